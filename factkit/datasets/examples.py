@@ -1,0 +1,108 @@
+"""The one schema of a data set row, its files, and what bad rows get."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from factkit.assets import write_atomically
+
+MAX_QUESTION_CHARS = 4_000
+
+
+class DataError(ValueError):
+    """A data file can't be used; the message names file, row, value and fix."""
+
+
+class Example(BaseModel):
+    """A question with its reference answers.
+
+    `answers[0]` is the canonical answer, the rest are aliases. `entity` is what the
+    question is about: no entity may be in both training and evaluation. `evidence`
+    holds the ids of the documents that state the answer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    id: str
+    question: str
+    answers: list[str]
+    entity: str
+    relation: str = ""
+    label: str = ""
+    evidence: list[str] = []
+    meta: dict[str, Any] = {}
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples as JSON lines, byte-equal for equal examples."""
+    lines = (json.dumps(e.model_dump(), ensure_ascii=False) + "\n" for e in examples)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "".join(lines))
+
+
+def read_examples(
+    path: Path, bad_rows: Literal["refuse", "drop"] = "refuse"
+) -> tuple[list[Example], Counter]:
+    """Read JSON lines into examples; returns them and a count of each problem dropped.
+
+    A bad row is one that is not UTF-8, not JSON, does not fit the schema, has an empty
+    or overlong question, no reference answer, or a question or id seen before.
+    Raises DataError on a missing or empty file, and on a bad row under `refuse`.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such data file; run the paper's x0 notebook first")
+    examples, seen, problems = [], set(), Counter()
+    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+        example, problem = _parse_row(raw, seen)
+        if problem and bad_rows == "refuse":
+            raise DataError(
+                f"{path}, row {number}: {problem}: {raw[:120]!r}; mend the row, "
+                "or drop such rows with bad_rows='drop'"
+            )
+        if problem:
+            problems[problem] += 1
+        else:
+            examples.append(example)
+            seen |= {example.id, example.question.casefold()}
+    if not examples:
+        raise DataError(f"{path}: no usable row ({dict(problems)})")
+    return examples, problems
+
+
+def _parse_row(raw: bytes, seen: set[str]) -> tuple[Example | None, str]:
+    """A row's example, or None and the name of its problem."""
+    try:
+        example = Example.model_validate(json.loads(raw.decode("utf-8")))
+    except UnicodeDecodeError:
+        return None, "not UTF-8"
+    except json.JSONDecodeError:
+        return None, "not JSON"
+    except ValidationError as error:
+        first = error.errors()[0]
+        return None, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if not example.question.strip():
+        return None, "empty question"
+    if len(example.question) > MAX_QUESTION_CHARS:
+        return None, f"question longer than {MAX_QUESTION_CHARS} characters"
+    if not any(answer.strip() for answer in example.answers):
+        return None, "no reference answer"
+    if example.id in seen or example.question.casefold() in seen:
+        return None, "duplicate id or question"
+    return example, ""
+
+
+def refuse_overlap(splits: dict[str, Sequence[Example]]) -> None:
+    """Raise DataError if an entity or a question is in more than one split."""
+    owner: dict[str, str] = {}
+    for name, examples in splits.items():
+        for example in examples:
+            for key in (f"entity {example.entity!r}", f"question {example.question!r}"):
+                if owner.setdefault(key.casefold(), name) != name:
+                    raise DataError(
+                        f"{key} is in both {owner[key.casefold()]} and {name} "
+                        f"(row {example.id}); split by entity"
+                    )
