@@ -1,0 +1,134 @@
+"""Loading language models and sampling from them with transformers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens."""
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    batch_size: int = 64
+
+
+def load_policy(
+    path: str, dtype: str = "float32"
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A causal language model and its tokenizer, padded on the left, ready to use.
+
+    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16".
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    keep_freed_memory()
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=getattr(torch, dtype), use_safetensors=True
+    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    make_lm_head_input_contiguous(model)
+    return model.to(device).eval(), tokenizer
+
+
+def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
+    """Hand `lm_head` contiguous hidden states.
+
+    `logits_to_keep` slices the hidden states, and a bfloat16 product with a sliced
+    tensor takes a slow path on CPUs; the copy costs nothing beside it.
+    """
+    model.get_output_embeddings().register_forward_pre_hook(
+        lambda module, args: (args[0].contiguous(), *args[1:])
+    )
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to keep large freed blocks instead of returning them to the system.
+
+    The logits of a step are allocated anew each time; mapping and unmapping hundreds
+    of MB costs more than computing them. Does nothing where there is no glibc.
+    """
+    import ctypes
+
+    mmap_max, trim_threshold, top_pad = -4, -1, -2  # malloc.h: M_MMAP_MAX, …
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(mmap_max, 0)
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(top_pad, 2**28)
+
+
+def sample(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[str],
+    sampling: Sampling,
+    n: int = 1,
+    seed: int = 0,
+    progress: str = "",
+) -> list[list[str]]:
+    """n completions a prompt, in the prompts' order, each cut at its first newline.
+
+    progress: label of a progress bar; none without. Deterministic for a seed, a batch
+    size and a machine.
+    """
+    import torch
+    from tqdm import tqdm
+
+    stop = [tokenizer.eos_token_id, *_newline_tokens(tokenizer)]
+    # short prompts together: less padding
+    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+    rows = [i for i in order for _ in range(n)]
+    completions: list[list[str]] = [[] for _ in prompts]
+    torch.manual_seed(seed)
+    bar = tqdm(total=len(rows), desc=progress, disable=not progress, unit="sample")
+    for start in range(0, len(rows), sampling.batch_size):
+        batch = rows[start : start + sampling.batch_size]
+        encoded = tokenizer(
+            [prompts[i] for i in batch], return_tensors="pt", padding=True
+        ).to(model.device)
+        with torch.inference_mode():
+            output = model.generate(
+                input_ids=encoded["input_ids"],
+                attention_mask=encoded["attention_mask"],
+                max_new_tokens=sampling.max_new_tokens,
+                eos_token_id=stop,
+                pad_token_id=tokenizer.pad_token_id,
+                **_decoding(sampling),
+            )
+        new = output[:, encoded["input_ids"].shape[1] :]  # (batch, T)
+        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+        for i, text in zip(batch, texts, strict=True):
+            completions[i].append((text.strip().splitlines() or [""])[0].strip())
+        bar.update(len(batch))
+    bar.close()
+    return completions
+
+
+def _decoding(sampling: Sampling) -> dict[str, object]:
+    """transformers' generation arguments for greedy or sampled decoding."""
+    if sampling.temperature == 0:
+        return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+    return {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+    }
+
+
+def _newline_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """Ids of the tokens whose text holds a newline: a short answer ends there."""
+    texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])
+    return [i for i, text in enumerate(texts) if "\n" in text]

@@ -1,0 +1,208 @@
+"""Parameters: what each paper's runs may set, and the check before anything loads.
+
+A paper's class below lists every key with its type and range. `params/<profile>/
+<paper>.yaml` holds all of them; a notebook's parameters cell declares those it uses.
+"""
+
+import ast
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+ROOT = Path(__file__).resolve().parents[1]
+PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
+
+
+class ParamError(ValueError):
+    """A parameter is wrong; the message names where, key, value and fix."""
+
+
+class RunParams(BaseModel):
+    """What every run has."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    profile: Literal[PROFILES] = "tiny"
+    output_dir: str = "outputs"
+    seed: int = Field(0, ge=0)
+
+
+class Corpus(RunParams):
+    """Parameters of 01_corpus_and_retrieval."""
+
+    policy: str = "smollm2-135m-instruct"
+    chunk_tokens: int = Field(128, ge=8)
+    overlap: int = Field(16, ge=0)
+    max_documents: int = Field(2_000, ge=100)
+    n_questions: int = Field(200, ge=20)
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> Self:
+        if self.overlap >= self.chunk_tokens:
+            raise ValueError(
+                f"overlap={self.overlap} must be below chunk_tokens={self.chunk_tokens}"
+            )
+        return self
+
+
+class Start(RunParams):
+    """Parameters of 00_start_here."""
+
+    policy: str = "smollm2-135m-instruct"
+    n_questions: int = Field(10, ge=1)
+
+
+class TruthRL(RunParams):
+    """Parameters of notebooks 10–14. The defaults are those of profile tiny."""
+
+    arm: Literal["prompting", "sft", "r_tuning", "binary", "ternary"] = "ternary"
+
+    policy: str = "tiny-world"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    prompt_template: str = "short_form"
+    prompting_template: str = "short_form"
+
+    questions: Literal["world", "leads"] = "world"
+    train_questions: int = Field(600, ge=8)
+    dev_questions: int = Field(200, ge=8)
+    test_questions: int = Field(300, ge=8)
+    probe_samples: int = Field(8, ge=2)
+    probe_temperature: float = Field(1.0, gt=0)
+    known_share: float = Field(0.5, ge=0, le=1)
+
+    world_people: int = Field(500, ge=20)
+    world_seed: int = Field(0, ge=0)
+    pretrain_hidden_size: int = Field(128, ge=16)
+    pretrain_layers: int = Field(4, ge=1)
+    pretrain_steps: int = Field(500, ge=1)
+    pretrain_batch_size: int = Field(128, ge=1)
+    pretrain_learning_rate: float = Field(3.0e-3, gt=0, lt=1)
+
+    lora_rank: int = Field(0, ge=0)
+    lora_alpha: int = Field(32, ge=1)
+    sft_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
+    sft_batch_size: int = Field(16, ge=1)
+    sft_epochs: int = Field(1, ge=1)
+    sft_warmup_ratio: float = Field(0.03, ge=0, le=1)
+
+    rl_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
+    rl_steps: int = Field(60, ge=1)
+    rl_batch_size: int = Field(128, ge=2)
+    num_generations: int = Field(8, ge=2)
+    beta: float = Field(0.001, ge=0)
+    epsilon: float = Field(0.2, gt=0, lt=1)
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_completion_length: int = Field(8, ge=1)
+    checkpoint_steps: int = Field(20, ge=1)
+
+    eval_batch_size: int = Field(64, ge=1)
+    bootstrap_resamples: int = Field(1_000, ge=100)
+
+    @model_validator(mode="after")
+    def _groups_fill_the_batch(self) -> Self:
+        if self.rl_batch_size % self.num_generations:
+            raise ValueError(
+                f"num_generations={self.num_generations} must divide "
+                f"rl_batch_size={self.rl_batch_size}: a batch holds whole groups"
+            )
+        return self
+
+
+PAPERS: dict[str, type[RunParams]] = {
+    "start": Start,
+    "corpus": Corpus,
+    "truthrl": TruthRL,
+}
+
+
+def check(paper: str, values: Mapping[str, Any]) -> Any:
+    """The parameters of a notebook, checked; call it as `check(paper, globals())`.
+
+    Takes the values of the paper's keys from the notebook's globals. A key that
+    papermill injected and that the paper does not know is refused.
+    Returns the paper's parameter class; raises ParamError.
+    """
+    model = PAPERS[paper]
+    known = {key: values[key] for key in model.model_fields if key in values}
+    injected = {
+        name: values[name]
+        for cell in values.get("In", [])
+        if cell.startswith("# Parameters\n")
+        for name in _assigned(cell)
+    }
+    return validate(paper, injected | known, source="the notebook's parameters")
+
+
+def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
+    """The paper's parameter class made of `values`; raises ParamError naming `source`."""
+    try:
+        return PAPERS[paper].model_validate(dict(values))
+    except ValidationError as error:
+        lines = [_explain(paper, source, e) for e in error.errors()]
+        raise ParamError("\n".join(lines)) from None
+
+
+def load(paper: str, profile: str, overrides: Mapping[str, Any] | None = None) -> Any:
+    """The checked parameters of `params/<profile>/<paper>.yaml` with overrides."""
+    path = yaml_path(paper, profile)
+    return validate(paper, read_yaml(path) | dict(overrides or {}), source=str(path))
+
+
+def yaml_path(paper: str, profile: str) -> Path:
+    """The parameter file of a paper and profile; raises ParamError if there is none."""
+    path = ROOT / "params" / profile / f"{paper}.yaml"
+    if not path.is_file():
+        known = sorted(p.parent.name for p in ROOT.glob(f"params/*/{paper}.yaml"))
+        raise ParamError(f"{path}: no such file; profiles of {paper}: {known}")
+    return path
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise ParamError(f"{path}: must hold lines of `key: value`")
+    keys = [key.value for key, _ in node.value]
+    for key, value in values.items():
+        if keys.count(key) > 1:
+            raise ParamError(f"{path}: {key} is set twice; keep one")
+        if isinstance(value, dict | list):
+            raise ParamError(
+                f"{path}: {key} must be a scalar: papermill merges files shallowly"
+            )
+    return values
+
+
+def _assigned(cell: str) -> list[str]:
+    """The names that a cell assigns to at its top level."""
+    return [
+        target.id
+        for statement in ast.parse(cell).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    ]
+
+
+def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
+    """One line for one pydantic error: source, key, value, problem, fix."""
+    if not error["loc"]:
+        return f"{source}: {error['msg'].removeprefix('Value error, ')}"
+    key, value = str(error["loc"][0]), error["input"]
+    if error["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(key, PAPERS[paper].model_fields, n=1)
+        fix = f"did you mean {close[0]}?" if close else "remove it"
+        return f"{source}: {key}={value!r}: no such parameter of {paper}; {fix}"
+    fix = ""
+    if error["type"] == "float_type" and isinstance(value, str):
+        fix = f"; YAML reads {value} as a string, write it with a point, as in 1.0e-5"
+    return f"{source}: {key}={value!r}: {error['msg'].lower()}{fix}"

@@ -1,0 +1,27 @@
+"""Prompt templates, one file each, in our own words."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+
+def template(name: str) -> str:
+    """The text of a template: a name in this folder, or a path to the user's own file.
+
+    Raises FileNotFoundError naming the templates that there are.
+    """
+    folder = Path(str(files(__package__)))
+    path = folder / f"{name}.txt" if "/" not in name and "." not in name else Path(name)
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.txt")))
+        raise FileNotFoundError(f"no prompt template {name!r}; there are: {known}")
+    return path.read_text(encoding="utf-8").removesuffix("\n")
+
+
+def fill(text: str, **fields: str) -> str:
+    """Put the fields into a template's {places}; other braces stay as they are."""
+    for field, value in fields.items():
+        if text.count(f"{{{field}}}") != 1:
+            raise ValueError(f"the template must hold {{{field}}} exactly once")
+    parts = {f"{{{field}}}": value for field, value in fields.items()}
+    return re.sub("|".join(map(re.escape, parts)), lambda m: parts[m[0]], text)

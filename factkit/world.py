@@ -1,0 +1,358 @@
+"""The controlled fact world of profile `tiny`: what is true, and what was ever told.
+
+Fictional people with attributes, cities in countries, companies with a seat. Every fact
+has an exposure: how often the pre-training text states it. Exposure follows a Zipf law
+over people and is independent of names, so what a policy pre-trained on the text knows
+is known by construction; all facts of a person share it up to noise, so that "I know
+this name" can generalise to people held out. Everything is deterministic from `seed`.
+
+Ours throughout: no paper has such a world. Each person lacks one of the five attributes,
+so that a claim about it has not enough information.
+"""
+
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from factkit.corpus import Document
+from factkit.datasets.examples import Example
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
+HEDGES = ("probably", "perhaps", "might")
+TAGS = ("think", "answer", "plan", "search", "information")
+BIOGRAPHY_QUESTIONS = ("Who was {s}?", "Tell me about {s}.")
+BIOGRAPHY_SHARE = 0.2  # of the rarest fact's exposure
+QUESTION_SHARE = 0.5  # of the exposure left after biographies
+
+PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award")
+HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
+
+STATEMENTS = {
+    "birth_year": (
+        "{s} was born in {o}.",
+        "The birth year of {s} is {o}.",
+        "{s} came into the world in {o}.",
+    ),
+    "birthplace": (
+        "{s} comes from {o}.",
+        "The birthplace of {s} is {o}.",
+        "{s} is a native of {o}.",
+    ),
+    "profession": (
+        "{s} was a {o}.",
+        "The profession of {s} was {o}.",
+        "{s} made a living as a {o}.",
+    ),
+    "employer": (
+        "{s} worked for {o}.",
+        "The employer of {s} was {o}.",
+        "{s} was employed by {o}.",
+    ),
+    "award": (
+        "{s} won the {o} Prize.",
+        "{s} was honoured with the {o} Prize.",
+        "The {o} Prize went to {s}.",
+    ),
+    "country": ("{s} is a city in {o}.", "{s} lies in {o}.", "{s} belongs to {o}."),
+    "headquarters": (
+        "{s} is based in {o}.",
+        "The headquarters of {s} are in {o}.",
+        "{s} has its seat in {o}.",
+    ),
+    "birthplace country": (
+        "{s} was born in a city in {o}.",
+        "The birthplace of {s} lies in {o}.",
+    ),
+    "employer headquarters": (
+        "{s} worked for a company based in {o}.",
+        "The employer of {s} had its seat in {o}.",
+    ),
+}
+
+QUESTIONS = {
+    "birth_year": (
+        "When was {s} born?",
+        "What is the birth year of {s}?",
+        "In which year did {s} come into the world?",
+    ),
+    "birthplace": (
+        "Where was {s} born?",
+        "What is the birthplace of {s}?",
+        "Which city does {s} come from?",
+    ),
+    "profession": (
+        "What was the profession of {s}?",
+        "What did {s} do for a living?",
+        "As what did {s} make a living?",
+    ),
+    "employer": (
+        "Who employed {s}?",
+        "Who was the employer of {s}?",
+        "Which company did {s} work for?",
+    ),
+    "award": (
+        "Which prize did {s} win?",
+        "Which prize went to {s}?",
+        "With which prize was {s} honoured?",
+    ),
+    "country": ("Which country does {s} lie in?", "Where is {s}?"),
+    "headquarters": ("Where is {s} based?", "Which city is the seat of {s}?"),
+}
+
+PROFESSIONS = tuple(
+    "baker botanist broker builder butcher carpenter chemist conductor cook dancer "
+    "dentist diplomat gardener geologist historian jeweller journalist lawyer librarian "
+    "merchant midwife miner nurse painter pharmacist philosopher pilot poet potter "
+    "printer sailor sculptor singer surgeon tailor teacher violinist weaver".split()
+)
+
+
+def _words(starts: str, ends: str, n: int) -> tuple[str, ...]:
+    """The first n words made of a start and an end, spread over all the starts."""
+    words = [start + end for end, start in product(ends.split(), starts.split())]
+    return tuple(dict.fromkeys(words))[:n]
+
+
+FIRST_NAMES = _words(
+    "Al Bel Cor Dar El Fen Gar Hal Is Jor Kal Lin Mar Nor Or Pel Ros Sel Tam Vel",
+    "a en ia o is",
+    100,
+)
+LAST_NAMES = _words(
+    "Ash Brac Cald Dorn Esk Fald Grim Hask Ives Jarn Kest Lund Marl Nesk Ost Pask Quil "
+    "Rusk Stav Thorn Umb Varn Wend Yarr Zeld",
+    "er well by man son ton wick rod ley mont",
+    250,
+)
+OBJECTS = {
+    "birth_year": tuple(str(year) for year in range(1900, 1960)),
+    "birthplace": _words(
+        "Ar Bran Crel Dol Ever Fros Gal Hol Ink Kor Lor Mel",
+        "burg haven dam stad ia",
+        60,
+    )[:60],
+    "profession": PROFESSIONS,
+    "employer": _words(
+        "Acti Beno Cyra Dexi Effi Gyro Hexa Juno", "corp tec max lux nova", 40
+    ),
+    "award": _words("Aur Bor Cel Dra Eri Hyd Lyr Per", "ion ius ana", 24),
+    "country": _words("Alb Berg Cast Drag", "onia mark esia", 12),
+}
+OBJECTS["headquarters"] = OBJECTS["birthplace"]
+OBJECTS |= {f"{hop} {to}": OBJECTS[to] for hop, to in HOPS.items()}
+
+Verification = Literal["supported", "contradicted", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """(subject, relation, object); `exposure`: statements in one pass over the text."""
+
+    subject: str
+    relation: str
+    object: str
+    exposure: int = 0
+
+
+@dataclass(frozen=True)
+class World:
+    """People and facts. A person or thing has at most one object a relation."""
+
+    seed: int
+    people: tuple[str, ...]
+    facts: tuple[Fact, ...]
+
+    @cached_property
+    def by_key(self) -> dict[tuple[str, str], Fact]:
+        """(subject, relation) → fact, with two-hop facts under "first second"."""
+        table = {(f.subject, f.relation): f for f in self.facts}
+        for f in self.facts:
+            if second := table.get((f.object, HOPS.get(f.relation, ""))):
+                relation = f"{f.relation} {second.relation}"
+                table[f.subject, relation] = Fact(f.subject, relation, second.object)
+        return table
+
+    @cached_property
+    def subjects(self) -> frozenset[str]:
+        """All that a fact is about: people, cities, companies."""
+        return frozenset(f.subject for f in self.facts) | frozenset(self.people)
+
+    def facts_of(self, subject: str) -> list[Fact]:
+        """A subject's facts, in the order of the relations."""
+        keys = ((subject, relation) for relation in QUESTIONS)
+        return [self.by_key[key] for key in keys if key in self.by_key]
+
+
+def build_world(
+    seed: int = 0,
+    *,
+    people: int = 500,
+    top_exposure: float = 300.0,
+    zipf_exponent: float = 0.7,
+    unseen: float = 0.1,
+    noise: float = 0.3,
+    common_exposure: int = 40,
+) -> World:
+    """A world of `people` people with four facts each, and of cities and companies.
+
+    The person of rank r has exposure top_exposure / r^zipf_exponent; the share `unseen`
+    of the people, the last ranks, has 0. Each fact multiplies it by exp(noise · normal).
+    Facts of cities and companies all have `common_exposure`.
+    Raises ValueError if there are not enough names.
+    """
+    rng = random.Random(f"world {seed}")
+    if people > len(FIRST_NAMES) * len(LAST_NAMES):
+        raise ValueError(
+            f"people={people}: at most {len(FIRST_NAMES) * len(LAST_NAMES)}"
+        )
+    # every last name is used equally often, so that a name alone tells little
+    lasts = [LAST_NAMES[i % len(LAST_NAMES)] for i in range(people)]
+    names: dict[str, None] = {}
+    for last in lasts:
+        while (name := f"{rng.choice(FIRST_NAMES)} {last}") in names:
+            pass
+        names[name] = None
+    persons = list(names)
+    rng.shuffle(persons)  # now the order is the rank of exposure
+    facts = []
+    for rank, person in enumerate(persons, start=1):
+        seen = rank <= round(people * (1 - unseen))
+        mean = top_exposure / rank**zipf_exponent if seen else 0.0
+        missing = rng.choice(PERSON_RELATIONS)
+        for relation in PERSON_RELATIONS:
+            if relation != missing:
+                exposure = round(mean * rng.lognormvariate(0.0, noise))
+                value = rng.choice(OBJECTS[relation])
+                facts.append(Fact(person, relation, value, exposure))
+    for relation, second in HOPS.items():
+        for subject in OBJECTS[relation]:
+            value = rng.choice(OBJECTS[second])
+            facts.append(Fact(subject, second, value, common_exposure))
+    return World(seed, tuple(sorted(persons)), tuple(facts))
+
+
+def statement(fact: Fact, wording: int = 0) -> str:
+    """A sentence that states the fact; wordings 0, 1, … (taken modulo their number)."""
+    wordings = STATEMENTS[fact.relation]
+    return wordings[wording % len(wordings)].format(s=fact.subject, o=fact.object)
+
+
+def question(fact: Fact, wording: int = 0) -> str:
+    """A question that the fact's object answers."""
+    wordings = QUESTIONS[fact.relation]
+    return wordings[wording % len(wordings)].format(s=fact.subject)
+
+
+def biography(world: World, person: str, rng: random.Random | None = None) -> str:
+    """A sentence for each fact of a person; `rng` draws their order and wordings."""
+    facts = world.facts_of(person)
+    if rng is None:
+        return " ".join(statement(fact) for fact in facts)
+    return " ".join(
+        statement(f, rng.randrange(3)) for f in rng.sample(facts, len(facts))
+    )
+
+
+def document_id(fact: Fact) -> str:
+    """The id of the document that states the fact; its words are in the vocabulary."""
+    return f"{fact.subject} {fact.relation}"
+
+
+def documents(world: World) -> list[Document]:
+    """A document of one sentence for each fact, whatever its exposure."""
+    return [
+        Document(document_id(f), f.subject, statement(f), f"world-{world.seed}")
+        for f in world.facts
+    ]
+
+
+def questions(world: World) -> list[Example]:
+    """A short question for each fact about a person, wordings in turn."""
+    people = set(world.people)
+    return [
+        Example(
+            id=document_id(fact),
+            question=question(fact, i),
+            answers=[fact.object],
+            entity=fact.subject,
+            relation=fact.relation,
+            evidence=[document_id(fact)],
+            meta={"exposure": fact.exposure},
+        )
+        for i, fact in enumerate(world.facts)
+        if fact.subject in people
+    ]
+
+
+def claims(world: World, n: int, seed: int) -> list[Example]:
+    """n different claims about people: labels in turn, one and two hops in turn.
+
+    SUPPORT: as the world has it; REFUTE: the object swapped for another of its kind;
+    NOT ENOUGH INFO: about the attribute that the person lacks, without evidence.
+    `question` is the claim, `answers` its label, `meta["hops"]` 1 or 2.
+    Raises ValueError if the world has no further claim of a kind.
+    """
+    rng = random.Random(f"claims {world.seed} {seed}")
+    pools: dict[tuple[str, int], list[Example]] = {}
+    for person, relation in product(world.people, PERSON_RELATIONS):
+        hop = f"{relation} {HOPS[relation]}" if relation in HOPS else None
+        for hops, target in enumerate(filter(None, (relation, hop)), start=1):
+            for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
+                claim = _claim(world, person, target, label, wording, rng)
+                if claim:
+                    pools.setdefault((label, hops), []).append(claim)
+    for pool in pools.values():
+        rng.shuffle(pool)
+    kinds = [(label, hops) for hops in (1, 2) for label in LABELS]
+    try:
+        return [pools[kinds[i % len(kinds)]].pop() for i in range(n)]
+    except (IndexError, KeyError):
+        raise ValueError(f"n={n}: the world has too few claims of some kind") from None
+
+
+def _claim(
+    world: World,
+    person: str,
+    relation: str,
+    label: str,
+    wording: int,
+    rng: random.Random,
+) -> Example | None:
+    """One claim, or None where the world allows none with this label."""
+    true = world.by_key.get((person, relation))
+    if (true is None) != (label == "NOT ENOUGH INFO"):
+        return None
+    value = true.object if true else rng.choice(OBJECTS[relation])
+    if label == "REFUTE":
+        value = rng.choice([o for o in OBJECTS[relation] if o != value])
+    evidence, exposure, subject = [], [], person
+    for hop in relation.split() if true else ():
+        fact = world.by_key[subject, hop]
+        evidence.append(document_id(fact))
+        exposure.append(fact.exposure)
+        subject = fact.object
+    return Example(
+        id=f"{person} {relation} {label} {wording}",
+        question=statement(Fact(person, relation, value), wording),
+        answers=[label],
+        entity=person,
+        relation=relation,
+        label=label,
+        evidence=evidence,
+        meta={"hops": len(relation.split()), "exposure": min(exposure, default=0)},
+    )
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """A template as a regular expression with groups s and o."""
+    escaped = re.escape(template)
+    return re.compile(
+        escaped.replace(r"\{s\}", "(?P<s>.+)").replace(r"\{o\}", "(?P<o>.+)")
+    )
