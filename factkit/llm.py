@@ -1,7 +1,9 @@
 """Loading language models and sampling from them with transformers."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,12 +34,25 @@ def load_policy(
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    base = _adapter_base(path)
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype=getattr(torch, dtype), use_safetensors=True
+        base or path, dtype=getattr(torch, dtype), use_safetensors=True
     )
+    if base:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, path)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     make_lm_head_input_contiguous(model)
     return model.to(device).eval(), tokenizer
+
+
+def _adapter_base(path: str) -> str | None:
+    """The base model's path if `path` is a folder with a LoRA adapter, else None."""
+    config = Path(path) / "adapter_config.json"
+    if not config.exists():
+        return None
+    return json.loads(config.read_text())["base_model_name_or_path"]
 
 
 def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
@@ -84,7 +99,8 @@ def sample(
     size and a machine.
     """
     import torch
-    from tqdm import tqdm
+
+    from factkit.runs import progress_bar
 
     stop = [tokenizer.eos_token_id, *_newline_tokens(tokenizer)]
     # short prompts together: less padding
@@ -92,7 +108,7 @@ def sample(
     rows = [i for i in order for _ in range(n)]
     completions: list[list[str]] = [[] for _ in prompts]
     torch.manual_seed(seed)
-    bar = tqdm(total=len(rows), desc=progress, disable=not progress, unit="sample")
+    bar = progress_bar(len(rows), progress, unit="sample") if progress else None
     for start in range(0, len(rows), sampling.batch_size):
         batch = rows[start : start + sampling.batch_size]
         encoded = tokenizer(
@@ -111,8 +127,10 @@ def sample(
         texts = tokenizer.batch_decode(new, skip_special_tokens=True)
         for i, text in zip(batch, texts, strict=True):
             completions[i].append((text.strip().splitlines() or [""])[0].strip())
-        bar.update(len(batch))
-    bar.close()
+        if bar:
+            bar.update(len(batch))
+    if bar:
+        bar.close()
     return completions
 
 

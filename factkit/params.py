@@ -56,15 +56,16 @@ class Start(RunParams):
     n_questions: int = Field(10, ge=1)
 
 
-class TruthRL(RunParams):
-    """Parameters of notebooks 10–14. The defaults are those of profile tiny."""
-
-    arm: Literal["prompting", "sft", "r_tuning", "binary", "ternary"] = "ternary"
+class DataParams(RunParams):
+    """The policy, its questions and how it is probed and evaluated."""
 
     policy: str = "tiny-world"
     dtype: Literal["float32", "bfloat16"] = "float32"
     prompt_template: str = "short_form"
     prompting_template: str = "short_form"
+    max_completion_length: int = Field(8, ge=1)
+    eval_batch_size: int = Field(64, ge=1)
+    bootstrap_resamples: int = Field(1_000, ge=100)
 
     questions: Literal["world", "leads"] = "world"
     train_questions: int = Field(600, ge=8)
@@ -82,12 +83,21 @@ class TruthRL(RunParams):
     pretrain_batch_size: int = Field(128, ge=1)
     pretrain_learning_rate: float = Field(3.0e-3, gt=0, lt=1)
 
+
+class SftParams(DataParams):
+    """Supervised fine-tuning."""
+
     lora_rank: int = Field(0, ge=0)
     lora_alpha: int = Field(32, ge=1)
     sft_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
     sft_batch_size: int = Field(16, ge=1)
     sft_epochs: int = Field(1, ge=1)
     sft_warmup_ratio: float = Field(0.03, ge=0, le=1)
+    checkpoint_steps: int = Field(20, ge=1)
+
+
+class RlParams(SftParams):
+    """GRPO from the model that supervised fine-tuning made."""
 
     rl_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
     rl_steps: int = Field(60, ge=1)
@@ -97,11 +107,6 @@ class TruthRL(RunParams):
     epsilon: float = Field(0.2, gt=0, lt=1)
     temperature: float = Field(1.0, gt=0)
     top_p: float = Field(1.0, gt=0, le=1)
-    max_completion_length: int = Field(8, ge=1)
-    checkpoint_steps: int = Field(20, ge=1)
-
-    eval_batch_size: int = Field(64, ge=1)
-    bootstrap_resamples: int = Field(1_000, ge=100)
 
     @model_validator(mode="after")
     def _groups_fill_the_batch(self) -> Self:
@@ -111,6 +116,14 @@ class TruthRL(RunParams):
                 f"rl_batch_size={self.rl_batch_size}: a batch holds whole groups"
             )
         return self
+
+
+class TruthRL(RlParams):
+    """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
+
+    arm: Literal["prompting", "sft", "r_tuning", "binary", "ternary"] = "ternary"
+    arms: str = "prompting sft r_tuning binary ternary"
+    seeds: str = "0 1 2"
 
 
 PAPERS: dict[str, type[RunParams]] = {
@@ -139,7 +152,7 @@ def check(paper: str, values: Mapping[str, Any]) -> Any:
 
 
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
-    """The paper's parameter class made of `values`; raises ParamError naming `source`."""
+    """The paper's parameter class made of `values`; its ParamError names `source`."""
     try:
         return PAPERS[paper].model_validate(dict(values))
     except ValidationError as error:

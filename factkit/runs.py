@@ -1,4 +1,4 @@
-"""Run folders: one a notebook × profile × arm × seed, done when results.json says so."""
+"""Run folders: one a notebook × profile × arm × seed, done if results.json says so."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
 
 @dataclass
 class Run:
-    """A run in progress. `folder` holds all that it writes; see DESIGN's run contract."""
+    """A run in progress; `folder` holds all that it writes."""
 
     notebook: str
     params: RunParams
@@ -58,7 +58,7 @@ class Run:
         """Write results.json, last and atomically; returns its content.
 
         metrics: flat name → finite number; rates are fractions. deviations: sentences
-        that say what differs from the paper. Raises ValueError on a NaN or a non-number.
+        that say what differs from the paper. Raises ValueError on NaN or no number.
         """
         for name, value in metrics.items():
             if not isinstance(value, int | float) or not math.isfinite(value):
@@ -93,18 +93,22 @@ def run_folder(notebook: str, params: RunParams) -> Path:
     return ROOT / params.output_dir / params.profile / notebook / name
 
 
-def start(notebook: str, params: RunParams, inputs: Iterable[Path] = ()) -> Run:
+def start(
+    notebook: str,
+    params: RunParams,
+    inputs: Iterable[Path] = (),
+    depends_on: type[RunParams] | None = None,
+) -> Run:
     """Open the run's folder, keeping what an earlier, killed run completed there.
 
-    inputs: files the run depends on. If the folder was made with other parameters or
+    inputs: files the run depends on. depends_on: the parameter class whose keys it
+    depends on, where not all. If the folder was made with other values of these or
     other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
     """
     folder = run_folder(notebook, params)
     digests = {relative(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in inputs}
-    identity = {
-        "params": params.model_dump(exclude={"output_dir"}),
-        "inputs": digests,
-    }
+    keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
+    identity = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
     if record.exists():
         before = json.loads(record.read_text())

@@ -20,7 +20,7 @@ def template(name: str) -> str:
 
 def fill(text: str, **fields: str) -> str:
     """Put the fields into a template's {places}; other braces stay as they are."""
-    for field, value in fields.items():
+    for field in fields:
         if text.count(f"{{{field}}}") != 1:
             raise ValueError(f"the template must hold {{{field}}} exactly once")
     parts = {f"{{{field}}}": value for field, value in fields.items()}

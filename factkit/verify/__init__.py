@@ -1,1 +1,1 @@
-"""Deciding what a response says: correct, abstaining or wrong; later, claim by claim."""
+"""Deciding whether what a response says is true."""

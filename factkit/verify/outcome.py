@@ -19,7 +19,7 @@ ABSTENTION = re.compile(
     r"certain)|not sure|no idea|i (cannot|can't|can not) (answer|say|tell|determine)"
     r"|unsure|uncertain|unknown|(it is|it's) not known)\b"
 )
-# Words that frame an answer without adding to it: "It was in Paris." answers as "Paris".
+# Words that frame an answer without adding to it: "It was in Paris." is "Paris".
 FRAME = frozenset(
     "it its he she they his her is was were are be been in of on at by to from"
     " for as that this which answer answers called named known city country place year"

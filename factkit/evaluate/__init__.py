@@ -1,0 +1,1 @@
+"""Metrics and the evaluations that produce them."""

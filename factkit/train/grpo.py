@@ -1,0 +1,77 @@
+"""GRPO with TRL as TruthRL uses it (§3.2, Appendix C)."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import llm
+from factkit.params import RlParams
+from factkit.train import launch
+
+if TYPE_CHECKING:
+    from trl import GRPOConfig
+
+
+def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
+    """TRL's configuration for the paper's objective; every default that differs is set.
+
+    One update a batch of rollouts, so the ratio is 1 and the clip is idle (as with
+    verl's defaults when batch and mini-batch are equal).
+    """
+    from trl import GRPOConfig
+
+    return GRPOConfig(
+        **launch.trainer_arguments(p, folder),
+        max_steps=p.rl_steps,
+        per_device_train_batch_size=p.rl_batch_size,
+        num_generations=p.num_generations,
+        max_completion_length=p.max_completion_length,
+        temperature=p.temperature,
+        top_p=p.top_p,
+        top_k=0,
+        learning_rate=p.rl_learning_rate,
+        lr_scheduler_type="constant",  # Appendix C
+        beta=p.beta,
+        epsilon=p.epsilon,
+        loss_type="grpo",  # 1/G Σ 1/|y| Σ, §3.2
+        scale_rewards="group",  # (r − mean) / std
+        use_bias_correction_kl=False,  # plain k3 estimator
+        num_iterations=1,
+    )
+
+
+def grpo(
+    start: str,
+    rows: Sequence[dict[str, Any]],
+    reward: Callable[..., list[float]],
+    folder: Path,
+    p: RlParams,
+) -> Path:
+    """Train the policy in `start` on rows of `prompt` and what `reward` needs.
+
+    Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
+    is 0. It is complete or absent; the curve is in folder/metrics.csv. A killed run
+    goes on from its last checkpoint; a finished one is skipped.
+    """
+    if (folder / "model").exists():
+        return folder / "model"
+    from datasets import Dataset
+    from trl import GRPOTrainer
+
+    model, tokenizer = llm.load_policy(start, p.dtype)
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        reward_funcs=reward,
+        peft_config=launch.lora(p),
+        args=grpo_config(p, folder / "checkpoint"),
+    )
+    if trainer.ref_model is not None:  # full parameters: TRL loads the reference itself
+        llm.make_lm_head_input_contiguous(trainer.ref_model)
+    launch.run_to_end(trainer, f"GRPO {folder.name}")
+    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    launch.save_whole(trainer.model, tokenizer, folder / "model")
+    shutil.rmtree(folder / "checkpoint")
+    return folder / "model"
