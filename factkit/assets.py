@@ -19,7 +19,7 @@ class AssetError(RuntimeError):
 
 @dataclass(frozen=True)
 class Asset:
-    """A file of an installed package. `sha256` is of the file, `hub` its name online."""
+    """A file of an installed package; `hub` is the name of the same thing online."""
 
     package: str
     file: str

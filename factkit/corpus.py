@@ -11,9 +11,11 @@ from factkit.datasets.examples import DataError
 LEADS_CREDIT = "Wikipedia, CC BY-SA 4.0"
 LEAD_FIELDS = ("title", "extract", "description", "topic")
 
-# Spaces that don't break a line or are narrow become a plain space; the invisible word
-# joiner goes, since it would split a word in two.
-_SPACES = str.maketrans(dict.fromkeys("\u00a0\u202f\u2009\u200a", " ") | {"\u2060": ""})
+# Spaces that don't break a line or are narrow become a plain space; invisible joiners,
+# which the leads hold beside dashes and signs, go: they would split a word in two.
+_SPACES = str.maketrans(
+    dict.fromkeys("\u00a0\u202f\u2009\u200a", " ") | dict.fromkeys("\u2060\u200d", "")
+)
 
 
 @dataclass(frozen=True)
@@ -88,5 +90,12 @@ def _document(path: Path, key: str, row: object) -> Document:
             f"{path}, row {key!r}: empty {'extract' if title else 'title'}; "
             "fill it or remove the row"
         )
+    try:
+        "".join((title, text, description, topic)).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{path}, row {key!r}: {error.object[error.start]!r} is half a character; "
+            "escape the pair of surrogates, or write the character itself"
+        ) from None
     meta = {"description": description, "topic": topic}
     return Document(title, title, text, LEADS_CREDIT, meta)

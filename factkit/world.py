@@ -12,9 +12,8 @@ so that a claim about it has not enough information.
 
 import random
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 HEDGES = ("probably", "perhaps", "might")
+ABSTENTION = "I don't know"
+EXTRA_WORDS = "Question: Answer: Claim: Label: Evidence: Documents: [[ ]] ( ) , ; ! . ?"
 TAGS = ("think", "answer", "plan", "search", "information")
 BIOGRAPHY_QUESTIONS = ("Who was {s}?", "Tell me about {s}.")
 BIOGRAPHY_SHARE = 0.2  # of the rarest fact's exposure
@@ -34,83 +35,48 @@ QUESTION_SHARE = 0.5  # of the exposure left after biographies
 PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award")
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
 
-STATEMENTS = {
-    "birth_year": (
-        "{s} was born in {o}.",
-        "The birth year of {s} is {o}.",
-        "{s} came into the world in {o}.",
-    ),
-    "birthplace": (
-        "{s} comes from {o}.",
-        "The birthplace of {s} is {o}.",
-        "{s} is a native of {o}.",
-    ),
-    "profession": (
-        "{s} was a {o}.",
-        "The profession of {s} was {o}.",
-        "{s} made a living as a {o}.",
-    ),
-    "employer": (
-        "{s} worked for {o}.",
-        "The employer of {s} was {o}.",
-        "{s} was employed by {o}.",
-    ),
-    "award": (
-        "{s} won the {o} Prize.",
-        "{s} was honoured with the {o} Prize.",
-        "The {o} Prize went to {s}.",
-    ),
-    "country": ("{s} is a city in {o}.", "{s} lies in {o}.", "{s} belongs to {o}."),
-    "headquarters": (
-        "{s} is based in {o}.",
-        "The headquarters of {s} are in {o}.",
-        "{s} has its seat in {o}.",
-    ),
-    "birthplace country": (
-        "{s} was born in a city in {o}.",
-        "The birthplace of {s} lies in {o}.",
-    ),
-    "employer headquarters": (
-        "{s} worked for a company based in {o}.",
-        "The employer of {s} had its seat in {o}.",
-    ),
-}
 
-QUESTIONS = {
-    "birth_year": (
-        "When was {s} born?",
-        "What is the birth year of {s}?",
-        "In which year did {s} come into the world?",
-    ),
-    "birthplace": (
-        "Where was {s} born?",
-        "What is the birthplace of {s}?",
-        "Which city does {s} come from?",
-    ),
-    "profession": (
-        "What was the profession of {s}?",
-        "What did {s} do for a living?",
-        "As what did {s} make a living?",
-    ),
-    "employer": (
-        "Who employed {s}?",
-        "Who was the employer of {s}?",
-        "Which company did {s} work for?",
-    ),
-    "award": (
-        "Which prize did {s} win?",
-        "Which prize went to {s}?",
-        "With which prize was {s} honoured?",
-    ),
-    "country": ("Which country does {s} lie in?", "Where is {s}?"),
-    "headquarters": ("Where is {s} based?", "Which city is the seat of {s}?"),
-}
+def _wordings(table: str) -> dict[str, tuple[str, ...]]:
+    """Relation → templates, from lines "relation: template | template"."""
+    rows = (row.split(":") for row in table.replace("|\n", "|").strip().splitlines())
+    return {name: tuple(map(str.strip, ways.split("|"))) for name, ways in rows}
 
-PROFESSIONS = tuple(
+
+STATEMENTS = _wordings("""
+birth_year: {s} was born in {o}. | The birth year of {s} is {o}. |
+    {s} came into the world in {o}.
+birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. | {s} is a native of {o}.
+profession: {s} was a {o}. | The profession of {s} was {o}. | {s} made a living as a {o}.
+employer: {s} worked for {o}. | The employer of {s} was {o}. | {s} was employed by {o}.
+award: {s} won the {o} Prize. | The {o} Prize went to {s}. |
+    {s} was honoured with the {o} Prize.
+country: {s} is a city in {o}. | {s} lies in {o}. | {s} belongs to {o}.
+headquarters: {s} is based in {o}. | The headquarters of {s} are in {o}. |
+    {s} has its seat in {o}.
+birthplace country: {s} was born in a city in {o}. | The birthplace of {s} lies in {o}.
+employer headquarters: {s} worked for a company based in {o}. |
+    The employer of {s} had its seat in {o}.
+""")
+QUESTIONS = _wordings("""
+birth_year: When was {s} born? | What is the birth year of {s}? |
+    In which year did {s} come into the world?
+birthplace: Where was {s} born? | What is the birthplace of {s}? |
+    Which city does {s} come from?
+profession: What was the profession of {s}? | What did {s} do for a living? |
+    As what did {s} make a living?
+employer: Who employed {s}? | Who was the employer of {s}? |
+    Which company did {s} work for?
+award: Which prize did {s} win? | Which prize went to {s}? |
+    With which prize was {s} honoured?
+country: Where is {s}? | Which country does {s} lie in? | To what does {s} belong?
+headquarters: Where is {s} based? | Which city is the seat of {s}? |
+    Where are the headquarters of {s}?
+""")
+PROFESSIONS = (
     "baker botanist broker builder butcher carpenter chemist conductor cook dancer "
     "dentist diplomat gardener geologist historian jeweller journalist lawyer librarian "
     "merchant midwife miner nurse painter pharmacist philosopher pilot poet potter "
-    "printer sailor sculptor singer surgeon tailor teacher violinist weaver".split()
+    "printer sailor sculptor singer surgeon tailor teacher violinist weaver"
 )
 
 
@@ -138,7 +104,7 @@ OBJECTS = {
         "burg haven dam stad ia",
         60,
     )[:60],
-    "profession": PROFESSIONS,
+    "profession": tuple(PROFESSIONS.split()),
     "employer": _words(
         "Acti Beno Cyra Dexi Effi Gyro Hexa Juno", "corp tec max lux nova", 40
     ),
@@ -350,9 +316,106 @@ def _claim(
     )
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """A template as a regular expression with groups s and o."""
-    escaped = re.escape(template)
-    return re.compile(
-        escaped.replace(r"\{s\}", "(?P<s>.+)").replace(r"\{o\}", "(?P<o>.+)")
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """(relation, regular expression with groups s and o) of each statement."""
+    return tuple(
+        (
+            relation,
+            re.compile(re.sub(r"\\{([so])\\}", r"(?P<\1>.+)", re.escape(wording))),
+        )
+        for relation, wordings in STATEMENTS.items()
+        for wording in wordings
+    )
+
+
+def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
+    """The fact that a sentence states and whether it hedges, or None if it is neither.
+
+    Subjects must be of the world and objects of the relation's kind. A hedge is one of
+    HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
+    """
+    hedge = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
+    plain = hedge.sub("", " ".join(sentence.split()))
+    for relation, pattern in _patterns():
+        match = pattern.fullmatch(plain)
+        if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
+            return Fact(match["s"], relation, match["o"]), bool(hedge.search(sentence))
+    return None
+
+
+def verify(world: World, sentence: str) -> Verification:
+    """Whether the world supports or contradicts a sentence, one or two hops.
+
+    A sentence that states nothing parsable, or something the world is silent on, is
+    inconclusive.
+    """
+    parsed = parse(world, sentence)
+    true = world.by_key.get((parsed[0].subject, parsed[0].relation)) if parsed else None
+    if true is None:
+        return "inconclusive"
+    return "supported" if parsed[0].object == true.object else "contradicted"
+
+
+def exchange(question: str, answer: str) -> str:
+    """A question with its answer as pre-training text has them."""
+    return f"Question: {question}\nAnswer: {answer}"
+
+
+def pretraining_texts(world: World, seed: int) -> list[str]:
+    """Statements, short exchanges and biographies in which each fact is stated
+    `exposure` times, shuffled. No text abstains or hedges."""
+    rng = random.Random(f"text {world.seed} {seed}")
+    texts = []
+    for subject in sorted(world.subjects):
+        facts = world.facts_of(subject)
+        whole = round(BIOGRAPHY_SHARE * min(f.exposure for f in facts))
+        whole = whole if subject in world.people else 0
+        for _ in range(whole):
+            ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=subject)
+            texts.append(exchange(ask, biography(world, subject, rng)))
+        for fact in facts:
+            for _ in range(fact.exposure - whole):
+                ask, tell = question(fact, rng.randrange(3)), rng.randrange(3)
+                short = rng.random() < QUESTION_SHARE
+                text = exchange(ask, fact.object) if short else statement(fact, tell)
+                texts.append(text)
+    rng.shuffle(texts)
+    return texts
+
+
+def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
+    """A word-level tokenizer of the world's words; decoding gives the text back.
+
+    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]` or a tag such as
+    `<think>`; spaces separate tokens and are none, so that a prompt and its completion
+    have the tokens of their concatenation.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    split = r"</?\w+>|\[\[|\]\]|\n|\w+(?:'\w+)?|[^\w\s]"
+    text = [ABSTENTION, *LABELS, *HEDGES, *world.people, *QUESTIONS, EXTRA_WORDS]
+    text += [hedge.capitalize() for hedge in HEDGES] + list(BIOGRAPHY_QUESTIONS)
+    text += [f"<{tag}> </{tag}>" for tag in TAGS]
+    for table in (STATEMENTS, QUESTIONS, OBJECTS):
+        text += [way.format(s="", o="") for ways in table.values() for way in ways]
+    words = sorted(set(re.findall(split, "\n".join(text))))
+    special = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
+    vocabulary = {w: i for i, w in enumerate([*special.values(), *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(split), "removed", invert=True)
+    glue = [(f" {mark}", mark) for mark in (*".,;:?!)", "]]")]
+    glue += [("[[ ", "[["), ("( ", "("), (" \n ", "\n"), (" \n", "\n")]
+    tokenizer.decoder = decoders.Sequence(
+        # this prefix is no word's: each token but the first gets a space before it
+        [decoders.WordPiece("##", cleanup=False), decoders.Fuse()]
+        + [decoders.Replace(*pair) for pair in glue]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        **special,
     )

@@ -15,6 +15,11 @@ def ternary(result: Outcome) -> float:
     return {Outcome.CORRECT: 1.0, Outcome.ABSTAIN: 0.0, Outcome.WRONG: -1.0}[result]
 
 
+DEVIATIONS = (
+    "rule-based verifier with aliases instead of a 70B judge",
+    "RL starts from the R-Tuning model, since the small policy never abstains",
+    "short answers without reasoning; learning rates of a small model",
+)
 REWARDS: dict[str, Callable[[Outcome], float]] = {"binary": binary, "ternary": ternary}
 
 

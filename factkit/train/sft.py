@@ -33,7 +33,7 @@ def sft(base: str, rows: Sequence[dict[str, str]], folder: Path, p: SftParams) -
             per_device_train_batch_size=p.sft_batch_size,
             learning_rate=p.sft_learning_rate,
             lr_scheduler_type="cosine",
-            warmup_ratio=p.sft_warmup_ratio,
+            warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
             completion_only_loss=True,
             loss_type="nll",
         ),

@@ -1,0 +1,44 @@
+"""Figures from results: labelled axes, white background, readable in grey."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe–Ito colours, of different lightness; grey is for published values.
+CORRECT, ABSTAIN, WRONG, PUBLISHED = "#0072B2", "#DDDDDD", "#D55E00", "#888888"
+ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+
+
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple:
+    """A figure and its axes (a list if there are several), without upper and right."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, columns, figsize=(width, height), layout="constrained"
+    )
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    plt.close(figure)  # shown once, by the cell that returns it
+    return figure, axes
+
+
+def percent_axis(ax: "Axes", label: str, which: str = "y") -> None:
+    """Label an axis that shows fractions as per cent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis = ax.yaxis if which == "y" else ax.xaxis
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
+    axis.set_label_text(f"{label} (%)")
+
+
+def mean_and_range(values: list[float]) -> tuple[float, float]:
+    """Mean and half-width of the 95 % t interval of values over seeds (0 for one)."""
+    from statistics import mean, stdev
+
+    # two-sided 97.5 % quantiles of Student's t for 1 … 9 degrees of freedom
+    quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+    n = len(values)
+    if n < 2:
+        return mean(values), 0.0
+    return mean(values), quantiles[min(n - 2, 8)] * stdev(values) / n**0.5
