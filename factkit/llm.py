@@ -1,5 +1,6 @@
 """Loading language models and sampling from them with transformers."""
 
+import copy
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,27 +104,40 @@ def sample(
     from factkit.runs import progress_bar
 
     stop = [tokenizer.eos_token_id, *_newline_tokens(tokenizer)]
+    ids = tokenizer(list(prompts))["input_ids"]
+    prefix = _shared_prefix(ids)  # the shots of a few-shot prompt: computed once
+    with torch.inference_mode():
+        shared = model(torch.tensor([prefix], device=model.device)) if prefix else None
     # short prompts together: less padding
-    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+    order = sorted(range(len(prompts)), key=lambda i: (len(ids[i]), i))
     rows = [i for i in order for _ in range(n)]
     completions: list[list[str]] = [[] for _ in prompts]
     torch.manual_seed(seed)
     bar = progress_bar(len(rows), progress, unit="sample") if progress else None
     for start in range(0, len(rows), sampling.batch_size):
         batch = rows[start : start + sampling.batch_size]
-        encoded = tokenizer(
-            [prompts[i] for i in batch], return_tensors="pt", padding=True
-        ).to(model.device)
+        rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
+        padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
+        ahead = torch.tensor([prefix] * len(batch), dtype=torch.long).to(model.device)
+        inputs = {
+            "input_ids": torch.cat([ahead, padded["input_ids"]], dim=1),
+            "attention_mask": torch.cat(
+                [torch.ones_like(ahead), padded["attention_mask"]], dim=1
+            ),
+        }
+        if shared:
+            cache = copy.deepcopy(shared.past_key_values)
+            cache.batch_repeat_interleave(len(batch))
+            inputs["past_key_values"] = cache
         with torch.inference_mode():
             output = model.generate(
-                input_ids=encoded["input_ids"],
-                attention_mask=encoded["attention_mask"],
+                **inputs,
                 max_new_tokens=sampling.max_new_tokens,
                 eos_token_id=stop,
                 pad_token_id=tokenizer.pad_token_id,
                 **_decoding(sampling),
             )
-        new = output[:, encoded["input_ids"].shape[1] :]  # (batch, T)
+        new = output[:, inputs["input_ids"].shape[1] :]  # (batch, T)
         texts = tokenizer.batch_decode(new, skip_special_tokens=True)
         for i, text in zip(batch, texts, strict=True):
             completions[i].append((text.strip().splitlines() or [""])[0].strip())
@@ -132,6 +146,14 @@ def sample(
     if bar:
         bar.close()
     return completions
+
+
+def _shared_prefix(ids: Sequence[Sequence[int]], least: int = 16) -> list[int]:
+    """The tokens that all prompts begin with; none if they are fewer than `least`."""
+    first, last = min(ids), max(ids)  # the two that differ earliest
+    limit = min(len(first), len(last), *(len(row) - 1 for row in ids))
+    same = next((k for k in range(limit) if first[k] != last[k]), limit)
+    return list(first[:same]) if same >= least else []
 
 
 def _decoding(sampling: Sampling) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Parameters: what each paper's runs may set, and the check before anything loads.
 
 A paper's class below lists every key with its type and range. `params/<profile>/
-<paper>.yaml` holds all of them; a notebook's parameters cell declares those it uses.
+<paper>.yaml` gives their values; a notebook's parameters cell shows those it uses.
 """
 
 import ast
@@ -26,7 +26,7 @@ class RunParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    profile: Literal[PROFILES] = "tiny"
+    profile: Literal[PROFILES]
     output_dir: str = "outputs"
     seed: int = Field(0, ge=0)
 
@@ -34,11 +34,11 @@ class RunParams(BaseModel):
 class Corpus(RunParams):
     """Parameters of 01_corpus_and_retrieval."""
 
-    policy: str = "smollm2-135m-instruct"
-    chunk_tokens: int = Field(128, ge=8)
-    overlap: int = Field(16, ge=0)
-    max_documents: int = Field(2_000, ge=100)
-    n_questions: int = Field(200, ge=20)
+    policy: str
+    chunk_tokens: int = Field(ge=8)
+    overlap: int = Field(ge=0)
+    max_documents: int = Field(ge=100)
+    n_questions: int = Field(ge=20)
 
     @model_validator(mode="after")
     def _overlap_fits(self) -> Self:
@@ -52,61 +52,61 @@ class Corpus(RunParams):
 class Start(RunParams):
     """Parameters of 00_start_here."""
 
-    policy: str = "smollm2-135m-instruct"
-    n_questions: int = Field(10, ge=1)
+    policy: str
+    n_questions: int = Field(ge=1)
 
 
 class DataParams(RunParams):
     """The policy, its questions and how it is probed and evaluated."""
 
-    policy: str = "tiny-world"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    prompt_template: str = "short_form"
-    prompting_template: str = "short_form"
-    max_completion_length: int = Field(8, ge=1)
-    eval_batch_size: int = Field(64, ge=1)
-    bootstrap_resamples: int = Field(1_000, ge=100)
+    policy: str
+    dtype: Literal["float32", "bfloat16"]
+    prompt_template: str
+    prompting_template: str
+    max_completion_length: int = Field(ge=1)
+    eval_batch_size: int = Field(ge=1)
+    bootstrap_resamples: int = Field(ge=100)
 
-    questions: Literal["world", "leads"] = "world"
-    train_questions: int = Field(600, ge=8)
-    dev_questions: int = Field(200, ge=8)
-    test_questions: int = Field(300, ge=8)
-    probe_samples: int = Field(8, ge=2)
-    probe_temperature: float = Field(1.0, gt=0)
-    known_share: float = Field(0.5, ge=0, le=1)
+    questions: Literal["world", "leads"]
+    train_questions: int = Field(ge=8)
+    dev_questions: int = Field(ge=8)
+    test_questions: int = Field(ge=8)
+    probe_samples: int = Field(ge=2)
+    probe_temperature: float = Field(gt=0)
+    known_share: float = Field(ge=0, le=1)
 
-    world_people: int = Field(500, ge=20)
-    world_seed: int = Field(0, ge=0)
-    pretrain_hidden_size: int = Field(128, ge=16)
-    pretrain_layers: int = Field(4, ge=1)
-    pretrain_steps: int = Field(500, ge=1)
-    pretrain_batch_size: int = Field(128, ge=1)
-    pretrain_learning_rate: float = Field(3.0e-3, gt=0, lt=1)
+    world_people: int = Field(ge=20)
+    world_seed: int = Field(ge=0)
+    pretrain_hidden_size: int = Field(ge=16)
+    pretrain_layers: int = Field(ge=1)
+    pretrain_steps: int = Field(ge=1)
+    pretrain_batch_size: int = Field(ge=1)
+    pretrain_learning_rate: float = Field(gt=0, lt=1)
 
 
 class SftParams(DataParams):
     """Supervised fine-tuning."""
 
-    lora_rank: int = Field(0, ge=0)
-    lora_alpha: int = Field(32, ge=1)
-    sft_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
-    sft_batch_size: int = Field(16, ge=1)
-    sft_epochs: int = Field(1, ge=1)
-    sft_warmup_ratio: float = Field(0.03, ge=0, le=1)
-    checkpoint_steps: int = Field(20, ge=1)
+    lora_rank: int = Field(ge=0)
+    lora_alpha: int = Field(ge=1)
+    sft_learning_rate: float = Field(gt=0, lt=1)
+    sft_batch_size: int = Field(ge=1)
+    sft_epochs: int = Field(ge=1)
+    sft_warmup_ratio: float = Field(ge=0, le=1)
+    checkpoint_steps: int = Field(ge=1)
 
 
 class RlParams(SftParams):
     """GRPO from the model that supervised fine-tuning made."""
 
-    rl_learning_rate: float = Field(3.0e-4, gt=0, lt=1)
-    rl_steps: int = Field(60, ge=1)
-    rl_batch_size: int = Field(128, ge=2)
-    num_generations: int = Field(8, ge=2)
-    beta: float = Field(0.001, ge=0)
-    epsilon: float = Field(0.2, gt=0, lt=1)
-    temperature: float = Field(1.0, gt=0)
-    top_p: float = Field(1.0, gt=0, le=1)
+    rl_learning_rate: float = Field(gt=0, lt=1)
+    rl_steps: int = Field(ge=1)
+    rl_batch_size: int = Field(ge=2)
+    num_generations: int = Field(ge=2)
+    beta: float = Field(ge=0)
+    epsilon: float = Field(gt=0, lt=1)
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
 
     @model_validator(mode="after")
     def _groups_fill_the_batch(self) -> Self:
@@ -122,8 +122,8 @@ class TruthRL(RlParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
     arm: Literal["prompting", "sft", "r_tuning", "binary", "ternary"] = "ternary"
-    arms: str = "prompting sft r_tuning binary ternary"
-    seeds: str = "0 1 2"
+    arms: str
+    seeds: str
 
 
 PAPERS: dict[str, type[RunParams]] = {
@@ -136,19 +136,33 @@ PAPERS: dict[str, type[RunParams]] = {
 def check(paper: str, values: Mapping[str, Any]) -> Any:
     """The parameters of a notebook, checked; call it as `check(paper, globals())`.
 
-    Takes the values of the paper's keys from the notebook's globals. A key that
-    papermill injected and that the paper does not know is refused.
+    What papermill injected counts, and what the parameters cell changes; all else is
+    the profile's own, from its YAML file. (The cell shows profile tiny's values.) A key
+    that papermill injected and that the paper does not know is refused.
     Returns the paper's parameter class; raises ParamError.
     """
-    model = PAPERS[paper]
-    known = {key: values[key] for key in model.model_fields if key in values}
     injected = {
         name: values[name]
         for cell in values.get("In", [])
         if cell.startswith("# Parameters\n")
         for name in _assigned(cell)
     }
-    return validate(paper, injected | known, source="the notebook's parameters")
+    shown = read_yaml(yaml_path(paper, "tiny"))
+    changed = {
+        key: values[key]
+        for key in PAPERS[paper].model_fields
+        if key in values and values[key] != shown.get(key)
+    }
+    profile = values.get("profile", "tiny")
+    own = read_yaml(yaml_path(paper, profile))
+    taken = [
+        f"{key}={value}"
+        for key, value in own.items()
+        if key in values and key not in injected | changed and value != values[key]
+    ]
+    if taken:
+        print(f"profile {profile} sets {', '.join(taken)}")
+    return validate(paper, own | changed | injected, "the notebook's parameters")
 
 
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:

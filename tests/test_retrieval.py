@@ -328,12 +328,17 @@ def test_other_text_does_not_open_the_cached_index():
     assert ids(CorpusIndex(chunks_of(["a", "bc"])).search("bc", 1)) == ["d1#0"]
 
 
-def test_failed_save_leaves_no_index_behind(monkeypatch):
+def test_save_broken_off_midway_leaves_no_index_behind(monkeypatch):
     import bm25s
 
+    def break_off(bm25, folder, **_):
+        folder.mkdir(parents=True)
+        (folder / "vocab.index.json").write_text('{"gold')
+        raise OSError("disk full")
+
     with monkeypatch.context() as patch:
-        patch.setattr(bm25s.BM25, "save", lambda *a, **k: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        patch.setattr(bm25s.BM25, "save", break_off)
+        with pytest.raises(OSError, match="disk full"):
             CorpusIndex(chunks_of(PAGES))
     assert ids(CorpusIndex(chunks_of(PAGES)).search("gold", 1)) == ["d4#0"]
 

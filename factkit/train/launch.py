@@ -1,15 +1,47 @@
 """What every trainer shares: LoRA, checkpoints to resume from, progress, the curve."""
 
 import csv
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.params import SftParams
+from factkit import assets
+from factkit.params import DataParams, SftParams
 
 if TYPE_CHECKING:
     from peft import LoraConfig
     from transformers import PreTrainedModel, Trainer, TrainerCallback
+
+
+def base_policy(p: DataParams) -> str:
+    """Where the untrained policy of `p` is loaded from.
+
+    `tiny-world` is pre-trained on the fact world on first use (a minute or two) and
+    kept in the cache folder under a digest of its text and settings.
+    """
+    if p.policy != "tiny-world":
+        return assets.policy_path(p.policy)
+    from filelock import FileLock
+
+    from factkit import world
+    from factkit.train.pretrain import pretrain
+
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    settings = {
+        "hidden_size": p.pretrain_hidden_size,
+        "layers": p.pretrain_layers,
+        "steps": p.pretrain_steps,
+        "batch_size": p.pretrain_batch_size,
+        "learning_rate": p.pretrain_learning_rate,
+        "seed": p.world_seed,
+    }
+    texts = world.pretraining_texts(made, p.world_seed)
+    digest = hashlib.sha256(repr((settings, texts)).encode()).hexdigest()[:12]
+    folder = assets.cache_dir() / f"tiny-world-{digest}"
+    with FileLock(f"{folder}.lock"):
+        pretrain(made, world.build_tokenizer(made), folder, **settings)
+    return str(folder)
 
 
 def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Query latency of bm25s against rank-bm25, side by side on one corpus.
 
-Run with `python tests/benchmarks/bench_retrieval.py`. The two take turns query by query,
-so that a busy machine slows both; both searches are those of `factkit.retrieval`, which
-sorts and cuts alike, on one core.
+Run with `python tests/benchmarks/bench_retrieval.py`. The two take turns query by
+query, so that a busy machine slows both; both searches are those of
+`factkit.retrieval`, which sorts and cuts alike.
 """
 
 import random

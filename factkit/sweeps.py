@@ -1,0 +1,93 @@
+"""Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from factkit import params, runs
+from factkit.params import ROOT, RunParams
+
+# What `reproduce` runs: the arms that the figures need, one seed.
+MAIN_JOB = {"truthrl": ("prompting", "r_tuning", "ternary")}
+
+
+class SweepError(RuntimeError):
+    """Some run failed; the message says where to look."""
+
+
+def snakemake(
+    p: RunParams,
+    paper: str,
+    arms: Sequence[str],
+    seeds: Sequence[int],
+    targets: Sequence[str] = (),
+    jobs: int = 1,
+    ablations: bool = False,
+    overrides: Mapping[str, object] | None = None,
+    extra: Sequence[str] = (),
+) -> None:
+    """Run what is missing of the paper's notebooks, arms and seeds.
+
+    targets: results files, by default those of the figures notebook. jobs: runs at a
+    time, each of 2 threads. overrides: values other than the YAML's. extra: further
+    arguments of snakemake. What was killed is gone on with.
+    Raises SweepError if a run fails.
+    """
+    from filelock import FileLock
+
+    command = [
+        *(sys.executable, "-m", "snakemake"),
+        *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
+        *("--directory", str(ROOT), "--cores", str(2 * jobs)),
+        *("--resources", f"gpu={jobs}"),
+        *("--rerun-triggers", "mtime", "--rerun-incomplete"),
+        "--nolock",  # ours is released when its process dies, however it dies
+        "--keep-going",
+        *("--quiet", "rules", "host"),
+        *extra,
+        *targets,
+        *("--config", f"paper={paper}", f"profile={p.profile}"),
+        *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
+        f"arms={' '.join(arms)}",
+        f"overrides={' '.join(f'-p {k} {v}' for k, v in (overrides or {}).items())}",
+        f"seeds={' '.join(map(str, seeds))}",
+    ]
+    folder = ROOT / p.output_dir / p.profile
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".sweep.lock"):
+        done = subprocess.run(command, env=environment(), cwd=ROOT)
+    if done.returncode:
+        where = runs.relative(folder)
+        raise SweepError(
+            f"a run failed: its notebook.partial.ipynb below {where} shows the error"
+        )
+
+
+def train_arms(paper: str, p: "params.TruthRL") -> None:
+    """Train the arms and seeds that `p.arms` and `p.seeds` name, where not done."""
+    arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
+    notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem
+    wanted = [
+        runs.run_folder(notebook, p.model_copy(update={"arm": arm, "seed": seed}))
+        for arm in arms
+        for seed in seeds
+    ]
+    targets = [runs.relative(folder / "results.json") for folder in wanted]
+    snakemake(p, paper, arms, seeds, targets)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a run: this interpreter's programs, offline, two threads."""
+    programs = str(Path(sys.executable).parent)
+    terminal = os.ttyname(2) if sys.stderr.isatty() else ""
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "2",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+        **({"FACTKIT_TTY": terminal} if terminal else {"TQDM_DISABLE": "1"}),
+    }

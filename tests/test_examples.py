@@ -1,0 +1,75 @@
+"""Data files: what a bad row gets, and that splits can't leak."""
+
+import json
+
+import pytest
+
+from factkit.datasets.examples import (
+    DataError,
+    Example,
+    read_examples,
+    refuse_overlap,
+    write_examples,
+)
+
+
+def example(i=0, **more):
+    row = {"id": f"q{i}", "question": f"Who is {i}?", "answers": ["x"], "entity": str(i)}
+    return Example(**row | more)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    rows = [example(i, relation="r", meta={"n": 1}) for i in range(3)]
+    write_examples(tmp_path / "a.jsonl", rows)
+    assert read_examples(tmp_path / "a.jsonl")[0] == rows
+
+
+BAD = {
+    "not UTF-8": b'{"id": "\xff"}',
+    "not JSON": b'{"id": ',
+    "empty question": example(1, question=" ").model_dump_json().encode(),
+    "no reference answer": example(1, answers=[""]).model_dump_json().encode(),
+    "duplicate id or question": example(0).model_dump_json().encode(),
+    "question longer": example(1, question="x" * 5000).model_dump_json().encode(),
+    "answers": json.dumps(example(1).model_dump() | {"answers": "x"}).encode(),
+    "id: Field required": b"{}",
+    "colour": json.dumps(example(1).model_dump() | {"colour": 1}).encode(),
+}
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_a_bad_row_is_refused_by_file_row_and_reason(tmp_path, problem):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(example(0).model_dump_json().encode() + b"\n" + BAD[problem])
+    with pytest.raises(DataError, match="rows.jsonl, row 2") as error:
+        read_examples(path)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_a_bad_row_is_dropped_and_counted_if_asked(tmp_path, problem):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(example(0).model_dump_json().encode() + b"\n" + BAD[problem])
+    rows, dropped = read_examples(path, bad_rows="drop")
+    assert (len(rows), dropped.total()) == (1, 1)
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_missing_or_empty_file_is_refused(tmp_path, content):
+    path = tmp_path / "rows.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match="rows.jsonl"):
+        read_examples(path)
+
+
+def test_an_entity_in_two_splits_is_refused_whatever_its_case():
+    splits = {"train": [example(1, entity="Ada")], "test": [example(2, entity="ADA")]}
+    with pytest.raises(DataError, match="ADA.*train and test"):
+        refuse_overlap(splits)
+
+
+def test_a_question_in_two_splits_is_refused():
+    splits = {"train": [example(1)], "test": [example(2, question="who is 1?")]}
+    with pytest.raises(DataError, match="split by entity"):
+        refuse_overlap(splits)
