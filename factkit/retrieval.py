@@ -158,7 +158,7 @@ class CorpusIndex:
 
 
 class PromptIndex:
-    """BM25 by `rank-bm25` over a prompt's few pages: nothing to build or store.
+    """BM25 by `rank-bm25` over a prompt's few pages: built at the first search.
 
     The same text gives the same ranking and the same scores as `CorpusIndex`.
     """

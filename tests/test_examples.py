@@ -14,7 +14,12 @@ from factkit.datasets.examples import (
 
 
 def example(i=0, **more):
-    row = {"id": f"q{i}", "question": f"Who is {i}?", "answers": ["x"], "entity": str(i)}
+    row = {
+        "id": f"q{i}",
+        "question": f"Who is {i}?",
+        "answers": ["x"],
+        "entity": str(i),
+    }
     return Example(**row | more)
 
 

@@ -62,7 +62,9 @@ def test_advantages_are_those_that_trl_computes():
 
     rewards = torch.tensor([1.0, 0.0, -1.0, -1.0])
     expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
-    assert truthrl.group_advantages(rewards.tolist()) == pytest.approx(expected.tolist())
+    assert truthrl.group_advantages(rewards.tolist()) == pytest.approx(
+        expected.tolist()
+    )
 
 
 def test_abstention_dynamics_by_hand():

@@ -1,0 +1,74 @@
+"""Sampling: what batching and shared prefixes must not change."""
+
+import pytest
+
+from factkit import llm
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+
+    from factkit import world
+
+    made = world.build_world(people=40, seed=0)
+    tokenizer = world.build_tokenizer(made)
+    tokenizer.padding_side = "left"
+    set_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config).to(torch.float32).eval()
+    shots = " ".join(e.question for e in world.questions(made)[:3])
+    asked = [f"{shots} {e.question}\nAnswer:" for e in world.questions(made)[3:19]]
+    return model, tokenizer, asked
+
+
+def test_a_shared_prefix_changes_no_greedy_answer(tiny, monkeypatch):
+    model, tokenizer, asked = tiny
+    ids = tokenizer(asked)["input_ids"]
+    assert len(llm._shared_prefix(ids)) >= 16
+    shared = llm.sample(model, tokenizer, asked, llm.Sampling(6))
+    monkeypatch.setattr(llm, "_shared_prefix", lambda ids: [])
+    assert llm.sample(model, tokenizer, asked, llm.Sampling(6)) == shared
+
+
+def test_the_batch_size_changes_no_greedy_answer(tiny):
+    answers = [llm.sample(*tiny, llm.Sampling(6, batch_size=b)) for b in (1, 5, 64)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_seed_gives_the_same_samples_and_another_seed_others(tiny):
+    sampling = llm.Sampling(6, temperature=1.0)
+    a, b, c = (llm.sample(*tiny, sampling, n=3, seed=s) for s in (1, 1, 2))
+    assert a == b != c
+    assert [len(group) for group in a] == [3] * len(tiny[2])
+
+
+def test_prompts_without_a_common_start_share_no_prefix():
+    assert llm._shared_prefix([[1, 2, 3], [2, 2, 3]]) == []
+
+
+def test_a_shared_prefix_leaves_every_prompt_a_token():
+    assert llm._shared_prefix([[1] * 20, [1] * 30]) == [1] * 19
+
+
+def test_hidden_states_reach_the_lm_head_contiguous(tiny):
+    import torch
+
+    model, tokenizer, asked = tiny
+    seen = []
+    head = model.get_output_embeddings()
+    llm.make_lm_head_input_contiguous(model)
+    hook = head.register_forward_hook(lambda m, a, o: seen.append(a[0].is_contiguous()))
+    ids = torch.tensor(tokenizer(asked[:1] * 2)["input_ids"])
+    model(ids, logits_to_keep=4)
+    hook.remove()
+    assert seen == [True]

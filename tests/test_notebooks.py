@@ -1,0 +1,180 @@
+"""Every notebook: static rules, then a run through papermill at the smallest size."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from factkit.params import ROOT
+from factkit.runs import read_results
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+
+# The smallest sizes that still run every line; nothing is learned at them.
+SMOKE = {
+    "world_people": 120,
+    "pretrain_steps": 40,
+    "train_questions": 48,
+    "dev_questions": 24,
+    "test_questions": 24,
+    "probe_samples": 4,
+    "rl_steps": 2,
+    "rl_batch_size": 16,
+    "num_generations": 4,
+    "checkpoint_steps": 1,
+    "bootstrap_resamples": 100,
+}
+
+
+def cells(path, kind):
+    return [c for c in nbformat.read(path, 4).cells if c.cell_type == kind]
+
+
+@each
+def test_a_notebook_is_source_only(path):
+    notebook = json.loads(path.read_text())
+    code = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert not any(c["outputs"] or c["execution_count"] for c in code)
+    assert not any("papermill" in c["metadata"] for c in notebook["cells"])
+    assert not {"papermill", "widgets"} & set(notebook["metadata"])
+
+
+@each
+def test_a_notebook_names_the_kernel_python3(path):
+    assert nbformat.read(path, 4).metadata.kernelspec.name == "python3"
+
+
+@each
+def test_a_notebook_has_one_cell_of_typed_and_commented_parameters(path):
+    tagged = [
+        c for c in cells(path, "code") if "parameters" in c.metadata.get("tags", [])
+    ]
+    assert len(tagged) == 1
+    assert all(isinstance(s, ast.AnnAssign) for s in ast.parse(tagged[0].source).body)
+    derived = re.compile(r"^(world_|pretrain_|seed|sft_epochs|bootstrap|eval_)")
+    lines = tagged[0].source.splitlines()
+    assert [s for s in lines if "#" not in s and not derived.match(s)] == []
+
+
+@each
+def test_code_cells_are_short(path):
+    code = [c for c in cells(path, "code") if "tags" not in c.metadata]
+    assert [c.source for c in code if len(c.source.splitlines()) > 20] == []
+
+
+@each
+def test_a_notebook_tells_a_story(path):
+    prose = "\n".join(c.source for c in cells(path, "markdown"))
+    assert sum(line.startswith("# ") for line in prose.splitlines()) == 1
+    assert prose.count("\n## ") >= 2
+
+
+@each
+def test_links_between_notebooks_lead_somewhere(path):
+    prose = "\n".join(c.source for c in cells(path, "markdown"))
+    linked = re.findall(r"\]\(([\w/.]+\.ipynb)\)", prose)
+    assert [link for link in linked if not (path.parent / link).exists()] == []
+
+
+def factkit(*arguments, **more):
+    command = [sys.executable, "-m", "factkit", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **more)
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory):
+    """The outputs folder of a sweep over every arm at the smallest size."""
+    outputs = tmp_path_factory.mktemp("outputs")
+    sets = [f"--set={key}={value}" for key, value in SMOKE.items()]
+    done = factkit(
+        *("sweep", "truthrl", "--profile", "tiny", "--seeds", "0", *sets),
+        *("--output-dir", str(outputs)),
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    assert "ternary" in done.stdout
+    return outputs / "tiny"
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+@pytest.mark.parametrize(
+    "name",
+    [
+        "10_truthrl_data/main-s0",
+        "11_truthrl_rewards/main-s0",
+        *(
+            f"12_truthrl_train/{arm}-s0"
+            for arm in ("prompting", "sft", "r_tuning", "binary", "ternary")
+        ),
+        "13_truthrl_ablations/main-s0",
+        "14_truthrl_figures/main-s0",
+    ],
+)
+def test_a_sweep_leaves_the_run_contract_s_files(swept, name):
+    folder = swept / name
+    assert read_results(folder)["status"] == "done"
+    assert (folder / "notebook.ipynb").exists()
+    assert not (folder / "notebook.partial.ipynb").exists()
+    if "ternary" in name or "binary" in name:
+        assert (folder / "metrics.csv").read_text().count("\n") == SMOKE["rl_steps"] + 1
+    if "train" in name:
+        rows = (folder / "samples.jsonl").read_text().splitlines()
+        assert len(rows) == SMOKE["test_questions"]
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_that_is_done_runs_nothing(swept):
+    sets = [f"--set={key}={value}" for key, value in SMOKE.items()]
+    before = {p: p.stat().st_mtime_ns for p in swept.rglob("results.json")}
+    done = factkit(
+        *("sweep", "truthrl", "--profile", "tiny", "--seeds", "0", *sets),
+        *("--output-dir", str(swept.parent)),
+    )
+    assert done.returncode == 0
+    assert {p: p.stat().st_mtime_ns for p in swept.rglob("results.json")} == before
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+@pytest.mark.parametrize("stem", ["00_start_here", "01_corpus_and_retrieval"])
+def test_the_notebooks_before_the_papers_run(stem, tmp_path):
+    done = papermill(stem, tmp_path, "-p", "n_questions", "20")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-p", "learning_rate", "0.1"], "learning_rate=0.1: no such parameter"),
+        (["-p", "beta", "-1"], "beta=-1"),
+        (["-p", "num_generations", "7"], "must divide"),
+    ],
+)
+def test_a_bare_papermill_call_is_guarded(arguments, said, tmp_path):
+    done = papermill("12_truthrl_train", tmp_path, *arguments)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+@pytest.mark.notebook
+def test_training_without_data_says_what_to_run_first(tmp_path):
+    done = papermill("12_truthrl_train", tmp_path)
+    assert done.returncode != 0
+    assert "10_truthrl_data" in done.stderr
+
+
+def papermill(stem, outputs, *arguments):
+    command = [
+        *(sys.executable, "-m", "papermill", f"notebooks/{stem}.ipynb"),
+        *(str(outputs / "out.ipynb"), "-p", "output_dir", str(outputs)),
+        *("--no-progress-bar", *arguments),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
