@@ -63,6 +63,7 @@ class DataParams(RunParams):
     dtype: Literal["float32", "bfloat16"]
     prompt_template: str
     prompting_template: str
+    abstaining_template: str
     max_completion_length: int = Field(ge=1)
     eval_batch_size: int = Field(ge=1)
     bootstrap_resamples: int = Field(ge=100)

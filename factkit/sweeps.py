@@ -45,7 +45,7 @@ def snakemake(
         *("--rerun-triggers", "mtime", "--rerun-incomplete"),
         "--nolock",  # ours is released when its process dies, however it dies
         "--keep-going",
-        *("--quiet", "rules", "host"),
+        *(() if "--dry-run" in extra else ("--quiet", "rules", "host")),
         *extra,
         *targets,
         *("--config", f"paper={paper}", f"profile={p.profile}"),

