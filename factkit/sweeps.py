@@ -85,6 +85,7 @@ def environment() -> dict[str, str]:
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads crawl on a busy machine
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **os.environ,

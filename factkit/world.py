@@ -160,9 +160,9 @@ def build_world(
     seed: int = 0,
     *,
     people: int = 500,
-    top_exposure: float = 300.0,
-    zipf_exponent: float = 0.7,
-    unseen: float = 0.1,
+    top_exposure: float = 400.0,
+    zipf_exponent: float = 0.9,
+    unseen: float = 0.3,
     noise: float = 0.3,
     common_exposure: int = 40,
 ) -> World:
