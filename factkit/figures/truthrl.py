@@ -69,9 +69,11 @@ def knowledge_boundary(
     for y, relation in enumerate(ordered):
         values = shares[relation]
         spread = [y + 0.3 * (((7 * i) % 11) / 11 - 0.5) for i in range(len(values))]
-        ax.plot(values, spread, ".", color=CORRECT, alpha=0.25, ms=5, mew=0)
+        ax.plot(values, spread, ".", color=CORRECT, alpha=0.4, ms=6, mew=0)
         ax.plot(sum(values) / len(values), y, "|", color="black", ms=14, mew=2)
-    ax.axvline(known_share, color=WRONG, lw=1.2, ls="--")
+    step = 1 / len(probes[0].samples)
+    edge = max(known_share, step) - step / 2  # between the last unknown and first known
+    ax.axvline(edge, color=WRONG, lw=1.2, ls="--")
     ax.set_yticks(range(len(ordered)), [r.replace("_", " ") for r in ordered])
     percent_axis(ax, "correct samples of a question; bar: mean of the relation", "x")
     ax.set_title("Left of the dashed line: out of knowledge", fontsize=10, loc="left")
