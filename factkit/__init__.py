@@ -1,6 +1,11 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
+import warnings
+
 __version__ = "0.1.0"
+
+# tqdm looks for widgets in every notebook; the kit draws plain bars
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def show_source(*objects: object) -> None:

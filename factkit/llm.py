@@ -33,6 +33,7 @@ def load_policy(
 
     keep_freed_memory()
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     base = _adapter_base(path)

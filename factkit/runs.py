@@ -38,12 +38,15 @@ class Run:
     started: str
     clock: float = field(default_factory=time.monotonic)
 
-    def figure(self, fig: "Figure", name: str) -> Path:
-        """Save a matplotlib figure as figures/<name>.png; returns its path."""
+    def figure(self, fig: "Figure", name: str) -> "Figure":
+        """Save a figure as figures/<name>.png; returns it, for the cell to show once."""
+        import matplotlib.pyplot as plt
+
         path = self.folder / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
         fig.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")
-        return path
+        plt.close(fig)
+        return fig
 
     def cached(self, name: str, compute: Callable[[], Any]) -> Any:
         """The JSON value kept in file `name`, computed and written if not there."""
