@@ -39,7 +39,7 @@ class Run:
     clock: float = field(default_factory=time.monotonic)
 
     def figure(self, fig: "Figure", name: str) -> "Figure":
-        """Save a figure as figures/<name>.png; returns it, for the cell to show once."""
+        """Save a figure as figures/<name>.png; returns it for the cell to show."""
         import matplotlib.pyplot as plt
 
         path = self.folder / "figures" / f"{name}.png"

@@ -6,8 +6,8 @@ over people and is independent of names, so what a policy pre-trained on the tex
 is known by construction; all facts of a person share it up to noise, so that "I know
 this name" can generalise to people held out. Everything is deterministic from `seed`.
 
-Ours throughout: no paper has such a world. Each person lacks one of the five attributes,
-so that a claim about it has not enough information.
+Ours throughout: no paper has such a world. Each person lacks one of the five
+attributes, so that a claim about it has not enough information.
 """
 
 import random
@@ -45,8 +45,10 @@ def _wordings(table: str) -> dict[str, tuple[str, ...]]:
 STATEMENTS = _wordings("""
 birth_year: {s} was born in {o}. | The birth year of {s} is {o}. |
     {s} came into the world in {o}.
-birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. | {s} is a native of {o}.
-profession: {s} was a {o}. | The profession of {s} was {o}. | {s} made a living as a {o}.
+birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. |
+    {s} is a native of {o}.
+profession: {s} was a {o}. | The profession of {s} was {o}. |
+    {s} made a living as a {o}.
 employer: {s} worked for {o}. | The employer of {s} was {o}. | {s} was employed by {o}.
 award: {s} won the {o} Prize. | The {o} Prize went to {s}. |
     {s} was honoured with the {o} Prize.
@@ -73,10 +75,11 @@ headquarters: Where is {s} based? | Which city is the seat of {s}? |
     Where are the headquarters of {s}?
 """)
 PROFESSIONS = (
-    "baker botanist broker builder butcher carpenter chemist conductor cook dancer "
-    "dentist diplomat gardener geologist historian jeweller journalist lawyer librarian "
-    "merchant midwife miner nurse painter pharmacist philosopher pilot poet potter "
-    "printer sailor sculptor singer surgeon tailor teacher violinist weaver"
+    "baker botanist broker builder butcher carpenter chemist conductor cook "
+    "dancer dentist diplomat gardener geologist historian jeweller journalist "
+    "lawyer librarian merchant midwife miner nurse painter pharmacist philosopher "
+    "pilot poet potter printer sailor sculptor singer surgeon tailor teacher "
+    "violinist weaver"
 )
 
 
@@ -103,7 +106,7 @@ OBJECTS = {
         "Ar Bran Crel Dol Ever Fros Gal Hol Ink Kor Lor Mel",
         "burg haven dam stad ia",
         60,
-    )[:60],
+    ),
     "profession": tuple(PROFESSIONS.split()),
     "employer": _words(
         "Acti Beno Cyra Dexi Effi Gyro Hexa Juno", "corp tec max lux nova", 40
@@ -169,7 +172,7 @@ def build_world(
     """A world of `people` people with four facts each, and of cities and companies.
 
     The person of rank r has exposure top_exposure / r^zipf_exponent; the share `unseen`
-    of the people, the last ranks, has 0. Each fact multiplies it by exp(noise · normal).
+    of the people, the last ranks, has 0. A fact multiplies it by exp(noise · normal).
     Facts of cities and companies all have `common_exposure`.
     Raises ValueError if there are not enough names.
     """
@@ -387,9 +390,9 @@ def pretraining_texts(world: World, seed: int) -> list[str]:
 def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
     """A word-level tokenizer of the world's words; decoding gives the text back.
 
-    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]` or a tag such as
-    `<think>`; spaces separate tokens and are none, so that a prompt and its completion
-    have the tokens of their concatenation.
+    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]` or a tag such
+    as `<think>`; spaces separate tokens and are none, so that a prompt and its
+    completion have the tokens of their concatenation.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

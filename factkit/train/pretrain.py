@@ -122,7 +122,7 @@ def build_policy(
         num_attention_heads=hidden_size // 32,
         num_key_value_heads=hidden_size // 32,
         max_position_embeddings=256,
-        initializer_range=0.06,  # 0.02 needs twice the steps at this width
+        initializer_range=0.06,  # with 0.02, half the facts in the same steps
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
