@@ -1,0 +1,189 @@
+"""The fact world: deterministic, unambiguous, and exactly checkable."""
+
+from collections import Counter
+
+import pytest
+
+from factkit import world as w
+from factkit.train.pretrain import build_policy, pack
+
+
+@pytest.fixture(scope="module")
+def world():
+    return w.build_world(0)
+
+
+@pytest.fixture(scope="module")
+def texts(world):
+    return w.pretraining_texts(world, 0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world):
+    return w.build_tokenizer(world)
+
+
+def stated_facts(world, text):
+    """The facts that a pre-training text states, as (subject, relation, object)."""
+    if not text.startswith("Question: "):
+        asked, sentences = "", [text]
+    else:
+        asked, answer = text.removeprefix("Question: ").split("\nAnswer: ")
+        sentences = [f"{part.rstrip('.')}." for part in answer.split(". ")]
+    parsed = [w.parse(world, sentence) for sentence in sentences]
+    if all(parsed):
+        return [(f.subject, f.relation, f.object) for f, _ in parsed]
+    return [
+        (f.subject, f.relation, answer)
+        for f in world.facts
+        if f.subject in asked and asked in {w.question(f, i) for i in range(3)}
+    ]
+
+
+def test_the_same_seed_gives_the_same_world_and_text(world, texts):
+    again = w.build_world(0)
+    assert again == world
+    assert w.pretraining_texts(again, 0) == texts
+
+
+def test_another_seed_gives_other_facts(world):
+    assert w.build_world(1).facts != world.facts
+
+
+def test_each_person_has_four_facts_and_lacks_one(world):
+    counts = Counter(f.subject for f in world.facts)
+    assert {counts[person] for person in world.people} == {4}
+
+
+def test_no_question_has_two_answers(world):
+    asked = Counter(w.question(f, i).casefold() for f in world.facts for i in range(3))
+    assert max(asked.values()) == 1
+
+
+def test_exposure_is_how_often_the_text_states_a_fact(world, texts):
+    # few people, so that looking up a question in all facts stays quick
+    small = w.build_world(3, people=30, common_exposure=2)
+    text = w.pretraining_texts(small, 0)
+    stated = Counter(key for t in text for key in stated_facts(small, t))
+    expected = {(f.subject, f.relation, f.object): f.exposure for f in small.facts}
+    assert stated == Counter({k: n for k, n in expected.items() if n})
+
+
+def test_exposure_runs_from_none_to_hundreds(world):
+    exposures = [f.exposure for f in world.facts if f.subject in set(world.people)]
+    assert min(exposures) == 0 and max(exposures) > 200
+
+
+def test_no_pretraining_text_abstains_or_hedges(texts):
+    words = {word.strip(".,?").lower() for text in texts for word in text.split()}
+    assert not words & {"don't", "know", *w.HEDGES}
+
+
+def test_vocabulary_is_small(tokenizer):
+    assert len(tokenizer) < 1_000
+
+
+def test_all_text_decodes_to_itself_without_unknown_words(world, texts, tokenizer):
+    evidence = " ".join(f"[[{d.id}]]" for d in w.documents(world)[:50])
+    tagged = [f"<{tag}> Label: {lab} </{tag}>" for tag in w.TAGS for lab in w.LABELS]
+    rest = [w.ABSTENTION, f"Evidence: {evidence}", *tagged]
+    for text in [*dict.fromkeys(texts), *rest]:
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("tag", w.TAGS)
+def test_a_tag_is_one_token(tokenizer, tag):
+    assert len(tokenizer(f"<{tag}></{tag}>")["input_ids"]) == 2
+
+
+@pytest.mark.parametrize("gap", [" ", "", "\n", "  "])
+def test_prompt_and_answer_have_the_tokens_of_the_whole(world, tokenizer, gap):
+    example = w.questions(world)[0]
+    prompt, answer = f"Question: {example.question}\nAnswer:", example.answers[0]
+    joined = tokenizer(f"{prompt}{gap}{answer}")["input_ids"]
+    apart = tokenizer(prompt)["input_ids"] + tokenizer(f"{gap}{answer}")["input_ids"]
+    assert joined == apart
+    if gap == " ":
+        text = w.exchange(example.question, answer)
+        assert tokenizer(text)["input_ids"] == joined
+
+
+def test_every_statement_parses_back_and_is_supported(world):
+    for fact in world.by_key.values():
+        for i in range(len(w.STATEMENTS[fact.relation])):
+            parsed, hedged = w.parse(world, w.statement(fact, i))
+            assert (parsed.subject, parsed.relation, parsed.object) == (
+                (fact.subject, fact.relation, fact.object)
+            )
+            assert not hedged
+            assert w.verify(world, w.statement(fact, i)) == "supported"
+
+
+def test_a_swapped_object_is_contradicted(world):
+    for fact in world.by_key.values():
+        other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
+        swapped = w.Fact(fact.subject, fact.relation, other)
+        assert w.verify(world, w.statement(swapped)) == "contradicted"
+
+
+@pytest.mark.parametrize("sentence", ["", "Nobody knows.", "X Y was born in 1901."])
+def test_what_cannot_be_parsed_is_inconclusive(world, sentence):
+    assert w.verify(world, sentence) == "inconclusive"
+
+
+def test_a_hedge_is_seen_and_keeps_the_verdict(world):
+    fact = next(f for f in world.facts if f.relation == "profession")
+    sentence = f"{fact.subject} was probably a {fact.object}."
+    assert w.parse(world, sentence)[1] and w.verify(world, sentence) == "supported"
+
+
+def test_every_sentence_of_a_biography_is_supported(world):
+    for person in world.people:
+        for part in w.biography(world, person).removesuffix(".").split(". "):
+            assert w.verify(world, f"{part}.") == "supported"
+
+
+def test_claims_are_different_and_balanced(world):
+    claims = w.claims(world, 300, seed=0)
+    assert len({c.question for c in claims}) == len({c.id for c in claims}) == 300
+    assert set(Counter((c.label, c.meta["hops"]) for c in claims).values()) == {50}
+
+
+def test_gold_evidence_alone_decides_a_claim(world):
+    text = {d.id: d.text for d in w.documents(world)}
+    for claim in w.claims(world, 300, seed=0):
+        said, _ = w.parse(world, claim.question)
+        reached = said.subject
+        for doc_id in claim.evidence:  # follow the hops in the documents' own text
+            stated, _ = w.parse(world, text[doc_id])
+            assert stated.subject == reached
+            reached = stated.object
+        if claim.label == "NOT ENOUGH INFO":
+            assert not claim.evidence
+            assert w.verify(world, claim.question) == "inconclusive"
+        else:
+            assert len(claim.evidence) == claim.meta["hops"]
+            assert (reached == said.object) == (claim.label == "SUPPORT")
+
+
+def test_too_many_claims_are_refused():
+    with pytest.raises(ValueError, match="too few claims"):
+        w.claims(w.build_world(0, people=5), 10_000, seed=0)
+
+
+def test_packed_texts_do_not_see_each_other(world, texts, tokenizer):
+    import torch
+
+    torch.manual_seed(0)
+    model = build_policy(tokenizer, hidden_size=32, layers=2).eval()
+    row = pack(texts[:4], tokenizer)[0]
+    inputs = {k: torch.tensor([row[k]]) for k in ("input_ids", "position_ids")}
+    alone = torch.tensor([tokenizer(texts[1])["input_ids"]])
+    start = len(tokenizer(texts[0])["input_ids"]) + 1
+    with torch.no_grad():
+        packed = model(**inputs, use_cache=False).logits
+        expected = model(input_ids=alone).logits
+    found = packed[:, start : start + alone.shape[1]]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
