@@ -12,7 +12,7 @@ def show_source(*objects: object) -> None:
     """Display the source of functions or classes, highlighted, in a notebook."""
     import inspect
 
-    from IPython.display import Code, display
+    from IPython.display import Markdown, display
 
     for obj in objects:
-        display(Code(inspect.getsource(obj), language="python"))
+        display(Markdown(f"```python\n{inspect.getsource(obj)}```"))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     """TRL's configuration for the paper's objective; every default that differs is set.
 
-    One update a batch of rollouts, so the ratio is 1 and the clip is idle (as with
-    verl's defaults when batch and mini-batch are equal).
+    One update a batch of rollouts, so the ratio is 1 and the clip idle (ours: the paper
+    does not state its mini-batch).
     """
     from trl import GRPOConfig
 
