@@ -97,8 +97,9 @@ FIRST_NAMES = _words(
 LAST_NAMES = _words(
     "Ash Brac Cald Dorn Esk Fald Grim Hask Ives Jarn Kest Lund Marl Nesk Ost Pask Quil "
     "Rusk Stav Thorn Umb Varn Wend Yarr Zeld",
-    "er well by man son ton wick rod ley mont",
-    250,
+    "er well by man son ton wick rod ley mont den fell gate hurst kirk low ridge shaw "
+    "thorpe wood",
+    500,
 )
 OBJECTS = {
     "birth_year": tuple(str(year) for year in range(1900, 1960)),
@@ -164,8 +165,8 @@ def build_world(
     *,
     people: int = 500,
     top_exposure: float = 400.0,
-    zipf_exponent: float = 0.9,
-    unseen: float = 0.3,
+    zipf_exponent: float = 0.8,
+    unseen: float = 0.4,
     noise: float = 0.3,
     common_exposure: int = 40,
 ) -> World:
@@ -181,7 +182,8 @@ def build_world(
         raise ValueError(
             f"people={people}: at most {len(FIRST_NAMES) * len(LAST_NAMES)}"
         )
-    # every last name is used equally often, so that a name alone tells little
+    # up to 500 people each have a last name of their own: how familiar it is to a policy
+    # says how much it has read of the person, also of one it was never asked about
     lasts = [LAST_NAMES[i % len(LAST_NAMES)] for i in range(people)]
     names: dict[str, None] = {}
     for last in lasts:
