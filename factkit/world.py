@@ -2,9 +2,9 @@
 
 Fictional people with attributes, cities in countries, companies with a seat. Every fact
 has an exposure: how often the pre-training text states it. Exposure follows a Zipf law
-over people and is independent of names, so what a policy pre-trained on the text knows
-is known by construction; all facts of a person share it up to noise, so that "I know
-this name" can generalise to people held out. Everything is deterministic from `seed`.
+over people, so what a policy pre-trained on the text knows is known by construction;
+all facts of a person share it up to noise, so that "I know this name" can generalise to
+people held out. Everything is deterministic from `seed`.
 
 Ours throughout: no paper has such a world. Each person lacks one of the five
 attributes, so that a claim about it has not enough information.
@@ -182,8 +182,8 @@ def build_world(
         raise ValueError(
             f"people={people}: at most {len(FIRST_NAMES) * len(LAST_NAMES)}"
         )
-    # up to 500 people each have a last name of their own: how familiar it is to a policy
-    # says how much it has read of the person, also of one it was never asked about
+    # up to 500 people each have a last name of their own: how familiar it is tells a
+    # policy how much it has read of the person, also of one it was never asked about
     lasts = [LAST_NAMES[i % len(LAST_NAMES)] for i in range(people)]
     names: dict[str, None] = {}
     for last in lasts:
