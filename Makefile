@@ -38,11 +38,11 @@ $(VENV)/dev.done: $(VENV)/base.done
 
 reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: ≤ 20 min on 2 cores)
 	@echo "== $(PAPER), profile $(PROFILE). With laptop on 2 cores: 10 data and probing (4 min),"
-	@echo "   11 rewards, 12 prompting (1 min), r_tuning (3 min), ternary (7 min), 14 figures =="
+	@echo "   11 rewards, 12 prompting, r_tuning (2 min), ternary (6 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
-test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (≤ 20 min)
-	@echo "== Lint (seconds), then tests (unit: 3 min; notebooks: 8 min on 2 cores) =="
+test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (5 min)
+	@echo "== Lint, unit tests, notebooks (about 4 min on 2 cores) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest
