@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -47,13 +47,6 @@ class Run:
         fig.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")
         plt.close(fig)
         return fig
-
-    def cached(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The JSON value kept in file `name`, computed and written if not there."""
-        path = self.folder / name
-        if not path.exists():
-            write_atomically(path, json.dumps(compute(), ensure_ascii=False))
-        return json.loads(path.read_text(encoding="utf-8"))
 
     def finish(
         self, metrics: Mapping[str, float], deviations: Sequence[str] = ()

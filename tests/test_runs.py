@@ -12,6 +12,14 @@ def settings(tmp_path, **more):
     return params.load("truthrl", "tiny", {"output_dir": str(tmp_path), **more})
 
 
+def keep(run, value):
+    """What file n.json of the run holds: `value`, if nothing was there before."""
+    path = run.folder / "n.json"
+    if not path.exists():
+        path.write_text(json.dumps(value))
+    return json.loads(path.read_text())
+
+
 def test_a_run_is_done_only_when_it_has_finished(tmp_path):
     p = settings(tmp_path)
     run = runs.start("12_truthrl_train", p)
@@ -47,16 +55,16 @@ def test_arms_and_seeds_have_folders_of_their_own(tmp_path):
 
 def test_starting_again_keeps_what_is_there(tmp_path):
     run = runs.start("12_truthrl_train", settings(tmp_path))
-    assert run.cached("n.json", lambda: 1) == 1
+    assert keep(run, 1) == 1
     again = runs.start("12_truthrl_train", settings(tmp_path))
-    assert again.cached("n.json", lambda: 2) == 1
+    assert keep(again, 2) == 1
 
 
 def test_other_parameters_never_continue_an_old_run(tmp_path, capsys):
     run = runs.start("12_truthrl_train", settings(tmp_path))
-    run.cached("n.json", lambda: 1)
+    keep(run, 1)
     again = runs.start("12_truthrl_train", settings(tmp_path, rl_steps=5))
-    assert again.cached("n.json", lambda: 2) == 2
+    assert keep(again, 2) == 2
     assert (
         json.loads(
             (tmp_path / "tiny/12_truthrl_train/ternary-s0.stale-1/n.json").read_text()
@@ -69,19 +77,17 @@ def test_other_parameters_never_continue_an_old_run(tmp_path, capsys):
 def test_other_input_data_never_continues_an_old_run(tmp_path):
     data = tmp_path / "train.jsonl"
     data.write_text("a")
-    runs.start("12_truthrl_train", settings(tmp_path), [data]).cached(
-        "n.json", lambda: 1
-    )
+    keep(runs.start("12_truthrl_train", settings(tmp_path), [data]), 1)
     data.write_text("b")
     again = runs.start("12_truthrl_train", settings(tmp_path), [data])
-    assert again.cached("n.json", lambda: 2) == 2
+    assert keep(again, 2) == 2
 
 
 def test_a_run_depends_only_on_the_parameters_it_names(tmp_path):
     for steps in (5, 6):
         p = settings(tmp_path, rl_steps=steps)
         run = runs.start("12_truthrl_train", p, depends_on=params.SftParams)
-        assert run.cached("n.json", lambda: "first") == "first"
+        assert keep(run, "first") == "first"
     assert not list(tmp_path.rglob("*.stale-*"))
 
 
