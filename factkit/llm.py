@@ -73,7 +73,7 @@ def keep_freed_memory() -> None:
     """Ask glibc to keep large freed blocks instead of returning them to the system.
 
     The logits of a step, hundreds of MB, are allocated anew each time; mapping and
-    unmapping them was about 5 % of a GRPO step of profile laptop (7.8 s, 7.4 s without).
+    unmapping them was about 5 % of a GRPO step of profile laptop (7.8 s against 7.4 s).
     Does nothing where there is no glibc.
     """
     import ctypes
