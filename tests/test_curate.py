@@ -79,7 +79,7 @@ def test_the_own_answer_is_the_most_frequent_correct_one():
 
 
 class CountingModel:
-    """Stands in for `llm.sample`; counts what it is asked."""
+    """Stands in for `models.sample`; counts what it is asked."""
 
     def __init__(self):
         self.asked = []
@@ -92,11 +92,11 @@ class CountingModel:
 def test_a_killed_probing_goes_on_and_equals_one_that_ran_through(
     tmp_path, monkeypatch
 ):
-    from factkit import llm
+    from factkit import models
 
     fake = CountingModel()
-    monkeypatch.setattr(llm, "sample", fake)
-    some, args = examples()[:100], ("short_form", llm.Sampling(4), 2)
+    monkeypatch.setattr(models, "sample", fake)
+    some, args = examples()[:100], ("short_form", models.Sampling(4), 2)
     whole = probing.probe(None, None, some, *args, path=tmp_path / "a", part=10)
     probing.probe(None, None, some[:40], *args, path=tmp_path / "b", part=10)
     fake.asked.clear()

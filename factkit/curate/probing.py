@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from factkit import llm, prompts
+from factkit import models, prompts
 from factkit.datasets.examples import Example
 from factkit.runs import progress_bar
 from factkit.verify.outcome import Outcome, outcome
@@ -38,7 +38,7 @@ def probe(
     tokenizer,
     examples: Sequence[Example],
     template: str,
-    sampling: llm.Sampling,
+    sampling: models.Sampling,
     k: int,
     path: Path,
     seed: int = 0,
@@ -57,7 +57,7 @@ def probe(
     for start in range(len(done), len(examples), part):
         batch = examples[start : start + part]
         asked = [prompts.fill(text, question=e.question) for e in batch]
-        answers = llm.sample(
+        answers = models.sample(
             model, tokenizer, asked, sampling, n=k, seed=seed * 1_000_003 + start
         )
         rows = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from factkit import llm, prompts
+from factkit import models, prompts
 from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.verify.outcome import Outcome, outcome
@@ -29,14 +29,14 @@ def answer(
     tokenizer,
     examples: Sequence[Example],
     template: str,
-    sampling: llm.Sampling,
+    sampling: models.Sampling,
     path: Path,
 ) -> list[Answered]:
     """The policy's responses to the examples, verified; kept in `path` (JSON lines)."""
     if not path.exists():
         text = prompts.template(template)
         asked = [prompts.fill(text, question=e.question) for e in examples]
-        said = llm.sample(model, tokenizer, asked, sampling, progress=path.stem)
+        said = models.sample(model, tokenizer, asked, sampling, progress=path.stem)
         rows = [
             Answered(
                 e.id,

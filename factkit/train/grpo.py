@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import llm
+from factkit import models
 from factkit.params import RlParams
 from factkit.train import launch
 
@@ -59,7 +59,7 @@ def grpo(
     from datasets import Dataset
     from trl import GRPOTrainer
 
-    model, tokenizer = llm.load_policy(start, p.dtype)
+    model, tokenizer = models.load_policy(start, p.dtype)
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
@@ -69,7 +69,7 @@ def grpo(
         args=grpo_config(p, folder / "checkpoint"),
     )
     if trainer.ref_model is not None:  # full parameters: TRL loads the reference itself
-        llm.make_lm_head_input_contiguous(trainer.ref_model)
+        models.make_lm_head_input_contiguous(trainer.ref_model)
     launch.run_to_end(trainer, f"GRPO {folder.name}")
     launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
     launch.save_whole(trainer.model, tokenizer, folder / "model")

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit import llm
+from factkit import models
 from factkit.params import SftParams
 from factkit.train import launch
 
@@ -21,7 +21,7 @@ def sft(base: str, rows: Sequence[dict[str, str]], folder: Path, p: SftParams) -
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    model, tokenizer = llm.load_policy(base, p.dtype)
+    model, tokenizer = models.load_policy(base, p.dtype)
     trainer = SFTTrainer(
         model=model,
         processing_class=tokenizer,
