@@ -1,7 +1,8 @@
 """Parameters: what each paper's runs may set, and the check before anything loads.
 
 A paper's class below lists every key with its type and range. `params/<profile>/
-<paper>.yaml` gives their values; a notebook's parameters cell shows those it uses.
+<paper>.yaml` gives their values; a notebook's parameters cell shows those it uses. A
+variant, `<paper>-<variant>.yaml`, holds only what differs: another setting or model.
 """
 
 import ast
@@ -27,6 +28,7 @@ class RunParams(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     profile: Literal[PROFILES]
+    variant: str = Field("", pattern=r"^[\w.-]*$")  # joins params file and run folder
     output_dir: str = "outputs"
     seed: int = Field(0, ge=0)
 
@@ -56,19 +58,56 @@ class Start(RunParams):
     n_questions: int = Field(ge=1)
 
 
-class DataParams(RunParams):
+class HardwareParams(RunParams):
+    """How to run on GPUs; the defaults are those of a machine without one."""
+
+    rollouts: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
+    vllm_server_url: str = "http://localhost:8000"
+    vllm_tensor_parallel: int = Field(1, ge=1)
+    vllm_memory: float = Field(0.3, gt=0, lt=1)  # share of a GPU's memory
+    lora_backend: Literal["peft", "unsloth"] = "peft"
+    num_processes: int = Field(1, ge=1)  # GPUs that train, by accelerate launch
+    deepspeed: Literal["", "zero3", "zero3_offload"] = ""
+    micro_batch_size: int = Field(0, ge=0)  # sequences a GPU at a time; 0: all
+    max_context_length: int = Field(2048, ge=16)  # tokens of prompt and response
+
+
+class JudgeParams(HardwareParams):
+    """Who tells correct from wrong: rules, or a model behind an endpoint."""
+
+    verifier: Literal["rules", "exact", "judge"] = "rules"
+    judge_model: str = ""
+    judge_url: str = "http://localhost:8001/v1"
+    other_judges: str = ""
+    judge_concurrency: int = Field(64, ge=1)
+    judge_timeout: float = Field(120.0, gt=0)
+    judge_max_calls: int = Field(0, ge=0)  # 0: no cap
+
+    @model_validator(mode="after")
+    def _judge_is_named(self) -> Self:
+        if self.verifier == "judge" and not self.judge_model:
+            raise ValueError("verifier=judge needs judge_model and judge_url")
+        return self
+
+
+class DataParams(JudgeParams):
     """The policy, its questions and how it is probed and evaluated."""
 
     policy: str
     dtype: Literal["float32", "bfloat16"]
+    chat: bool
+    answer_format: Literal["plain", "boxed"]
     prompt_template: str
     prompting_template: str
     abstaining_template: str
     max_completion_length: int = Field(ge=1)
     eval_batch_size: int = Field(ge=1)
     bootstrap_resamples: int = Field(ge=100)
+    majority_samples: int = Field(ge=1)
 
-    questions: Literal["world", "leads"]
+    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions_path: str = ""
+    eval_sets: str = ""
     train_questions: int = Field(ge=8)
     dev_questions: int = Field(ge=8)
     test_questions: int = Field(ge=8)
@@ -76,13 +115,19 @@ class DataParams(RunParams):
     probe_temperature: float = Field(gt=0)
     known_share: float = Field(ge=0, le=1)
 
-    world_people: int = Field(ge=20)
-    world_seed: int = Field(ge=0)
-    pretrain_hidden_size: int = Field(ge=16)
-    pretrain_layers: int = Field(ge=1)
-    pretrain_steps: int = Field(ge=1)
-    pretrain_batch_size: int = Field(ge=1)
-    pretrain_learning_rate: float = Field(gt=0, lt=1)
+    retriever: Literal["", "bm25", "e5"] = ""
+    retrieved_chunks: int = Field(3, ge=1)
+    chunk_tokens: int = Field(128, ge=8)
+
+    # the fact world and its policy: profile tiny's alone
+    world_people: int = Field(500, ge=20)
+    world_seed: int = Field(0, ge=0)
+    pretrain_hidden_size: int = Field(128, ge=16)
+    pretrain_layers: int = Field(4, ge=1)
+    pretrain_steps: int = Field(400, ge=1)
+    pretrain_batch_size: int = Field(16, ge=1)
+    pretrain_learning_rate: float = Field(5.0e-3, gt=0, lt=1)
+    pretrain_reading: float = Field(0.0, ge=0)
 
 
 class SftParams(DataParams):
@@ -95,10 +140,30 @@ class SftParams(DataParams):
     sft_epochs: int = Field(ge=1)
     sft_warmup_ratio: float = Field(ge=0, le=1)
     checkpoint_steps: int = Field(ge=1)
+    rft_samples: int = Field(ge=1)
+    rft_temperature: float = Field(gt=0)
+    rft_top_p: float = Field(gt=0, le=1)
+    cold_start: bool
+
+    @model_validator(mode="after")
+    def _unsloth_has_an_adapter(self) -> Self:
+        if self.lora_backend == "unsloth" and (not self.lora_rank or self.deepspeed):
+            raise ValueError("lora_backend=unsloth needs lora_rank > 0, no deepspeed")
+        return self
+
+
+class DpoParams(SftParams):
+    """DPO and its iterations."""
+
+    dpo_learning_rate: float = Field(gt=0, lt=1)
+    dpo_batch_size: int = Field(ge=1)
+    dpo_epochs: int = Field(ge=1)
+    dpo_beta: float = Field(gt=0)
+    dpo_iterations: int = Field(ge=1)
 
 
 class RlParams(SftParams):
-    """GRPO from the model that supervised fine-tuning made."""
+    """GRPO, and the reward model of RLHF and RLKF."""
 
     rl_learning_rate: float = Field(gt=0, lt=1)
     rl_steps: int = Field(ge=1)
@@ -108,6 +173,10 @@ class RlParams(SftParams):
     epsilon: float = Field(gt=0, lt=1)
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
+    reason_weight: float = Field(ge=0)
+    reward_learning_rate: float = Field(gt=0, lt=1)
+    reward_batch_size: int = Field(ge=1)
+    reward_epochs: int = Field(ge=1)
 
     @model_validator(mode="after")
     def _groups_fill_the_batch(self) -> Self:
@@ -116,15 +185,39 @@ class RlParams(SftParams):
                 f"num_generations={self.num_generations} must divide "
                 f"rl_batch_size={self.rl_batch_size}: a batch holds whole groups"
             )
+        per_step = self.num_processes * (self.micro_batch_size or 1)
+        if self.rl_batch_size % per_step:
+            raise ValueError(
+                f"num_processes × micro_batch_size = {per_step} must divide "
+                f"rl_batch_size={self.rl_batch_size}"
+            )
         return self
 
 
-class TruthRL(RlParams):
+TRUTHRL_ARMS = (
+    *("prompting", "sft", "rft", "r_tuning", "rlhf", "rlkf", "dpo", "iterative_dpo"),
+    *("binary", "binary_knowledge", "ternary", "ternary_knowledge"),
+    *("ternary_reason_multiplicative", "ternary_reason_additive"),
+    *("ternary_reason_conditional", "ternary_strict_match"),
+)
+
+
+class TruthRL(DpoParams, RlParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
-    arm: Literal["prompting", "sft", "r_tuning", "binary", "ternary"] = "ternary"
+    arm: Literal[TRUTHRL_ARMS] = "ternary"
     arms: str
     seeds: str
+
+    @model_validator(mode="after")
+    def _reasoning_is_written(self) -> Self:
+        if "reason" in self.arm and self.answer_format != "boxed":
+            raise ValueError(
+                f"arm={self.arm} rewards reasoning, which answer_format="
+                f"{self.answer_format} has none of; add -f params/"
+                f"{self.profile}/truthrl-reasoning.yaml, or -p variant reasoning"
+            )
+        return self
 
 
 PAPERS: dict[str, type[RunParams]] = {
@@ -148,21 +241,21 @@ def check(paper: str, values: Mapping[str, Any]) -> Any:
         if cell.startswith("# Parameters\n")
         for name in _assigned(cell)
     }
-    shown = read_yaml(yaml_path(paper, "tiny"))
+    shown = read_yaml(yaml_path(paper, "tiny"))  # no variant
     changed = {
         key: values[key]
         for key in PAPERS[paper].model_fields
         if key in values and values[key] != shown.get(key)
     }
-    profile = values.get("profile", "tiny")
-    own = read_yaml(yaml_path(paper, profile))
+    profile, variant = values.get("profile", "tiny"), values.get("variant", "")
+    own = defaults(paper, profile, variant)
     taken = [
         f"{key}={value}"
         for key, value in own.items()
         if key in values and key not in injected | changed and value != values[key]
     ]
     if taken:
-        print(f"profile {profile} sets {', '.join(taken)}")
+        print(f"profile {profile} {variant} sets {', '.join(taken)}")
     return validate(paper, own | changed | injected, "the notebook's parameters")
 
 
@@ -175,18 +268,37 @@ def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
         raise ParamError("\n".join(lines)) from None
 
 
-def load(paper: str, profile: str, overrides: Mapping[str, Any] | None = None) -> Any:
-    """The checked parameters of `params/<profile>/<paper>.yaml` with overrides."""
-    path = yaml_path(paper, profile)
-    return validate(paper, read_yaml(path) | dict(overrides or {}), source=str(path))
+def load(
+    paper: str,
+    profile: str,
+    overrides: Mapping[str, Any] | None = None,
+    variant: str = "",
+) -> Any:
+    """The checked parameters of a profile's YAML files with overrides."""
+    values = defaults(paper, profile, variant) | dict(overrides or {})
+    return validate(paper, values, source=str(yaml_path(paper, profile, variant)))
 
 
-def yaml_path(paper: str, profile: str) -> Path:
-    """The parameter file of a paper and profile; raises ParamError if there is none."""
-    path = ROOT / "params" / profile / f"{paper}.yaml"
+def defaults(paper: str, profile: str, variant: str = "") -> dict[str, Any]:
+    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if named."""
+    values = read_yaml(yaml_path(paper, profile))
+    if variant:
+        values |= read_yaml(yaml_path(paper, profile, variant))
+    return values
+
+
+def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
+    """The parameter file of a paper, profile and variant.
+
+    Raises ParamError if there is none, naming those there are.
+    """
+    name = f"{paper}-{variant}" if variant else paper
+    path = ROOT / "params" / profile / f"{name}.yaml"
     if not path.is_file():
-        known = sorted(p.parent.name for p in ROOT.glob(f"params/*/{paper}.yaml"))
-        raise ParamError(f"{path}: no such file; profiles of {paper}: {known}")
+        known = sorted(
+            str(p.relative_to(ROOT)) for p in ROOT.glob(f"params/*/{paper}*.yaml")
+        )
+        raise ParamError(f"{path}: no such file; there are: {', '.join(known)}")
     return path
 
 

@@ -64,6 +64,7 @@ class Run:
             "notebook": self.notebook,
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
+            "variant": self.params.variant,
             "arm": getattr(self.params, "arm", "main"),
             "seed": self.params.seed,
             "status": "done",
@@ -86,7 +87,13 @@ def run_folder(notebook: str, params: RunParams) -> Path:
     """outputs/<profile>/<notebook>/<arm>-s<seed>, or …/main-s0 if it has no arms."""
     has_arms = notebook.endswith("_train")
     name = f"{params.arm}-s{params.seed}" if has_arms else "main-s0"
-    return ROOT / params.output_dir / params.profile / notebook / name
+    return profile_folder(params) / notebook / name
+
+
+def profile_folder(params: RunParams) -> Path:
+    """outputs/<profile>, or outputs/<profile>-<variant> for a variant's runs."""
+    parts = (params.profile, params.variant) if params.variant else (params.profile,)
+    return ROOT / params.output_dir / "-".join(parts)
 
 
 def start(

@@ -26,7 +26,9 @@ def declared(notebook):
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_yaml_file_is_valid(path):
-    assert params.load(path.stem, path.parent.name).profile == path.parent.name
+    paper, _, variant = path.stem.partition("-")
+    p = params.load(paper, path.parent.name, variant=variant)
+    assert (p.profile, p.variant) == (path.parent.name, variant)
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda p: f"{p.parent.name}/{p.stem}")

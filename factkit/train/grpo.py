@@ -44,11 +44,14 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
 def grpo(
     start: str,
     rows: Sequence[dict[str, Any]],
-    reward: Callable[..., list[float]],
+    make_reward: Callable[[RlParams, Path], Callable[..., list[float | None]]],
     folder: Path,
     p: RlParams,
 ) -> Path:
-    """Train the policy in `start` on rows of `prompt` and what `reward` needs.
+    """Train the policy in `start` on rows of `prompt` and what the reward needs.
+
+    make_reward(p, folder) gives a function with TRL's `reward_funcs` signature; it is
+    handed on by name, so that every process can make its own.
 
     Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
     is 0. It is complete or absent; the curve is in folder/metrics.csv. A killed run
@@ -64,7 +67,7 @@ def grpo(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        reward_funcs=reward,
+        reward_funcs=make_reward(p, folder),
         peft_config=launch.lora(p),
         args=grpo_config(p, folder / "checkpoint"),
     )
