@@ -2,23 +2,41 @@
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit import prompts
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from factkit.datasets.examples import Example
+    from factkit.params import DataParams
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens."""
+    """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens.
+
+    one_line: a completion ends at its first newline, as a short answer does.
+    """
 
     max_new_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
     batch_size: int = 64
+    one_line: bool = True
+
+
+def sampling_of(
+    p: "DataParams", temperature: float = 0.0, top_p: float = 1.0
+) -> Sampling:
+    """How a run's responses are decoded: length, batch, format of its parameters."""
+    one_line = p.answer_format == "plain"
+    length, batch = p.max_completion_length, p.eval_batch_size
+    return Sampling(length, temperature, top_p, batch, one_line)
 
 
 def load_policy(
@@ -91,48 +109,42 @@ def keep_freed_memory() -> None:
 def sample(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
-    prompts: Sequence[str],
+    asked: Sequence[str],
     sampling: Sampling,
     n: int = 1,
     seed: int = 0,
     progress: str = "",
 ) -> list[list[str]]:
-    """n completions a prompt, in the prompts' order, each cut at its first newline.
+    """n completions a prompt of `asked`, in order, stripped of outer space.
 
-    progress: label of a progress bar; none without. Deterministic for a seed, a batch
-    size and a machine.
+    A prompt is read once for its n completions, and what all asked begin with once
+    for all. progress: label of a progress bar; none without. Deterministic for a seed,
+    a batch size and a machine.
     """
     import torch
 
     from factkit.runs import progress_bar
 
-    stop = [tokenizer.eos_token_id, *_newline_tokens(tokenizer)]
-    ids = tokenizer(list(prompts))["input_ids"]
+    stop = [tokenizer.eos_token_id]
+    if sampling.one_line:
+        stop += _newline_tokens(tokenizer)
+    ids = tokenizer(list(asked))["input_ids"]
     prefix = _shared_prefix(ids)  # the shots of a few-shot prompt: computed once
     with torch.inference_mode():
         shared = model(torch.tensor([prefix], device=model.device)) if prefix else None
     # short prompts together: less padding
-    order = sorted(range(len(prompts)), key=lambda i: (len(ids[i]), i))
-    rows = [i for i in order for _ in range(n)]
-    completions: list[list[str]] = [[] for _ in prompts]
+    order = sorted(range(len(asked)), key=lambda i: (len(ids[i]), i))
+    size = max(sampling.batch_size // n, 1)  # prompts at a time
+    completions: list[list[str]] = [[] for _ in asked]
     torch.manual_seed(seed)
-    bar = progress_bar(len(rows), progress, unit="sample") if progress else None
-    for start in range(0, len(rows), sampling.batch_size):
-        batch = rows[start : start + sampling.batch_size]
+    bar = progress_bar(len(ids) * n, progress, unit="sample") if progress else None
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
         rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
         padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
-        ahead = torch.tensor([prefix] * len(batch), dtype=torch.long).to(model.device)
-        inputs = {
-            "input_ids": torch.cat([ahead, padded["input_ids"]], dim=1),
-            "attention_mask": torch.cat(
-                [torch.ones_like(ahead), padded["attention_mask"]], dim=1
-            ),
-        }
-        if shared:
-            cache = copy.deepcopy(shared.past_key_values)
-            cache.batch_repeat_interleave(len(batch))
-            inputs["past_key_values"] = cache
+        cache = copy.deepcopy(shared.past_key_values) if shared else None
         with torch.inference_mode():
+            inputs = _read_once(model, padded, prefix, cache, n)
             output = model.generate(
                 **inputs,
                 max_new_tokens=sampling.max_new_tokens,
@@ -140,15 +152,152 @@ def sample(
                 pad_token_id=tokenizer.pad_token_id,
                 **_decoding(sampling),
             )
-        new = output[:, inputs["input_ids"].shape[1] :]  # (batch, T)
-        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-        for i, text in zip(batch, texts, strict=True):
-            completions[i].append((text.strip().splitlines() or [""])[0].strip())
+        new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
+        texts = [
+            t.strip() for t in tokenizer.batch_decode(new, skip_special_tokens=True)
+        ]
+        if sampling.one_line:
+            texts = [(text.splitlines() or [""])[0].strip() for text in texts]
+        for k, i in enumerate(batch):
+            completions[i] = texts[k * n : (k + 1) * n]
         if bar:
-            bar.update(len(batch))
+            bar.update(len(texts))
     if bar:
         bar.close()
     return completions
+
+
+def _read_once(
+    model, padded, prefix: Sequence[int], cache, n: int
+) -> dict[str, object]:
+    """Arguments of `generate` for n completions a prompt that share its reading.
+
+    padded: `input_ids` and `attention_mask` (B, L) of what follows `prefix`, whose
+    keys and values `cache` holds (None without). All but the last token of each prompt
+    is read here, the result repeated n times: arguments of B · n rows.
+    """
+    import torch
+
+    rows, length = padded["input_ids"].shape
+    ahead = torch.tensor([list(prefix)] * rows, dtype=torch.long).to(model.device)
+    ids = torch.cat([ahead, padded["input_ids"]], dim=1)
+    mask = torch.cat([torch.ones_like(ahead), padded["attention_mask"]], dim=1)
+    if cache is not None:
+        cache.batch_repeat_interleave(rows)
+    if n > 1 and length > 1:
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        read = model(
+            input_ids=padded["input_ids"][:, :-1],
+            attention_mask=mask[:, :-1],
+            position_ids=positions[:, len(prefix) : -1],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache = read.past_key_values
+    if n > 1 and cache is not None:
+        cache.batch_repeat_interleave(n)
+    inputs: dict[str, object] = {
+        "input_ids": ids.repeat_interleave(n, dim=0),
+        "attention_mask": mask.repeat_interleave(n, dim=0),
+    }
+    return inputs | ({"past_key_values": cache} if cache is not None else {})
+
+
+def asked(
+    examples: Sequence["Example"],
+    template: str,
+    tokenizer: "PreTrainedTokenizerBase",
+    chat: bool = False,
+) -> list[str]:
+    """The examples under a template (its name), as turns of a chat if `chat`."""
+    text = prompts.template(template)
+    filled = [prompts.ask(text, example) for example in examples]
+    return as_chat(tokenizer, filled) if chat else filled
+
+
+def as_chat(tokenizer: "PreTrainedTokenizerBase", asked: Sequence[str]) -> list[str]:
+    """Each prompt as a user's turn of the tokenizer's chat template, ready to answer.
+
+    The template writes the tokens that begin a text; a second one is taken off here,
+    for tokenizing adds it.
+    """
+    begin = tokenizer.bos_token or ""
+    return [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}],
+            tokenize=False,
+            add_generation_prompt=True,
+        ).removeprefix(begin)
+        for prompt in asked
+    ]
+
+
+def confidence(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    asked: Sequence[str],
+    completions: Sequence[str],
+    batch_size: int = 64,
+) -> list[float]:
+    """The geometric mean probability of each completion's tokens, in [0, 1] (Fig 6).
+
+    The mean is over the completion's own tokens, without the one that ends it; an empty
+    completion has 0.
+    """
+    import torch
+
+    values = []
+    for start in range(0, len(asked), batch_size):
+        part = slice(start, start + batch_size)
+        heads = tokenizer(list(asked[part]))["input_ids"]
+        said = [
+            tokenizer(f" {c}" if c else "", add_special_tokens=False)["input_ids"]
+            for c in completions[part]
+        ]
+        rows = [{"input_ids": a + s} for a, s in zip(heads, said, strict=True)]
+        padded = tokenizer.pad(rows, return_tensors="pt").to(model.device)
+        longest = max(map(len, said))
+        with torch.inference_mode():
+            logits = model(**padded, logits_to_keep=longest + 1).logits.float()
+        logp = logits[:, :-1].log_softmax(-1)  # (B, longest, V)
+        targets = padded["input_ids"][:, padded["input_ids"].shape[1] - longest :]
+        chosen = logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, longest)
+        for row, tokens in zip(chosen, said, strict=True):
+            mean = row[longest - len(tokens) :].mean() if tokens else -torch.inf
+            values.append(float(torch.as_tensor(mean).exp()))
+    return values
+
+
+def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+    """The reward model in `path` as a function of prompts and completions → scores.
+
+    Texts are scored as the concatenation of prompt and completion, 64 at a time.
+    """
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.to(device).eval()
+
+    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+        asked = [
+            p if isinstance(p, str) else as_chat(tokenizer, [p[-1]["content"]])[0]
+            for p in prompts
+        ]
+        texts = [f"{p} {c.strip()}" for p, c in zip(asked, completions, strict=True)]
+        scores: list[float] = []
+        for start in range(0, len(texts), 64):
+            ids = tokenizer(texts[start : start + 64])["input_ids"]
+            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
+            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
+            with torch.inference_mode():
+                scores += model(**batch).logits[:, 0].float().tolist()
+        return scores
+
+    return score
 
 
 def _shared_prefix(ids: Sequence[Sequence[int]], least: int = 16) -> list[int]:

@@ -74,3 +74,29 @@ def test_hidden_states_reach_the_lm_head_contiguous(tiny):
     model(ids, logits_to_keep=4)
     hook.remove()
     assert seen == [True]
+
+
+def test_reading_a_prompt_once_for_its_samples_changes_no_greedy_answer(tiny):
+    one = models.sample(*tiny, models.Sampling(6))
+    three = models.sample(*tiny, models.Sampling(6, batch_size=12), n=3)
+    assert three == [3 * answer for answer in one]
+
+
+def test_the_confidence_of_a_sampled_token_is_its_probability(tiny):
+    import torch
+
+    model, tokenizer, asked = tiny
+    said = [
+        tokenizer.decode([40]),
+        "",
+        f"{tokenizer.decode([41])} {tokenizer.decode([42])}",
+    ]
+    found = models.confidence(model, tokenizer, asked[:3], said)
+    ids = tokenizer(asked[:3])["input_ids"]
+    with torch.inference_mode():
+        first = model(torch.tensor([ids[0]])).logits[0, -1].softmax(-1)[40]
+        both = model(torch.tensor([ids[2] + [41]])).logits[0, -2:].softmax(-1)
+    assert found[0] == pytest.approx(float(first), rel=1e-4)
+    assert found[1] == 0
+    expected = float(both[0, 41] * both[1, 42]) ** 0.5
+    assert found[2] == pytest.approx(expected, rel=1e-4)
