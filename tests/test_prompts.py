@@ -1,20 +1,68 @@
-"""Prompt templates: every field once, no brace left."""
+"""Prompt templates: every field once, none left."""
 
+import json
 import re
 
 import pytest
 
 from factkit import prompts
 from factkit.params import ROOT
+from factkit.verify.judge import parse_score
+from factkit.verify.response import boxed
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))
 
 
+FIELDS = {
+    "short_form": ["question"],
+    "short_form_3_shots": ["question"],
+    "short_form_3_shots_abstain": ["question"],
+    "short_form_references": ["references", "question"],
+    "short_form_references_2_shots": ["references", "question"],
+    "closed_book": ["question", "query_time"],
+    "with_references": ["question", "query_time", "references"],
+    "judge_outcome": ["question", "ground_truth", "prediction"],
+    "judge_reasoning": ["question", "ground_truth", "reasoning"],
+}
+FIELD = re.compile(r"(?<!\\boxed)\{(\w+)\}")
+
+
+def test_every_template_has_its_fields_listed():
+    assert sorted(FIELDS) == TEMPLATES
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_filled_template_holds_the_question_once_and_no_brace(name):
-    filled = prompts.fill(prompts.template(name), question="<<Who {is} it?>>")
-    assert filled.count("<<Who {is} it?>>") == 1
-    assert not re.search(r"[{}]", filled.replace("{is}", ""))
+def test_a_template_holds_each_of_its_fields_once_and_no_other(name):
+    assert FIELD.findall(prompts.template(name)) == FIELDS[name]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_filled_template_holds_each_value_once_and_no_field(name):
+    values = {field: f"<<{field} with {{is}} inside>>" for field in FIELDS[name]}
+    filled = prompts.fill(prompts.template(name), **values)
+    assert all(filled.count(value) == 1 for value in values.values())
+    assert not FIELD.search(filled.replace("{is}", ""))
+
+
+@pytest.mark.parametrize("name", [n for n in TEMPLATES if n.startswith("short_form")])
+def test_a_filled_short_template_has_no_brace_and_ends_where_the_answer_begins(name):
+    filled = prompts.fill(prompts.template(name), **dict.fromkeys(FIELDS[name], "x"))
+    assert not re.search(r"[{}]", filled)
+    assert filled.endswith("\nAnswer:")
+
+
+@pytest.mark.parametrize("name", ["judge_outcome", "judge_reasoning"])
+def test_the_examples_of_a_judge_are_replies_that_it_may_give(name):
+    lines = prompts.template(name).splitlines()
+    replies = [line for line in lines if line.startswith("{")]
+    assert {parse_score(reply) for reply in replies} == {0.0, 1.0}
+    assert all(set(json.loads(r)) == {"explanation", "score"} for r in replies)
+
+
+@pytest.mark.parametrize("name", ["closed_book", "with_references"])
+def test_the_examples_of_an_answer_are_boxes_that_can_be_read(name):
+    assert boxed(prompts.template(name)) == "I don't know"
+    assert boxed(prompts.template(name).rpartition(",")[0]) == "invalid question"
 
 
 def test_an_unknown_template_is_refused_with_those_there_are():

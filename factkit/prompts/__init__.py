@@ -3,6 +3,10 @@
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from factkit.datasets.examples import Example
 
 
 def template(name: str) -> str:
@@ -16,6 +20,16 @@ def template(name: str) -> str:
         known = ", ".join(sorted(p.stem for p in folder.glob("*.txt")))
         raise FileNotFoundError(f"no prompt template {name!r}; there are: {known}")
     return path.read_text(encoding="utf-8").removesuffix("\n")
+
+
+def ask(text: str, example: "Example") -> str:
+    """A template filled with an example's question and, where it has places for them,
+    its references and the time it was asked (`meta`; empty if there are none)."""
+    fields = {"question": example.question}
+    for field in ("references", "query_time"):
+        if f"{{{field}}}" in text:
+            fields[field] = example.meta.get(field, "")
+    return fill(text, **fields)
 
 
 def fill(text: str, **fields: str) -> str:

@@ -56,6 +56,28 @@ def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcom
     return Outcome.WRONG
 
 
+def exact(response: str, answers: Sequence[str], question: str = "") -> Outcome:
+    """The outcome by string matching alone: Table 7's rule-based verifier.
+
+    Correct only if the response, stripped, is a reference answer letter by letter:
+    no aliases of wording, no framing words, no numbers compared as numbers.
+    """
+    if abstains(response):
+        return Outcome.ABSTAIN
+    found = response.strip() in [answer.strip() for answer in answers]
+    return Outcome.CORRECT if found else Outcome.WRONG
+
+
+def contains(response: str, answers: Sequence[str], question: str = "") -> Outcome:
+    """The outcome by containment, as many open-domain scores have it: correct if a
+    reference answer occurs in the response as whole words, whatever else it says."""
+    if abstains(response):
+        return Outcome.ABSTAIN
+    said = f" {' '.join(_words(response))} "
+    found = any(f" {' '.join(_words(answer))} " in said for answer in answers)
+    return Outcome.CORRECT if found else Outcome.WRONG
+
+
 def _matches(line: str, answer: str, question: str) -> bool:
     """Whether one line of response gives this reference answer and no other."""
     if NUMBER.fullmatch(answer.strip()):

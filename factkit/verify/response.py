@@ -1,0 +1,70 @@
+r"""Reading a long response: its reasoning, its boxed answer (TruthRL Tables 9 and 10).
+
+A response is `<think>reasoning</think>` and then an answer in `\boxed{}`. What stands
+after the last `</think>` is the answer part. Reasoning that is never closed has no
+answer part: the answer was not reached.
+"""
+
+import re
+
+OPEN, CLOSE, BOX = "<think>", "</think>", "\\boxed{"
+SHELL = re.compile(r"\\(?:text|mathrm)\{")
+
+
+def boxed(text: str) -> str | None:
+    r"""The content of the last `\boxed{}` of the answer part, None without one.
+
+    Braces may nest; a box that is never closed ends with its line. A `\text{}` or
+    `\mathrm{}` around all of the content is taken off, as is space at either end; an
+    empty box is "".
+    """
+    _, box, rest = _answer_part(text).rpartition(BOX)
+    if not box:
+        return None
+    content = _group(rest)[0].strip()
+    shell = SHELL.match(content)
+    if shell:
+        inner, after = _group(content[shell.end() :])
+        content = content if after else inner.strip()
+    return content
+
+
+def reasoning(text: str) -> str:
+    """What stands between the first `<think>` and the last `</think>`, "" without.
+
+    A `<think>` that is never closed opens reasoning that lasts to the end. A chat
+    template that writes `<think>` itself leaves only the `</think>` in the response:
+    then all that comes before it is reasoning.
+    """
+    before, _, after = text.rpartition(CLOSE)
+    thought = text if OPEN in after else before
+    return (thought.partition(OPEN)[2] if OPEN in thought else thought).strip()
+
+
+def final_answer(text: str, boxed_required: bool) -> str:
+    """The answer that a response gives, "" if it gives none.
+
+    boxed_required: only a box's content counts. Otherwise all of the answer part does.
+    """
+    if boxed_required:
+        return boxed(text) or ""
+    return _answer_part(text).strip()
+
+
+def _answer_part(text: str) -> str:
+    """What follows the reasoning: all of a text without any, "" if it never ends."""
+    after = text.rpartition(CLOSE)[2]
+    return "" if OPEN in after else after
+
+
+def _group(text: str) -> tuple[str, str]:
+    """The text up to the brace that closes it, and what follows that brace.
+
+    Without such a brace: the first line, and nothing.
+    """
+    depth = 1
+    for brace in re.finditer(r"[{}]", text):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return text[: brace.start()], text[brace.end() :]
+    return text.partition("\n")[0], ""

@@ -1,0 +1,93 @@
+"""Who tells correct from wrong in a run: rules, string matching, or a judge."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from factkit import assets, params
+from factkit.verify import judge, response
+from factkit.verify.outcome import Outcome, contains, exact, outcome
+
+if TYPE_CHECKING:
+    from factkit.llm import LLM
+    from factkit.params import DataParams
+
+RULES = {"rules": outcome, "exact": exact, "contains": contains}
+
+# (responses, reference answers, questions) → outcomes; None where a judge failed
+Verifier = Callable[
+    [Sequence[str], Sequence[Sequence[str]], Sequence[str]], list[Outcome | None]
+]
+# (responses, question ids, reference answers, questions) → quality in [0, 1], or None
+ReasoningJudge = Callable[
+    [Sequence[str], Sequence[str], Sequence[Sequence[str]], Sequence[str]],
+    list[float | None],
+]
+
+
+def verifier(p: "DataParams", name: str = "") -> Verifier:
+    """The verifier `name`, by default `p.verifier`, of whole responses.
+
+    name: rules | exact | contains | judge, or <model>@<url> for another judge. The
+    final answer is taken out of a boxed response first; without a box it is "", wrong.
+    """
+    name = name or p.verifier
+    boxed = p.answer_format == "boxed"
+    if name in RULES:
+        rule = RULES[name]
+        return lambda responses, answers, questions: [
+            rule(response.final_answer(r, boxed), a, q)
+            for r, a, q in zip(responses, answers, questions, strict=True)
+        ]
+    model, _, url = name.partition("@")
+    llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
+    return lambda responses, answers, questions: judge.judged_outcomes(
+        llm, [response.final_answer(r, boxed) for r in responses], answers, questions
+    )
+
+
+def reasoning_judge(p: "DataParams") -> ReasoningJudge:
+    """Quality of the reasoning of whole responses (§4.6): exact in the fact world,
+    else the judge's. A response without reasoning has quality 0."""
+    if p.questions == "world":
+        from factkit import world
+
+        made = world.build_world(people=p.world_people, seed=p.world_seed)
+        return lambda responses, ids, answers, questions: [
+            world.reasoning_quality(made, i, response.reasoning(r))
+            for r, i in zip(responses, ids, strict=True)
+        ]
+    if p.verifier != "judge":
+        raise params.ParamError(
+            f"verifier={p.verifier}: outside the fact world, reasoning needs a judge: "
+            "set verifier=judge, judge_model and judge_url"
+        )
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return lambda responses, ids, answers, questions: [
+        verdict.value
+        for verdict in judge.judge_reasoning(
+            llm,
+            [
+                (q, a, response.reasoning(r))
+                for q, a, r in zip(questions, answers, responses, strict=True)
+            ],
+        )
+    ]
+
+
+def judge_llm(p: "DataParams", model: str, url: str) -> "LLM":
+    """The judge `model` at `url`, with the cache and limits of `p`.
+
+    url "local": a folder, or the embedded policy, in process by transformers.
+    """
+    from factkit import llm
+
+    limits = llm.Limits(
+        concurrency=p.judge_concurrency,
+        timeout_s=p.judge_timeout,
+        max_calls=p.judge_max_calls or None,
+    )
+    if url == "local":
+        backend = llm.Transformers(assets.policy_path(model), "bfloat16")
+    else:
+        backend = llm.Endpoint(url, model)
+    return llm.LLM(backend, cache=assets.cache_dir() / "llm", limits=limits)
