@@ -123,12 +123,18 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
     from the hub (TruthRL App. C: NQ, HotpotQA and MuSiQue). The first line of contents
     is the title in quotes. It stays in the text: a passage from the middle of an
     article says "he", and Search-R1's E5 index has seen the title as well.
-    Raises DataError, naming file and row, on a row that is not of this kind.
+    Raises DataError if the file can't be had, and, naming file and row, on a row that
+    is not of this kind.
     """
     if not path:
         from huggingface_hub import hf_hub_download
 
-        path = hf_hub_download(*WIKI_2018, repo_type="dataset")
+        try:
+            path = hf_hub_download(*WIKI_2018, repo_type="dataset")
+        except OSError as error:
+            raise DataError(
+                f"{WIKI_2018[0]}: {error} (HF_HUB_OFFLINE=0); or give a file's path"
+            ) from error
     if not Path(path).is_file():
         raise DataError(f"{path}: no such file; leave path empty to use the hub")
     with open_packed(Path(path)) as lines:
@@ -136,10 +142,11 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
             try:
                 row = json.loads(line)
                 title, text = row["contents"].split("\n", 1)
+                passage_id = str(row["id"])
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise DataError(
                     f"{path}, row {number}: {line[:80]!r} is not JSON {{id, contents}} "
                     "with the title on the contents' first line; mend the row"
                 ) from None
-            title = title.strip().strip('"')
-            yield Document(str(row["id"]), title, f"{title}\n{text}", WIKI_2018_CREDIT)
+            title = title.strip().removeprefix('"').removesuffix('"')
+            yield Document(passage_id, title, f"{title}\n{text}", WIKI_2018_CREDIT)
