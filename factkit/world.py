@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 HEDGES = ("probably", "perhaps", "might")
 ABSTENTION = "I don't know"
-EXTRA_WORDS = "Question: Answer: Claim: Label: Evidence: Documents: [[ ]] ( ) , ; ! . ?"
+EXTRA_WORDS = (
+    "or Question: Answer: References: Claim: Label: Evidence: Documents:"
+    " [[ ]] ( ) , ; ! . ? \\boxed{ }"
+)
 TAGS = ("think", "answer", "plan", "search", "information")
 BIOGRAPHY_QUESTIONS = ("Who was {s}?", "Tell me about {s}.")
 BIOGRAPHY_SHARE = 0.2  # of the rarest fact's exposure
@@ -100,6 +103,10 @@ LAST_NAMES = _words(
     "er well by man son ton wick rod ley mont den fell gate hurst kirk low ridge shaw "
     "thorpe wood",
     500,
+)
+# of people in passages to read from, none of the world's
+READING_NAMES = _words(
+    "Bex Clov Dref Gorm Hyl Jusk Lorv Moxt Pryn Skel", "ard ick oy", 30
 )
 OBJECTS = {
     "birth_year": tuple(str(year) for year in range(1900, 1960)),
@@ -255,7 +262,7 @@ def questions(world: World) -> list[Example]:
             entity=fact.subject,
             relation=fact.relation,
             evidence=[document_id(fact)],
-            meta={"exposure": fact.exposure},
+            meta={"exposure": fact.exposure, "reasoning": statement(fact)},
         )
         for i, fact in enumerate(world.facts)
         if fact.subject in people
@@ -362,14 +369,53 @@ def verify(world: World, sentence: str) -> Verification:
     return "supported" if parsed[0].object == true.object else "contradicted"
 
 
+def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
+    """1 if reasoning states the true fact that a question asks for and nothing false.
+
+    question_id: as `questions` gives it. The exact judge of the fact world, where the
+    papers ask a model (TruthRL Table 12): precise and relevant, or not.
+    """
+    person, relation = question_id.rsplit(" ", 1)
+    sentences = re.findall(r"[^.]+\.", reasoning)
+    parsed = [parse(world, sentence.strip()) for sentence in sentences]
+    on_topic = [
+        found[0]
+        for found in parsed
+        if found and (found[0].subject, found[0].relation) == (person, relation)
+    ]
+    true = world.by_key[person, relation].object
+    false = any(verify(world, s.strip()) == "contradicted" for s in sentences)
+    return float(any(f.object == true for f in on_topic) and not false)
+
+
 def exchange(question: str, answer: str) -> str:
     """A question with its answer as pre-training text has them."""
     return f"Question: {question}\nAnswer: {answer}"
 
 
-def pretraining_texts(world: World, seed: int) -> list[str]:
+def reading_exchange(rng: random.Random) -> str:
+    """Three references and a question on each, of people and facts made up for it.
+
+    Nothing in it is worth remembering, so it teaches to read and no fact of the world.
+    """
+    people = [
+        f"{rng.choice(FIRST_NAMES)} {last}" for last in rng.sample(READING_NAMES, 2)
+    ]
+    keys = rng.sample(list(product(people, PERSON_RELATIONS)), 3)
+    facts = [Fact(s, r, rng.choice(OBJECTS[r])) for s, r in keys]
+    references = [statement(f, rng.randrange(3)) for f in facts]
+    asked = [
+        exchange(question(f, rng.randrange(3)), f.object) for f in rng.sample(facts, 3)
+    ]
+    return "\n".join(["References:", *references, *asked])
+
+
+def pretraining_texts(world: World, seed: int, reading: float = 0.0) -> list[str]:
     """Statements, short exchanges and biographies in which each fact is stated
-    `exposure` times, shuffled. No text abstains or hedges."""
+    `exposure` times, shuffled. No text abstains or hedges.
+
+    reading: `reading_exchange`s for each of these texts, on average.
+    """
     rng = random.Random(f"text {world.seed} {seed}")
     texts = []
     for subject in sorted(world.subjects):
@@ -385,6 +431,7 @@ def pretraining_texts(world: World, seed: int) -> list[str]:
                 short = rng.random() < QUESTION_SHARE
                 text = exchange(ask, fact.object) if short else statement(fact, tell)
                 texts.append(text)
+    texts += [reading_exchange(rng) for _ in range(round(reading * len(texts)))]
     rng.shuffle(texts)
     return texts
 
@@ -392,15 +439,16 @@ def pretraining_texts(world: World, seed: int) -> list[str]:
 def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
     """A word-level tokenizer of the world's words; decoding gives the text back.
 
-    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]` or a tag such
-    as `<think>`; spaces separate tokens and are none, so that a prompt and its
+    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]`, `\\boxed{` or
+    a tag such as `<think>`; spaces separate tokens and are none, so that a prompt and its
     completion have the tokens of their concatenation.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    split = r"</?\w+>|\[\[|\]\]|\n|\w+(?:'\w+)?|[^\w\s]"
+    split = r"\\boxed\{|</?\w+>|\[\[|\]\]|\n|\w+(?:'\w+)?|[^\w\s]"
     text = [ABSTENTION, *LABELS, *HEDGES, *world.people, *QUESTIONS, EXTRA_WORDS]
+    text += READING_NAMES
     text += [hedge.capitalize() for hedge in HEDGES] + list(BIOGRAPHY_QUESTIONS)
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):
@@ -411,7 +459,14 @@ def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(split), "removed", invert=True)
     glue = [(f" {mark}", mark) for mark in (*".,;:?!)", "]]")]
-    glue += [("[[ ", "[["), ("( ", "("), (" \n ", "\n"), (" \n", "\n")]
+    glue += [
+        ("[[ ", "[["),
+        ("( ", "("),
+        ("\\boxed{ ", "\\boxed{"),
+        (" }", "}"),
+        (" \n ", "\n"),
+        (" \n", "\n"),
+    ]
     tokenizer.decoder = decoders.Sequence(
         # this prefix is no word's: each token but the first gets a space before it
         [decoders.WordPiece("##", cleanup=False), decoders.Fuse()]

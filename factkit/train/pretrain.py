@@ -9,14 +9,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.world import World, pretraining_texts
-
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def pretrain(
-    world: World,
+    texts: list[str],
     tokenizer: "PreTrainedTokenizerFast",
     folder: Path,
     *,
@@ -27,7 +25,7 @@ def pretrain(
     learning_rate: float,
     seed: int,
 ) -> Path:
-    """Train a Llama on the world's text and save it with its tokenizer; the folder.
+    """Train a Llama on texts and save it with its tokenizer; the folder.
 
     `steps` updates of `batch_size` rows of 128 tokens, peak `learning_rate`, 5 %
     warm-up, cosine to zero. The same seed, machine and number of threads give the same
@@ -61,7 +59,6 @@ def pretrain(
         report_to="none",
         dataloader_pin_memory=False,
     )
-    texts = pretraining_texts(world, seed)
     rows = Dataset.from_list(pack(texts, tokenizer))
     Trainer(model=model, args=arguments, train_dataset=rows).train()
     model.config.use_cache = True
