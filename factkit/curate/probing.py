@@ -5,32 +5,43 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from factkit import models, prompts
 from factkit.datasets.examples import Example
 from factkit.runs import progress_bar
-from factkit.verify.outcome import Outcome, outcome
+from factkit.verify.outcome import Outcome
+
+if TYPE_CHECKING:
+    from factkit.params import DataParams
+    from factkit.verify.verifier import Verifier
 
 ABSTENTION = "I don't know"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What k samples of the policy say of one question."""
+    """What k samples of the policy say of one question; None: the judge failed."""
 
     id: str
     samples: list[str]
-    correct: list[bool]
+    outcomes: list[Outcome | None]
 
     @property
     def share(self) -> float:
-        """The share of correct samples, in [0, 1]."""
-        return sum(self.correct) / len(self.correct)
+        """The share of correct samples among those judged, in [0, 1] (0 of none)."""
+        judged = [o for o in self.outcomes if o is not None]
+        return judged.count(Outcome.CORRECT) / max(len(judged), 1)
 
-    def own_answer(self) -> str:
-        """The policy's most frequent correct sample (the first one on a tie)."""
-        right = [s for s, ok in zip(self.samples, self.correct, strict=True) if ok]
-        return Counter(right).most_common(1)[0][0]
+    def of(self, kind: Outcome) -> list[str]:
+        """The samples with this outcome, in the order they were drawn."""
+        pairs = zip(self.samples, self.outcomes, strict=True)
+        return [sample for sample, found in pairs if found is kind]
+
+    def most_frequent(self, kind: Outcome) -> str | None:
+        """The commonest sample with this outcome (the first on a tie), if any."""
+        found = Counter(self.of(kind)).most_common(1)
+        return found[0][0] if found else None
 
 
 def probe(
@@ -41,6 +52,8 @@ def probe(
     sampling: models.Sampling,
     k: int,
     path: Path,
+    verify: "Verifier",
+    chat: bool = False,
     seed: int = 0,
     part: int = 32,
 ) -> list[Probe]:
@@ -49,21 +62,21 @@ def probe(
     Each part is seeded by its position, so that a probing killed and gone on with
     equals one that ran through.
     """
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    done = [Probe(**json.loads(line)) for line in lines]
-    text = prompts.template(template)
-    bar = progress_bar(len(examples), "probing", unit="question")
+    done = read_probes(path) if path.exists() else []
+    bar = progress_bar(len(examples), path.stem, unit="question")
     bar.update(len(done))
+    asked = models.asked(examples, template, tokenizer, chat)
     for start in range(len(done), len(examples), part):
         batch = examples[start : start + part]
-        asked = [prompts.fill(text, question=e.question) for e in batch]
         answers = models.sample(
-            model, tokenizer, asked, sampling, n=k, seed=seed * 1_000_003 + start
+            model,
+            tokenizer,
+            asked[start : start + part],
+            sampling,
+            n=k,
+            seed=seed * 1_000_003 + start,
         )
-        rows = [
-            Probe(e.id, samples, [_right(s, e) for s in samples])
-            for e, samples in zip(batch, answers, strict=True)
-        ]
+        rows = verified(batch, answers, verify)
         with path.open("a", encoding="utf-8") as f:
             f.writelines(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in rows)
         done += rows
@@ -72,9 +85,33 @@ def probe(
     return done
 
 
-def _right(sample: str, example: Example) -> bool:
-    found = outcome(sample, example.answers, example.question)
-    return found is Outcome.CORRECT
+def verified(
+    examples: Sequence[Example], answers: Sequence[list[str]], verify: "Verifier"
+) -> list[Probe]:
+    """Each question's samples with their outcomes, verified in one batch."""
+    rows = [
+        (sample, example.answers, example.question)
+        for example, samples in zip(examples, answers, strict=True)
+        for sample in samples
+    ]
+    found = iter(verify(*map(list, zip(*rows, strict=True))))
+    return [
+        Probe(example.id, samples, [next(found) for _ in samples])
+        for example, samples in zip(examples, answers, strict=True)
+    ]
+
+
+def read_probes(path: Path) -> list[Probe]:
+    """The probes kept in a file; a last line that was cut off is dropped from it."""
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    rows = map(json.loads, whole.splitlines())
+    kinds = {None: None} | {o.value: o for o in Outcome}
+    return [
+        Probe(r["id"], r["samples"], [kinds[o] for o in r["outcomes"]]) for r in rows
+    ]
 
 
 def out_of_knowledge(probe: Probe, known_share: float) -> bool:
@@ -86,46 +123,98 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
     return probe.share == 0 or probe.share < known_share
 
 
-def sft_rows(examples: Sequence[Example], template: str) -> list[dict[str, str]]:
+def response(
+    answer: str, example: Example, p: "DataParams", reasoning: str = ""
+) -> str:
+    r"""An answer in the format that `p.answer_format` asks for.
+
+    boxed: `<think> reasoning </think> \boxed{ answer }`, spaced as the fact world's
+    words are; the reasoning of the example, if it has any, where none is given.
+    """
+    if p.answer_format == "plain":
+        return answer
+    thought = reasoning or example.meta.get("reasoning", "")
+    return f"<think> {thought} </think> \\boxed{{{answer}}}".replace("  ", " ")
+
+
+def abstention(example: Example, p: "DataParams") -> str:
+    """ "I don't know" in the format that `p.answer_format` asks for."""
+    return response(ABSTENTION, example, p, f"{ABSTENTION}.")
+
+
+def sft_rows(examples: Sequence[Example], p: "DataParams") -> list[dict]:
     """SFT on the reference answers: rows of prompt and completion (TruthRL §2.2)."""
-    return [_row(e, e.answers[0], template) for e in examples]
+    return [row(e, response(e.answers[0], e, p), p) for e in examples]
 
 
 def r_tuning_rows(
+    examples: Sequence[Example], probes: Sequence[Probe], p: "DataParams"
+) -> list[dict]:
+    """R-Tuning: "I don't know" where out of knowledge, else the reference (§3.1)."""
+    by_id = {probe.id: probe for probe in probes}
+    return [
+        row(
+            e,
+            abstention(e, p)
+            if out_of_knowledge(by_id[e.id], p.known_share)
+            else response(e.answers[0], e, p),
+            p,
+        )
+        for e in examples
+    ]
+
+
+def rft_rows(
     examples: Sequence[Example],
     probes: Sequence[Probe],
-    template: str,
-    known_share: float,
-) -> list[dict[str, str]]:
-    """R-Tuning: "I don't know" where out of knowledge, else the policy's own answer.
+    traces: Sequence[Probe],
+    p: "DataParams",
+) -> list[dict]:
+    """RFT: a trace of the policy's own that abstains where out of knowledge, else one
+    that is correct (§3.1).
 
-    The paper keeps the reference answer for known questions; the policy's own correct
-    wording moves a small model less (ours).
+    traces: samples drawn for this (64 at temperature 0.6 in Appendix C). The commonest
+    trace of its kind is taken; a question without one has no row.
     """
     by_id = {probe.id: probe for probe in probes}
     rows = []
-    for example in examples:
-        found = by_id[example.id]
-        unknown = out_of_knowledge(found, known_share)
-        target = ABSTENTION if unknown else found.own_answer()
-        rows.append(_row(example, target, template))
+    for example, drawn in zip(examples, traces, strict=True):
+        unknown = out_of_knowledge(by_id[example.id], p.known_share)
+        kind = Outcome.ABSTAIN if unknown else Outcome.CORRECT
+        trace = drawn.most_frequent(kind)
+        if trace:
+            rows.append(row(example, trace, p))
     return rows
 
 
-def _row(example: Example, target: str, template: str) -> dict[str, str]:
-    """A row for TRL: the completion starts with the space that follows "Answer:"."""
-    prompt = prompts.fill(prompts.template(template), question=example.question)
-    return {"prompt": prompt, "completion": f" {target}"}
+def row(example: Example, target: str, p: "DataParams") -> dict:
+    """A row for SFT: prompt and completion, as text or as the turns of a chat."""
+    return {"prompt": turn(example, p), "completion": reply(target, p)}
 
 
-def prompt_rows(examples: Sequence[Example], template: str) -> list[dict]:
+def turn(example: Example, p: "DataParams") -> str | list[dict[str, str]]:
+    """The prompt of an example under `p.prompt_template`, for TRL's trainers."""
+    text = prompts.ask(prompts.template(p.prompt_template), example)
+    return [{"role": "user", "content": text}] if p.chat else text
+
+
+def reply(target: str, p: "DataParams") -> str | list[dict[str, str]]:
+    """A response for TRL's trainers; plain text starts with the space before it."""
+    return [{"role": "assistant", "content": target}] if p.chat else f" {target}"
+
+
+def prompt_rows(
+    examples: Sequence[Example], probes: Sequence[Probe], p: "DataParams"
+) -> list[dict]:
     """Rows for GRPO: the prompt and what the reward needs to judge a completion."""
-    text = prompts.template(template)
+    by_id = {probe.id: probe for probe in probes}
     return [
         {
-            "prompt": prompts.fill(text, question=e.question),
+            "prompt": turn(e, p),
+            "id": e.id,
             "answers": e.answers,
             "question": e.question,
+            "out_of_knowledge": out_of_knowledge(by_id[e.id], p.known_share),
         }
         for e in examples
     ]

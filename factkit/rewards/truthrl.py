@@ -1,8 +1,13 @@
-"""TruthRL's rewards (§3.2): a function of the outcome alone, then TRL's signature."""
+"""TruthRL's rewards (§3.2, §4.6): pure functions first, then TRL's signature."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from factkit.verify.outcome import Outcome, outcome
+from factkit.verify.outcome import Outcome
+
+if TYPE_CHECKING:
+    from factkit.params import TruthRL
 
 
 def binary(result: Outcome) -> float:
@@ -15,12 +20,57 @@ def ternary(result: Outcome) -> float:
     return {Outcome.CORRECT: 1.0, Outcome.ABSTAIN: 0.0, Outcome.WRONG: -1.0}[result]
 
 
-DEVIATIONS = (
-    "rule-based verifier with aliases instead of a 70B judge",
-    "RL starts from the R-Tuning model, since the small policy never abstains",
-    "short answers without reasoning; learning rates of a small model",
-)
-REWARDS: dict[str, Callable[[Outcome], float]] = {"binary": binary, "ternary": ternary}
+def knowledge_enhanced(
+    result: Outcome, out_of_knowledge: bool, reward: Callable[[Outcome], float]
+) -> float:
+    """Out of knowledge: +1 if abstaining, −1 otherwise; else `reward` (§3.2)."""
+    if out_of_knowledge:
+        return 1.0 if result is Outcome.ABSTAIN else -1.0
+    return reward(result)
+
+
+def multiplicative(r_outcome: float, r_reason: float) -> float:
+    """r_outcome · (1 + r_reason) (§4.6). r_reason in [0, 1]."""
+    return r_outcome * (1 + r_reason)
+
+
+def additive(r_outcome: float, r_reason: float, weight: float) -> float:
+    """r_outcome + λ · r_reason (§4.6). weight: λ, 0.5 in Appendix C."""
+    return r_outcome + weight * r_reason
+
+
+def conditional(r_outcome: float, r_reason: float) -> float:
+    """r_outcome · r_reason if r_outcome = 1, else r_outcome (§4.6)."""
+    return r_outcome * r_reason if r_outcome == 1 else r_outcome
+
+
+def reward(
+    arm: str,
+    result: Outcome,
+    out_of_knowledge: bool = False,
+    reasoning: float = 0.0,
+    weight: float = 0.5,
+) -> float:
+    """The reward of one response under an arm. Raises ValueError on an arm without.
+
+    out_of_knowledge: by probing (§3.1). reasoning: quality in [0, 1] (§4.6).
+    """
+    match arm:
+        case "binary":
+            return binary(result)
+        case "ternary" | "ternary_strict_match":
+            return ternary(result)
+        case "binary_knowledge":
+            return knowledge_enhanced(result, out_of_knowledge, binary)
+        case "ternary_knowledge":
+            return knowledge_enhanced(result, out_of_knowledge, ternary)
+        case "ternary_reason_multiplicative":
+            return multiplicative(ternary(result), reasoning)
+        case "ternary_reason_additive":
+            return additive(ternary(result), reasoning, weight)
+        case "ternary_reason_conditional":
+            return conditional(ternary(result), reasoning)
+    raise ValueError(f"arm={arm} has no reward of the outcome")
 
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
@@ -35,49 +85,91 @@ def group_advantages(rewards: Sequence[float]) -> list[float]:
 
 
 def abstention_dynamics(
-    results: Sequence[Outcome], group_size: int
+    results: Sequence[Outcome | None], group_size: int
 ) -> dict[str, float]:
     """Abstention ratios of a batch of rollouts, overall and by kind of group (Fig 3).
 
-    results: B outcomes, groups of `group_size` consecutive responses to one prompt.
-    A group is pro-abstention if it holds only abstaining and wrong responses, of each
-    at least one, and anti-abstention if it holds abstaining and correct ones. A ratio
-    is over the responses of such groups; a kind without a group is left out.
+    results: B outcomes, groups of `group_size` consecutive responses to one prompt; a
+    None (the judge failed) is left out. A group is pro-abstention if it holds only
+    abstaining and wrong responses, of each at least one, and anti-abstention if it
+    holds abstaining and correct ones. A ratio is over the responses of such groups; a
+    kind without a group is left out.
     """
-    kinds: dict[str, list[Outcome]] = {"abstention": list(results)}
+    kinds: dict[str, list[Outcome]] = {}
     for start in range(0, len(results), group_size):
-        group = list(results[start : start + group_size])
+        group = [r for r in results[start : start + group_size] if r is not None]
+        kinds.setdefault("abstention", []).extend(group)
         if Outcome.ABSTAIN in group and Outcome.CORRECT in group:
             kinds.setdefault("abstention_anti", []).extend(group)
         elif Outcome.ABSTAIN in group and Outcome.WRONG in group:
             kinds.setdefault("abstention_pro", []).extend(group)
-    return {k: group.count(Outcome.ABSTAIN) / len(group) for k, group in kinds.items()}
+    shares = {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in kinds.items() if g}
+    return shares
 
 
-def reward_function(name: str, group_size: int) -> Callable[..., list[float]]:
-    """The reward `name` ("binary" or "ternary") with TRL's `reward_funcs` signature.
+def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | None]]:
+    """The reward of `p.arm` with TRL's `reward_funcs` signature.
 
-    The data set needs columns `answers` and `question`. Logs the outcomes' rates and
-    the abstention dynamics of each batch.
+    The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
+    the reward model in folder/reward_model. A response that the judge failed on gets
+    None, which TRL leaves out of the group's baseline. Logs the outcomes' rates, the
+    abstention dynamics and the share of failed judgements of each batch.
     """
-    reward = REWARDS[name]
+    from factkit import models
+    from factkit.verify import verifier
+
+    exact = p.arm == "ternary_strict_match"
+    verify = verifier.verifier(p, "exact" if exact else p.verifier)
+    learned = None
+    if p.arm in ("rlhf", "rlkf"):
+        learned = models.load_scorer(str(folder / "reward_model"))
+    judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
 
     def truthrl_reward(
-        completions: list[str],
+        prompts: list,
+        completions: list,
+        id: list[str],
         answers: list[list[str]],
         question: list[str],
+        out_of_knowledge: list[bool],
         log_metric: Callable[[str, float], None] | None = None,
         **_: object,
-    ) -> list[float]:
-        results = [
-            outcome(*row) for row in zip(completions, answers, question, strict=True)
-        ]
+    ) -> list[float | None]:
+        texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+        results = verify(texts, answers, question)
         if log_metric:
-            for metric, value in abstention_dynamics(results, group_size).items():
-                log_metric(metric, value)
-            log_metric("accuracy", results.count(Outcome.CORRECT) / len(results))
-            log_metric("hallucination", results.count(Outcome.WRONG) / len(results))
-        return [reward(result) for result in results]
+            log_outcomes(results, p.num_generations, log_metric)
+        if learned:
+            return learned(prompts, texts)
+        quality: Sequence[float | None] = [0.0] * len(texts)
+        if judge_reasoning:
+            quality = judge_reasoning(texts, id, answers, question)
+            known = [q for q in quality if q is not None]
+            if log_metric and known:
+                log_metric("reasoning", sum(known) / len(known))
+        return [
+            None
+            if result is None or q is None
+            else reward(p.arm, result, unknown, q, p.reason_weight)
+            for result, unknown, q in zip(
+                results, out_of_knowledge, quality, strict=True
+            )
+        ]
 
-    truthrl_reward.__name__ = f"truthrl_{name}"
+    truthrl_reward.__name__ = f"truthrl_{p.arm}"
     return truthrl_reward
+
+
+def log_outcomes(
+    results: Sequence[Outcome | None],
+    group_size: int,
+    log_metric: Callable[[str, float], None],
+) -> None:
+    """Log a batch's rates, abstention dynamics and share of failed judgements."""
+    for metric, value in abstention_dynamics(results, group_size).items():
+        log_metric(metric, value)
+    judged = [r for r in results if r is not None]
+    if judged:
+        log_metric("accuracy", judged.count(Outcome.CORRECT) / len(judged))
+        log_metric("hallucination", judged.count(Outcome.WRONG) / len(judged))
+    log_metric("judge_failures", 1 - len(judged) / len(results))

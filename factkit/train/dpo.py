@@ -1,0 +1,60 @@
+"""DPO with TRL (TruthRL Appendix C), once or in iterations."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import models
+from factkit.params import DpoParams
+from factkit.train import launch
+
+if TYPE_CHECKING:
+    from trl import DPOConfig
+
+
+def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
+    """TRL's configuration: L = −log σ(β (log π/π_ref(y_w) − log π/π_ref(y_l)))."""
+    from trl import DPOConfig
+
+    return DPOConfig(
+        **launch.trainer_arguments(p, folder),
+        **launch.batch_arguments(p.dpo_batch_size, p),
+        num_train_epochs=p.dpo_epochs,
+        learning_rate=p.dpo_learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
+        beta=p.dpo_beta,
+        loss_type=["sigmoid"],
+        max_length=p.max_context_length,
+    )
+
+
+@launch.distributed
+def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) -> Path:
+    """Train `start` on rows of `prompt`, `chosen` and `rejected`; folder/model.
+
+    `start` is also the reference. LoRA is merged, so that the next iteration can start
+    from the result. Complete or absent; a killed run goes on; skipped if complete.
+    """
+    if (folder / "model").exists():
+        return folder / "model"
+    from datasets import Dataset
+    from trl import DPOTrainer
+
+    config = dpo_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
+    model, tokenizer = launch.load_trainable(start, p)
+    trainer = DPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        peft_config=launch.lora(p, model),
+        args=config,
+    )
+    if trainer.ref_model is not None:
+        models.make_lm_head_input_contiguous(trainer.ref_model)
+    launch.run_to_end(trainer, f"DPO {folder.name}")
+    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    launch.save_whole(trainer, tokenizer, folder / "model", merge=True)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return folder / "model"
