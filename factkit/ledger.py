@@ -44,6 +44,13 @@ TRUTHRL = (
         "sft",
     ),
     Claim(
+        "TruthRL is more truthful than RFT",
+        "Table 1",
+        "truthfulness",
+        "ternary",
+        "rft",
+    ),
+    Claim(
         "TruthRL is more truthful than R-Tuning",
         "Table 1",
         "truthfulness",
@@ -58,6 +65,27 @@ TRUTHRL = (
         "r_tuning",
     ),
     Claim(
+        "TruthRL is more truthful than RLHF",
+        "Table 1",
+        "truthfulness",
+        "ternary",
+        "rlhf",
+    ),
+    Claim(
+        "TruthRL is more truthful than RLKF",
+        "Table 1",
+        "truthfulness",
+        "ternary",
+        "rlkf",
+    ),
+    Claim(
+        "RLKF is more truthful than RLHF",
+        "Table 1",
+        "truthfulness",
+        "rlkf",
+        "rlhf",
+    ),
+    Claim(
         "SFT raises hallucination over prompting",
         "§4.2",
         "hallucination",
@@ -69,6 +97,13 @@ TRUTHRL = (
         "§4.2",
         "hallucination",
         "prompting",
+        "r_tuning",
+    ),
+    Claim(
+        "TruthRL resists questions that offer the answer",
+        "Table 2",
+        "comparison_truthfulness",
+        "ternary",
         "r_tuning",
     ),
     Claim(
@@ -92,6 +127,62 @@ TRUTHRL = (
         "r_tuning",
         "binary",
     ),
+    Claim(
+        "rewarding knowledge helps the binary reward",
+        "Table 3",
+        "truthfulness",
+        "binary_knowledge",
+        "binary",
+    ),
+    Claim(
+        "rewarding knowledge hurts the ternary reward",
+        "Table 3",
+        "truthfulness",
+        "ternary",
+        "ternary_knowledge",
+    ),
+    Claim(
+        "online RL beats iterative DPO",
+        "Table 4",
+        "truthfulness",
+        "ternary",
+        "iterative_dpo_3",
+    ),
+    Claim(
+        "iterative DPO beats DPO",
+        "Table 4",
+        "truthfulness",
+        "iterative_dpo_3",
+        "dpo",
+    ),
+    Claim(
+        "a fourth iteration of DPO regresses",
+        "Table 4",
+        "truthfulness",
+        "iterative_dpo_3",
+        "iterative_dpo_4",
+    ),
+    Claim(
+        "strict matching collapses into abstention",
+        "Table 7",
+        "abstention",
+        "ternary_strict_match",
+        "ternary",
+    ),
+    Claim(
+        "rewarding reasoning additively improves it",
+        "Table 6",
+        "reasoning",
+        "ternary_reason_additive",
+        "ternary",
+    ),
+    Claim(
+        "no reasoning reward makes answers more truthful",
+        "Table 6",
+        "truthfulness",
+        "ternary",
+        "ternary_reason_additive",
+    ),
 )
 
 
@@ -110,9 +201,11 @@ def check(
     for claim in claims:
         seeds = [s for arm, s in values if arm == claim.more]
         differences = [
-            100 * (values[claim.more, s][claim.metric] - less[claim.metric])
+            100 * (more[claim.metric] - less[claim.metric])
             for s in sorted(seeds)
-            if (less := values.get((claim.less, s)))
+            if (more := values[claim.more, s]).get(claim.metric) is not None
+            and (less := values.get((claim.less, s)))
+            and less.get(claim.metric) is not None
         ]
         if not differences:
             continue

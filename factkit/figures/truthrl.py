@@ -11,17 +11,26 @@ from factkit.figures import (
     ABSTAIN,
     ARM_COLOURS,
     CORRECT,
+    LINES,
     PUBLISHED,
     WRONG,
     mean_and_range,
     new_figure,
     percent_axis,
 )
+from factkit.params import TRUTHRL_ARMS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
+PAPER_DEFAULT = {
+    "setting": "with retrieval",
+    "model": "Llama3.1-8B-Inst",
+    "dataset": "CRAG",
+    "judge": "Llama3.3-70B-Inst",
+}
 PARTS = (
     ("accuracy", "correct", CORRECT),
     ("hallucination", "hallucinated", WRONG),
@@ -29,32 +38,90 @@ PARTS = (
 )
 
 
-def published_table_1() -> "pd.DataFrame":
-    """The paper's Table 1: setting, model, arm, dataset, T, H, A in per cent."""
+def published(table: int) -> "pd.DataFrame":
+    """The paper's Table 1 … 8 as it was printed, in per cent; a row an arm."""
     import pandas as pd
 
-    return pd.read_csv(str(files("factkit") / "published" / "truthrl_table1.csv"))
+    return pd.read_csv(
+        str(files("factkit") / "published" / f"truthrl_table{table}.csv")
+    )
 
 
-def results_table(results: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
-    """A row an arm: mean over seeds of each rate in per cent, ± the 95 % interval."""
+def results_table(
+    results: Sequence[Mapping[str, Any]],
+    names: Sequence[str] = RATES,
+    arms: Sequence[str] = (),
+) -> "pd.DataFrame":
+    """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
+
+    names: metrics, by default the four rates. arms: which, by default all.
+    """
     import pandas as pd
 
     rows = {}
     for arm, runs in by_arm(results).items():
+        if arms and arm not in arms:
+            continue
         row: dict[str, Any] = {"seeds": len(runs)}
-        for name in ("truthfulness", "accuracy", "hallucination", "abstention"):
-            mean, half = mean_and_range([100 * r["metrics"][name] for r in runs])
-            row[name] = f"{mean:.1f} ± {half:.1f}" if len(runs) > 1 else f"{mean:.1f}"
+        row |= {name: spread([r["metrics"].get(name) for r in runs]) for name in names}
         rows[arm] = row
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
+def spread(values: Sequence[float | None]) -> str:
+    """Fractions as "mean ± half-width of the 95 % t interval", in per cent."""
+    given = [100 * v for v in values if v is not None]
+    if not given:
+        return "–"
+    mean, half = mean_and_range(given)
+    return f"{mean:.1f} ± {half:.1f}" if len(given) > 1 else f"{mean:.1f}"
+
+
+def beside_paper(
+    results: Sequence[Mapping[str, Any]], table: int, metrics: Mapping[str, str]
+) -> "pd.DataFrame":
+    """Ours beside one of the paper's tables, for the arms in both; in per cent.
+
+    metrics: column of the published table → our metric. Of tables with several data
+    sets or settings, CRAG with retrieval and Llama3.1-8B is shown, the paper's default.
+    """
+    import pandas as pd
+
+    theirs = published(table)
+    for column, chosen in PAPER_DEFAULT.items():
+        if column in theirs:
+            theirs = theirs[theirs[column] == chosen]
+    theirs = theirs.set_index("arm")
+    ours = by_arm(with_iterations(results))
+    rows = {
+        arm: {("paper", c): theirs.at[arm, c] for c in metrics}
+        | {
+            ("ours", c): spread([r["metrics"].get(m) for r in ours[arm]])
+            for c, m in metrics.items()
+        }
+        for arm in theirs.index
+        if arm in ours
+    }
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def with_iterations(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The results, and those of iterative DPO once more for each of its iterations."""
+    more = []
+    for r in results:
+        found = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
+        for i in sorted(found):
+            rates = {name: r["metrics"][f"iteration_{i}_{name}"] for name in RATES}
+            more.append({**r, "arm": f"iterative_dpo_{i}", "metrics": rates})
+    return [*results, *more]
+
+
 def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Results of training runs grouped by arm, in the order that the paper tells."""
-    order = ("prompting", "sft", "r_tuning", "binary", "ternary")
-    groups = {arm: [r for r in results if r["arm"] == arm] for arm in order}
-    return {arm: runs for arm, runs in groups.items() if runs}
+    found = {r["arm"] for r in results}
+    order = [a for a in TRUTHRL_ARMS if a in found]
+    order += sorted(found - set(order))
+    return {arm: [r for r in results if r["arm"] == arm] for arm in order}
 
 
 def knowledge_boundary(
@@ -81,40 +148,35 @@ def knowledge_boundary(
 
 
 def stacked_outcomes(
-    results: Sequence[Mapping[str, Any]], published: bool = True
+    results: Sequence[Mapping[str, Any]], prefix: str = "", published: bool = True
 ) -> "Figure":
-    """Fig 4a: correct, hallucinated and abstained by arm; grey: the paper's values."""
-    groups = by_arm(results)
-    figure, ax = new_figure(height=3.4)
+    """Fig 4: correct, hallucinated and abstained by arm; grey: the paper's values.
+
+    prefix: of the metrics, as "difficult_" for Fig 4b. Bars are means over seeds, error
+    bars 95 % t intervals.
+    """
+    groups = by_arm([r for r in results if f"{prefix}accuracy" in r["metrics"]])
+    figure, ax = new_figure(width=max(5.0, 0.75 * len(groups) + 1.5), height=3.6)
     for x, (arm, runs) in enumerate(groups.items()):
         bottom = 0.0
         for metric, label, colour in PARTS:
-            mean, half = mean_and_range([r["metrics"][metric] for r in runs])
+            name = f"{prefix}{metric}"
+            mean, half = mean_and_range([r["metrics"][name] for r in runs])
+            style = {"color": colour, "edgecolor": "black", "lw": 0.6, "capsize": 2}
+            bar_label = label if x == 0 else None
             ax.bar(
-                x - 0.14,
-                mean,
-                0.5,
-                bottom,
-                color=colour,
-                edgecolor="black",
-                lw=0.6,
-                yerr=half or None,
-                capsize=3,
-                label=label if x == 0 else None,
+                x - 0.14, mean, 0.5, bottom, yerr=half or None, label=bar_label, **style
             )
             if mean > 0.06:
-                ax.text(
-                    x - 0.14,
-                    bottom + mean / 2,
-                    f"{100 * mean:.0f}",
-                    ha="center",
-                    va="center",
-                    color="black" if colour == ABSTAIN else "white",
-                )
+                ink = "black" if colour == ABSTAIN else "white"
+                middle = bottom + mean / 2
+                text = f"{100 * mean:.0f}"
+                ax.text(x - 0.14, middle, text, ha="center", va="center", color=ink)
             bottom += mean
         if published:
             _published_bar(ax, x + 0.26, arm, first=x == 0)
-    ax.set_xticks(range(len(groups)), [arm.replace("_", " ") for arm in groups])
+    names = [arm.replace("_", "\n") for arm in groups]
+    ax.set_xticks(range(len(groups)), names, fontsize=7 if len(groups) > 6 else 9)
     percent_axis(ax, "held-out questions")
     ax.set_ylim(0, 1)
     ax.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16), frameon=False)
@@ -123,11 +185,10 @@ def stacked_outcomes(
 
 def _published_bar(ax, x: float, arm: str, first: bool) -> None:
     """The paper's outcome shares (CRAG, retrieval, Llama3.1-8B) as an outlined bar."""
-    table = published_table_1()
-    row = table.query(
-        "setting == 'with retrieval' and model == 'Llama3.1-8B-Inst'"
-        " and dataset == 'CRAG' and arm == @arm"
-    )
+    row = published(1)
+    for column, chosen in PAPER_DEFAULT.items():
+        row = row[row[column] == chosen]
+    row = row[row.arm == arm]
     if row.empty:
         return
     accuracy, wrong = row.A.item() / 100, row.H.item() / 100
@@ -146,6 +207,172 @@ def _published_bar(ax, x: float, arm: str, first: bool) -> None:
         )
 
 
+def by_prefix(
+    metrics: Mapping[str, float], arms: Sequence[str], prefix: str
+) -> list[dict[str, Any]]:
+    """The metrics <arm>_<prefix>_<name> of a comparison, as a result for each arm."""
+    return [
+        {
+            "arm": arm,
+            "metrics": {
+                key.removeprefix(f"{arm}_"): value
+                for key, value in metrics.items()
+                if key.startswith(f"{arm}_{prefix}_")
+            },
+        }
+        for arm in arms
+    ]
+
+
+def majority_curves(
+    results: Sequence[Mapping[str, Any]], arms: Sequence[str]
+) -> "Figure":
+    """Fig 2: accuracy, abstention and hallucination of majority@k against k, by arm.
+
+    Lines are means over seeds, bands their range.
+    """
+    figure, axes = new_figure(9.5, 3.0, columns=3)
+    groups = by_arm([r for r in results if r["arm"] in arms])
+    panels = ("accuracy", "abstention", "hallucination")
+    for ax, metric in zip(axes, panels, strict=True):
+        for (arm, runs), colour, style in zip(
+            groups.items(), ARM_COLOURS, LINES, strict=False
+        ):
+            curves = [_numbered(r["metrics"], "majority", metric) for r in runs]
+            ks = [int(k) for k in curves[0]]
+            rows = [[c[k] for c in curves] for k in curves[0]]
+            means = [sum(row) / len(row) for row in rows]
+            ax.plot(ks, means, style, marker="o", ms=3, color=colour, label=arm)
+            low, high = [min(r) for r in rows], [max(r) for r in rows]
+            ax.fill_between(ks, low, high, color=colour, alpha=0.2)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ks, [str(k) for k in ks])
+        ax.set_xlabel("samples k")
+        ax.set_title(metric, fontsize=10)
+        percent_axis(ax, "held-out questions")
+    axes[0].legend(frameon=False)
+    return figure
+
+
+def _numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
+    """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
+    found = {
+        key.removeprefix(f"{kind}_").removesuffix(f"_{name}"): value
+        for key, value in metrics.items()
+        if key.startswith(f"{kind}_") and key.endswith(f"_{name}")
+    }
+    return dict(sorted(found.items(), key=lambda item: float(item[0])))
+
+
+def confidence_bins(
+    results: Sequence[Mapping[str, Any]], arms: Sequence[str]
+) -> "Figure":
+    """Fig 6: outcomes by confidence, the probability of the answer's tokens, by arm.
+
+    Bars are means over the seeds that have answers in the bin; the share of all answers
+    that lie in it is written above.
+    """
+    groups = by_arm([r for r in results if r["arm"] in arms])
+    figure, axes = new_figure(3.4 * len(groups), 3.2, columns=len(groups))
+    for ax, (arm, runs) in zip(figure.axes, groups.items(), strict=True):
+        edges = sorted(
+            {e for r in runs for e in _numbered(r["metrics"], "confidence", "n")}
+        )
+        for x, edge in enumerate(edges):
+            have = [
+                r["metrics"] for r in runs if f"confidence_{edge}_n" in r["metrics"]
+            ]
+            bottom = 0.0
+            for metric, label, colour in PARTS:
+                values = [m[f"confidence_{edge}_{metric}"] for m in have]
+                mean = sum(values) / len(values)
+                part = label if x == 0 else None
+                ax.bar(
+                    x, mean, 0.8, bottom, color=colour, ec="black", lw=0.6, label=part
+                )
+                bottom += mean
+            share = sum(m[f"confidence_{edge}_n"] for m in have) / len(runs)
+            ax.text(x, 1.02, f"{100 * share:.0f} %", ha="center", fontsize=8)
+        spans = [f"{float(e):.1f}–{float(e) + 0.2:.1f}" for e in edges]
+        ax.set_xticks(range(len(edges)), spans, fontsize=8)
+        ax.set_xlabel(f"confidence · {arm}")
+        percent_axis(ax, "answers in the bin")
+        ax.set_ylim(0, 1.1)
+    figure.axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def exposure_curves(
+    results: Sequence[Mapping[str, Any]], arms: Sequence[str]
+) -> "Figure":
+    """Abstention and accuracy against how often the policy read the fact (ours).
+
+    Points are means over seeds, error bars 95 % t intervals.
+    """
+    groups = by_arm([r for r in results if r["arm"] in arms])
+    figure, axes = new_figure(9.5, 3.4, columns=2)
+    for ax, metric in zip(axes, ("abstention", "accuracy"), strict=True):
+        for i, (arm, runs) in enumerate(groups.items()):
+            curves = [_numbered(r["metrics"], "exposure", metric) for r in runs]
+            bins = list(curves[0])
+            points = [mean_and_range([c[b] for c in curves if b in c]) for b in bins]
+            shift = 0.06 * (i - len(groups) / 2)
+            ax.errorbar(
+                [x + shift for x in range(len(bins))],
+                [mean for mean, _ in points],
+                [half for _, half in points],
+                fmt=LINES[i % len(LINES)],
+                marker="o",
+                ms=4,
+                capsize=2,
+                color=ARM_COLOURS[i % len(ARM_COLOURS)],
+                label=arm,
+            )
+        nexts = [f"–{int(b) - 1}" for b in bins[1:]] + ["+"]
+        names = [b if f"–{b}" == e else b + e for b, e in zip(bins, nexts, strict=True)]
+        ax.set_xticks(range(len(bins)), names)
+        ax.set_xlabel("times that the policy read the fact")
+        percent_axis(ax, f"{metric}, held-out questions")
+        ax.set_ylim(-0.03, 1.03)
+    axes[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def learning_dynamics(curves: Mapping[str, Sequence["pd.DataFrame"]]) -> "Figure":
+    """Fig 5: rates of the rollouts over training, by reward.
+
+    curves: arm → the metrics.csv of each seed. Means over seeds of running means of 10
+    steps.
+    """
+    import pandas as pd
+
+    figure, axes = new_figure(9.5, 3.2, columns=3)
+    panels = ("accuracy", "hallucination", "truthfulness")
+    for ax, metric in zip(axes, panels, strict=True):
+        for i, (arm, frames) in enumerate(curves.items()):
+            series = [
+                f.assign(truthfulness=f.accuracy - f.hallucination)
+                .set_index("step")[metric]
+                .rolling(10, min_periods=1)
+                .mean()
+                for f in frames
+            ]
+            mean = pd.concat(series, axis=1).mean(axis=1)
+            style, colour = LINES[i % len(LINES)], ARM_COLOURS[i % len(ARM_COLOURS)]
+            ax.plot(mean.index, mean, style, color=colour, label=arm, lw=1.4)
+        ax.set_title(metric, fontsize=10)
+        ax.set_xlabel("GRPO step")
+        percent_axis(ax, "sampled responses")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+        fontsize=8,
+    )
+    return figure
+
+
 def abstention_dynamics(curves: Mapping[str, Sequence["pd.DataFrame"]]) -> "Figure":
     """Fig 3: abstention ratio over training by reward: all, pro- and anti-abstention.
 
@@ -162,7 +389,7 @@ def abstention_dynamics(curves: Mapping[str, Sequence["pd.DataFrame"]]) -> "Figu
     figure, axes = new_figure(9.5, 3.0, columns=3)
     for ax, (metric, title) in zip(axes, panels.items(), strict=True):
         for colour, style, (arm, frames) in zip(
-            ARM_COLOURS, ("-", "--"), sorted(curves.items()), strict=False
+            ARM_COLOURS, LINES, sorted(curves.items()), strict=False
         ):
             series = [
                 f.set_index("step")[metric].rolling(5, min_periods=1).mean()
@@ -236,14 +463,18 @@ def before_and_after(
     return figure
 
 
-def read_curves(folders: Sequence[Path]) -> dict[str, list["pd.DataFrame"]]:
-    """The training curves of RL runs: arm → one data frame a seed."""
+def read_curves(
+    folders: Sequence[Path], arms: Sequence[str] = ()
+) -> dict[str, list["pd.DataFrame"]]:
+    """The training curves of RL runs, of `arms` or all: arm → a data frame a seed."""
     import pandas as pd
 
     curves: dict[str, list[pd.DataFrame]] = {}
     for folder in sorted(folders):
         path = folder / "metrics.csv"
         arm = folder.name.rsplit("-s", 1)[0]
-        if arm in ("binary", "ternary") and path.exists():
-            curves.setdefault(arm, []).append(pd.read_csv(path))
-    return curves
+        if path.exists() and (not arms or arm in arms):
+            curve = pd.read_csv(path)
+            if "hallucination" in curve:
+                curves.setdefault(arm, []).append(curve)
+    return {arm: curves[arm] for arm in TRUTHRL_ARMS if arm in curves}
