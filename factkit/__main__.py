@@ -17,6 +17,9 @@ app = typer.Typer(
 )
 Paper = Annotated[str, typer.Argument(help="Paper: truthrl.")]
 Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_full")]
+Variant = Annotated[
+    str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, 2 threads each.")]
 Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
 Set = Annotated[
@@ -28,6 +31,7 @@ Set = Annotated[
 def reproduce(
     paper: Paper = "truthrl",
     profile: Profile = "laptop",
+    variant: Variant = "",
     jobs: Jobs = 1,
     output_dir: Output = "outputs",
     values: Set = (),
@@ -35,7 +39,7 @@ def reproduce(
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
     from factkit import sweeps
 
-    p = _checked(paper, profile, output_dir, values)
+    p = _checked(paper, profile, output_dir, values, variant)
     sweeps.snakemake(
         p, paper, sweeps.MAIN_JOB[paper], [0], jobs=jobs, overrides=_typed(values)
     )
@@ -47,6 +51,7 @@ def sweep(
     context: typer.Context,
     paper: Paper = "truthrl",
     profile: Profile = "tiny",
+    variant: Variant = "",
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
     jobs: Jobs = 1,
@@ -59,10 +64,10 @@ def sweep(
     """
     from factkit import sweeps
 
-    p = _checked(paper, profile, output_dir, values)
+    p = _checked(paper, profile, output_dir, values, variant)
     chosen = arms.split() or p.arms.split()
     for arm in chosen:
-        _checked(paper, profile, output_dir, [f"arm={arm}"])
+        _checked(paper, profile, output_dir, [f"arm={arm}"], variant)
     try:
         numbers = [int(s) for s in (seeds or p.seeds).split()]
     except ValueError:
@@ -85,10 +90,13 @@ def sweep(
 
 @app.command()
 def check(
-    paper: Paper = "truthrl", profile: Profile = "tiny", values: Set = ()
+    paper: Paper = "truthrl",
+    profile: Profile = "tiny",
+    variant: Variant = "",
+    values: Set = (),
 ) -> None:
-    """Check a profile's parameter file, with overrides, before anything is run."""
-    p = params.load(paper, profile, _typed(values))
+    """Check a profile's parameter files, with overrides, before anything is run."""
+    p = params.load(paper, profile, _typed(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
 
@@ -97,10 +105,11 @@ def check(
 def report(
     paper: Paper = "truthrl",
     profile: Profile = "laptop",
+    variant: Variant = "",
     output_dir: Output = "outputs",
 ) -> None:
     """Print the results of a profile's finished runs, and the claims held against."""
-    _print_table(_checked(paper, profile, output_dir), paper)
+    _print_table(_checked(paper, profile, output_dir, variant=variant), paper)
 
 
 @app.command()
@@ -149,26 +158,33 @@ def _typed(values: Sequence[str]) -> dict[str, object]:
     return {key: yaml.safe_load(value) for key, _, value in pairs}
 
 
-def _checked(paper: str, profile: str, output_dir: str, values: Sequence[str] = ()):
+def _checked(
+    paper: str,
+    profile: str,
+    output_dir: str,
+    values: Sequence[str] = (),
+    variant: str = "",
+):
     """The paper's parameters; raises ParamError if they are wrong."""
     if paper not in ("truthrl",):
         raise params.ParamError(f"paper={paper!r}: there is only truthrl so far")
     run = {"profile": profile, "output_dir": output_dir}
-    return params.load(paper, profile, run | _typed(values))
+    return params.load(paper, profile, run | _typed(values), variant)
 
 
 def _print_table(p: "params.TruthRL", paper: str) -> None:
     from factkit import ledger, runs
     from factkit.figures import truthrl as draw
 
-    folder = params.ROOT / p.output_dir / p.profile
+    folder = runs.profile_folder(p)
     results = [r for r in runs.all_results(folder) if r["notebook"].endswith("_train")]
     if not results:
         raise params.ParamError(
             f"no finished run of {paper} below {runs.relative(folder)}; "
             f"start with: python -m factkit reproduce {paper} --profile {p.profile}"
+            + (f" --variant {p.variant}" if p.variant else "")
         )
-    print(f"\n{paper}, profile {p.profile}, held-out questions, in %:\n")
+    print(f"\n{paper}, {folder.name}, held-out questions, in %:\n")
     print(draw.results_table(results).to_string())
     print("\nThe paper's claims at this scale:\n")
     print(ledger.check(ledger.TRUTHRL, results).to_string(index=False))

@@ -241,10 +241,12 @@ def check(paper: str, values: Mapping[str, Any]) -> Any:
         if cell.startswith("# Parameters\n")
         for name in _assigned(cell)
     }
-    shown = read_yaml(yaml_path(paper, "tiny"))  # no variant
+    fields = PAPERS[paper].model_fields
+    shown = {k: f.default for k, f in fields.items() if not f.is_required()}
+    shown |= read_yaml(yaml_path(paper, "tiny"))
     changed = {
         key: values[key]
-        for key in PAPERS[paper].model_fields
+        for key in fields
         if key in values and values[key] != shown.get(key)
     }
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
@@ -280,7 +282,7 @@ def load(
 
 
 def defaults(paper: str, profile: str, variant: str = "") -> dict[str, Any]:
-    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if named."""
+    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if any."""
     values = read_yaml(yaml_path(paper, profile))
     if variant:
         values |= read_yaml(yaml_path(paper, profile, variant))

@@ -48,13 +48,13 @@ def snakemake(
         *(() if "--dry-run" in extra else ("--quiet", "rules", "host")),
         *extra,
         *targets,
-        *("--config", f"paper={paper}", f"profile={p.profile}"),
+        *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
-        f"arms={' '.join(arms)}",
+        *(f"arms={' '.join(arms)}", f"first={'r_tuning' if p.cold_start else ''}"),
         f"overrides={' '.join(f'-p {k} {v}' for k, v in (overrides or {}).items())}",
         f"seeds={' '.join(map(str, seeds))}",
     ]
-    folder = ROOT / p.output_dir / p.profile
+    folder = runs.profile_folder(p)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".sweep.lock"):
         done = subprocess.run(command, env=environment(), cwd=ROOT)

@@ -8,11 +8,6 @@ from factkit.datasets.examples import Example
 from factkit.params import DataParams
 
 HAND_CHECK = str(files("factkit") / "published" / "leads_hand_check.csv")
-DEVIATIONS = (
-    "questions made by rules from Wikipedia leads or a fact world instead of CRAG",
-    "fewer than 256 probing samples; known from a share of correct samples, not any",
-    "no retrieval, no reasoning before the answer",
-)
 
 
 def questions(p: DataParams) -> tuple[list[Example], Counter]:
@@ -22,7 +17,26 @@ def questions(p: DataParams) -> tuple[list[Example], Counter]:
 
         made = world.build_world(people=p.world_people, seed=p.world_seed)
         return world.questions(made), Counter()
+    if p.questions != "leads":
+        from factkit.datasets import benchmarks
+
+        return benchmarks.load_all(p.questions, p.questions_path)
     from factkit.corpus import load_leads
     from factkit.datasets.leads import lead_questions
 
     return lead_questions(load_leads(), assets.verified("elements"))
+
+
+def deviations(p: DataParams) -> list[str]:
+    """What in a run's data differs from TruthRL, as sentences."""
+    said = []
+    if p.questions != "crag":
+        source = {"world": "a made-up fact world", "leads": "Wikipedia leads by rules"}
+        said.append(f"questions from {source.get(p.questions, p.questions)}, not CRAG")
+    if p.probe_samples != 256:
+        said.append(f"{p.probe_samples} probing samples instead of 256")
+    if not p.retriever:
+        said.append("without retrieval")
+    if p.answer_format == "plain":
+        said.append("short answers without reasoning")
+    return said
