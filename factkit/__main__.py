@@ -20,7 +20,7 @@ Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_ful
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time, 2 threads each.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
 Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
 Set = Annotated[
     list[str], typer.Option("--set", help="A parameter's value, as key=value.")
@@ -132,12 +132,16 @@ def assets(
 
 
 @app.command()
-def doctor(profile: Profile = "laptop") -> None:
-    """Say what this machine has, and what a profile lacks on it."""
+def doctor(profile: Profile = "laptop", variant: Variant = "") -> None:
+    """Say what this machine lacks for a profile, and what the profile takes."""
     from factkit import doctor as checks
 
-    params.load("truthrl", profile)
-    found = checks.examine(profile)
+    p = params.load("truthrl", profile, variant=variant)
+    print(f"{profile} {variant} takes, reckoned from its parameters:\n")
+    for what, value, how in checks.estimate(p):
+        print(f"    {what}: {value} ({how})")
+    print("\nThis machine:\n")
+    found = checks.examine(profile, variant)
     for what, have, fine, remedy in found:
         print(
             f"{'ok ' if fine else 'NO '} {what}: {have}{'' if fine else ' → '}", end=""

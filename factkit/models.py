@@ -2,10 +2,13 @@
 
 import copy
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit import prompts
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
 class Sampling:
     """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens.
 
-    one_line: a completion ends at its first newline, as a short answer does.
+    one_line: a completion ends at its first newline, as a short answer does. vllm:
+    arguments of a vLLM engine that decodes in a process of its own; None: transformers.
     """
 
     max_new_tokens: int
@@ -28,15 +32,27 @@ class Sampling:
     top_p: float = 1.0
     batch_size: int = 64
     one_line: bool = True
+    vllm: Mapping[str, Any] | None = None
 
 
 def sampling_of(
     p: "DataParams", temperature: float = 0.0, top_p: float = 1.0
 ) -> Sampling:
     """How a run's responses are decoded: length, batch, format of its parameters."""
-    one_line = p.answer_format == "plain"
-    length, batch = p.max_completion_length, p.eval_batch_size
-    return Sampling(length, temperature, top_p, batch, one_line)
+    engine = {
+        "tensor_parallel_size": p.vllm_tensor_parallel,
+        "gpu_memory_utilization": p.vllm_memory,
+        "max_model_len": p.max_context_length,
+        "dtype": p.dtype,
+    }
+    return Sampling(
+        p.max_completion_length,
+        temperature,
+        top_p,
+        p.eval_batch_size,
+        one_line=p.answer_format == "plain",
+        vllm=None if p.rollouts == "transformers" else engine,
+    )
 
 
 def load_policy(
@@ -121,6 +137,8 @@ def sample(
     for all. progress: label of a progress bar; none without. Deterministic for a seed,
     a batch size and a machine.
     """
+    if sampling.vllm is not None:
+        return _sample_with_vllm(tokenizer.name_or_path, asked, sampling, n, seed)
     import torch
 
     from factkit.runs import progress_bar
@@ -165,6 +183,49 @@ def sample(
     if bar:
         bar.close()
     return completions
+
+
+def _sample_with_vllm(
+    path: str, asked: Sequence[str], sampling: Sampling, n: int, seed: int
+) -> list[list[str]]:
+    """`sample` by a vLLM engine of the model in `path`, in a process of its own.
+
+    An engine gives a GPU's memory back only when its process ends. Raises
+    CalledProcessError if the engine fails; what it says goes to stderr.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"
+        content = {"path": path, "asked": list(asked), "n": n, "seed": seed}
+        job.write_text(json.dumps(content | {"sampling": asdict(sampling)}))
+        command = [sys.executable, "-m", "factkit.models", str(job), str(answers)]
+        subprocess.run(command, check=True)
+        return json.loads(answers.read_text())
+
+
+def main(job: Path, answers: Path) -> None:
+    """What that process runs: read the job, decode with vLLM, write the answers."""
+    from vllm import LLM, SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    content = json.loads(job.read_text())
+    path, how = content["path"], Sampling(**content["sampling"])
+    base, adapter, more = _adapter_base(path), None, {}
+    if base:
+        adapter = LoRARequest("policy", 1, path)
+        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
+        more = {"enable_lora": True, "max_lora_rank": rank}
+    engine = LLM(base or path, tokenizer=path, seed=content["seed"], **more, **how.vllm)
+    params = SamplingParams(
+        n=content["n"],
+        temperature=how.temperature,
+        top_p=how.top_p,
+        max_tokens=how.max_new_tokens,
+        stop=["\n"] if how.one_line else None,
+        seed=content["seed"] if how.temperature else None,
+    )
+    found = engine.generate(content["asked"], params, lora_request=adapter)
+    texts = [[o.text.strip() for o in one.outputs] for one in found]
+    answers.write_text(json.dumps(texts, ensure_ascii=False))
 
 
 def _read_once(
@@ -239,11 +300,12 @@ def confidence(
     asked: Sequence[str],
     completions: Sequence[str],
     batch_size: int = 64,
+    join: str = " ",
 ) -> list[float]:
     """The geometric mean probability of each completion's tokens, in [0, 1] (Fig 6).
 
     The mean is over the completion's own tokens, without the one that ends it; an empty
-    completion has 0.
+    completion has 0. join: what stands between prompt and completion.
     """
     import torch
 
@@ -252,7 +314,7 @@ def confidence(
         part = slice(start, start + batch_size)
         heads = tokenizer(list(asked[part]))["input_ids"]
         said = [
-            tokenizer(f" {c}" if c else "", add_special_tokens=False)["input_ids"]
+            tokenizer(join + c if c else "", add_special_tokens=False)["input_ids"]
             for c in completions[part]
         ]
         rows = [{"input_ids": a + s} for a, s in zip(heads, said, strict=True)]
@@ -324,3 +386,7 @@ def _newline_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Ids of the tokens whose text holds a newline: a short answer ends there."""
     texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])
     return [i for i, text in enumerate(texts) if "\n" in text]
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

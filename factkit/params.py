@@ -174,6 +174,7 @@ class RlParams(SftParams):
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
     reason_weight: float = Field(ge=0)
+    reward_beta: float = Field(ge=0)
     reward_learning_rate: float = Field(gt=0, lt=1)
     reward_batch_size: int = Field(ge=1)
     reward_epochs: int = Field(ge=1)
@@ -213,9 +214,8 @@ class TruthRL(DpoParams, RlParams):
     def _reasoning_is_written(self) -> Self:
         if "reason" in self.arm and self.answer_format != "boxed":
             raise ValueError(
-                f"arm={self.arm} rewards reasoning, which answer_format="
-                f"{self.answer_format} has none of; add -f params/"
-                f"{self.profile}/truthrl-reasoning.yaml, or -p variant reasoning"
+                f"arm={self.arm} rewards reasoning, of which answer_format=plain has "
+                "none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self
 

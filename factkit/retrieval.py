@@ -1,4 +1,4 @@
-"""Chunks of documents, and the search among them: BM25, or a dense encoder.
+"""Chunks of documents, and the search among them by BM25.
 
 Two libraries, one BM25 ranking. `bm25s` scores every word of every chunk once, when the
 index is built, and then adds up columns: for a corpus that is asked often. `rank-bm25`
@@ -11,8 +11,7 @@ with N chunks of L words on average, n of them with word w, and f counts of w in
 idf of Okapi turns negative for a word in more than half of the chunks, which is every
 interesting word of five pages on one subject; each library mends that in its own way.
 
-`DenseIndex` ranks by the cosine of a text encoder's embeddings instead, exactly, also
-over a corpus that does not fit in memory (TruthRL App. C: E5 over Wikipedia of 2018).
+`factkit.dense` ranks by a text encoder's embeddings instead.
 """
 
 import hashlib
@@ -24,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -34,11 +34,8 @@ from factkit.datasets.examples import Example
 K1, B = 1.5, 0.75
 # Part of the cache key: raise it whenever `tokenize` or the scoring changes.
 INDEX_VERSION = 1
-# The same for embeddings: raise it whenever `Encoder` changes what it computes.
-DENSE_VERSION = 1
 ARTICLES = frozenset(("a", "an", "the"))
 
-_E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])")
 _WORD = re.compile(r"\w+")
 
 
@@ -62,6 +59,14 @@ class Hit:
 
     chunk: Chunk
     score: float
+
+
+class Index(Protocol):
+    """What searches: `CorpusIndex`, `PromptIndex` or `dense.DenseIndex`."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The k best chunks, best first."""
+        ...
 
 
 def chunk_documents(
@@ -199,10 +204,11 @@ def _best(chunks: Sequence[Chunk], bm25, query: str, k: int) -> list[Hit]:
         return []
     scores = bm25.get_scores(words)  # (N,)
     found = np.flatnonzero(scores > 0)
-    return [Hit(chunks[i], float(scores[i])) for i in found[_top(scores[found], k)]]
+    best = found[top_places(scores[found], k)]
+    return [Hit(chunks[i], float(scores[i])) for i in best]
 
 
-def _top(scores: np.ndarray, k: int) -> np.ndarray:
+def top_places(scores: np.ndarray, k: int) -> np.ndarray:
     """The places of the k highest scores (N,), best first, ties in their order."""
     found = np.arange(len(scores))
     if len(scores) > k:
@@ -212,15 +218,21 @@ def _top(scores: np.ndarray, k: int) -> np.ndarray:
     return found[np.argsort(-scores[found], kind="stable")][:k]
 
 
+def index_hash(how: str, chunks: Iterable[Chunk]) -> str:
+    """What an index is cached under: a hash of how it is made and the chunks' texts."""
+    digest = hashlib.sha256(how.encode())
+    for chunk in chunks:
+        # the length keeps ["ab", "c"] and ["a", "bc"] apart
+        digest.update(f"{len(chunk.text)} {chunk.text}".encode())
+    return digest.hexdigest()[:32]
+
+
 def _open_or_build(chunks: Sequence[Chunk], cache: bool):
     """The corpus's bm25s index, or None if no chunk has a word."""
     import bm25s
 
-    digest = hashlib.sha256(f"{INDEX_VERSION} {bm25s.__version__} {K1} {B}".encode())
-    for chunk in chunks:
-        # the length keeps ["ab", "c"] and ["a", "bc"] apart
-        digest.update(f"{len(chunk.text)} {chunk.text}".encode())
-    folder = assets.cache_dir() / "bm25" / digest.hexdigest()[:32]
+    how = f"{INDEX_VERSION} {bm25s.__version__} {K1} {B}"
+    folder = assets.cache_dir() / "bm25" / index_hash(how, chunks)
     if cache and folder.is_dir():
         return bm25s.BM25.load(folder, mmap=True, show_progress=False)
     words = [tokenize(chunk.text) for chunk in chunks]
@@ -241,213 +253,6 @@ def _save(bm25, folder: Path) -> None:
         temporary.rename(folder)
     except OSError:  # another process was first, with the same content
         shutil.rmtree(temporary)
-
-
-class Encoder:
-    """A Hugging Face text encoder: mean over tokens, L2-normalised (Wang et al. 2022).
-
-    `model` is a folder or hub name with safetensors. E5 was trained with "query: " and
-    "passage: " before its texts; these are the prefixes' defaults where the name says
-    e5, otherwise there are none. Texts are cut to `max_tokens`. Computes in bfloat16 on
-    a GPU and in float32 on a CPU; the model is loaded at the first text.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        query_prefix: str | None = None,
-        passage_prefix: str | None = None,
-        max_tokens: int = 256,
-        batch_size: int = 64,
-    ):
-        e5 = _E5.search(model.casefold()) is not None
-        self.model, self.max_tokens, self.batch_size = model, max_tokens, batch_size
-        defaults = ("query: ", "passage: ") if e5 else ("", "")
-        given = (query_prefix, passage_prefix)
-        self.query_prefix, self.passage_prefix = (
-            default if prefix is None else prefix
-            for prefix, default in zip(given, defaults, strict=True)
-        )
-
-    @cached_property
-    def device(self) -> str:
-        import torch
-
-        return "cuda" if torch.cuda.is_available() else "cpu"
-
-    @property
-    def key(self) -> str:
-        """What decides a passage's embedding; a folder's weights by size and time."""
-        stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
-        weights = [(s.st_size, s.st_mtime_ns) for s in stats]
-        how = (self.passage_prefix, self.max_tokens, self.batch_size, self.device)
-        return repr((DENSE_VERSION, self.model, weights, *how))
-
-    def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embeddings of questions, float32 (n, d)."""
-        return self._encode([self.query_prefix + text for text in texts])
-
-    def passages(self, texts: Sequence[str]) -> np.ndarray:
-        """Embeddings of passages, float32 (n, d)."""
-        return self._encode([self.passage_prefix + text for text in texts])
-
-    @cached_property
-    def _loaded(self):
-        import torch
-        from transformers import AutoModel, AutoTokenizer
-
-        dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        model = AutoModel.from_pretrained(
-            self.model, dtype=dtype, use_safetensors=True
-        ).to(self.device)
-        return model.eval(), AutoTokenizer.from_pretrained(self.model)
-
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        # each text once and texts of one length together: the least padding
-        unique = sorted(set(texts), key=lambda text: (len(text), text))
-        step = self.batch_size
-        batches = [unique[i : i + step] for i in range(0, len(unique), step)]
-        embedded = np.concatenate([self._embed(batch) for batch in batches])
-        place = {text: i for i, text in enumerate(unique)}
-        return embedded[[place[text] for text in texts]]
-
-    def _embed(self, texts: list[str]) -> np.ndarray:
-        import torch
-
-        model, tokenizer = self._loaded
-        batch = tokenizer(
-            texts,
-            padding=True,
-            truncation=True,
-            max_length=self.max_tokens,
-            return_tensors="pt",
-        ).to(self.device)
-        with torch.inference_mode():
-            hidden = model(**batch).last_hidden_state.float()  # (n, T, d)
-        mask = batch["attention_mask"][..., None]  # (n, T, 1)
-        mean = (hidden * mask).sum(1) / mask.sum(1)
-        return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
-
-
-class DenseIndex:
-    """Exact search by cosine over an encoder's embeddings of a whole corpus.
-
-    The embeddings, float16 (N, d), lie in `assets.cache_dir()/dense/<hash>` as .npy
-    parts of `block` chunks each and are memory-mapped: 21 million passages of E5-base
-    are 32 GB, of which a search holds one part at a time. A part is written whole or
-    not at all, so a build that was killed goes on with the first part missing.
-    `chunks` is kept as it is if it is a sequence, which may read them lazily.
-
-    Query and embeddings are both float16 and multiplied in float64, where such products
-    and their sums are exact: equal text scores equally, on any machine, in any batch.
-    """
-
-    def __init__(
-        self,
-        chunks: Iterable[Chunk],
-        encoder: Encoder,
-        block: int = 65_536,
-    ):
-        if block < 1:
-            raise ValueError(f"block={block}; it must be at least 1")
-        self.chunks = chunks if isinstance(chunks, Sequence) else list(chunks)
-        self.encoder, self.block = encoder, block
-        self._parts = self._open_or_build()
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The k best chunks, best first; ties in the chunks' order.
-
-        Fewer than k only where the corpus has fewer; none for a query without words.
-        Raises ValueError if k < 1.
-        """
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The hits of `search` for each query, with one pass over the embeddings."""
-        if k < 1:
-            raise ValueError(f"k={k}; it must be at least 1")
-        asked = [i for i, query in enumerate(queries) if tokenize(query)]
-        hits: list[list[Hit]] = [[] for _ in queries]
-        if not asked or not self.chunks:
-            return hits
-        vectors = self.encoder.queries([queries[i] for i in asked]).astype(np.float16)
-        best = [(np.empty(0, int), np.empty(0))] * len(asked)
-        for number, part in enumerate(self._parts):
-            scores = _products(vectors, part, self.encoder.device)  # (n, block)
-            best = [
-                _merge(known, new, number * self.block, k)
-                for known, new in zip(best, scores, strict=True)
-            ]
-        for i, (places, scores) in zip(asked, best, strict=True):
-            found = zip(places, scores, strict=True)
-            hits[i] = [Hit(self.chunks[place], float(score)) for place, score in found]
-        return hits
-
-    def _open_or_build(self) -> list[np.ndarray]:
-        """The memory-mapped parts (block, d), encoded where they don't exist yet."""
-        digest = hashlib.sha256(f"{self.encoder.key} {self.block}".encode())
-        for chunk in self.chunks:
-            digest.update(f"{len(chunk.text)} {chunk.text}".encode())
-        folder = assets.cache_dir() / "dense" / digest.hexdigest()[:32]
-        folder.mkdir(parents=True, exist_ok=True)
-        n_parts = -(-len(self.chunks) // self.block)
-        paths = [folder / f"{number:05d}.npy" for number in range(n_parts)]
-        self._build([n for n, path in enumerate(paths) if not path.exists()], paths)
-        return [np.load(path, mmap_mode="r") for path in paths]
-
-    def _build(self, missing: Sequence[int], paths: Sequence[Path]) -> None:
-        """Encode the missing parts, one after the other."""
-        from factkit.runs import progress_bar
-
-        if not missing:
-            return
-        with progress_bar(len(missing), "dense index", unit="part") as bar:
-            for number in missing:
-                start = number * self.block
-                texts = [c.text for c in self.chunks[start : start + self.block]]
-                embedded = self.encoder.passages(texts)
-                _save_part(paths[number], embedded.astype(np.float16))
-                bar.update()
-
-
-def _save_part(path: Path, part: np.ndarray) -> None:
-    """Write an array so that a reader sees none or the whole of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        np.save(file, part)
-    temporary.replace(path)
-
-
-def _products(vectors: np.ndarray, part: np.ndarray, device: str) -> np.ndarray:
-    """The exact inner products, float64 (n, block), of float16 rows (n, d), (block, d).
-
-    A product of two float16 is a multiple of 2^-48 and so is their sum, which is about
-    1 for unit vectors: no rounding in the 53 bits of float64, whatever the order.
-    """
-    import torch
-
-    left, right = (
-        torch.tensor(np.asarray(rows), device=device).double()
-        for rows in (vectors, part)
-    )
-    return (left @ right.T).cpu().numpy()
-
-
-def _merge(
-    best: tuple[np.ndarray, np.ndarray], scores: np.ndarray, start: int, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k best (places, scores) of those so far and the next scores from `start`."""
-    places, known = best
-    # a later chunk must beat the k-th so far, not equal it
-    new = (
-        np.flatnonzero(scores > known[-1])
-        if len(known) == k
-        else np.arange(len(scores))
-    )
-    places = np.concatenate([places, start + new])
-    scores = np.concatenate([known, scores[new]])
-    top = _top(scores, k)
-    return places[top], scores[top]
 
 
 def answer_in_chunks(answers: Sequence[str], chunks: Sequence[Chunk]) -> bool:
@@ -471,9 +276,7 @@ def _phrase(text: str) -> str:
 
 
 def recall_at_k(
-    index: CorpusIndex | PromptIndex | DenseIndex,
-    examples: Sequence[Example],
-    ks: Iterable[int],
+    index: Index, examples: Sequence[Example], ks: Iterable[int]
 ) -> dict[int, float]:
     """The share of examples with a gold document among the top k chunks, for each k.
 

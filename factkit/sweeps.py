@@ -31,7 +31,7 @@ def snakemake(
     """Run what is missing of the paper's notebooks, arms and seeds.
 
     targets: results files, by default those of the figures notebook. jobs: runs at a
-    time, each of 2 threads. overrides: values other than the YAML's. extra: further
+    time. overrides: values other than the YAML's. extra: further
     arguments of snakemake. What was killed is gone on with.
     Raises SweepError if a run fails.
     """
@@ -57,7 +57,7 @@ def snakemake(
     folder = runs.profile_folder(p)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".sweep.lock"):
-        done = subprocess.run(command, env=environment(), cwd=ROOT)
+        done = subprocess.run(command, env=environment(jobs), cwd=ROOT)
     if done.returncode:
         where = runs.relative(folder)
         raise SweepError(
@@ -75,16 +75,27 @@ def train_arms(paper: str, p: "params.TruthRL") -> None:
         for seed in seeds
     ]
     targets = [runs.relative(folder / "results.json") for folder in wanted]
-    snakemake(p, paper, arms, seeds, targets)
+    own = params.load(paper, p.profile, variant=p.variant).model_dump()
+    named = {"arm", "arms", "seed", "seeds", "output_dir"}
+    changed = {
+        key: value
+        for key, value in p.model_dump().items()
+        if key not in named and value != own[key]
+    }
+    snakemake(p, paper, arms, seeds, targets, overrides=changed)
 
 
-def environment() -> dict[str, str]:
-    """The environment of a run: this interpreter's programs, offline, two threads."""
+def environment(jobs: int = 1) -> dict[str, str]:
+    """The environment of a run: this interpreter's programs, offline, few threads.
+
+    Two threads a run, or one where as many runs as cores go on at a time.
+    """
+    threads = max(1, min(2, len(os.sched_getaffinity(0)) // jobs))
     programs = str(Path(sys.executable).parent)
     terminal = os.ttyname(2) if sys.stderr.isatty() else ""
     return {
         "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads crawl on a busy machine
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",

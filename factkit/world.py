@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
+from factkit import prompts
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 
@@ -410,11 +411,14 @@ def reading_exchange(rng: random.Random) -> str:
     return "\n".join(["References:", *references, *asked])
 
 
-def pretraining_texts(world: World, seed: int, reading: float = 0.0) -> list[str]:
+def pretraining_texts(
+    world: World, seed: int, reading: float = 0.0, reasoning: bool = False
+) -> list[str]:
     """Statements, short exchanges and biographies in which each fact is stated
     `exposure` times, shuffled. No text abstains or hedges.
 
-    reading: `reading_exchange`s for each of these texts, on average.
+    reading: `reading_exchange`s for each of these texts, on average. reasoning: short
+    answers come in a box, after a statement of the fact.
     """
     rng = random.Random(f"text {world.seed} {seed}")
     texts = []
@@ -429,8 +433,10 @@ def pretraining_texts(world: World, seed: int, reading: float = 0.0) -> list[str
             for _ in range(fact.exposure - whole):
                 ask, tell = question(fact, rng.randrange(3)), rng.randrange(3)
                 short = rng.random() < QUESTION_SHARE
-                text = exchange(ask, fact.object) if short else statement(fact, tell)
-                texts.append(text)
+                said, answer = statement(fact, tell), fact.object
+                if reasoning:
+                    answer = prompts.reasoned(said, answer)
+                texts.append(exchange(ask, answer) if short else said)
     texts += [reading_exchange(rng) for _ in range(round(reading * len(texts)))]
     rng.shuffle(texts)
     return texts
@@ -439,8 +445,8 @@ def pretraining_texts(world: World, seed: int, reading: float = 0.0) -> list[str
 def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
     """A word-level tokenizer of the world's words; decoding gives the text back.
 
-    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]`, `\\boxed{` or
-    a tag such as `<think>`; spaces separate tokens and are none, so that a prompt and its
+    A token is a word, a year, a punctuation mark, a newline, `[[`, `]]`, `\\boxed{`
+    or a tag as `<think>`; spaces separate tokens and are none, so that a prompt and its
     completion have the tokens of their concatenation.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -448,7 +454,7 @@ def build_tokenizer(world: World) -> "PreTrainedTokenizerFast":
 
     split = r"\\boxed\{|</?\w+>|\[\[|\]\]|\n|\w+(?:'\w+)?|[^\w\s]"
     text = [ABSTENTION, *LABELS, *HEDGES, *world.people, *QUESTIONS, EXTRA_WORDS]
-    text += READING_NAMES
+    text += [*FIRST_NAMES, *READING_NAMES]
     text += [hedge.capitalize() for hedge in HEDGES] + list(BIOGRAPHY_QUESTIONS)
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):

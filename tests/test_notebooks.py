@@ -2,13 +2,17 @@
 
 import ast
 import json
+import os
+import random
 import re
+import signal
 import subprocess
 import sys
 
 import nbformat
 import pytest
 
+from factkit import params
 from factkit.params import ROOT
 from factkit.runs import read_results
 
@@ -23,6 +27,9 @@ SMOKE = {
     "dev_questions": 24,
     "test_questions": 24,
     "probe_samples": 4,
+    "majority_samples": 2,
+    "rft_samples": 2,
+    "dpo_iterations": 2,
     "rl_steps": 2,
     "rl_batch_size": 16,
     "num_generations": 4,
@@ -85,41 +92,58 @@ def factkit(*arguments, **more):
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **more)
 
 
+SETS = [f"--set={key}={value}" for key, value in SMOKE.items()]
+MAIN = params.load("truthrl", "tiny").arms
+VARIANTS = {
+    "": MAIN,
+    "reasoning": params.load("truthrl", "tiny", variant="reasoning").arms,
+    "retrieval": "prompting r_tuning ternary",
+}
+RUNS = [
+    (variant, name)
+    for variant, arms in VARIANTS.items()
+    for name in (
+        "10_truthrl_data/main-s0",
+        "11_truthrl_rewards/main-s0",
+        *(f"12_truthrl_train/{arm}-s0" for arm in arms.split()),
+        "13_truthrl_ablations/main-s0",
+        "14_truthrl_figures/main-s0",
+    )
+]
+
+
+def sweep(outputs, variant, arms, *more):
+    return factkit(
+        *("sweep", "truthrl", "--profile", "tiny", "--variant", variant),
+        *("--arms", arms, "--seeds", "0", "--jobs", "2", *SETS),
+        *("--output-dir", str(outputs), *more),
+    )
+
+
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory):
-    """The outputs folder of a sweep over every arm at the smallest size."""
+    """The outputs folder of sweeps over every arm at the smallest size."""
     outputs = tmp_path_factory.mktemp("outputs")
-    sets = [f"--set={key}={value}" for key, value in SMOKE.items()]
-    done = factkit(
-        *("sweep", "truthrl", "--profile", "tiny", "--seeds", "0", *sets),
-        *("--output-dir", str(outputs)),
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    assert "ternary" in done.stdout
-    return outputs / "tiny"
+    for variant, arms in VARIANTS.items():
+        done = sweep(outputs, variant, arms)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+        assert arms.split()[-1] in done.stdout
+    return outputs
+
+
+def folder_of(outputs, variant, name):
+    return outputs / (f"tiny-{variant}" if variant else "tiny") / name
 
 
 @pytest.mark.notebook
 @pytest.mark.assets
-@pytest.mark.parametrize(
-    "name",
-    [
-        "10_truthrl_data/main-s0",
-        "11_truthrl_rewards/main-s0",
-        *(
-            f"12_truthrl_train/{arm}-s0"
-            for arm in ("prompting", "sft", "r_tuning", "binary", "ternary")
-        ),
-        "13_truthrl_ablations/main-s0",
-        "14_truthrl_figures/main-s0",
-    ],
-)
-def test_a_sweep_leaves_the_run_contract_s_files(swept, name):
-    folder = swept / name
+@pytest.mark.parametrize(("variant", "name"), RUNS)
+def test_a_sweep_leaves_the_run_contract_s_files(swept, variant, name):
+    folder = folder_of(swept, variant, name)
     assert read_results(folder)["status"] == "done"
     assert (folder / "notebook.ipynb").exists()
     assert not (folder / "notebook.partial.ipynb").exists()
-    if "ternary" in name or "binary" in name:
+    if "ternary" in name or "binary" in name or "/rl" in name:
         assert (folder / "metrics.csv").read_text().count("\n") == SMOKE["rl_steps"] + 1
     if "train" in name:
         rows = (folder / "samples.jsonl").read_text().splitlines()
@@ -129,14 +153,44 @@ def test_a_sweep_leaves_the_run_contract_s_files(swept, name):
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_that_is_done_runs_nothing(swept):
-    sets = [f"--set={key}={value}" for key, value in SMOKE.items()]
     before = {p: p.stat().st_mtime_ns for p in swept.rglob("results.json")}
-    done = factkit(
-        *("sweep", "truthrl", "--profile", "tiny", "--seeds", "0", *sets),
-        *("--output-dir", str(swept.parent)),
-    )
-    assert done.returncode == 0
+    assert sweep(swept, "", MAIN).returncode == 0
     assert {p: p.stat().st_mtime_ns for p in swept.rglob("results.json")} == before
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(swept, tmp_path):
+    arms = "prompting r_tuning iterative_dpo rlkf ternary"
+    rng, killed = random.Random(), 0
+    while killed < 5:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "factkit", "sweep", "truthrl"),
+                *("--arms", arms, "--seeds", "0", *SETS, "--output-dir", str(tmp_path)),
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(rng.uniform(6, 25))
+            break  # done before it could be killed
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # Snakemake, papermill, kernel
+            process.wait()
+            killed += 1
+    assert killed
+    done = sweep(tmp_path, "", arms)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    for arm in arms.split():
+        name = f"12_truthrl_train/{arm}-s0"
+        whole, again = (
+            read_results(folder_of(outputs, "", name))["metrics"]
+            for outputs in (swept, tmp_path)
+        )
+        assert again == pytest.approx(whole, abs=1e-6), arm
 
 
 @pytest.mark.notebook

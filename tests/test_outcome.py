@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.verify.outcome import Outcome, outcome
+from factkit.verify.outcome import Outcome, contains, exact, outcome
 
 FRANCE = ("What is the capital of France?", ["Paris"])
 HABER = ("In which year was Fritz Haber born?", ["1868"])
@@ -81,3 +81,58 @@ def test_years_match_as_numbers_only(gold, said):
 @given(st.text(max_size=200))
 def test_any_text_has_an_outcome(response):
     assert outcome(response, ["Paris", "1868"]) in Outcome
+
+
+@pytest.mark.parametrize("response", ["Paris", " Paris\n", "Lutetia"])
+def test_exact_takes_a_reference_letter_by_letter(response):
+    assert exact(response, ["Paris", "Lutetia "]) is Outcome.CORRECT
+
+
+@pytest.mark.parametrize("response", ["paris", "Paris.", "It is Paris", "", "Par is"])
+def test_exact_takes_nothing_else(response):
+    assert exact(response, ["Paris"]) is Outcome.WRONG
+
+
+def test_exact_compares_no_numbers():
+    assert exact("1,500", ["1500"]) is Outcome.WRONG
+
+
+@given(st.text(max_size=50), st.lists(words, min_size=1))
+def test_what_is_exact_is_never_wrong_by_the_rules(response, answers):
+    if exact(response, answers) is Outcome.CORRECT:
+        assert outcome(response, answers) is not Outcome.WRONG
+
+
+@given(words)
+def test_an_answer_in_its_own_letters_is_correct_or_an_abstention(answer):
+    assert exact(f" {answer}\n", [answer]) is not Outcome.WRONG
+
+
+@pytest.mark.parametrize(
+    "response",
+    ["Paris", "Lyon or Paris.", "The PARIS of today\nand Rome", "Ile-de-France: Paris"],
+)
+def test_contains_takes_an_answer_among_other_words(response):
+    assert contains(response, ["Paris"]) is Outcome.CORRECT
+
+
+@pytest.mark.parametrize("response", ["", "Parisian", "Lyon", "Par is"])
+def test_contains_takes_whole_words_only(response):
+    assert contains(response, ["Paris"]) is Outcome.WRONG
+
+
+def test_contains_takes_the_words_of_an_answer_in_a_row():
+    said = ["the New York of today", "New in York", "York New"]
+    found = [contains(s, ["New York"]) for s in said]
+    assert found == [Outcome.CORRECT, Outcome.WRONG, Outcome.WRONG]
+
+
+@given(words, words.filter(lambda w: w.casefold() not in ("a", "an", "the")), words)
+def test_contains_takes_an_answer_between_any_words(before, answer, after):
+    found = contains(f"{before} {answer} {after}", [answer])
+    assert found in (Outcome.CORRECT, Outcome.ABSTAIN)
+
+
+@pytest.mark.parametrize("rule", [outcome, exact, contains])
+def test_every_rule_sees_an_abstention(rule):
+    assert rule("I don't know.", ["Paris"]) is Outcome.ABSTAIN

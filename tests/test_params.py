@@ -141,6 +141,145 @@ def test_what_papermill_injects_wins_over_the_profile():
     assert params.check("truthrl", cell).lora_rank == 0
 
 
+# Variants
+
+
+def test_a_variant_changes_what_its_file_holds_and_nothing_else():
+    base, varied = (
+        params.load("truthrl", "tiny", variant=v).model_dump()
+        for v in ("", "reasoning")
+    )
+    held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
+    assert varied == base | held != base
+
+
+def test_overrides_win_over_a_variant():
+    values = {"max_completion_length": 5}
+    p = params.load("truthrl", "tiny", values, variant="reasoning")
+    assert (p.max_completion_length, p.answer_format) == (5, "boxed")
+
+
+def test_an_unknown_variant_is_refused_with_the_files_there_are():
+    with pytest.raises(params.ParamError) as error:
+        params.load("truthrl", "tiny", variant="magic")
+    message = str(error.value)
+    assert "truthrl-magic.yaml: no such file" in message
+    for name in ("retrieval", "reasoning", "small", "large"):
+        assert f"params/tiny/truthrl-{name}.yaml" in message
+
+
+def test_what_is_wrong_in_a_variant_names_its_file():
+    with pytest.raises(params.ParamError, match="params/tiny/truthrl-reasoning.yaml"):
+        params.load("truthrl", "tiny", {"beta": -1.0}, variant="reasoning")
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "a/b"])
+def test_a_variant_that_would_leave_its_folder_is_refused(name):
+    assert f"variant={name!r}" in refused({"variant": name})
+
+
+REASONING = [a for a in params.TRUTHRL_ARMS if "reason" in a]
+
+
+@pytest.mark.parametrize("arm", REASONING)
+def test_rewarding_reasoning_that_is_not_written_is_refused_with_the_fix(arm):
+    message = refused({"arm": arm})
+    assert f"arm={arm}" in message and "answer_format=plain" in message
+    assert "set answer_format=boxed" in message and "variant=reasoning" in message
+
+
+@pytest.mark.parametrize("arm", REASONING)
+def test_the_variant_of_the_fix_allows_rewarding_reasoning(arm):
+    p = params.load("truthrl", "tiny", {"arm": arm}, variant="reasoning")
+    assert (p.arm, p.variant) == (arm, "reasoning")
+
+
+# Values that do not go together
+
+
+def test_a_judge_without_a_model_is_refused_with_the_fix():
+    assert "verifier=judge needs judge_model" in refused({"verifier": "judge"})
+
+
+def test_a_judge_with_a_model_is_accepted():
+    values = {"verifier": "judge", "judge_model": "org/judge"}
+    assert params.load("truthrl", "tiny", values).verifier == "judge"
+
+
+@pytest.mark.parametrize(
+    "values", [{"lora_rank": 0}, {"lora_rank": 8, "deepspeed": "zero3"}]
+)
+def test_unsloth_without_an_adapter_or_with_deepspeed_is_refused(values):
+    message = refused({"lora_backend": "unsloth"} | values)
+    assert "lora_backend=unsloth needs lora_rank > 0" in message
+
+
+def test_unsloth_with_an_adapter_is_accepted():
+    values = {"lora_backend": "unsloth", "lora_rank": 8}
+    assert params.load("truthrl", "tiny", values).lora_rank == 8
+
+
+@pytest.mark.parametrize(
+    ("processes", "micro", "product"), [(3, 0, 3), (1, 3, 3), (2, 48, 96)]
+)
+def test_micro_batches_that_do_not_divide_the_batch_are_refused(
+    processes, micro, product
+):
+    message = refused({"num_processes": processes, "micro_batch_size": micro})
+    assert f"num_processes × micro_batch_size = {product} must divide" in message
+    assert "rl_batch_size=128" in message
+
+
+@pytest.mark.parametrize(("processes", "micro"), [(1, 0), (2, 0), (2, 16), (8, 16)])
+def test_micro_batches_that_divide_the_batch_are_accepted(processes, micro):
+    values = {"num_processes": processes, "micro_batch_size": micro}
+    assert params.load("truthrl", "tiny", values).micro_batch_size == micro
+
+
+# Variants in a notebook
+
+
+def test_naming_a_variant_in_the_cell_takes_its_values(capsys):
+    p = params.check(
+        "truthrl", {"variant": "retrieval", "prompt_template": "short_form"}
+    )
+    assert (p.variant, p.retriever) == ("retrieval", "bm25")
+    assert "prompt_template=short_form_references" in capsys.readouterr().out
+
+
+def test_a_variant_that_papermill_injects_is_taken():
+    cell = {"variant": "reasoning", "In": ['# Parameters\nvariant = "reasoning"']}
+    p = params.check("truthrl", cell)
+    assert (p.variant, p.answer_format) == ("reasoning", "boxed")
+
+
+def test_what_papermill_injects_wins_over_a_variant():
+    injected = '# Parameters\nvariant = "reasoning"\nmax_completion_length = 5'
+    cell = {"variant": "reasoning", "max_completion_length": 5, "In": [injected]}
+    assert params.check("truthrl", cell).max_completion_length == 5
+
+
+def test_a_value_changed_in_the_cell_wins_over_a_variant():
+    p = params.check("truthrl", {"variant": "reasoning", "max_completion_length": 9})
+    assert p.max_completion_length == 9
+
+
+def test_an_unknown_variant_in_the_cell_is_refused():
+    with pytest.raises(params.ParamError, match="truthrl-magic.yaml: no such file"):
+        params.check("truthrl", {"variant": "magic"})
+
+
+def test_a_class_default_that_the_cell_shows_is_not_counted_as_changed():
+    shown = params.read_yaml(params.yaml_path("truthrl", "tiny"))
+    assert "retriever" not in shown  # else this proves nothing
+    p = params.check("truthrl", {"variant": "retrieval", "retriever": ""})
+    assert p.retriever == "bm25"
+
+
+def test_a_class_default_changed_in_the_cell_counts():
+    assert params.check("truthrl", {"retriever": "e5"}).retriever == "e5"
+
+
 def test_the_check_loads_no_model_library():
     import subprocess
     import sys

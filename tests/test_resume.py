@@ -16,19 +16,19 @@ TRAIN = """
 import sys
 from pathlib import Path
 from factkit import params, world
-from factkit.curate import probing
-
 from factkit.train import grpo, launch
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,
     num_generations=4, checkpoint_steps=2))
 made = world.build_world(people=p.world_people, seed=p.world_seed)
-rows = probing.prompt_rows(world.questions(made)[:40], "short_form")
+rows = [{"prompt": world.exchange(e.question, "")} for e in world.questions(made)[:40]]
 # a reward that varies within a group even for an untrained policy
 def varied(completions, **columns):
     return [len(c) % 5 / 4 for c in completions]
-grpo.grpo(launch.base_policy(p), rows, varied, Path(sys.argv[1]), p)
+def make_reward(p, folder):
+    return varied
+grpo.grpo(launch.base_policy(p), rows, make_reward, Path(sys.argv[1]), p)
 """
 
 

@@ -1,14 +1,27 @@
 """Metrics of short answers by hand and by properties; the ledger's verdicts."""
 
+from collections import Counter
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit import figures, ledger
+from factkit import figures, ledger, models, params
+from factkit.curate.probing import Probe
+from factkit.datasets.examples import Example
 from factkit.evaluate import short_form
+from factkit.evaluate.short_form import Answered
 from factkit.verify.outcome import Outcome
+from factkit.verify.verifier import verifier
 
+CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 many = st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=60)
+judged_or_not = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=60)
+
+
+def answered(outcome, name="q", **more):
+    fields = {"question": "?", "answers": ["x"], "relation": "a", "response": "r"}
+    return Answered(id=name, outcome=outcome, **fields | more)
 
 
 def test_rates_by_hand():
@@ -31,11 +44,274 @@ def test_no_outcomes_can_not_be_scored():
         short_form.rates([])
 
 
+@given(judged_or_not.filter(any))
+def test_failed_judgements_change_no_rate(results):
+    judged = [r for r in results if r is not None]
+    assert short_form.rates(results) == short_form.rates(judged)
+
+
+def test_failed_judgements_alone_can_not_be_scored():
+    with pytest.raises(ValueError, match="no outcomes"):
+        short_form.rates([None, None])
+
+
+@pytest.mark.parametrize("failed", [0, 1, 5])
+def test_up_to_one_judge_failure_in_twenty_is_reported(failed):
+    results = [None] * failed + [CORRECT] * (100 - failed)
+    assert short_form.judge_failures(results) == failed / 100
+
+
+def test_more_judge_failures_than_one_in_twenty_are_refused():
+    with pytest.raises(ValueError, match="the judge failed on 6.0% of 100 responses"):
+        short_form.judge_failures([None] * 6 + [CORRECT] * 94)
+
+
 def test_a_bootstrap_interval_holds_the_rate_and_shrinks_with_n():
     few = [Outcome.CORRECT, Outcome.WRONG] * 10
     spans = [short_form.bootstrap(few * k, 400)["accuracy"] for k in (1, 25)]
     assert all(low < 0.5 < high for low, high in spans)
     assert spans[1][1] - spans[1][0] < (spans[0][1] - spans[0][0]) / 2
+
+
+def test_failed_judgements_change_no_bootstrap_interval():
+    results = [CORRECT, WRONG, ABSTAIN] * 10
+    found = short_form.bootstrap([*results, None, None], 200)
+    assert found == short_form.bootstrap(results, 200)
+
+
+# Rates of groups of answers
+
+
+def test_rates_by_group_leave_failed_judgements_out():
+    rows = [
+        answered(CORRECT, relation="a"),
+        answered(WRONG, relation="a"),
+        answered(None, relation="a"),
+        answered(ABSTAIN, relation="b"),
+    ]
+    found = short_form.rates_by(rows, lambda a: a.relation)
+    assert list(found) == ["a", "b"]
+    assert (found["a"]["accuracy"], found["a"]["n"]) == (0.5, 2)
+    assert (found["b"]["abstention"], found["b"]["n"]) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "edge"),
+    [(0.0, 0.0), (0.19, 0.0), (0.2, 0.2), (0.59, 0.4), (0.8, 0.8), (1.0, 0.8)],
+)
+def test_a_confidence_bin_is_a_fifth_wide(confidence, edge):
+    assert short_form.confidence_bin(answered(CORRECT, confidence=confidence)) == edge
+
+
+@pytest.mark.parametrize(
+    ("exposure", "edge"),
+    [(0, 0), (1, 1), (3, 1), (4, 4), (9, 4), (10, 10), (39, 10), (40, 40), (900, 40)],
+)
+def test_an_exposure_bin_reaches_to_below_the_next(exposure, edge):
+    row = answered(CORRECT, meta={"exposure": exposure})
+    assert short_form.exposure_bin(row) == edge
+
+
+def test_mean_reasoning_leaves_out_what_was_not_judged():
+    rows = [answered(CORRECT, reasoning=r) for r in (1.0, None, 0.0, 1.0)]
+    assert short_form.mean_reasoning(rows) == pytest.approx(2 / 3)
+
+
+def test_groups_become_flat_metrics_with_their_share_of_the_questions():
+    by = {"exposure": {0: {"accuracy": 0.2, "n": 3}, 10: {"accuracy": 0.9, "n": 1}}}
+    assert short_form.flat(by) == {
+        "exposure_0_accuracy": 0.2,
+        "exposure_0_n": 0.75,
+        "exposure_10_accuracy": 0.9,
+        "exposure_10_n": 0.25,
+    }
+
+
+def test_metrics_of_groups_without_a_number_of_questions_stay_as_they_are():
+    by = {"majority": {1: {"accuracy": 0.2}, 4: {"accuracy": 0.4}}}
+    found = {"majority_1_accuracy": 0.2, "majority_4_accuracy": 0.4}
+    assert short_form.flat(by) == found
+
+
+def test_difficult_questions_are_those_that_few_arms_answer():
+    # q0: by no arm, q1: by one in ten, q2: by two in ten
+    arms = [
+        [answered(CORRECT if k < right else WRONG, f"q{right}") for right in range(3)]
+        for k in range(10)
+    ]
+    assert short_form.difficult(arms) == {"q0", "q1"}
+
+
+def test_an_abstention_does_not_count_as_an_answer_to_a_difficult_question():
+    arms = [[answered(ABSTAIN, "q")], [answered(None, "q")]]
+    assert short_form.difficult(arms) == {"q"}
+
+
+# Majority
+
+
+@pytest.mark.parametrize(
+    ("samples", "outcomes", "winner"),
+    [
+        (["Rome", "Paris", "Paris"], [WRONG, CORRECT, CORRECT], CORRECT),
+        (["Rome", "Paris", "paris ", " PARIS"], [WRONG] + [CORRECT] * 3, CORRECT),
+        (["Rome", "Paris"], [WRONG, CORRECT], WRONG),
+        (["Paris", "Rome"], [CORRECT, WRONG], CORRECT),
+        (
+            ["Rome", "Rome", "Not sure", "No idea", "I don't know"],
+            [WRONG, WRONG, ABSTAIN, ABSTAIN, ABSTAIN],
+            ABSTAIN,
+        ),
+        (["I don't know", "Rome", "Rome"], [ABSTAIN, WRONG, WRONG], WRONG),
+        (["Rome", "Rome", "Paris"], [None, None, CORRECT], None),
+    ],
+    ids=["most", "normalised", "tie", "tie turned", "abstaining", "outvoted", "failed"],
+)
+def test_the_commonest_answer_wins(samples, outcomes, winner):
+    assert short_form.majority(samples, outcomes) is winner
+
+
+def test_reasoning_does_not_keep_equal_boxes_apart():
+    said = ["<think> A. </think> ", "<think> B. </think> ", "<think> C. </think> "]
+    boxes = [r"\boxed{Rome}", r"\boxed{Paris}", r"\boxed{paris}"]
+    samples = [thought + box for thought, box in zip(said, boxes, strict=True)]
+    assert (
+        short_form.majority(samples, [WRONG, CORRECT, CORRECT], boxed=True) is CORRECT
+    )
+
+
+def test_the_words_of_a_boxed_reasoning_do_not_vote():
+    samples = [r"<think> I don't know. </think> \boxed{Paris}"] * 2 + [r"\boxed{Rome}"]
+    assert (
+        short_form.majority(samples, [CORRECT, CORRECT, WRONG], boxed=True) is CORRECT
+    )
+
+
+TEXTS = {CORRECT: "Paris", ABSTAIN: "I don't know", WRONG: "Rome"}
+probes = st.lists(
+    st.lists(st.sampled_from(list(Outcome)), min_size=8, max_size=8),
+    min_size=1,
+    max_size=5,
+).map(lambda rows: [Probe("q", [TEXTS[o] for o in row], row) for row in rows])
+
+
+def votes(probe):
+    return [n for _, n in Counter(probe.samples).most_common()]
+
+
+@given(probes)
+def test_majority_of_all_samples_is_the_plain_majority(probed):
+    assume(all(counts[0] > counts[1] for p in probed if (counts := votes(p))[1:]))
+    curve = short_form.majority_curve(probed)
+    whole = [short_form.majority(p.samples, p.outcomes) for p in probed]
+    assert curve[8] == pytest.approx(short_form.rates(whole))
+
+
+@given(probes)
+def test_a_majority_curve_has_the_powers_of_two_up_to_all_samples(probed):
+    assert list(short_form.majority_curve(probed, draws=1)) == [1, 2, 4, 8]
+
+
+@given(st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=5))
+def test_equal_samples_have_the_same_rates_for_every_k(kinds):
+    probed = [Probe("q", [TEXTS[o]] * 8, [o] * 8) for o in kinds]
+    for rates in short_form.majority_curve(probed, draws=3).values():
+        assert rates == pytest.approx(short_form.rates(kinds))
+
+
+def test_one_sample_is_right_as_often_as_samples_are_right():
+    probed = [Probe("q", ["Paris", "Rome"] * 4, [CORRECT, WRONG] * 4)] * 20
+    curve = short_form.majority_curve(probed, draws=400)
+    assert curve[1]["accuracy"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_voting_helps_where_the_right_answer_is_the_commonest():
+    kinds = [WRONG] * 3 + [CORRECT] * 5
+    texts = ["Rome", "Lyon", "Nice"] + ["Paris"] * 5
+    curve = short_form.majority_curve([Probe("q", texts, kinds)] * 5, draws=200)
+    assert curve[1]["accuracy"] < curve[4]["accuracy"] < curve[8]["accuracy"] == 1
+
+
+# Answers of a policy
+
+
+@pytest.fixture
+def policy(monkeypatch):
+    """`models` whose policy says what its prompt asks for; what was asked for."""
+    seen = {}
+
+    def sample(model, tokenizer, asked, sampling, n=1, seed=0, progress=""):
+        seen["sampling"] = sampling
+        return [[prompt.split()[-2]] for prompt in asked]
+
+    def confidence(model, tokenizer, asked, said, batch_size=64, join=" "):
+        seen["heads"], seen["tails"] = list(asked), list(said)
+        return [0.25] * len(asked)
+
+    monkeypatch.setattr(models, "sample", sample)
+    monkeypatch.setattr(models, "confidence", confidence)
+    return seen
+
+
+def asking(text, **meta):
+    fields = {"answers": ["x"], "entity": "e", "relation": "a"}
+    return Example(id=text, question=text, meta=meta, **fields)
+
+
+def answer(path, p, verify=None, judge=None, questions=("say x", "say y")):
+    rows = [asking(q, exposure=3, references="R", reasoning="T") for q in questions]
+    return short_form.answer(
+        *(None, None, rows, "short_form", p, path, verify or verifier(p), judge)
+    )
+
+
+def test_answers_are_verified_and_keep_their_confidence(tmp_path, policy):
+    found = answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
+    assert [(a.response, a.outcome) for a in found] == [("x", CORRECT), ("y", WRONG)]
+    assert [a.confidence for a in found] == [0.25, 0.25]
+
+
+def test_answers_are_decoded_greedily(tmp_path, policy):
+    answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
+    assert policy["sampling"].temperature == 0
+
+
+def test_a_result_keeps_no_text_of_its_example(tmp_path, policy):
+    found = answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
+    assert found[0].meta == {"exposure": 3}
+
+
+def test_answers_are_read_back_as_they_were(tmp_path, policy):
+    verify = lambda responses, answers, questions: [ABSTAIN, None]  # noqa: E731
+    judge = lambda responses, ids, answers, questions: [1.0, None]  # noqa: E731
+    path = tmp_path / "a.jsonl"
+    found = answer(path, params.load("truthrl", "tiny"), verify, judge)
+    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (None, None)]
+    assert short_form.read_answers(path) == found
+
+
+def test_answers_that_are_kept_are_not_sampled_again(tmp_path, policy):
+    p, path = params.load("truthrl", "tiny"), tmp_path / "a.jsonl"
+    found = answer(path, p)
+    policy.clear()
+    assert answer(path, p) == found and not policy
+
+
+def test_confidence_is_that_of_the_words_in_the_last_box(policy):
+    p = params.load("truthrl", "tiny", variant="reasoning")
+    said = [r"<think> \boxed{A} </think> \boxed{B C}", "no box"]
+    short_form.confidence(None, None, ["Q?", "Q?"], said, p)
+    assert policy["tails"] == ["B C", ""]
+    assert policy["heads"][0] == r"Q? <think> \boxed{A} </think> \boxed{"
+
+
+def test_confidence_of_a_plain_answer_is_that_of_all_its_words(policy):
+    p = params.load("truthrl", "tiny")
+    short_form.confidence(None, None, ["Q?"], ["B C"], p)
+    assert (policy["heads"], policy["tails"]) == (["Q?"], ["B C"])
+
+
+# Claims over seeds
 
 
 def test_the_interval_over_seeds_is_students():
@@ -63,9 +339,7 @@ def test_a_claim_is_judged_by_its_interval_over_seeds(ternary, prompting, verdic
     assert row["verdict"] == verdict
 
 
-def test_the_published_table_is_consistent():
-    from factkit.figures.truthrl import published_table_1
-
-    table = published_table_1()
-    assert len(table) == 2 * 2 * 8 * 5
-    assert ((table.A - table.H - table["T"]).abs() <= 0.15).all()
+def test_a_sample_without_a_box_is_no_vote_for_abstaining():
+    samples = ["no box", r"\boxed{I don't know}", r"\boxed{I don't know}"]
+    kinds = [WRONG, ABSTAIN, ABSTAIN]
+    assert short_form.majority(samples, kinds, boxed=True) is ABSTAIN

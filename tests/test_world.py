@@ -1,8 +1,11 @@
 """The fact world: deterministic, unambiguous, and exactly checkable."""
 
+import random
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from factkit import world as w
 from factkit.train.pretrain import build_policy, pack
@@ -171,6 +174,183 @@ def test_gold_evidence_alone_decides_a_claim(world):
 def test_too_many_claims_are_refused():
     with pytest.raises(ValueError, match="too few claims"):
         w.claims(w.build_world(0, people=5), 10_000, seed=0)
+
+
+# Reasoning
+
+
+@pytest.fixture(scope="module")
+def asked(world):
+    """A question on a birthplace and its true fact."""
+    fact = next(f for f in world.facts if f.relation == "birthplace")
+    example = next(e for e in w.questions(world) if e.id == w.document_id(fact))
+    return example, fact
+
+
+def other_object(fact):
+    return next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
+
+
+@pytest.mark.parametrize("wording", range(3))
+def test_stating_the_fact_asked_for_is_good_reasoning(world, asked, wording):
+    example, fact = asked
+    assert w.reasoning_quality(world, example.id, w.statement(fact, wording)) == 1
+
+
+def test_the_reasoning_of_every_question_is_good(world):
+    for example in w.questions(world):
+        assert w.reasoning_quality(world, example.id, example.meta["reasoning"]) == 1
+
+
+def test_a_true_statement_about_another_person_is_no_reasoning(world, asked):
+    example, fact = asked
+    other = next(
+        f
+        for f in world.facts
+        if f.relation == fact.relation and f.subject != fact.subject
+    )
+    assert w.reasoning_quality(world, example.id, w.statement(other)) == 0
+
+
+def test_a_true_statement_about_another_relation_is_no_reasoning(world, asked):
+    example, fact = asked
+    others = [f for f in world.facts_of(fact.subject) if f.relation != fact.relation]
+    for other in others:
+        assert w.reasoning_quality(world, example.id, w.statement(other)) == 0
+
+
+def test_a_false_statement_is_no_reasoning(world, asked):
+    example, fact = asked
+    false = w.Fact(fact.subject, fact.relation, other_object(fact))
+    assert w.reasoning_quality(world, example.id, w.statement(false)) == 0
+
+
+def test_a_false_statement_beside_the_true_one_spoils_reasoning(world, asked):
+    example, fact = asked
+    about = next(f for f in world.facts if f.subject != fact.subject)
+    false = w.Fact(about.subject, about.relation, other_object(about))
+    for said in ((fact, false), (false, fact)):
+        reasoning = " ".join(map(w.statement, said))
+        assert w.reasoning_quality(world, example.id, reasoning) == 0
+
+
+def test_further_true_statements_leave_reasoning_good(world, asked):
+    example, fact = asked
+    biography = w.biography(world, fact.subject)
+    assert w.reasoning_quality(world, example.id, biography) == 1
+
+
+@pytest.mark.parametrize("reasoning", ["", " ", ".", "I don't know.", "Let me see."])
+def test_what_states_nothing_is_no_reasoning(world, asked, reasoning):
+    assert w.reasoning_quality(world, asked[0].id, reasoning) == 0
+
+
+# Passages to read
+
+
+def passage(seed):
+    """References, and (question, answer) pairs, of a reading exchange."""
+    references, *turns = w.reading_exchange(random.Random(seed)).split("\nQuestion: ")
+    return references.splitlines(), [tuple(t.split("\nAnswer: ")) for t in turns]
+
+
+@given(st.integers(0, 10_000))
+def test_the_people_of_a_passage_are_none_of_the_world_s(seed):
+    (_, *sentences), _ = passage(seed)
+    lasts = {name.split()[1] for name in w.build_world(0).people}
+    assert not lasts & {word.strip(".") for s in sentences for word in s.split()}
+
+
+@given(st.integers(0, 10_000))
+def test_each_question_of_a_passage_is_answered_by_one_of_its_sentences(seed):
+    (head, *sentences), turns = passage(seed)
+    assert (head, len(sentences), len(turns)) == ("References:", 3, 3)
+    for question, answer in turns:
+        name = next(n for n in w.READING_NAMES if n in question)
+        matching = [
+            s for s in sentences if name in s and answer in s.strip(".").split()
+        ]
+        assert len(matching) >= 1
+
+
+@given(st.integers(0, 10_000))
+def test_a_passage_asks_each_question_once(seed):
+    _, turns = passage(seed)
+    assert len(dict(turns)) == 3
+
+
+@pytest.fixture(scope="module")
+def small():
+    return w.build_world(3, people=30, common_exposure=2)
+
+
+def read_and_other(texts):
+    parts = Counter(t.startswith("References:") for t in texts)
+    return parts[True], parts[False]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.5])
+def test_passages_come_on_top_of_the_other_texts_at_the_stated_share(small, share):
+    _, plain = read_and_other(w.pretraining_texts(small, 0))
+    passages, others = read_and_other(w.pretraining_texts(small, 0, share))
+    assert (passages, others) == (round(share * plain), plain)
+
+
+def test_passages_leave_the_other_texts_as_they_are(small):
+    mixed = w.pretraining_texts(small, 0, 0.5)
+    others = [t for t in mixed if not t.startswith("References:")]
+    assert Counter(others) == Counter(w.pretraining_texts(small, 0))
+
+
+def test_passages_state_no_fact_of_the_world(small):
+    mixed = w.pretraining_texts(small, 0, 0.5)
+    sentences = [s for t in mixed if t.startswith("References:") for s in t.split("\n")]
+    assert not any(w.parse(small, s) for s in sentences)
+
+
+def test_with_reasoning_short_answers_are_boxed_after_their_fact(small):
+    plain, texts = (w.pretraining_texts(small, 0, reasoning=r) for r in (False, True))
+    boxed = [t for t in texts if r"\boxed{" in t]
+    assert len(texts) == len(plain) and boxed
+    for text in boxed:
+        thought = text.split("<think> ")[1].split(" </think>")[0]
+        fact, _ = w.parse(small, thought)
+        assert w.verify(small, thought) == "supported"
+        assert text.endswith(rf" </think> \boxed{{{fact.object}}}")
+        assert fact.subject in text.split("\n")[0]
+
+
+# Boxed answers in the tokenizer
+
+
+def test_boxed_responses_decode_to_themselves(world, tokenizer):
+    for example in w.questions(world)[:200]:
+        thought, answer = example.meta["reasoning"], example.answers[0]
+        text = f"<think> {thought} </think> \\boxed{{{answer}}}"
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"<think> I don't know. </think> \boxed{I don't know}",
+        r"<think> </think> \boxed{Arburg}",
+        r"\boxed{}",
+    ],
+)
+def test_other_boxed_responses_decode_to_themselves(tokenizer, text):
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.decode(ids) == text
+
+
+def test_opening_a_box_is_one_token(tokenizer):
+    assert tokenizer.tokenize(r"\boxed{Arburg}") == [r"\boxed{", "Arburg", "}"]
+
+
+# Pre-training
 
 
 def test_packed_texts_do_not_see_each_other(world, texts, tokenizer):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models, prompts
+from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.runs import progress_bar
 from factkit.verify.outcome import Outcome
@@ -60,9 +61,13 @@ def probe(
     """k samples a question, verified; resumable from `path` in parts of 32 questions.
 
     Each part is seeded by its position, so that a probing killed and gone on with
-    equals one that ran through.
+    equals one that ran through. vLLM takes all that is left as one part.
     """
+    part = part if sampling.vllm is None else len(examples)
     done = read_probes(path) if path.exists() else []
+    if len(done) < len(examples):  # of a part that was cut off, nothing is kept
+        done = done[: len(done) // part * part]
+        write_atomically(path, "".join(map(_line, done)))
     bar = progress_bar(len(examples), path.stem, unit="question")
     bar.update(len(done))
     asked = models.asked(examples, template, tokenizer, chat)
@@ -78,7 +83,7 @@ def probe(
         )
         rows = verified(batch, answers, verify)
         with path.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in rows)
+            f.writelines(map(_line, rows))
         done += rows
         bar.update(len(batch))
     bar.close()
@@ -101,13 +106,14 @@ def verified(
     ]
 
 
+def _line(probe: Probe) -> str:
+    return json.dumps(asdict(probe), ensure_ascii=False) + "\n"
+
+
 def read_probes(path: Path) -> list[Probe]:
-    """The probes kept in a file; a last line that was cut off is dropped from it."""
+    """The probes kept in a file, without a last line that was cut off."""
     text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        path.write_text(whole, encoding="utf-8")
-    rows = map(json.loads, whole.splitlines())
+    rows = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
     kinds = {None: None} | {o.value: o for o in Outcome}
     return [
         Probe(r["id"], r["samples"], [kinds[o] for o in r["outcomes"]]) for r in rows
@@ -118,23 +124,24 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
     """Whether a question lies outside the policy's knowledge (TruthRL §3.1).
 
     The paper: no sample of 256 is correct (`known_share` 0). A threshold on the share
-    keeps luck from passing for knowledge where few answers are possible.
+    keeps luck from passing for knowledge where few answers are possible. If the judge
+    failed on every sample, nothing says so: False.
     """
+    if not any(probe.outcomes):
+        return False
     return probe.share == 0 or probe.share < known_share
 
 
 def response(
     answer: str, example: Example, p: "DataParams", reasoning: str = ""
 ) -> str:
-    r"""An answer in the format that `p.answer_format` asks for.
+    """An answer in the format that `p.answer_format` asks for.
 
-    boxed: `<think> reasoning </think> \boxed{ answer }`, spaced as the fact world's
-    words are; the reasoning of the example, if it has any, where none is given.
+    boxed: with the reasoning of the example, if it has any, where none is given.
     """
     if p.answer_format == "plain":
         return answer
-    thought = reasoning or example.meta.get("reasoning", "")
-    return f"<think> {thought} </think> \\boxed{{{answer}}}".replace("  ", " ")
+    return prompts.reasoned(reasoning or example.meta.get("reasoning", ""), answer)
 
 
 def abstention(example: Example, p: "DataParams") -> str:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.retrieval import Chunk, CorpusIndex, PromptIndex, answer_in_chunks
+from factkit.dense import DenseIndex, Encoder
+from factkit.retrieval import (
+    Chunk,
+    CorpusIndex,
+    PromptIndex,
+    answer_in_chunks,
+    chunk_documents,
+)
 
 if TYPE_CHECKING:
     from factkit.params import DataParams
@@ -39,24 +46,21 @@ def with_references(
 
 def searcher(p: "DataParams", tokenizer) -> Search:
     """Example → its best chunks: of its own pages for CRAG, else of the corpus."""
-    from factkit import retrieval
-
     if p.questions == "crag":
         from factkit.datasets import benchmarks
 
         pages = benchmarks.load_pages("crag", p.questions_path)
 
         def own_pages(example: Example) -> list[Chunk]:
-            chunks = retrieval.chunk_documents(
-                pages.get(example.id, []), tokenizer, p.chunk_tokens
-            )
+            own = pages.get(example.id, [])
+            chunks = chunk_documents(own, tokenizer, p.chunk_tokens)
             hits = PromptIndex(chunks).search(example.question, p.retrieved_chunks)
             return [hit.chunk for hit in hits]
 
         return own_pages
-    chunks = retrieval.chunk_documents(documents(p), tokenizer, p.chunk_tokens)
+    chunks = chunk_documents(documents(p), tokenizer, p.chunk_tokens)
     if p.retriever == "e5":
-        index = retrieval.DenseIndex(chunks, retrieval.Encoder(E5))
+        index = DenseIndex(chunks, Encoder(E5))
     else:
         index = CorpusIndex(chunks)
     return lambda example: [
@@ -105,6 +109,5 @@ def offering(examples: Sequence[Example], n: int, seed: int = 0) -> list[Example
         pair = [example.answers[0], rng.choice(others)]
         rng.shuffle(pair)
         text = f"{example.question.rstrip('? ')}, {pair[0]} or {pair[1]}?"
-        more = {"id": f"{example.id} offered", "question": text}
-        offered.append(example.model_copy(update=more))
+        offered.append(example.model_copy(update={"question": text}))
     return offered

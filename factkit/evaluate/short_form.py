@@ -13,7 +13,7 @@ from factkit.assets import write_atomically
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import Example
 from factkit.verify.outcome import Outcome, abstains, normalise
-from factkit.verify.response import BOX, final_answer
+from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.params import DataParams
@@ -88,12 +88,13 @@ def confidence(
     r"""Probability of each response's answer tokens (Fig 6): of all, or of the last
     `\boxed{}`'s content, given the prompt and what comes before."""
     if p.answer_format == "plain":
-        heads, tails = list(asked), list(said)
+        join, heads, tails = "" if p.chat else " ", list(asked), list(said)
     else:
-        parts = [response.rpartition(BOX) for response in said]
-        heads = [f"{a} {h}{b}" for a, (h, b, _) in zip(asked, parts, strict=True)]
-        tails = [t.partition("}")[0] if b else "" for _, b, t in parts]
-    return models.confidence(model, tokenizer, heads, tails, p.eval_batch_size)
+        parts = [split_box(response) for response in said]
+        space = "" if p.chat else " "
+        heads = [f"{a}{space}{head}" for a, (head, _) in zip(asked, parts, strict=True)]
+        join, tails = "", [tail for _, tail in parts]
+    return models.confidence(model, tokenizer, heads, tails, p.eval_batch_size, join)
 
 
 def read_answers(path: Path) -> list[Answered]:
@@ -197,17 +198,13 @@ def majority(
 ) -> Outcome | None:
     """The outcome of the commonest answer among k samples (majority@k, Fig 2).
 
-    Answers are compared normalised; all abstentions are one answer; on a tie, the one
-    drawn first.
+    Answers are compared normalised; all abstentions are one answer, and so are all
+    samples without an answer; on a tie, the one drawn first.
     """
     answers = [normalise(final_answer(s, boxed)) for s in samples]
-    votes = Counter("" if abstains(a) else a for a in answers)
-    winner = votes.most_common(1)[0][0]
-    return next(
-        o
-        for a, o in zip(answers, outcomes, strict=True)
-        if a == winner or (not winner and abstains(a))
-    )
+    votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]
+    winner = Counter(votes).most_common(1)[0][0]
+    return outcomes[votes.index(winner)]
 
 
 def majority_curve(
@@ -223,7 +220,7 @@ def majority_curve(
         rng = random.Random(f"majority {k} {seed}")
         drawn = []
         for _ in range(draws if k < stored else 1):
-            chosen = rng.sample(range(stored), k)
+            chosen = sorted(rng.sample(range(stored), k))
             drawn.append(
                 rates(
                     [

@@ -186,8 +186,8 @@ def stacked_outcomes(
 def _published_bar(ax, x: float, arm: str, first: bool) -> None:
     """The paper's outcome shares (CRAG, retrieval, Llama3.1-8B) as an outlined bar."""
     row = published(1)
-    for column, chosen in PAPER_DEFAULT.items():
-        row = row[row[column] == chosen]
+    for column in ("setting", "model", "dataset"):
+        row = row[row[column] == PAPER_DEFAULT[column]]
     row = row[row.arm == arm]
     if row.empty:
         return

@@ -32,6 +32,11 @@ def ask(text: str, example: "Example") -> str:
     return fill(text, **fields)
 
 
+def reasoned(reasoning: str, answer: str) -> str:
+    r"""A response as Table 9 of TruthRL asks for: reasoning, then the boxed answer."""
+    return f"<think> {reasoning} </think> \\boxed{{{answer}}}"
+
+
 def fill(text: str, **fields: str) -> str:
     """Put the fields into a template's {places}; other braces stay as they are."""
     for field in fields:

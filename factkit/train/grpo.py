@@ -23,8 +23,10 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
 
     return GRPOConfig(
         **launch.trainer_arguments(p, folder),
+        # the batch of an update is also what is generated at a time
+        **launch.batch_arguments(p.rl_batch_size, p),
+        **launch.rollout_arguments(p),
         max_steps=p.rl_steps,
-        per_device_train_batch_size=p.rl_batch_size,
         num_generations=p.num_generations,
         max_completion_length=p.max_completion_length,
         temperature=p.temperature,
@@ -41,6 +43,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     )
 
 
+@launch.distributed
 def grpo(
     start: str,
     rows: Sequence[dict[str, Any]],
@@ -62,19 +65,21 @@ def grpo(
     from datasets import Dataset
     from trl import GRPOTrainer
 
-    model, tokenizer = models.load_policy(start, p.dtype)
+    config = grpo_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
+    model, tokenizer = launch.load_trainable(start, p, rollouts=True)
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
         reward_funcs=make_reward(p, folder),
-        peft_config=launch.lora(p),
-        args=grpo_config(p, folder / "checkpoint"),
+        peft_config=launch.lora(p, model),
+        args=config,
     )
-    if trainer.ref_model is not None:  # full parameters: TRL loads the reference itself
+    on_cpu = config.device.type == "cpu"
+    if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         models.make_lm_head_input_contiguous(trainer.ref_model)
     launch.run_to_end(trainer, f"GRPO {folder.name}")
     launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    launch.save_whole(trainer.model, tokenizer, folder / "model")
-    shutil.rmtree(folder / "checkpoint")
+    launch.save_whole(trainer, tokenizer, folder / "model", merge=False)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return folder / "model"

@@ -1,24 +1,233 @@
-"""What every trainer shares: LoRA, checkpoints to resume from, progress, the curve."""
+"""What every trainer shares: processes and GPUs, LoRA, batches, checkpoints, the curve.
+
+`distributed` runs a train function in processes of its own where the parameters ask for
+it; the rest is what these functions hand to TRL.
+"""
 
 import csv
+import functools
 import hashlib
-from collections.abc import Sequence
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets
-from factkit.params import DataParams, SftParams
+from factkit import assets, models
+from factkit.assets import write_atomically
+from factkit.params import DataParams, HardwareParams, RunParams, SftParams
 
 if TYPE_CHECKING:
     from peft import LoraConfig
-    from transformers import PreTrainedModel, Trainer, TrainerCallback
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        Trainer,
+        TrainerCallback,
+    )
+
+
+class LaunchError(RuntimeError):
+    """Training in processes of its own failed; the message ends with their log."""
+
+
+def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
+    """Run `train(..., folder, p)` where `p` wants it: here, or under accelerate.
+
+    Its arguments are written to folder/launch/<name>/job.json (functions by name, rows
+    as JSON lines) and `accelerate launch` runs them in p.num_processes processes; what
+    they print is passed on to stderr and kept in accelerate.log. Same call, same files,
+    same result either way. A finished job is not launched again. `__wrapped__` is the
+    function that always runs here.
+
+    Raises LaunchError if a process fails, ValueError on an argument that cannot be
+    handed on.
+    """
+    signature = inspect.signature(train)
+
+    @functools.wraps(train)
+    def call(*args: Any, **kwargs: Any) -> Path:
+        arguments = signature.bind(*args, **kwargs).arguments
+        p, folder = arguments["p"], arguments["folder"]
+        launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
+        if launched or not needs_own_processes(p):
+            return train(*args, **kwargs)
+        job = folder / "launch" / train.__name__
+        if not _is_done(job, folder):
+            _write_job(train, arguments, job)
+            _free_gpus()
+            _run_job(launch_command(p, job / "job.json"), job)
+        return folder / (job / "result").read_text(encoding="utf-8")
+
+    return call
+
+
+def _free_gpus() -> None:
+    """Give back what this process has cached and no longer uses of the GPUs' memory."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def needs_own_processes(p: HardwareParams) -> bool:
+    """Whether training is to run outside this process.
+
+    Several GPUs need a process each. Unsloth must be imported before transformers, TRL
+    and PEFT, which a notebook has imported already. And vLLM gives a GPU's memory back
+    only when its process ends.
+    """
+    own_engine = p.rollouts == "vllm_colocate"
+    return p.num_processes > 1 or p.lora_backend == "unsloth" or own_engine
+
+
+def launch_command(p: HardwareParams, job: Path) -> list[str]:
+    """The command line that runs a job in p.num_processes processes of this machine.
+
+    Precision and DeepSpeed are TrainingArguments' business: they are set in one place,
+    and "auto" in DeepSpeed's configuration is filled in from there.
+    """
+    job_itself = ["-m", "factkit.train.launch", str(job)]
+    if p.num_processes == 1:
+        return [sys.executable, *job_itself]
+    return [
+        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
+        *("--num_processes", str(p.num_processes), "--num_machines", "1"),
+        *("--mixed_precision", "no", "--dynamo_backend", "no"),
+        *("--main_process_port", "0"),  # any free one
+        *job_itself,
+    ]
+
+
+def _write_job(train: Callable, arguments: dict[str, Any], job: Path) -> None:
+    job.mkdir(parents=True, exist_ok=True)
+    handed = {k: _to_json(k, value, job) for k, value in arguments.items()}
+    content = {"function": _name(train), "arguments": handed}
+    write_atomically(job / "job.json", json.dumps(content, indent=1))
+
+
+def _to_json(name: str, value: Any, job: Path) -> Any:
+    """An argument as JSON; rows go to a file of their own."""
+    if isinstance(value, RunParams):
+        return {"params": _name(type(value)), "values": value.model_dump()}
+    if isinstance(value, Path):
+        return {"path": str(value.absolute())}
+    if callable(value):
+        return {"function": _name(value)}
+    if isinstance(value, str | int | float):
+        return value
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in value)
+    write_atomically(job / f"{name}.jsonl", lines)
+    return {"rows": f"{name}.jsonl"}
+
+
+def _from_json(value: Any, job: Path) -> Any:
+    match value:
+        case {"params": name, "values": values}:
+            return _named(name).model_validate(values)
+        case {"path": path}:
+            return Path(path)
+        case {"function": name}:
+            return _named(name)
+        case {"rows": file}:
+            lines = (job / file).read_text(encoding="utf-8").split("\n")
+            return [json.loads(line) for line in lines if line]
+    return value
+
+
+def _name(thing: Any) -> str:
+    """module:name of a function or class; ValueError if that does not lead to it."""
+    name = f"{thing.__module__}:{thing.__qualname__}"
+    if thing.__module__ == "__main__" or "<" in name:
+        raise ValueError(
+            f"{thing.__qualname__} must be defined in a module, at its top: the "
+            "processes that train import it by name"
+        )
+    return name
+
+
+def _named(name: str) -> Any:
+    module, _, qualname = name.partition(":")
+    return getattr(importlib.import_module(module), qualname)
+
+
+def _is_done(job: Path, folder: Path) -> bool:
+    """Whether a job has finished and what it made is still there."""
+    result = job / "result"
+    return result.exists() and (folder / result.read_text(encoding="utf-8")).exists()
+
+
+def _run_job(command: Sequence[str], job: Path) -> None:
+    """Run a command, passing its output on; raises LaunchError if it fails."""
+    log = job / "accelerate.log"
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=_end_with_parent,
+    )
+    try:
+        with log.open("wb") as f:
+            while chunk := process.stdout.read1():
+                f.write(chunk)
+                sys.stderr.write(chunk.decode("utf-8", "replace"))
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        code = process.wait()
+    if code:
+        tail = log.read_text(encoding="utf-8", errors="replace")[-3000:]
+        raise LaunchError(f"training failed with exit code {code}; {log} ends:\n{tail}")
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when its parent dies, were it by SIGKILL.
+
+    Else a rerun and the processes of the killed run would train into one folder.
+    """
+    import ctypes
+
+    set_parent_death_signal = 1  # linux/prctl.h
+    try:
+        ctypes.CDLL("libc.so.6").prctl(set_parent_death_signal, signal.SIGTERM)
+    except (OSError, AttributeError):
+        return
+
+
+def main(job_file: Path) -> None:
+    """What each launched process runs: the job's function on the job's arguments."""
+    job = job_file.parent
+    content = json.loads(job_file.read_text(encoding="utf-8"))
+    arguments = {k: _from_json(v, job) for k, v in content["arguments"].items()}
+    if arguments["p"].lora_backend == "unsloth":
+        import unsloth  # noqa: F401  before trl, transformers and peft: it patches them
+    train = _named(content["function"]).__wrapped__
+    path = train(**arguments)
+    if is_main_process():
+        write_atomically(job / "result", str(path.relative_to(arguments["folder"])))
+
+
+def is_main_process() -> bool:
+    """Whether this is the process that writes files: the only one, or rank 0."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def base_policy(p: DataParams) -> str:
     """Where the untrained policy of `p` is loaded from.
 
     `tiny-world` is pre-trained on the fact world on first use (a minute or two) and
-    kept in the cache folder under a digest of its text and settings.
+    kept in the cache folder under a digest of its text, words and settings.
     """
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
@@ -36,12 +245,100 @@ def base_policy(p: DataParams) -> str:
         "learning_rate": p.pretrain_learning_rate,
         "seed": p.world_seed,
     }
-    texts = world.pretraining_texts(made, p.world_seed)
-    digest = hashlib.sha256(repr((settings, texts)).encode()).hexdigest()[:12]
+    reasons = p.answer_format == "boxed"
+    texts = world.pretraining_texts(made, p.world_seed, p.pretrain_reading, reasons)
+    tokenizer = world.build_tokenizer(made)
+    made_from = repr((settings, texts, sorted(tokenizer.get_vocab().items())))
+    digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
     folder = assets.cache_dir() / f"tiny-world-{digest}"
     with FileLock(f"{folder}.lock"):
-        pretrain(made, world.build_tokenizer(made), folder, **settings)
+        pretrain(texts, tokenizer, folder, **settings)
     return str(folder)
+
+
+def load_trainable(
+    path: str, p: SftParams, rollouts: bool = False
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A model to train and its tokenizer. Make the trainer's arguments first.
+
+    Under ZeRO-3, transformers shards the weights while it loads them if
+    TrainingArguments exist by then. Full parameters are kept in float32 and computed in
+    p.dtype, unless DeepSpeed keeps a float32 copy itself: an update of 1e-6 is lost in
+    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so.
+
+    Raises ValueError if `path` is an adapter.
+    """
+    import torch
+
+    if (Path(path) / "adapter_config.json").exists():
+        raise ValueError(f"{path} is an adapter: start from a whole (merged) model")
+    if p.lora_backend == "unsloth":
+        return _load_with_unsloth(path, p, rollouts)
+    dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype
+    if not torch.cuda.is_available():
+        return models.load_policy(path, dtype)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=getattr(torch, dtype),
+        attn_implementation=attention(dtype),
+        use_safetensors=True,
+    )
+    return model, tokenizer  # the trainer puts it on its process's GPU
+
+
+def attention(dtype: str) -> str:
+    """flash_attention_2 (App. C) where it is there and takes the dtype, else sdpa."""
+    installed = importlib.util.find_spec("flash_attn") is not None
+    return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
+
+
+def _load_with_unsloth(path: str, p: SftParams, rollouts: bool):
+    """Unsloth's model with a LoRA adapter on it, and its tokenizer.
+
+    Import unsloth before trl, transformers and peft, as `main` does: it replaces parts
+    of them.
+    """
+    import torch
+    from unsloth import FastLanguageModel
+
+    loading, adapter = unsloth_arguments(path, p, rollouts)
+    dtype = getattr(torch, p.dtype)
+    model, tokenizer = FastLanguageModel.from_pretrained(dtype=dtype, **loading)
+    tokenizer.padding_side = "left"
+    return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
+
+
+def unsloth_arguments(
+    path: str, p: SftParams, rollouts: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of FastLanguageModel's from_pretrained and get_peft_model.
+
+    Weights in p.dtype (no 4 bit), and the very model that is named, not Unsloth's
+    upload of it. With fast_inference, vLLM and the trainer share the weights.
+    """
+    loading = {
+        "model_name": path,
+        "max_seq_length": p.max_context_length,
+        "load_in_4bit": False,
+        "use_exact_model_name": True,
+        "random_state": p.seed,
+        "fast_inference": rollouts and p.rollouts == "vllm_colocate",
+        "gpu_memory_utilization": p.vllm_memory,
+        "max_lora_rank": p.lora_rank,
+    }
+    attention_layers = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    adapter = {
+        "r": p.lora_rank,
+        "lora_alpha": p.lora_alpha,
+        "target_modules": [*attention_layers, "gate_proj", "up_proj", "down_proj"],
+        "use_gradient_checkpointing": "unsloth",
+        "random_state": p.seed,
+    }
+    return loading, adapter
 
 
 def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:
@@ -53,9 +350,11 @@ def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:
         "output_dir": str(folder),
         "seed": p.seed,
         "data_seed": p.seed,
-        "use_cpu": not on_gpu,
+        "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed sees for itself
         "bf16": on_gpu and p.dtype == "bfloat16",
         "gradient_checkpointing": on_gpu,
+        "deepspeed": deepspeed_config(p),
+        "ddp_find_unused_parameters": False,
         "report_to": "none",
         "disable_tqdm": True,  # ours is drawn instead
         "logging_steps": 1,
@@ -65,9 +364,94 @@ def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:
     }
 
 
-def lora(p: SftParams) -> "LoraConfig | None":
-    """LoRA on every linear layer, or None for full parameters (`lora_rank` 0)."""
-    if p.lora_rank == 0:
+def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
+    """How `total` rows an update are split over processes and passes.
+
+    total = per_device_train_batch_size × gradient_accumulation_steps × num_processes:
+    it stays the paper's whatever fits on a GPU. micro_batch_size 0: a process takes its
+    whole share in one pass. Raises ValueError if it does not divide.
+    """
+    share, rest = divmod(total, p.num_processes)
+    micro = min(p.micro_batch_size or share, share)
+    if rest or not micro or share % micro:
+        raise ValueError(
+            f"a batch of {total} does not split into {p.num_processes} processes × "
+            f"whole micro-batches of {p.micro_batch_size}; change micro_batch_size or "
+            "num_processes"
+        )
+    return {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": share // micro,
+    }
+
+
+def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
+    """GRPOConfig's arguments that say where rollouts come from.
+
+    vllm_colocate: an engine in each training process, with vllm_memory of its GPU.
+    vllm_server: started by the user, on GPUs of its own; TRL sends it the weights after
+    each update over NCCL:
+
+        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size 2 \\
+          --weight-transfer-config '{"backend": "nccl"}' \\
+          --logprobs-mode processed_logprobs --max-model-len 16384
+    """
+    if p.rollouts == "transformers":
+        return {"use_vllm": False}
+    if p.rollouts == "vllm_server":
+        return {
+            "use_vllm": True,
+            "vllm_mode": "server",
+            "vllm_server_base_url": p.vllm_server_url,
+        }
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_tensor_parallel_size": p.vllm_tensor_parallel,
+        "vllm_gpu_memory_utilization": p.vllm_memory,
+        "vllm_max_model_length": p.max_context_length,
+    }
+
+
+def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
+    """DeepSpeed's configuration for `p.deepspeed`, or None without DeepSpeed.
+
+    ZeRO-3 shards weights, gradients and optimizer over the processes (TruthRL App. C);
+    with offload the shards wait in the host's memory. "auto": the trainer fills it in.
+    Raises ValueError if there is one process only.
+    """
+    if not p.deepspeed:
+        return None
+    if p.num_processes == 1:
+        raise ValueError(f"deepspeed={p.deepspeed} shards: num_processes must be ≥ 2")
+    zero: dict[str, Any] = {
+        "stage": 3,
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto",
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }
+    if p.deepspeed == "zero3_offload":
+        host = {"device": "cpu", "pin_memory": True}
+        zero |= {"offload_optimizer": host, "offload_param": host}
+    return {
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": zero,
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+    }
+
+
+def lora(p: SftParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
+    """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
+
+    None, too, if the model has an adapter: Unsloth puts its own on.
+    """
+    if p.lora_rank == 0 or hasattr(model, "peft_config"):
         return None
     from peft import LoraConfig
 
@@ -84,7 +468,8 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_progress_callback(label))
+    if is_main_process():
+        trainer.add_callback(_progress_callback(label))
     trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
 
 
@@ -100,19 +485,46 @@ def last_checkpoint(folder: Path) -> str | None:
     return str(folder / f"checkpoint-{max(steps)}") if steps else None
 
 
-def save_whole(model: "PreTrainedModel", tokenizer: Any, folder: Path) -> None:
-    """Save model and tokenizer as a folder that appears only when it is complete."""
-    import shutil
+def save_whole(
+    trainer: "Trainer",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: Path,
+    merge: bool,
+) -> None:
+    """Save model and tokenizer as a folder that appears only when it is complete.
 
+    merge: a LoRA adapter is merged into its base. All processes call this: under ZeRO-3
+    the weights are gathered from them; the main one writes.
+    """
     partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    partial.rename(folder)
+    if is_main_process():
+        shutil.rmtree(partial, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(partial))
+    if is_main_process():
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
+        if merge and (partial / "adapter_config.json").exists():
+            _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+        tokenizer.save_pretrained(partial)
+        partial.rename(folder)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _merge(folder: Path, dtype: str) -> None:
+    """Replace the adapter in `folder` by its base model with the adapter merged in."""
+    from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+    unset_hf_deepspeed_config()  # this process alone loads, and the whole
+    model, _ = models.load_policy(str(folder), dtype)
+    merged = model.merge_and_unload()
+    shutil.rmtree(folder)
+    merged.save_pretrained(folder)
 
 
 def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the logged steps as CSV, a row a step, a column a metric."""
+    if not is_main_process():
+        return
     rows = [row for row in log_history if "loss" in row]
     columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,3 +557,7 @@ def _progress_callback(label: str) -> "TrainerCallback":
             self.bar.close()
 
     return Progress()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -6,7 +6,7 @@ from pathlib import Path
 from factkit import models, runs
 from factkit.curate import pairs, probing
 from factkit.curate.probing import Probe
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import DataError, Example
 from factkit.params import DataParams, DpoParams, RlParams, SftParams, TruthRL
 from factkit.rewards import truthrl as rewards
 from factkit.train import dpo, grpo, launch, reward_model, sft
@@ -88,18 +88,31 @@ def train_arm(
             rows = probing.r_tuning_rows(train, probes, p)
             return [sft.sft(start, rows, folder, p)]
         case "rft":
-            rows = probing.rft_rows(train, probes, traces(p, start, train, folder), p)
+            drawn = traces(p, start, train, folder)
+            rows = some(probing.rft_rows(train, probes, drawn, p), p)
             return [sft.sft(start, rows, folder, p)]
         case "dpo":
-            return [dpo.dpo(start, pairs.dpo_pairs(train, probes, p), folder, p)]
+            rows = some(pairs.dpo_pairs(train, probes, p), p)
+            return [dpo.dpo(start, rows, folder, p)]
         case "iterative_dpo":
             return iterations(p, start, train, folder)
         case "rlhf" | "rlkf":
             build = pairs.rlhf_pairs if p.arm == "rlhf" else pairs.rlkf_pairs
             rows = build(train, probes, p)
             reward_model.train_reward_model(start, rows, folder, p)
+            p = p.model_copy(update={"beta": p.reward_beta})
     rows = probing.prompt_rows(train, probes, p)
     return [grpo.grpo(start, rows, rewards.reward_function, folder, p)]
+
+
+def some(rows: list[dict], p: TruthRL) -> list[dict]:
+    """The rows; raises DataError if probing left none for the arm."""
+    if not rows:
+        raise DataError(
+            f"arm={p.arm}: no question has the samples that a row needs; raise "
+            f"train_questions={p.train_questions} or probe_samples={p.probe_samples}"
+        )
+    return rows
 
 
 def traces(
@@ -149,7 +162,7 @@ def iterations(
                 p.chat,
                 seed=p.seed + 1000 * i,
             )
-            dpo.dpo(policy, pairs.dpo_pairs(train, probes, p), part, p)
+            dpo.dpo(policy, some(pairs.dpo_pairs(train, probes, p), p), part, p)
         policy = str(part / "model")
         checkpoints.append(part / "model")
     return checkpoints

@@ -73,8 +73,13 @@ def contains(response: str, answers: Sequence[str], question: str = "") -> Outco
     reference answer occurs in the response as whole words, whatever else it says."""
     if abstains(response):
         return Outcome.ABSTAIN
-    said = f" {' '.join(_words(response))} "
-    found = any(f" {' '.join(_words(answer))} " in said for answer in answers)
+    said = _words(response), re.findall(r"\w+", normalise(response))
+    wanted = [_words(answer) for answer in answers]
+    found = any(
+        words and f" {' '.join(words)} " in f" {' '.join(there)} "
+        for words in wanted
+        for there in said
+    )
     return Outcome.CORRECT if found else Outcome.WRONG
 
 

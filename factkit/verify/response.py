@@ -29,6 +29,15 @@ def boxed(text: str) -> str | None:
     return content
 
 
+def split_box(text: str) -> tuple[str, str]:
+    r"""A response up to and with the last `\boxed{`, and the box's content.
+
+    Without a box: the whole response, and "".
+    """
+    head, box, rest = text.rpartition(BOX)
+    return (head + box, _group(rest)[0]) if box else (text, "")
+
+
 def reasoning(text: str) -> str:
     """What stands between the first `<think>` and the last `</think>`, "" without.
 

@@ -1,0 +1,242 @@
+"""The dense index: exact hits, embeddings computed once, and what a kill leaves."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from factkit import assets, params
+from factkit.corpus import load_leads
+from factkit.datasets.examples import Example
+from factkit.dense import DenseIndex, Encoder
+from factkit.retrieval import Chunk, recall_at_k
+
+
+@pytest.fixture(autouse=True)
+def own_cache(request, tmp_path, monkeypatch):
+    """Tests on real assets use the user's cache, the others an empty one."""
+    if "assets" not in request.keywords:
+        monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
+
+
+def chunks_of(texts: list[str]) -> list[Chunk]:
+    return [Chunk(f"d{i}#0", f"d{i}", t, 1) for i, t in enumerate(texts)]
+
+
+def ids(hits) -> list[str]:
+    return [hit.chunk.id for hit in hits]
+
+
+class LetterEncoder:
+    """Embeds a text by its counts of the letters a to h, normalised."""
+
+    key, device = "letters", "cpu"
+
+    def __init__(self):
+        self.encoded = []
+
+    def queries(self, texts):
+        counts = np.array([[t.count(c) for c in "abcdefgh"] for t in texts], float)
+        norms = np.linalg.norm(counts, axis=1, keepdims=True)
+        return (counts / np.maximum(norms, 1)).astype(np.float32)
+
+    def passages(self, texts):
+        self.encoded += texts
+        return self.queries(texts)
+
+
+def part_bytes(tmp_path):
+    return {p.name: p.read_bytes() for p in (tmp_path / "dense").glob("*/*.npy")}
+
+
+letters = st.lists(st.text("abcdefgh", min_size=1, max_size=6), max_size=20)
+
+
+@settings(max_examples=50, deadline=None)
+@given(texts=letters, query=st.text("abch", min_size=1), k=st.integers(1, 25))
+def test_dense_hits_are_those_of_one_product_whatever_the_block(texts, query, k):
+    chunks, encoder = chunks_of(texts), LetterEncoder()
+    vectors = encoder.queries([*texts, query]).astype(np.float16).astype(float)
+    scores = vectors[:-1] @ vectors[-1]
+    order = sorted(range(len(texts)), key=lambda i: (-scores[i], i))[:k]
+    for block in (1, 3, 100):
+        hits = DenseIndex(chunks, encoder, block=block).search(query, k)
+        assert [(h.chunk, h.score) for h in hits] == [
+            (chunks[i], scores[i]) for i in order
+        ]
+
+
+def test_dense_ties_rank_in_the_order_of_the_chunks_across_blocks():
+    index = DenseIndex(chunks_of(["b", "a", "b", "a", "b"]), LetterEncoder(), block=2)
+    assert ids(index.search("b", 3)) == ["d0#0", "d2#0", "d4#0"]
+    assert ids(index.search("b", 2)) == ["d0#0", "d2#0"]
+
+
+def test_dense_search_of_many_queries_equals_one_by_one():
+    index = DenseIndex(chunks_of(["ab", "bc", "ca", "dd"]), LetterEncoder(), block=3)
+    queries = ["a", "", "cd", "?!"]
+    assert index.search_all(queries, 2) == [index.search(q, 2) for q in queries]
+
+
+@pytest.mark.parametrize("query", ["", "  ?! "])
+def test_dense_query_without_words_finds_nothing(query):
+    assert DenseIndex(chunks_of(["a"]), LetterEncoder()).search(query, 3) == []
+
+
+def test_dense_index_without_chunks_finds_nothing():
+    assert DenseIndex([], LetterEncoder()).search("a", 3) == []
+
+
+def test_dense_k_below_one_is_refused_by_value():
+    with pytest.raises(ValueError, match="k=0"):
+        DenseIndex([], LetterEncoder()).search("a", 0)
+
+
+def test_dense_block_below_one_is_refused_by_value():
+    with pytest.raises(ValueError, match="block=0"):
+        DenseIndex([], LetterEncoder(), block=0)
+
+
+def test_dense_embeddings_are_float16_on_disk_and_not_computed_again(tmp_path):
+    chunks = chunks_of(["ab", "bc", "cd"])
+    DenseIndex(chunks, LetterEncoder(), block=2)
+    again = LetterEncoder()
+    index = DenseIndex(chunks, again, block=2)
+    assert again.encoded == []
+    assert [(p.dtype, p.shape) for p in index._parts] == [
+        (np.float16, (2, 8)),
+        (np.float16, (1, 8)),
+    ]
+    assert all(isinstance(part, np.memmap) for part in index._parts)
+
+
+@pytest.mark.parametrize("change", ["text", "encoder", "block"])
+def test_dense_index_of_another_kind_is_not_opened(change):
+    DenseIndex(chunks_of(["ab", "c"]), LetterEncoder(), block=2)
+    texts = ["a", "bc"] if change == "text" else ["ab", "c"]
+    encoder = LetterEncoder()
+    encoder.key = "other" if change == "encoder" else encoder.key
+    DenseIndex(chunks_of(texts), encoder, block=1 if change == "block" else 2)
+    assert encoder.encoded == texts
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, "tests")
+from test_dense import LetterEncoder, chunks_of
+from factkit.dense import DenseIndex
+
+class Killed(LetterEncoder):
+    def passages(self, texts):
+        if self.encoded:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().passages(texts)
+
+DenseIndex(chunks_of(["ab", "bc", "cd", "de", "ef"]), Killed(), block=2)
+"""
+
+
+def test_killed_dense_build_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    chunks = chunks_of(["ab", "bc", "cd", "de", "ef"])
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "through"))
+    DenseIndex(chunks, LetterEncoder(), block=2)
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "killed"))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=params.ROOT, capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert len(part_bytes(tmp_path / "killed")) == 1
+    encoder = LetterEncoder()
+    DenseIndex(chunks, encoder, block=2)
+    assert encoder.encoded == ["cd", "de", "ef"]
+    assert part_bytes(tmp_path / "killed") == part_bytes(tmp_path / "through")
+
+
+def test_dense_part_broken_off_midway_leaves_none_behind(tmp_path, monkeypatch):
+    def break_off(file, array):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", break_off)
+        with pytest.raises(OSError, match="disk full"):
+            DenseIndex(chunks_of(["ab"]), LetterEncoder())
+    assert part_bytes(tmp_path) == {}
+    index = DenseIndex(chunks_of(["ab"]), LetterEncoder())
+    assert ids(index.search("a", 1)) == ["d0#0"]
+
+
+@pytest.mark.parametrize(
+    ("model", "prefixes"),
+    [
+        ("intfloat/e5-base-v2", ("query: ", "passage: ")),
+        ("/hub/models--intfloat--e5-base-v2/snapshots/1c", ("query: ", "passage: ")),
+        ("intfloat/multilingual-E5-large", ("query: ", "passage: ")),
+        ("/cache/a3e5f/all-MiniLM-L6-v2", ("", "")),
+    ],
+)
+def test_prefixes_follow_the_models_name(model, prefixes):
+    encoder = Encoder(model)
+    assert (encoder.query_prefix, encoder.passage_prefix) == prefixes
+
+
+def test_given_prefixes_go_before_the_models_own():
+    encoder = Encoder("intfloat/e5-base-v2", query_prefix="", passage_prefix="text: ")
+    assert (encoder.query_prefix, encoder.passage_prefix) == ("", "text: ")
+
+
+@pytest.mark.parametrize("change", [{"passage_prefix": "p: "}, {"max_tokens": 9}])
+def test_encoder_key_tells_what_changes_an_embedding(change):
+    assert Encoder("model", **change).key != Encoder("model").key
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return Encoder(assets.embedder_path())
+
+
+@pytest.mark.assets
+def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(minilm):
+    texts = ["a fox", "iron is a metal", "a fox", "the long tale of a brown fox"]
+    vectors = minilm.passages(texts)
+    assert vectors.shape == (4, 384)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert (vectors[0] == vectors[2]).all()
+    assert vectors[0] @ vectors[3] > vectors[0] @ vectors[1]
+
+
+@pytest.mark.assets
+def test_embedding_is_the_mean_over_the_texts_own_tokens(minilm):
+    import torch
+
+    model, tokenizer = minilm._loaded
+    with torch.inference_mode():
+        hidden = model(**tokenizer("a fox", return_tensors="pt")).last_hidden_state[0]
+    mean = hidden.mean(0) / hidden.mean(0).norm()
+    padded = minilm.passages(["a fox", "a much longer text of many more words"])[0]
+    assert padded == pytest.approx(mean.numpy(), abs=1e-5)
+
+
+@pytest.mark.assets
+def test_dense_recall_of_descriptions_among_200_leads(minilm, tmp_path, monkeypatch):
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
+    leads = [lead for lead in load_leads()[::50] if lead.meta["description"]]
+    chunks = [Chunk(f"{d.id}#0", d.id, d.text[:400], 1) for d in leads]
+    examples = [
+        Example(
+            id=d.id,
+            question=d.meta["description"],
+            answers=[d.title],
+            entity=d.title,
+            evidence=[d.id],
+        )
+        for d in leads
+    ]
+    recall = recall_at_k(DenseIndex(chunks, minilm), examples, [1, 5])
+    assert len(leads) > 190
+    assert recall[1] > 0.8
+    assert recall[5] > 0.9

@@ -1,0 +1,371 @@
+"""The GPU profiles without a GPU: what they hand to TRL, DeepSpeed and accelerate.
+
+Every parameter file makes its trainers' configurations (on the CPU: `trainer_arguments`
+then sets use_cpu, and bf16 and DeepSpeed are left to the checks beside it). Two real
+processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/vllm.
+"""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from factkit import params
+from factkit.params import ROOT
+from factkit.train import dpo, grpo, launch, reward_model, sft
+
+FILES = sorted(ROOT.glob("params/*/truthrl*.yaml"))
+PROFILES = [(f.parent.name, f.stem.partition("-")[2]) for f in FILES]
+every_profile = pytest.mark.parametrize(("profile", "variant"), PROFILES)
+
+
+def load(profile="h100_lora", variant="", **values):
+    return params.load("truthrl", profile, values, variant)
+
+
+def without_deepspeed(p):
+    """TrainingArguments refuse its configuration where DeepSpeed is not installed."""
+    return p.model_copy(update={"deepspeed": ""})
+
+
+def test_there_are_gpu_profiles_to_check():
+    assert {"h100_lora", "h100_full"} <= {profile for profile, _ in PROFILES}
+
+
+@every_profile
+def test_every_profile_makes_its_trainers_configurations(profile, variant, tmp_path):
+    p = load(profile, variant)
+    here = without_deepspeed(p)
+    batches = {
+        sft.sft_config: p.sft_batch_size,
+        dpo.dpo_config: p.dpo_batch_size,
+        reward_model.reward_config: p.reward_batch_size,
+        grpo.grpo_config: p.rl_batch_size,
+    }
+    for make, total in batches.items():
+        config = make(here, tmp_path)
+        one_pass = config.per_device_train_batch_size * p.num_processes
+        assert one_pass * config.gradient_accumulation_steps == total
+        assert config.use_cpu and not config.bf16
+    if p.micro_batch_size:
+        assert config.per_device_train_batch_size <= p.micro_batch_size
+
+
+@every_profile
+def test_a_step_generates_the_batch_it_trains_on_in_whole_groups(
+    profile, variant, tmp_path
+):
+    p = load(profile, variant)
+    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    assert config.steps_per_generation == config.gradient_accumulation_steps
+    # TRL sees one process here, so its generation batch is one process's share
+    assert config.generation_batch_size * p.num_processes == p.rl_batch_size
+    assert p.rl_batch_size % config.num_generations == 0
+
+
+@every_profile
+def test_rollouts_come_from_where_the_profile_says(profile, variant, tmp_path):
+    p = load(profile, variant)
+    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    assert config.use_vllm == (p.rollouts != "transformers")
+    if p.rollouts == "vllm_colocate":
+        assert config.vllm_mode == "colocate"
+        assert config.vllm_gpu_memory_utilization == p.vllm_memory
+        assert config.vllm_tensor_parallel_size == p.vllm_tensor_parallel
+        assert config.vllm_max_model_length == p.max_context_length
+        assert p.num_processes % p.vllm_tensor_parallel == 0
+    if p.rollouts == "vllm_server":
+        assert config.vllm_mode == "server"
+        assert config.vllm_server_base_url == p.vllm_server_url
+
+
+@every_profile
+def test_lora_is_made_where_the_profile_has_a_rank(profile, variant):
+    p = load(profile, variant)
+    config = launch.lora(p)
+    assert (config is None) == (p.lora_rank == 0)
+    assert config is None or (config.r, config.lora_alpha) == (
+        p.lora_rank,
+        p.lora_alpha,
+    )
+
+
+@every_profile
+def test_a_response_and_its_references_fit_the_context(profile, variant):
+    p = load(profile, variant)
+    references = p.retrieved_chunks * p.chunk_tokens if p.retriever else 0
+    assert references + p.max_completion_length < p.max_context_length
+
+
+def test_a_batch_is_split_over_processes_and_passes():
+    cases = [  # total, processes, micro batch → rows a pass, passes
+        (64, 1, 0, 64, 1),
+        (64, 1, 4, 4, 16),
+        (64, 4, 1, 1, 16),
+        (64, 4, 0, 16, 1),
+        (2, 1, 4, 2, 1),
+    ]
+    for total, processes, micro, rows, passes in cases:
+        p = load().model_copy(
+            update={"num_processes": processes, "micro_batch_size": micro}
+        )
+        assert launch.batch_arguments(total, p) == {
+            "per_device_train_batch_size": rows,
+            "gradient_accumulation_steps": passes,
+        }
+
+
+@pytest.mark.parametrize(("total", "processes", "micro"), [(16, 3, 0), (16, 1, 5)])
+def test_a_batch_that_does_not_split_is_refused(total, processes, micro):
+    p = load().model_copy(
+        update={"num_processes": processes, "micro_batch_size": micro}
+    )
+    with pytest.raises(ValueError, match=f"batch of {total}"):
+        launch.batch_arguments(total, p)
+
+
+def test_deepspeed_shards_in_stage_3_and_gathers_when_saving():
+    config = launch.deepspeed_config(load("h100_full", deepspeed="zero3"))
+    zero = config["zero_optimization"]
+    assert zero["stage"] == 3
+    assert zero["stage3_gather_16bit_weights_on_model_save"] is True
+    assert "offload_param" not in zero
+    for key in ("train_batch_size", "train_micro_batch_size_per_gpu"):
+        assert config[key] == "auto"
+
+
+def test_offload_keeps_weights_and_optimizer_on_the_host():
+    zero = launch.deepspeed_config(load("h100_full"))["zero_optimization"]
+    assert zero["offload_param"]["device"] == "cpu"
+    assert zero["offload_optimizer"]["device"] == "cpu"
+
+
+def test_deepspeed_needs_several_processes():
+    p = load("h100_full").model_copy(update={"num_processes": 1})
+    with pytest.raises(ValueError, match="num_processes"):
+        launch.deepspeed_config(p)
+
+
+@every_profile
+def test_accelerate_understands_the_command_line(profile, variant):
+    from accelerate.commands import launch as accelerate
+
+    p = load(profile, variant)
+    command = launch.launch_command(p, Path("job.json"))
+    assert command[0] == sys.executable
+    if p.num_processes == 1:
+        assert command[1:] == ["-m", "factkit.train.launch", "job.json"]
+        return
+    assert command[1:3] == ["-m", "accelerate.commands.launch"]
+    parsed = accelerate.launch_command_parser().parse_args(command[3:])
+    accelerate._validate_launch_command(parsed)
+    assert parsed.num_processes == p.num_processes and parsed.multi_gpu
+    assert parsed.module and parsed.training_script == "factkit.train.launch"
+    assert parsed.training_script_args == ["job.json"]
+
+
+@pytest.mark.parametrize(
+    ("values", "own"),
+    [
+        ({}, False),
+        ({"num_processes": 2}, True),
+        ({"rollouts": "vllm_colocate"}, True),
+        ({"rollouts": "vllm_server"}, False),
+        ({"lora_backend": "unsloth", "lora_rank": 8}, True),
+    ],
+)
+def test_training_leaves_the_notebook_s_process_where_it_must(values, own):
+    assert launch.needs_own_processes(load("tiny", **values)) is own
+
+
+def test_unsloth_starts_its_engine_for_rollouts_only():
+    p = load()
+    assert launch.unsloth_arguments("m", p)[0]["fast_inference"] is False
+    loading, adapter = launch.unsloth_arguments("m", p, rollouts=True)
+    assert loading["fast_inference"] is True
+    assert loading["max_lora_rank"] == adapter["r"] == p.lora_rank
+
+
+def test_a_model_that_has_an_adapter_gets_no_second_one():
+    class WithAdapter:
+        peft_config = {}
+
+    assert launch.lora(load(), WithAdapter()) is None
+
+
+def test_a_lambda_cannot_be_handed_to_other_processes(tmp_path):
+    p = load("tiny", num_processes=2)
+    with pytest.raises(ValueError, match="defined in a module"):
+        grpo.grpo("start", [{"prompt": "a"}], lambda p, folder: None, tmp_path, p)
+
+
+def test_arguments_arrive_in_the_processes_as_they_were(tmp_path):
+    p = load("tiny", num_processes=2)
+    given = {
+        "start": "model",
+        "rows": [{"prompt": "Grüße\u2028?", "answers": ["a", "b"], "n": 0.5}],
+        "make_reward": launch.base_policy,
+        "folder": tmp_path,
+        "p": p,
+    }
+    for name, value in given.items():
+        written = json.loads(json.dumps(launch._to_json(name, value, tmp_path)))
+        assert launch._from_json(written, tmp_path) == value
+
+
+# two processes, for real
+
+REWARD = """
+def make_reward(p, folder):
+    def varied(completions, **columns):
+        return [len(c) % 5 / 4 for c in completions]
+    return varied
+
+def broken(p, folder):
+    raise RuntimeError("no such judge")
+"""
+TRAIN = """
+import sys
+from pathlib import Path
+import a_reward
+from factkit import params
+from factkit.train import grpo
+
+p = params.load("truthrl", "tiny", dict(
+    rl_steps=int(sys.argv[3]), rl_batch_size=8, num_generations=4, micro_batch_size=2,
+    num_processes=2, checkpoint_steps=1))
+rows = [{"prompt": f"{a} {b}", "answers": ["x"]} for a in "abcd" for b in "abcd"]
+make = getattr(a_reward, sys.argv[4])
+done = grpo.grpo(sys.argv[1], rows, make, Path(sys.argv[2]), p)
+print(done.relative_to(sys.argv[2]))
+"""
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory) -> Path:
+    """A random Llama of 20,000 weights with a vocabulary of letters."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = ["<pad>", "<eos>", *"abcdefghijklmnop"]
+    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "<pad>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>"
+    )
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
+    folder = tmp_path_factory.mktemp("policy")
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "a_reward.py").write_text(REWARD)
+    return folder
+
+
+def train(policy: Path, folder: Path, steps: int = 2, reward: str = "make_reward"):
+    paths = os.pathsep.join([str(policy), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN, policy, folder, str(steps), reward],
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def curve(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as f:
+        return list(csv.DictReader(f))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ({"lora_rank": 8}, "bfloat16"),
+        ({"lora_rank": 0}, "float32"),  # an update of 1e-6 is lost in bfloat16
+        ({"lora_rank": 0, "num_processes": 2, "deepspeed": "zero3"}, "bfloat16"),
+    ],
+)
+def test_weights_are_loaded_in_the_precision_that_trains(
+    values, dtype, policy, monkeypatch
+):
+    """The branch for GPUs; torch is told that there is one, nothing is put there."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    p = load("tiny", dtype="bfloat16", **values)
+    model, tokenizer = launch.load_trainable(str(policy), p)
+    assert model.dtype == getattr(torch, dtype)
+    assert model.device.type == "cpu"
+    assert tokenizer.padding_side == "left"
+
+
+def test_an_adapter_is_no_start(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="is an adapter"):
+        launch.load_trainable(str(tmp_path), load("tiny"))
+
+
+def test_two_processes_train_one_model(policy, tmp_path):
+    out, said = train(policy, tmp_path).communicate()
+    assert out.strip() == "model", said[-3000:]
+    assert [row["step"] for row in curve(tmp_path)] == ["1", "2"]
+    assert {f.suffix for f in (tmp_path / "model").iterdir()} == {
+        ".json",
+        ".safetensors",
+    }
+    left = {f.name for f in tmp_path.iterdir()}
+    assert left == {"launch", "metrics.csv", "model"}
+    assert "GRPO" in said  # the processes' output is passed on …
+    log = (tmp_path / "launch" / "grpo" / "accelerate.log").read_text()
+    assert "GRPO" in log  # … and kept
+
+
+def test_a_failure_in_a_process_is_raised_with_its_reason(policy, tmp_path):
+    process = train(policy, tmp_path, reward="broken")
+    _, said = process.communicate()
+    assert process.returncode == 1
+    assert "LaunchError" in said
+    assert "no such judge" in said
+    assert not (tmp_path / "model").exists()
+
+
+def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
+    process = train(policy, tmp_path, steps=400)
+    wanted = tmp_path / "checkpoint" / "checkpoint-2" / "trainer_state.json"
+    while not wanted.exists() and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    job = str(tmp_path / "launch" / "grpo" / "job.json")
+    deadline = time.monotonic() + 60
+    while _running(job) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _running(job) == []
+    assert not (tmp_path / "model").exists()
+
+
+def _running(argument: str) -> list[str]:
+    """Ids of the processes whose last argument is `argument`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().decode().strip("\0").split("\0")
+        except OSError:
+            continue
+        if arguments[-1] == argument:
+            found.append(path.parent.name)
+    return found

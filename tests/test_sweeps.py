@@ -1,0 +1,170 @@
+"""The plan of a sweep: which run waits for which, and where each one writes."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from factkit import params, runs, sweeps
+from factkit.params import ROOT
+
+DATA, TRAIN = "10_truthrl_data/main-s0", "12_truthrl_train"
+FROM_BASE = ("prompting", "sft", "rft", "r_tuning")
+REASONING = [a for a in params.TRUTHRL_ARMS if "reason" in a]
+LATER = [a for a in params.TRUTHRL_ARMS if a not in (*FROM_BASE, *REASONING)]
+
+
+def plan(out: Path, arms: str, *options: str) -> Mapping[str, set[str]]:
+    """What a dry run would do: results of a run → those it waits for, below `out`."""
+    command = [sys.executable, "-m", "factkit", "sweep", "truthrl", "--profile", "tiny"]
+    command += ["--arms", arms, "--output-dir", str(out), *options, "--", "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    jobs = re.findall(
+        r"^rule \w+:\n    input: (.*)\n    output: (.*)\n",
+        done.stdout + done.stderr,
+        re.MULTILINE,
+    )
+    return {
+        short(output, out): {short(i, out) for i in inputs.split(", ")} - {""}
+        for inputs, output in jobs
+    }
+
+
+def short(path: str, out: Path) -> str:
+    """<profile>/<notebook>/<run>, "" for what is no run's."""
+    below, _, end = path.rpartition("/")
+    return below.removeprefix(f"{out}/") if end == "results.json" else ""
+
+
+def run_of(arm: str, seed: int = 0, folder: str = "tiny") -> str:
+    return f"{folder}/{TRAIN}/{arm}-s{seed}"
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory):
+    arms = " ".join((*FROM_BASE, *LATER))
+    return plan(tmp_path_factory.mktemp("cold"), arms, "--seeds", "0 7")
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    arms = " ".join((*FROM_BASE, *LATER))
+    off = ("--seeds", "0", "--set", "cold_start=false")
+    return plan(tmp_path_factory.mktemp("warm"), arms, *off)
+
+
+@pytest.fixture(scope="module")
+def boxed(tmp_path_factory):
+    arms = " ".join(REASONING)
+    chosen = ("--seeds", "0", "--variant", "reasoning")
+    return plan(tmp_path_factory.mktemp("boxed"), arms, *chosen)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("arm", LATER)
+def test_a_cold_start_waits_for_r_tuning_of_its_seed(cold, arm, seed):
+    expected = {f"tiny/{DATA}", run_of("r_tuning", seed)}
+    assert cold[run_of(arm, seed)] == expected
+
+
+@pytest.mark.parametrize("arm", FROM_BASE)
+def test_an_arm_from_the_policy_waits_for_the_data_alone(cold, arm):
+    assert cold[run_of(arm)] == {f"tiny/{DATA}"}
+
+
+@pytest.mark.parametrize("arm", LATER)
+def test_without_a_cold_start_no_arm_waits_for_r_tuning(warm, arm):
+    assert warm[run_of(arm)] == {f"tiny/{DATA}"}
+
+
+def test_r_tuning_is_run_for_a_cold_start_that_was_not_asked_for(tmp_path):
+    assert run_of("r_tuning") in plan(tmp_path, "ternary", "--seeds", "0")
+
+
+def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
+    off = ("--seeds", "0", "--set", "cold_start=false")
+    found = [run for run in plan(tmp_path, "ternary", *off) if TRAIN in run]
+    assert found == [run_of("ternary")]
+
+
+def test_the_comparison_and_the_figures_wait_for_every_arm_and_seed(cold):
+    wanted = {run_of(a, s) for a in (*FROM_BASE, *LATER) for s in (0, 7)}
+    for stage in ("13_truthrl_ablations", "14_truthrl_figures"):
+        assert wanted <= cold[f"tiny/{stage}/main-s0"]
+
+
+def test_a_variant_s_outputs_have_a_folder_of_their_own(boxed):
+    runs_planned = set(boxed) - {""}
+    assert run_of(REASONING[0], folder="tiny-reasoning") in runs_planned
+    assert {run.split("/")[0] for run in runs_planned} == {"tiny-reasoning"}
+
+
+@pytest.mark.parametrize("arm", REASONING)
+def test_a_variant_s_cold_start_is_the_variant_s_own(boxed, arm):
+    first = run_of("r_tuning", folder="tiny-reasoning")
+    assert first in boxed[run_of(arm, folder="tiny-reasoning")]
+
+
+@pytest.mark.parametrize("variant", ["", "reasoning"])
+def test_the_plan_writes_where_the_notebooks_do(cold, boxed, variant):
+    arm = "ternary_reason_additive" if variant else "ternary"
+    p = params.load("truthrl", "tiny", {"arm": arm}, variant=variant)
+    folder = runs.run_folder(TRAIN, p).relative_to(ROOT / "outputs")
+    assert str(folder) in (boxed if variant else cold)
+
+
+@pytest.mark.parametrize(
+    ("variant", "files"),
+    [("", ["truthrl"]), ("reasoning", ["truthrl", "truthrl-reasoning"])],
+)
+def test_papermill_gets_the_profile_s_file_and_then_the_variant_s(
+    tmp_path, variant, files
+):
+    command = [sys.executable, "-m", "factkit", "sweep", "truthrl", "--arms", "ternary"]
+    command += ["--seeds", "0", "--variant", variant, "--output-dir", str(tmp_path)]
+    command += ["--", "--dry-run", "--printshellcmds"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    said = done.stdout + done.stderr
+    (train,) = [x for x in said.splitlines() if "papermill" in x and "arm ternary" in x]
+    assert re.findall(r"-f params/tiny/([\w-]+).yaml", train) == files
+
+
+def test_an_arm_that_the_profile_can_not_run_is_refused_before_the_plan():
+    command = [sys.executable, "-m", "factkit", "sweep", "truthrl", "--profile", "tiny"]
+    command += ["--arms", REASONING[0], "--", "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, "-p variant reasoning" in done.stderr) == (2, True)
+
+
+def commanded(monkeypatch, tmp_path, code=0, **more):
+    """The snakemake command line of a sweep, which is not run."""
+    seen = []
+
+    def run(command, **_):
+        seen.append(command)
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
+    sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
+    return seen[0]
+
+
+def test_a_value_set_on_the_command_line_reaches_papermill(monkeypatch, tmp_path):
+    overrides = {"rl_steps": 3, "cold_start": False}
+    command = commanded(monkeypatch, tmp_path, overrides=overrides)
+    assert "overrides=-p rl_steps 3 -p cold_start False" in command
+
+
+def test_a_run_that_failed_fails_the_sweep(monkeypatch, tmp_path):
+    with pytest.raises(sweeps.SweepError, match="notebook.partial.ipynb"):
+        commanded(monkeypatch, tmp_path, code=1)
+
+
+def test_jobs_at_a_time_have_two_cores_each(monkeypatch, tmp_path):
+    command = commanded(monkeypatch, tmp_path, jobs=3)
+    assert command[command.index("--cores") + 1] == "6"

@@ -1,0 +1,61 @@
+"""What we hand to vLLM and Unsloth, against the parameters of these versions."""
+
+import ast
+import inspect
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from factkit import params
+from factkit.params import ROOT
+from factkit.train import launch
+
+WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))
+
+
+def parameters(source: str, file: str, function: str) -> set[str]:
+    """Names of a function's parameters in a Python source, read without running it."""
+    for node in ast.walk(ast.parse(source, file)):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return {a.arg for a in [*node.args.args, *node.args.kwonlyargs]}
+    raise LookupError(f"{file} has no function {function}")
+
+
+@pytest.mark.skipif(not WHEELS, reason="Unsloth's wheel is not here")
+def test_unsloth_takes_our_arguments():
+    p = params.load("truthrl", "h100_lora")
+    loading, adapter = launch.unsloth_arguments("model", p, rollouts=True)
+    with zipfile.ZipFile(WHEELS[-1]) as wheel:
+        loader = wheel.read("unsloth/models/loader.py").decode()
+        llama = wheel.read("unsloth/models/llama.py").decode()
+    known = parameters(loader, "loader.py", "from_pretrained")
+    assert {*loading, "dtype"} <= known
+    assert set(adapter) <= parameters(llama, "llama.py", "get_peft_model")
+
+
+def test_vllm_serve_has_the_flags_that_the_docstring_shows():
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(launch.rollout_arguments)))
+    parser = make_arg_parser(FlexibleArgumentParser())
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    assert flags and flags <= known
+
+
+def test_vllm_s_engine_takes_the_arguments_of_trl():
+    """TRL's colocated engine: its keywords are fields of this vLLM's EngineArgs."""
+    import trl.generation.vllm_generation as trl_vllm
+    from vllm.engine.arg_utils import EngineArgs
+
+    tree = ast.parse(Path(trl_vllm.__file__).read_text())
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LLM"
+    ]
+    assert len(calls) == 1
+    keywords = {keyword.arg for keyword in calls[0].keywords}
+    assert keywords <= set(EngineArgs.__dataclass_fields__)

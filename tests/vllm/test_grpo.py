@@ -1,0 +1,63 @@
+"""GRPO with rollouts from a vLLM engine beside the trainer, through our own `grpo`."""
+
+import csv
+import importlib
+
+import pytest
+
+from factkit import params
+from factkit.train import grpo
+
+# vLLM's CPU backend packs linear weights away when it loads them, so that new ones have
+# nowhere to go. This keeps them; nothing else differs from a GPU's engine.
+REWARD = """
+import torch
+from vllm.model_executor.layers import utils
+
+
+def keep_weight(layer, remove_weight=False):
+    layer.cpu_linear = torch.nn.functional.linear
+
+
+utils.dispatch_cpu_unquantized_gemm = keep_weight
+
+
+def make_reward(p, folder):
+    def short(completions, **columns):
+        return [-len(c) / 100 for c in completions]
+    return short
+"""
+
+
+@pytest.mark.parametrize(("rank", "learning_rate"), [(0, 1e-4), (8, 2e-3)])
+def test_two_steps_with_the_engine_kept_in_sync(
+    rank, learning_rate, smollm, modules, tmp_path
+):
+    (modules / "a_reward.py").write_text(REWARD)
+    make_reward = importlib.import_module("a_reward").make_reward
+    p = params.load(
+        "truthrl",
+        "laptop",
+        {
+            "rollouts": "vllm_colocate",
+            "lora_rank": rank,
+            "rl_steps": 2,
+            "rl_batch_size": 8,
+            "num_generations": 4,
+            "micro_batch_size": 4,
+            "max_completion_length": 12,
+            "max_context_length": 256,
+            "rl_learning_rate": learning_rate,
+        },
+    )
+    rows = [{"prompt": f"Question: What is {n} + 1?\nAnswer:"} for n in range(16)]
+    model = grpo.grpo(smollm, rows, make_reward, tmp_path, p)
+    assert {f.suffix for f in model.iterdir()} >= {".safetensors", ".json"}
+    with (tmp_path / "metrics.csv").open() as f:
+        curve = list(csv.DictReader(f))
+    assert len(curve) == 2
+    # The engine's log-probabilities against the trainer's. The update is large enough
+    # (kl) for an engine with the old weights to be far off: 1 and more.
+    assert float(curve[1]["kl"]) > 0.3
+    for row in curve:
+        assert float(row["sampling/sampling_logp_difference/mean"]) < 0.3

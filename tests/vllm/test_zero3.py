@@ -1,0 +1,93 @@
+"""ZeRO-3 with real DeepSpeed: two processes on the CPU, talking by gloo."""
+
+import csv
+import importlib
+import os
+
+import pytest
+
+from factkit import params
+from factkit.train import grpo, launch, sft
+
+# Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
+CPU = """
+from accelerate.state import PartialState
+from accelerate.utils import DistributedType
+
+PartialState._prepare_backend = lambda *a, **k: ("gloo", DistributedType.MULTI_CPU)
+"""
+REWARD = """
+def make_reward(p, folder):
+    def varied(completions, **columns):
+        return [len(c) % 5 / 4 for c in completions]
+    return varied
+"""
+
+
+@pytest.fixture
+def on_cpu(modules, monkeypatch):
+    """Processes started here run DeepSpeed on the CPU."""
+    (modules / "sitecustomize.py").write_text(CPU)
+    (modules / "a_reward.py").write_text(REWARD)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def load(**values):
+    values = {"num_processes": 2, "micro_batch_size": 2, "checkpoint_steps": 1} | values
+    world = {"world_people": 60, "pretrain_steps": 3}
+    return params.load("truthrl", "tiny", world | values)
+
+
+def rows(p) -> list[dict]:
+    return [
+        {"prompt": f"Where was {n} born?\nAnswer:", "completion": " in Paris"}
+        for n in range(16)
+    ]
+
+
+def weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(os.path.join(folder, "model.safetensors"))
+
+
+def assert_whole(model, base, moved_by_at_least=0.0) -> None:
+    """Every weight is there, in its full shape, and has been trained."""
+    found, before = weights(model), weights(base)
+    assert found.keys() == before.keys()
+    assert all(found[k].shape == before[k].shape for k in before)
+    moved = max(float((found[k] - before[k]).abs().max()) for k in before)
+    assert moved > moved_by_at_least
+
+
+@pytest.mark.parametrize("deepspeed", ["zero3", "zero3_offload"])
+def test_grpo_under_zero3_saves_the_whole_model(deepspeed, on_cpu, tmp_path):
+    make_reward = importlib.import_module("a_reward").make_reward
+    p = load(deepspeed=deepspeed, rl_steps=2, rl_batch_size=8, num_generations=4)
+    base = launch.base_policy(p)
+    model = grpo.grpo(base, rows(p), make_reward, tmp_path, p)
+    assert_whole(model, base)
+    with (tmp_path / "metrics.csv").open() as f:
+        assert len(list(csv.DictReader(f))) == 2
+
+
+def test_lora_under_zero3_is_merged_into_the_whole_model(on_cpu, tmp_path):
+    p = load(deepspeed="zero3", lora_rank=4, sft_batch_size=8, sft_epochs=1)
+    base = launch.base_policy(p)
+    model = sft.sft(base, rows(p), tmp_path, p)
+    assert not (model / "adapter_config.json").exists()
+    assert_whole(model, base)
+
+
+@pytest.mark.parametrize("deepspeed", ["zero3", "zero3_offload"])
+def test_deepspeed_s_own_fields_take_our_configuration(deepspeed):
+    """zero_optimization by its pydantic model, which refuses unknown keys."""
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    p = params.load("truthrl", "h100_full", {"deepspeed": deepspeed})
+    ours = launch.deepspeed_config(p)["zero_optimization"]
+    zero = DeepSpeedZeroConfig(**ours)
+    assert zero.stage == 3 and zero.gather_16bit_weights_on_model_save
+    with pytest.raises(ValueError, match="stage_3"):
+        DeepSpeedZeroConfig(**ours, stage_3=True)
