@@ -178,7 +178,7 @@ def _checked(
 
 def _print_table(p: "params.TruthRL", paper: str) -> None:
     from factkit import ledger, runs
-    from factkit.figures import truthrl as draw
+    from factkit.figures import tables
 
     folder = runs.profile_folder(p)
     results = [r for r in runs.all_results(folder) if r["notebook"].endswith("_train")]
@@ -189,7 +189,7 @@ def _print_table(p: "params.TruthRL", paper: str) -> None:
             + (f" --variant {p.variant}" if p.variant else "")
         )
     print(f"\n{paper}, {folder.name}, held-out questions, in %:\n")
-    print(draw.results_table(results).to_string())
+    print(tables.results_table(results).to_string())
     print("\nThe paper's claims at this scale:\n")
     print(ledger.check(ledger.TRUTHRL, results).to_string(index=False))
     print(f"\nNotebooks and figures: {runs.relative(folder)}")

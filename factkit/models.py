@@ -168,7 +168,7 @@ def sample(
                 max_new_tokens=sampling.max_new_tokens,
                 eos_token_id=stop,
                 pad_token_id=tokenizer.pad_token_id,
-                **_decoding(sampling),
+                **decoding(sampling),
             )
         new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
         texts = [
@@ -370,7 +370,7 @@ def _shared_prefix(ids: Sequence[Sequence[int]], least: int = 16) -> list[int]:
     return list(first[:same]) if same >= least else []
 
 
-def _decoding(sampling: Sampling) -> dict[str, object]:
+def decoding(sampling: Sampling) -> dict[str, object]:
     """transformers' generation arguments for greedy or sampled decoding."""
     if sampling.temperature == 0:
         return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}

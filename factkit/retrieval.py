@@ -66,7 +66,6 @@ class Index(Protocol):
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best chunks, best first."""
-        ...
 
 
 def chunk_documents(

@@ -10,8 +10,9 @@ import pytest
 from factkit import params
 from factkit.corpus import wikipedia_2018
 from factkit.datasets import benchmarks
-from factkit.datasets.benchmarks import BENCHMARKS, load, load_pages, plain_text
+from factkit.datasets.benchmarks import BENCHMARKS, load, load_pages
 from factkit.datasets.examples import DataError, read_examples, write_examples
+from factkit.datasets.html_text import plain_text
 
 DATA = params.ROOT.parent / "shared" / "data"
 FILES = {

@@ -6,6 +6,7 @@ import pytest
 
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import Example
+from factkit.figures import tables
 from factkit.figures import truthrl as draw
 from factkit.verify.outcome import Outcome
 
@@ -46,38 +47,38 @@ def none_left_open():
 
 def test_a_rate_over_seeds_is_a_mean_with_its_interval():
     # mean 20 %, sample std 10 %, half-width 4.303 · 10 / √3
-    assert draw.spread([0.1, 0.2, 0.3]) == "20.0 ± 24.8"
+    assert tables.spread([0.1, 0.2, 0.3]) == "20.0 ± 24.8"
 
 
 def test_a_single_seed_has_no_interval():
-    assert draw.spread([0.125, None]) == "12.5"
+    assert tables.spread([0.125, None]) == "12.5"
 
 
 def test_without_a_value_there_is_a_dash():
-    assert draw.spread([None, None]) == draw.spread([]) == "–"
+    assert tables.spread([None, None]) == tables.spread([]) == "–"
 
 
 def test_a_results_table_has_a_row_an_arm_in_the_paper_s_order():
     results = [result(arm) for arm in ("ternary", "mine", "prompting", "dpo")]
-    found = draw.results_table(results)
+    found = tables.results_table(results)
     assert list(found.index) == ["prompting", "dpo", "ternary", "mine"]
 
 
 def test_a_results_table_averages_over_seeds():
     results = [result("ternary", s, shift) for s, shift in enumerate((-0.1, 0, 0.1))]
-    row = draw.results_table(results).loc["ternary"]
+    row = tables.results_table(results).loc["ternary"]
     assert (row.seeds, row.accuracy) == (3, "50.0 ± 24.8")
 
 
 def test_an_arm_without_a_metric_shows_a_dash():
     results = [result("sft", reasoning=0.5), result("ternary")]
-    found = draw.results_table(results, ["reasoning"])
+    found = tables.results_table(results, ["reasoning"])
     assert list(found.reasoning) == ["50.0", "–"]
 
 
 def test_a_results_table_shows_the_chosen_arms():
     results = [result("sft"), result("ternary")]
-    assert list(draw.results_table(results, arms=["sft"]).index) == ["sft"]
+    assert list(tables.results_table(results, arms=["sft"]).index) == ["sft"]
 
 
 # (table, its arms we have, the published columns of each)
@@ -102,7 +103,7 @@ METRIC = {
 def test_the_paper_s_numbers_stand_beside_ours(table, expected):
     columns = {c: METRIC[c] for row in expected.values() for c in row}
     results = [result(arm, reasoning=0.75) for arm in [*expected, "mine"]]
-    found = draw.beside_paper(results, table, columns)
+    found = tables.beside_paper(results, table, columns)
     assert list(found.index) == list(expected)
     ours = {"T": "20.0", "H": "30.0", "A": "50.0", "U": "20.0"}
     for arm, row in expected.items():
@@ -113,7 +114,9 @@ def test_the_paper_s_numbers_stand_beside_ours(table, expected):
 
 
 def test_a_metric_that_was_not_measured_is_a_dash_beside_the_paper():
-    found = draw.beside_paper([result("ternary")], 6, {"reasoning_score": "reasoning"})
+    found = tables.beside_paper(
+        [result("ternary")], 6, {"reasoning_score": "reasoning"}
+    )
     assert list(found.loc["ternary"]) == [56.6, "–"]
 
 
@@ -124,14 +127,14 @@ def iterated():
 
 def test_each_iteration_of_dpo_becomes_a_result_of_its_own():
     before = [result("dpo"), iterated()]
-    found = draw.with_iterations(before)
+    found = tables.with_iterations(before)
     assert found[:2] == before
     added = [(r["arm"], r["seed"], r["metrics"]["accuracy"]) for r in found[2:]]
     assert added == [("iterative_dpo_1", 3, 0.5), ("iterative_dpo_2", 3, 0.25)]
 
 
 def test_iterations_stand_beside_table_4():
-    found = draw.beside_paper([iterated()], 4, {"T": "truthfulness"})
+    found = tables.beside_paper([iterated()], 4, {"T": "truthfulness"})
     assert list(found.index) == ["iterative_dpo_1", "iterative_dpo_2"]
     assert list(found["ours", "T"]) == ["20.0", "10.0"]
 
@@ -143,7 +146,7 @@ def test_a_comparison_s_metrics_become_a_result_for_each_arm():
         "ternary_knowledge_difficult_accuracy": 0.3,
     }
     arms = ["ternary", "ternary_knowledge"]
-    found = draw.by_prefix(metrics, arms, "difficult")
+    found = tables.by_prefix(metrics, arms, "difficult")
     assert [(r["arm"], r["metrics"]) for r in found] == [
         ("ternary", {"difficult_accuracy": 0.2}),
         ("ternary_knowledge", {"difficult_accuracy": 0.3}),

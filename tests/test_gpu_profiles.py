@@ -18,7 +18,7 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import dpo, grpo, launch, reward_model, sft
+from factkit.train import dpo, grpo, launch, reward_model, setup, sft
 
 FILES = sorted(ROOT.glob("params/*/truthrl*.yaml"))
 PROFILES = [(f.parent.name, f.stem.partition("-")[2]) for f in FILES]
@@ -88,7 +88,7 @@ def test_rollouts_come_from_where_the_profile_says(profile, variant, tmp_path):
 @every_profile
 def test_lora_is_made_where_the_profile_has_a_rank(profile, variant):
     p = load(profile, variant)
-    config = launch.lora(p)
+    config = setup.lora(p)
     assert (config is None) == (p.lora_rank == 0)
     assert config is None or (config.r, config.lora_alpha) == (
         p.lora_rank,
@@ -115,7 +115,7 @@ def test_a_batch_is_split_over_processes_and_passes():
         p = load().model_copy(
             update={"num_processes": processes, "micro_batch_size": micro}
         )
-        assert launch.batch_arguments(total, p) == {
+        assert setup.batch_arguments(total, p) == {
             "per_device_train_batch_size": rows,
             "gradient_accumulation_steps": passes,
         }
@@ -127,11 +127,11 @@ def test_a_batch_that_does_not_split_is_refused(total, processes, micro):
         update={"num_processes": processes, "micro_batch_size": micro}
     )
     with pytest.raises(ValueError, match=f"batch of {total}"):
-        launch.batch_arguments(total, p)
+        setup.batch_arguments(total, p)
 
 
 def test_deepspeed_shards_in_stage_3_and_gathers_when_saving():
-    config = launch.deepspeed_config(load("h100_full", deepspeed="zero3"))
+    config = setup.deepspeed_config(load("h100_full", deepspeed="zero3"))
     zero = config["zero_optimization"]
     assert zero["stage"] == 3
     assert zero["stage3_gather_16bit_weights_on_model_save"] is True
@@ -141,7 +141,7 @@ def test_deepspeed_shards_in_stage_3_and_gathers_when_saving():
 
 
 def test_offload_keeps_weights_and_optimizer_on_the_host():
-    zero = launch.deepspeed_config(load("h100_full"))["zero_optimization"]
+    zero = setup.deepspeed_config(load("h100_full"))["zero_optimization"]
     assert zero["offload_param"]["device"] == "cpu"
     assert zero["offload_optimizer"]["device"] == "cpu"
 
@@ -149,7 +149,7 @@ def test_offload_keeps_weights_and_optimizer_on_the_host():
 def test_deepspeed_needs_several_processes():
     p = load("h100_full").model_copy(update={"num_processes": 1})
     with pytest.raises(ValueError, match="num_processes"):
-        launch.deepspeed_config(p)
+        setup.deepspeed_config(p)
 
 
 @every_profile
@@ -186,8 +186,8 @@ def test_training_leaves_the_notebook_s_process_where_it_must(values, own):
 
 def test_unsloth_starts_its_engine_for_rollouts_only():
     p = load()
-    assert launch.unsloth_arguments("m", p)[0]["fast_inference"] is False
-    loading, adapter = launch.unsloth_arguments("m", p, rollouts=True)
+    assert setup.unsloth_arguments("m", p)[0]["fast_inference"] is False
+    loading, adapter = setup.unsloth_arguments("m", p, rollouts=True)
     assert loading["fast_inference"] is True
     assert loading["max_lora_rank"] == adapter["r"] == p.lora_rank
 
@@ -196,7 +196,7 @@ def test_a_model_that_has_an_adapter_gets_no_second_one():
     class WithAdapter:
         peft_config = {}
 
-    assert launch.lora(load(), WithAdapter()) is None
+    assert setup.lora(load(), WithAdapter()) is None
 
 
 def test_a_lambda_cannot_be_handed_to_other_processes(tmp_path):
@@ -210,7 +210,7 @@ def test_arguments_arrive_in_the_processes_as_they_were(tmp_path):
     given = {
         "start": "model",
         "rows": [{"prompt": "Grüße\u2028?", "answers": ["a", "b"], "n": 0.5}],
-        "make_reward": launch.base_policy,
+        "make_reward": setup.base_policy,
         "folder": tmp_path,
         "p": p,
     }
@@ -307,7 +307,7 @@ def test_weights_are_loaded_in_the_precision_that_trains(
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     p = load("tiny", dtype="bfloat16", **values)
-    model, tokenizer = launch.load_trainable(str(policy), p)
+    model, tokenizer = setup.load_trainable(str(policy), p)
     assert model.dtype == getattr(torch, dtype)
     assert model.device.type == "cpu"
     assert tokenizer.padding_side == "left"
@@ -316,7 +316,7 @@ def test_weights_are_loaded_in_the_precision_that_trains(
 def test_an_adapter_is_no_start(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="is an adapter"):
-        launch.load_trainable(str(tmp_path), load("tiny"))
+        setup.load_trainable(str(tmp_path), load("tiny"))
 
 
 def test_two_processes_train_one_model(policy, tmp_path):

@@ -15,17 +15,8 @@ import pytest
 from fake_endpoint import HANG, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.llm import (
-    LLM,
-    VLLM,
-    Endpoint,
-    Limits,
-    Reply,
-    Request,
-    Transformers,
-    _retry_after_s,
-    cache_key,
-)
+from factkit.backends import VLLM, Endpoint, Transformers
+from factkit.llm import LLM, Limits, Reply, Request, _retry_after_s, cache_key
 
 QUICK = Limits(timeout_s=5, attempts=3, backoff_s=0.01)
 
@@ -736,7 +727,7 @@ def test_a_prompt_that_vllm_refuses_fails_alone(vllm_stub):
 
 def test_importing_it_loads_no_heavy_library():
     heavy = ["torch", "transformers", "vllm", "openai", "tenacity", "diskcache", "tqdm"]
-    code = f"import sys, factkit.llm; print(*({set(heavy)} & set(sys.modules)))"
+    code = f"import sys, factkit.backends; print(*({set(heavy)} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == []
     assert done.returncode == 0

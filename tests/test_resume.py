@@ -16,7 +16,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from factkit import params, world
-from factkit.train import grpo, launch
+from factkit.train import grpo, setup
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,
@@ -28,7 +28,7 @@ def varied(completions, **columns):
     return [len(c) % 5 / 4 for c in completions]
 def make_reward(p, folder):
     return varied
-grpo.grpo(launch.base_policy(p), rows, make_reward, Path(sys.argv[1]), p)
+grpo.grpo(setup.base_policy(p), rows, make_reward, Path(sys.argv[1]), p)
 """
 
 
@@ -70,7 +70,7 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path, checkpoint):
 
 
 def test_a_checkpoint_that_was_cut_off_is_not_resumed_from(tmp_path):
-    from factkit.train.launch import last_checkpoint
+    from factkit.train.setup import last_checkpoint
 
     for step, complete in ((2, True), (4, False)):
         folder = tmp_path / f"checkpoint-{step}"

@@ -3,7 +3,7 @@
 import pytest
 
 from factkit import params, world
-from factkit.llm import Endpoint
+from factkit.backends import Endpoint
 from factkit.verify import judge, verifier
 from factkit.verify.judge import Verdict
 from factkit.verify.outcome import Outcome
@@ -141,7 +141,8 @@ def test_a_true_statement_outside_the_reasoning_is_none():
 
 
 def outside(**more):
-    return params.load("truthrl", "tiny", {"questions": "leads"} | more)
+    values = {"questions": "leads", "answer_format": "boxed"} | more
+    return params.load("truthrl", "tiny", values)
 
 
 @pytest.mark.parametrize("name", ["rules", "exact"])
@@ -162,3 +163,7 @@ def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
     rows = (said, ["i", "j"], [["x"], ["y"]], ["A?", "B?"])
     assert verifier.reasoning_judge(outside(**JUDGED))(*rows) == [1.0, None]
     assert batches == [[("A?", ["x"], "A."), ("B?", ["y"], "")]]
+
+
+def test_plain_answers_have_no_reasoning_to_judge():
+    assert verifier.reasoning_judge(params.load("truthrl", "tiny")) is None

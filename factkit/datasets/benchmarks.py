@@ -20,34 +20,21 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
-import ast
 import hashlib
-import json
-import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from factkit.corpus import Document, open_packed
-from factkit.datasets.examples import MAX_QUESTION_CHARS, DataError, Example
+from factkit.corpus import Document
+from factkit.datasets import rows
+from factkit.datasets.examples import BadRows, DataError, Example, problem_of
+from factkit.datasets.html_text import plain_text
+from factkit.datasets.rows import Row, RowError
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"
-
-Row = Mapping[str, Any]
-BadRows = Literal["refuse", "drop"]
-
-_MARKUP = re.compile(r"<[a-zA-Z!/]|&#?\w+;")
-# tags within a word or phrase; every other tag ends one
-_INLINE = frozenset("b i em strong sub sup u s small mark font wbr".split())
-
-
-class RowError(ValueError):
-    """A row is no question of its source; the message is the problem's name."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +64,9 @@ def crag(row: Row) -> Example:
     A false premise is answered by "invalid question", then by CRAG's own text. The
     answer "nan" is none: CRAG writes it where a table had no value.
     """
-    answer = _text(row, "answer").strip()
-    answers = [answer, *_texts(row, "alt_ans", "alternative_answers")]
-    kind, label = _text(row, "question_type"), ""
+    answer = rows.text(row, "answer").strip()
+    answers = [answer, *rows.texts(row, "alt_ans", "alternative_answers")]
+    kind, label = rows.text(row, "question_type"), ""
     if answer.casefold() in ("", "nan"):
         answers = []
     elif kind == FALSE_PREMISE or answer.casefold() == INVALID_QUESTION:
@@ -88,10 +75,10 @@ def crag(row: Row) -> Example:
         label = UNANSWERABLE
     described = ("query_time", "domain", "static_or_dynamic", "popularity", "split")
     return Example(
-        id=_text(row, "interaction_id"),
-        question=_text(row, "query").strip(),
+        id=rows.text(row, "interaction_id"),
+        question=rows.text(row, "query").strip(),
         answers=_distinct(answers),
-        entity=_text(row, "interaction_id"),
+        entity=rows.text(row, "interaction_id"),
         relation=kind,
         label=label,
         meta={key: row[key] for key in described if row.get(key) is not None},
@@ -102,34 +89,34 @@ def crag_pages(row: Row) -> list[Document]:
     """The web pages found for a CRAG question: their text, or the search's snippet."""
     return _documents(
         (
-            _text(page, "page_name").strip() or _text(page, "page_url"),
-            plain_text(_optional(page, "page_result"))
-            or plain_text(_optional(page, "page_snippet")),
-            f"{_text(page, 'page_url')} (page of CRAG, CC BY-NC 4.0)",
+            rows.text(page, "page_name").strip() or rows.text(page, "page_url"),
+            plain_text(rows.optional(page, "page_result"))
+            or plain_text(rows.optional(page, "page_snippet")),
+            f"{rows.text(page, 'page_url')} (page of CRAG, CC BY-NC 4.0)",
         )
-        for page in _rows_of(row, "search_results")
+        for page in rows.objects(row, "search_results")
     )
 
 
 def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
-    question = _text(row, "question").strip()
+    question = rows.text(row, "question").strip()
     made = f"nq-{_digest(question)}"
-    answers = _distinct(_texts(row, "answer"))
+    answers = _distinct(rows.texts(row, "answer"))
     return Example(id=made, question=question, answers=answers, entity=made)
 
 
 def hotpotqa(row: Row) -> Example:
     """HotpotQA (Yang et al. 2018): the hub's rows, the authors', or without context."""
-    question = _text(row, "question").strip()
-    own = _optional(row, "id", "_id") or f"hotpotqa-{_digest(question)}"
-    supporting = [title for title, _ in _titled(row, "supporting_facts", "sent_id")]
+    question = rows.text(row, "question").strip()
+    own = rows.optional(row, "id", "_id") or f"hotpotqa-{_digest(question)}"
+    supporting = [title for title, _ in rows.titled(row, "supporting_facts", "sent_id")]
     return Example(
         id=own,
         question=question,
-        answers=_distinct([_text(row, "answer")]),
+        answers=_distinct([rows.text(row, "answer")]),
         entity=(supporting or [own])[0],
-        relation=_optional(row, "type"),
+        relation=rows.optional(row, "type"),
         evidence=[d.id for d in hotpotqa_pages(row) if d.title in supporting],
         meta={"level": row["level"]} if row.get("level") else {},
     )
@@ -139,22 +126,23 @@ def hotpotqa_pages(row: Row) -> list[Document]:
     """A HotpotQA question's paragraphs: the supporting ones and the distractors."""
     source = "Wikipedia of 2017 (HotpotQA), CC BY-SA 4.0"
     return _documents(
-        (title, "".join(_strings("context", sentences)), source)
-        for title, sentences in _titled(row, "context", "sentences")
+        (title, "".join(rows.strings("context", sentences)), source)
+        for title, sentences in rows.titled(row, "context", "sentences")
     )
 
 
 def musique(row: Row) -> Example:
     """MuSiQue (Trivedi et al. 2022): the authors' rows, or KILT's {input, output}."""
-    own = _text(row, "id")
-    answers = [_optional(row, "answer"), *_texts(row, "answer_aliases")]
-    answers += [_optional(output, "answer") for output in _rows_of(row, "output")]
-    supporting = [p for p in _rows_of(row, "paragraphs") if p.get("is_supporting")]
+    own = rows.text(row, "id")
+    answers = [rows.optional(row, "answer"), *rows.texts(row, "answer_aliases")]
+    outputs = rows.objects(row, "output")
+    answers += [rows.optional(output, "answer") for output in outputs]
+    supporting = [p for p in rows.objects(row, "paragraphs") if p.get("is_supporting")]
     return Example(
         id=own,
-        question=_text(row, "question", "input").strip(),
+        question=rows.text(row, "question", "input").strip(),
         answers=_distinct(answers),
-        entity=_text(supporting[0], "title") if supporting else own,
+        entity=rows.text(supporting[0], "title") if supporting else own,
         relation=own.partition("__")[0],
         evidence=[d.id for d in musique_pages({"paragraphs": supporting})],
     )
@@ -162,13 +150,10 @@ def musique(row: Row) -> Example:
 
 def musique_pages(row: Row) -> list[Document]:
     """A MuSiQue question's paragraphs: the supporting ones and the distractors."""
+    source = "Wikipedia (MuSiQue), CC BY 4.0"
     return _documents(
-        (
-            _text(p, "title"),
-            _text(p, "paragraph_text"),
-            "Wikipedia (MuSiQue), CC BY 4.0",
-        )
-        for p in _rows_of(row, "paragraphs")
+        (rows.text(p, "title"), rows.text(p, "paragraph_text"), source)
+        for p in rows.objects(row, "paragraphs")
     )
 
 
@@ -179,10 +164,12 @@ def popqa(row: Row) -> Example:
         raise RowError("id: missing or not a number")
     return Example(
         id=str(own),
-        question=_text(row, "question").strip(),
-        answers=_distinct([_optional(row, "obj"), *_texts(row, "possible_answers")]),
-        entity=_text(row, "subj"),
-        relation=_text(row, "prop"),
+        question=rows.text(row, "question").strip(),
+        answers=_distinct(
+            [rows.optional(row, "obj"), *rows.texts(row, "possible_answers")]
+        ),
+        entity=rows.text(row, "subj"),
+        relation=rows.text(row, "prop"),
         meta={"subject_views": row["s_pop"]} if row.get("s_pop") is not None else {},
     )
 
@@ -194,19 +181,19 @@ def squad_v2(row: Row) -> Example:
     "unanswerable" and so is its one answer. Its paragraph is no evidence.
     """
     if isinstance(row.get("answers"), Mapping):
-        texts = _texts(row["answers"], "text")
+        texts = rows.texts(row["answers"], "text")
     elif row.get("answers") is not None:
-        texts = [_text(answer, "text") for answer in _rows_of(row, "answers")]
+        texts = [rows.text(answer, "text") for answer in rows.objects(row, "answers")]
     else:
         raise RowError("answers: missing")
     impossible = row.get("is_impossible", not texts)
     if not isinstance(impossible, bool):
         raise RowError("is_impossible: not true or false")
     return Example(
-        id=_text(row, "id"),
-        question=_text(row, "question").strip(),
+        id=rows.text(row, "id"),
+        question=rows.text(row, "question").strip(),
         answers=[UNANSWERABLE] if impossible else _distinct(texts),
-        entity=_text(row, "title").replace("_", " "),
+        entity=rows.text(row, "title").replace("_", " "),
         label=UNANSWERABLE if impossible else "",
         evidence=[] if impossible else [d.id for d in squad_v2_pages(row)],
     )
@@ -214,9 +201,9 @@ def squad_v2(row: Row) -> Example:
 
 def squad_v2_pages(row: Row) -> list[Document]:
     """The paragraph that a SQuAD question was written for."""
-    title = _text(row, "title").replace("_", " ")
+    title = rows.text(row, "title").replace("_", " ")
     source = "Wikipedia of 2016 (SQuAD), CC BY-SA 4.0"
-    return _documents([(title, _optional(row, "context"), source)])
+    return _documents([(title, rows.optional(row, "context"), source)])
 
 
 BENCHMARKS = {
@@ -400,25 +387,27 @@ def _convert(
         if not isinstance(row, Mapping):
             raise RowError("not a JSON object")
         example = benchmark.example(row)
-        problem = _problem(example, seen)
-        if problem:
+        if problem := problem_of(example, seen):
             raise RowError(problem)
         return example, benchmark.pages(row) if with_pages else [], ""
     except RowError as error:
         return None, [], error.args[0]
 
 
-def _problem(example: Example, seen: set[str]) -> str:
-    """The name of what is wrong with an example whose fields have the right types."""
-    if not example.question:
-        return "empty question"
-    if len(example.question) > MAX_QUESTION_CHARS:
-        return f"question longer than {MAX_QUESTION_CHARS} characters"
-    if not example.answers:
-        return "no reference answer"
-    if example.id in seen or example.question.casefold() in seen:
-        return "duplicate id or question"
-    return ""
+def _rows(name: str, path: str, split: str, limit: int | None) -> Iterator[Any]:
+    """A file's or a split's rows, a RowError in place of one that can't be read."""
+    benchmark = _benchmark(name)
+    if not path:
+        split = split or benchmark.evaluation
+        stream = limit is not None
+        return rows.of_hub(benchmark.hub, benchmark.config, split, stream)
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file; leave path empty to use the hub")
+    if split and not benchmark.split_field:
+        raise DataError(
+            f"split={split!r}: a file of {name} is one split; leave it empty"
+        )
+    return rows.of_file(Path(path))
 
 
 def _in_split(benchmark: Benchmark, row: Any, path: str, split: str) -> bool:
@@ -430,181 +419,7 @@ def _in_split(benchmark: Benchmark, row: Any, path: str, split: str) -> bool:
     return str(row.get(field)) == wanted
 
 
-# ---- rows from files and from the hub
-
-
-def _rows(name: str, path: str, split: str, limit: int | None) -> Iterator[Any]:
-    """JSON values, one a row; a RowError (problem, what was read) in place of one."""
-    benchmark = _benchmark(name)
-    if path:
-        if not Path(path).is_file():
-            raise DataError(f"{path}: no such file; leave path empty to use the hub")
-        if split and not benchmark.split_field:
-            raise DataError(
-                f"split={split!r}: a file of {name} is one split; leave it empty"
-            )
-        return _file_rows(Path(path))
-    return _hub_rows(benchmark, split or benchmark.evaluation, limit)
-
-
-def _hub_rows(benchmark: Benchmark, split: str, limit: int | None) -> Iterator[Any]:
-    """A split's rows; DataError if hub, data set or split can't be had."""
-    import datasets
-
-    try:
-        if benchmark.hub.startswith("https://"):
-            file = datasets.DownloadManager().download(benchmark.hub)
-            yield from _file_rows(Path(file))
-            return
-        yield from datasets.load_dataset(
-            benchmark.hub,
-            benchmark.config or None,
-            split=split,
-            streaming=limit is not None,
-        )
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{benchmark.hub}, split {split!r}: {error}; check the split and the "
-            "network (HF_HUB_OFFLINE=0), or give the path of a local file"
-        ) from error
-
-
-def _file_rows(path: Path) -> Iterator[Any]:
-    """The rows of a JSON or JSON lines file."""
-    name = path.name.casefold().removesuffix(".gz").removesuffix(".bz2")
-    rows = _json_rows(path) if name.endswith(".json") else None
-    if rows is not None:
-        yield from rows
-        return
-    with open_packed(path) as lines:
-        try:
-            for line in lines:
-                yield _parsed(line)
-        except (EOFError, OSError, zlib.error) as error:
-            yield RowError("file cut short or damaged", str(error))
-
-
-def _parsed(line: bytes) -> Any:
-    """A line's JSON value, or a RowError."""
-    try:
-        return json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError:
-        return RowError("not UTF-8", line)
-    except (ValueError, RecursionError):
-        return RowError("not JSON", line)
-
-
-def _json_rows(path: Path) -> Iterator[Any] | None:
-    """The rows of a file that is one JSON value; None if it is JSON lines instead."""
-    try:
-        with open_packed(path) as file:
-            value = json.loads(file.read().decode("utf-8"))
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            return None
-        raise DataError(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON: "
-            f"{error.msg}; fetch the file again"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"
-        ) from None
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cut short or damaged: {error}") from None
-    rows = value.get("data", [value]) if isinstance(value, dict) else value
-    if not isinstance(rows, list):
-        raise DataError(f"{path}: must hold a JSON list of rows, or {{data: [...]}}")
-    return _flat(rows)
-
-
-def _flat(rows: Iterable[Any]) -> Iterator[Any]:
-    """Rows; SQuAD's articles become the rows that the hub makes of them."""
-    for row in rows:
-        if not isinstance(row, Mapping) or "paragraphs" not in row or "id" in row:
-            yield row
-            continue
-        try:
-            for paragraph in _rows_of(row, "paragraphs"):
-                shared = {"title": row.get("title"), "context": paragraph["context"]}
-                for asked in _rows_of(paragraph, "qas"):
-                    yield shared | dict(asked)
-        except (RowError, KeyError) as error:
-            yield RowError(f"paragraphs: {error}", row.get("title"))
-
-
-# ---- fields
-
-
-def _string(name: str, value: object) -> str:
-    """A value that must be text; RowError if it isn't, or has half a character."""
-    if not isinstance(value, str):
-        raise RowError(f"{name}: missing or not text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise RowError(f"{name}: half a character (a lone surrogate)") from None
-    return value
-
-
-def _strings(name: str, value: object) -> list[str]:
-    """A value that must be a list of texts."""
-    if not isinstance(value, list):
-        raise RowError(f"{name}: not a list of texts")
-    return [_string(name, item) for item in value]
-
-
-def _text(row: Row, *names: str) -> str:
-    """The first of these fields that the row has."""
-    given = [row[name] for name in names if name in row]
-    return _string(names[0], given[0] if given else None)
-
-
-def _optional(row: Row, *names: str) -> str:
-    """The first of these fields that the row has, "" if none or null."""
-    given = [row[name] for name in names if row.get(name) is not None]
-    return _string(names[0], given[0]) if given else ""
-
-
-def _texts(row: Row, *names: str) -> list[str]:
-    """A list of texts, which may be written as a string; empty if none or null."""
-    value = next((row[name] for name in names if row.get(name) is not None), [])
-    if isinstance(value, str):
-        value = _literal(value)
-    return _strings(names[0], value)
-
-
-def _literal(text: str) -> object:
-    """What a string says as JSON or, as CRAG's tools write lists, as Python."""
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError):
-            continue
-    return text
-
-
-def _rows_of(row: Row, name: str) -> list[Row]:
-    """A list of objects within a row; empty if none or null."""
-    value = row.get(name)
-    value = [] if value is None else value
-    if not isinstance(value, list) or not all(isinstance(v, Mapping) for v in value):
-        raise RowError(f"{name}: not a list of objects")
-    return value
-
-
-def _titled(row: Row, name: str, other: str) -> list[tuple[str, Any]]:
-    """HotpotQA's (title, other) pairs: the hub's columns, or the authors' pairs."""
-    value = row.get(name)
-    value = [] if value is None else value
-    try:
-        if isinstance(value, Mapping):
-            pairs = list(zip(value["title"], value[other], strict=True))
-        else:
-            pairs = [(title, rest) for title, rest in value]
-    except (KeyError, TypeError, ValueError):
-        raise RowError(f"{name}: not pairs of title and {other}") from None
-    return [(_string(name, title), rest) for title, rest in pairs]
+# ---- parts of examples and documents
 
 
 def _distinct(answers: Iterable[str]) -> list[str]:
@@ -628,42 +443,3 @@ def _documents(found: Iterable[tuple[str, str, str]]) -> list[Document]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-# ---- web pages
-
-
-class _PageText(HTMLParser):
-    """Collects a page's text, without scripts and styles."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self.skipping = ""
-
-    def handle_starttag(self, tag, attrs):
-        if tag in ("script", "style"):
-            self.skipping = tag
-        if tag not in _INLINE:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag):
-        if tag == self.skipping:
-            self.skipping = ""
-        if tag not in _INLINE:
-            self.parts.append("\n")
-
-    def handle_data(self, data):
-        if not self.skipping:
-            self.parts.append(data)
-
-
-def plain_text(text: str) -> str:
-    """The text of a web page, a line for each block; other text with plain spaces."""
-    if _MARKUP.search(text):
-        page = _PageText()
-        page.feed(text)
-        page.close()
-        text = "".join(page.parts)
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)

@@ -12,6 +12,8 @@ from factkit.assets import write_atomically
 
 MAX_QUESTION_CHARS = 4_000
 
+BadRows = Literal["refuse", "drop"]
+
 
 class DataError(ValueError):
     """A data file can't be used; the message names file, row, value and fix."""
@@ -45,7 +47,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 
 
 def read_examples(
-    path: Path, bad_rows: Literal["refuse", "drop"] = "refuse"
+    path: Path, bad_rows: BadRows = "refuse"
 ) -> tuple[list[Example], Counter]:
     """Read JSON lines into examples; returns them and a count of each problem dropped.
 
@@ -84,15 +86,24 @@ def _parse_row(raw: bytes, seen: set[str]) -> tuple[Example | None, str]:
     except ValidationError as error:
         first = error.errors()[0]
         return None, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    problem = problem_of(example, seen)
+    return (None, problem) if problem else (example, "")
+
+
+def problem_of(example: Example, seen: set[str]) -> str:
+    """The name of what is wrong with an example; "" if nothing is.
+
+    seen: ids and casefolded questions of the examples before it.
+    """
     if not example.question.strip():
-        return None, "empty question"
+        return "empty question"
     if len(example.question) > MAX_QUESTION_CHARS:
-        return None, f"question longer than {MAX_QUESTION_CHARS} characters"
+        return f"question longer than {MAX_QUESTION_CHARS} characters"
     if not any(answer.strip() for answer in example.answers):
-        return None, "no reference answer"
+        return "no reference answer"
     if example.id in seen or example.question.casefold() in seen:
-        return None, "duplicate id or question"
-    return example, ""
+        return "duplicate id or question"
+    return ""
 
 
 def refuse_overlap(splits: dict[str, Sequence[Example]]) -> None:

@@ -26,9 +26,10 @@ def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tup
 
 def percent_axis(ax: "Axes", label: str, which: str = "y") -> None:
     """Label an axis that shows fractions as per cent."""
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     axis = ax.yaxis if which == "y" else ax.xaxis
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))  # whole per cents
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
     axis.set_label_text(f"{label} (%)")
 

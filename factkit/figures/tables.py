@@ -1,14 +1,24 @@
-"""Tables in which colour says what a response was worth."""
+"""Tables: arms over seeds, ours beside the paper's, responses coloured by outcome."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
+from factkit.figures import mean_and_range
+from factkit.params import TRUTHRL_ARMS
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
+RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
+PAPER_DEFAULT = {
+    "setting": "with retrieval",
+    "model": "Llama3.1-8B-Inst",
+    "dataset": "CRAG",
+    "judge": "Llama3.3-70B-Inst",
+}
 BACKGROUND = {
     Outcome.CORRECT: "background-color: #cfe2f3",
     Outcome.ABSTAIN: "background-color: #eeeeee; font-style: italic",
@@ -26,3 +36,106 @@ def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "St
         colours = [BACKGROUND[Outcome(o)] for o in table[outcome_column]]
         style = style.apply(lambda _, c=colours: c, subset=[column])
     return style
+
+
+def published(table: int) -> "pd.DataFrame":
+    """The paper's Table 1 … 8 as it was printed, in per cent; a row an arm."""
+    import pandas as pd
+
+    return pd.read_csv(
+        str(files("factkit") / "published" / f"truthrl_table{table}.csv")
+    )
+
+
+def results_table(
+    results: Sequence[Mapping[str, Any]],
+    names: Sequence[str] = RATES,
+    arms: Sequence[str] = (),
+) -> "pd.DataFrame":
+    """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
+
+    names: metrics, by default the four rates. arms: which, by default all.
+    """
+    import pandas as pd
+
+    rows = {}
+    for arm, runs in by_arm(results).items():
+        if arms and arm not in arms:
+            continue
+        row: dict[str, Any] = {"seeds": len(runs)}
+        row |= {name: spread([r["metrics"].get(name) for r in runs]) for name in names}
+        rows[arm] = row
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Fractions as "mean ± half-width of the 95 % t interval", in per cent."""
+    given = [100 * v for v in values if v is not None]
+    if not given:
+        return "–"
+    mean, half = mean_and_range(given)
+    return f"{mean:.1f} ± {half:.1f}" if len(given) > 1 else f"{mean:.1f}"
+
+
+def beside_paper(
+    results: Sequence[Mapping[str, Any]], table: int, metrics: Mapping[str, str]
+) -> "pd.DataFrame":
+    """Ours beside one of the paper's tables, for the arms in both; in per cent.
+
+    metrics: column of the published table → our metric. Of tables with several data
+    sets or settings, CRAG with retrieval and Llama3.1-8B is shown, the paper's default.
+    """
+    import pandas as pd
+
+    theirs = published(table)
+    for column, chosen in PAPER_DEFAULT.items():
+        if column in theirs:
+            theirs = theirs[theirs[column] == chosen]
+    theirs = theirs.set_index("arm")
+    ours = by_arm(with_iterations(results))
+    rows = {
+        arm: {("paper", c): theirs.at[arm, c] for c in metrics}
+        | {
+            ("ours", c): spread([r["metrics"].get(m) for r in ours[arm]])
+            for c, m in metrics.items()
+        }
+        for arm in theirs.index
+        if arm in ours
+    }
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def with_iterations(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The results, and those of iterative DPO once more for each of its iterations."""
+    more = []
+    for r in results:
+        found = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
+        for i in sorted(found):
+            rates = {name: r["metrics"][f"iteration_{i}_{name}"] for name in RATES}
+            more.append({**r, "arm": f"iterative_dpo_{i}", "metrics": rates})
+    return [*results, *more]
+
+
+def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Results of training runs grouped by arm, in the order that the paper tells."""
+    found = {r["arm"] for r in results}
+    order = [a for a in TRUTHRL_ARMS if a in found]
+    order += sorted(found - set(order))
+    return {arm: [r for r in results if r["arm"] == arm] for arm in order}
+
+
+def by_prefix(
+    metrics: Mapping[str, float], arms: Sequence[str], prefix: str
+) -> list[dict[str, Any]]:
+    """The metrics <arm>_<prefix>_<name> of a comparison, as a result for each arm."""
+    return [
+        {
+            "arm": arm,
+            "metrics": {
+                key.removeprefix(f"{arm}_"): value
+                for key, value in metrics.items()
+                if key.startswith(f"{arm}_{prefix}_")
+            },
+        }
+        for arm in arms
+    ]

@@ -1,7 +1,6 @@
 """TruthRL's figures, redrawn from results files beside the published numbers."""
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from factkit.figures import (
     mean_and_range,
     new_figure,
     percent_axis,
+    tables,
 )
 from factkit.params import TRUTHRL_ARMS
 
@@ -24,104 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
-PAPER_DEFAULT = {
-    "setting": "with retrieval",
-    "model": "Llama3.1-8B-Inst",
-    "dataset": "CRAG",
-    "judge": "Llama3.3-70B-Inst",
-}
 PARTS = (
     ("accuracy", "correct", CORRECT),
     ("hallucination", "hallucinated", WRONG),
     ("abstention", "abstained", ABSTAIN),
 )
-
-
-def published(table: int) -> "pd.DataFrame":
-    """The paper's Table 1 … 8 as it was printed, in per cent; a row an arm."""
-    import pandas as pd
-
-    return pd.read_csv(
-        str(files("factkit") / "published" / f"truthrl_table{table}.csv")
-    )
-
-
-def results_table(
-    results: Sequence[Mapping[str, Any]],
-    names: Sequence[str] = RATES,
-    arms: Sequence[str] = (),
-) -> "pd.DataFrame":
-    """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
-
-    names: metrics, by default the four rates. arms: which, by default all.
-    """
-    import pandas as pd
-
-    rows = {}
-    for arm, runs in by_arm(results).items():
-        if arms and arm not in arms:
-            continue
-        row: dict[str, Any] = {"seeds": len(runs)}
-        row |= {name: spread([r["metrics"].get(name) for r in runs]) for name in names}
-        rows[arm] = row
-    return pd.DataFrame(rows).T.rename_axis("arm")
-
-
-def spread(values: Sequence[float | None]) -> str:
-    """Fractions as "mean ± half-width of the 95 % t interval", in per cent."""
-    given = [100 * v for v in values if v is not None]
-    if not given:
-        return "–"
-    mean, half = mean_and_range(given)
-    return f"{mean:.1f} ± {half:.1f}" if len(given) > 1 else f"{mean:.1f}"
-
-
-def beside_paper(
-    results: Sequence[Mapping[str, Any]], table: int, metrics: Mapping[str, str]
-) -> "pd.DataFrame":
-    """Ours beside one of the paper's tables, for the arms in both; in per cent.
-
-    metrics: column of the published table → our metric. Of tables with several data
-    sets or settings, CRAG with retrieval and Llama3.1-8B is shown, the paper's default.
-    """
-    import pandas as pd
-
-    theirs = published(table)
-    for column, chosen in PAPER_DEFAULT.items():
-        if column in theirs:
-            theirs = theirs[theirs[column] == chosen]
-    theirs = theirs.set_index("arm")
-    ours = by_arm(with_iterations(results))
-    rows = {
-        arm: {("paper", c): theirs.at[arm, c] for c in metrics}
-        | {
-            ("ours", c): spread([r["metrics"].get(m) for r in ours[arm]])
-            for c, m in metrics.items()
-        }
-        for arm in theirs.index
-        if arm in ours
-    }
-    return pd.DataFrame(rows).T.rename_axis("arm")
-
-
-def with_iterations(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
-    more = []
-    for r in results:
-        found = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
-        for i in sorted(found):
-            rates = {name: r["metrics"][f"iteration_{i}_{name}"] for name in RATES}
-            more.append({**r, "arm": f"iterative_dpo_{i}", "metrics": rates})
-    return [*results, *more]
-
-
-def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Results of training runs grouped by arm, in the order that the paper tells."""
-    found = {r["arm"] for r in results}
-    order = [a for a in TRUTHRL_ARMS if a in found]
-    order += sorted(found - set(order))
-    return {arm: [r for r in results if r["arm"] == arm] for arm in order}
 
 
 def knowledge_boundary(
@@ -155,7 +62,7 @@ def stacked_outcomes(
     prefix: of the metrics, as "difficult_" for Fig 4b. Bars are means over seeds, error
     bars 95 % t intervals.
     """
-    groups = by_arm([r for r in results if f"{prefix}accuracy" in r["metrics"]])
+    groups = tables.by_arm([r for r in results if f"{prefix}accuracy" in r["metrics"]])
     figure, ax = new_figure(width=max(5.0, 0.75 * len(groups) + 1.5), height=3.6)
     for x, (arm, runs) in enumerate(groups.items()):
         bottom = 0.0
@@ -185,9 +92,9 @@ def stacked_outcomes(
 
 def _published_bar(ax, x: float, arm: str, first: bool) -> None:
     """The paper's outcome shares (CRAG, retrieval, Llama3.1-8B) as an outlined bar."""
-    row = published(1)
+    row = tables.published(1)
     for column in ("setting", "model", "dataset"):
-        row = row[row[column] == PAPER_DEFAULT[column]]
+        row = row[row[column] == tables.PAPER_DEFAULT[column]]
     row = row[row.arm == arm]
     if row.empty:
         return
@@ -207,23 +114,6 @@ def _published_bar(ax, x: float, arm: str, first: bool) -> None:
         )
 
 
-def by_prefix(
-    metrics: Mapping[str, float], arms: Sequence[str], prefix: str
-) -> list[dict[str, Any]]:
-    """The metrics <arm>_<prefix>_<name> of a comparison, as a result for each arm."""
-    return [
-        {
-            "arm": arm,
-            "metrics": {
-                key.removeprefix(f"{arm}_"): value
-                for key, value in metrics.items()
-                if key.startswith(f"{arm}_{prefix}_")
-            },
-        }
-        for arm in arms
-    ]
-
-
 def majority_curves(
     results: Sequence[Mapping[str, Any]], arms: Sequence[str]
 ) -> "Figure":
@@ -232,7 +122,7 @@ def majority_curves(
     Lines are means over seeds, bands their range.
     """
     figure, axes = new_figure(9.5, 3.0, columns=3)
-    groups = by_arm([r for r in results if r["arm"] in arms])
+    groups = tables.by_arm([r for r in results if r["arm"] in arms])
     panels = ("accuracy", "abstention", "hallucination")
     for ax, metric in zip(axes, panels, strict=True):
         for (arm, runs), colour, style in zip(
@@ -272,7 +162,7 @@ def confidence_bins(
     Bars are means over the seeds that have answers in the bin; the share of all answers
     that lie in it is written above.
     """
-    groups = by_arm([r for r in results if r["arm"] in arms])
+    groups = tables.by_arm([r for r in results if r["arm"] in arms])
     figure, axes = new_figure(3.4 * len(groups), 3.2, columns=len(groups))
     for ax, (arm, runs) in zip(figure.axes, groups.items(), strict=True):
         edges = sorted(
@@ -298,7 +188,8 @@ def confidence_bins(
         ax.set_xlabel(f"confidence · {arm}")
         percent_axis(ax, "answers in the bin")
         ax.set_ylim(0, 1.1)
-    figure.axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
@@ -309,7 +200,7 @@ def exposure_curves(
 
     Points are means over seeds, error bars 95 % t intervals.
     """
-    groups = by_arm([r for r in results if r["arm"] in arms])
+    groups = tables.by_arm([r for r in results if r["arm"] in arms])
     figure, axes = new_figure(9.5, 3.4, columns=2)
     for ax, metric in zip(axes, ("abstention", "accuracy"), strict=True):
         for i, (arm, runs) in enumerate(groups.items()):
@@ -321,7 +212,7 @@ def exposure_curves(
                 [x + shift for x in range(len(bins))],
                 [mean for mean, _ in points],
                 [half for _, half in points],
-                fmt=LINES[i % len(LINES)],
+                ls=LINES[i % len(LINES)],
                 marker="o",
                 ms=4,
                 capsize=2,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.params import DpoParams
-from factkit.train import launch
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import DPOConfig
@@ -18,8 +18,8 @@ def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
     from trl import DPOConfig
 
     return DPOConfig(
-        **launch.trainer_arguments(p, folder),
-        **launch.batch_arguments(p.dpo_batch_size, p),
+        **setup.trainer_arguments(p, folder),
+        **setup.batch_arguments(p.dpo_batch_size, p),
         num_train_epochs=p.dpo_epochs,
         learning_rate=p.dpo_learning_rate,
         lr_scheduler_type="cosine",
@@ -43,18 +43,18 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
     from trl import DPOTrainer
 
     config = dpo_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
-    model, tokenizer = launch.load_trainable(start, p)
+    model, tokenizer = setup.load_trainable(start, p)
     trainer = DPOTrainer(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=launch.lora(p, model),
+        peft_config=setup.lora(p, model),
         args=config,
     )
     if trainer.ref_model is not None:
         models.make_lm_head_input_contiguous(trainer.ref_model)
-    launch.run_to_end(trainer, f"DPO {folder.name}")
-    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    launch.save_whole(trainer, tokenizer, folder / "model", merge=True)
+    setup.run_to_end(trainer, f"DPO {folder.name}")
+    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    setup.save_whole(trainer, tokenizer, folder / "model", merge=True)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return folder / "model"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.params import RlParams
-from factkit.train import launch
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -22,10 +22,10 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     from trl import GRPOConfig
 
     return GRPOConfig(
-        **launch.trainer_arguments(p, folder),
+        **setup.trainer_arguments(p, folder),
         # the batch of an update is also what is generated at a time
-        **launch.batch_arguments(p.rl_batch_size, p),
-        **launch.rollout_arguments(p),
+        **setup.batch_arguments(p.rl_batch_size, p),
+        **setup.rollout_arguments(p),
         max_steps=p.rl_steps,
         num_generations=p.num_generations,
         max_completion_length=p.max_completion_length,
@@ -66,20 +66,20 @@ def grpo(
     from trl import GRPOTrainer
 
     config = grpo_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
-    model, tokenizer = launch.load_trainable(start, p, rollouts=True)
+    model, tokenizer = setup.load_trainable(start, p, rollouts=True)
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
         reward_funcs=make_reward(p, folder),
-        peft_config=launch.lora(p, model),
+        peft_config=setup.lora(p, model),
         args=config,
     )
     on_cpu = config.device.type == "cpu"
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         models.make_lm_head_input_contiguous(trainer.ref_model)
-    launch.run_to_end(trainer, f"GRPO {folder.name}")
-    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    launch.save_whole(trainer, tokenizer, folder / "model", merge=False)
+    setup.run_to_end(trainer, f"GRPO {folder.name}")
+    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    setup.save_whole(trainer, tokenizer, folder / "model", merge=False)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return folder / "model"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.params import RlParams
-from factkit.train import launch
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import RewardConfig
@@ -17,8 +17,8 @@ def reward_config(p: RlParams, folder: Path) -> "RewardConfig":
     from trl import RewardConfig
 
     return RewardConfig(
-        **launch.trainer_arguments(p, folder),
-        **launch.batch_arguments(p.reward_batch_size, p),
+        **setup.trainer_arguments(p, folder),
+        **setup.batch_arguments(p.reward_batch_size, p),
         num_train_epochs=p.reward_epochs,
         learning_rate=p.reward_learning_rate,
         warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
@@ -55,8 +55,8 @@ def train_reward_model(
         train_dataset=Dataset.from_list(list(rows)),
         args=config,
     )
-    launch.run_to_end(trainer, f"reward model {folder.name}")
-    launch.write_curve(trainer.state.log_history, folder / "reward_model.csv")
-    launch.save_whole(trainer, tokenizer, folder / "reward_model", merge=False)
+    setup.run_to_end(trainer, f"reward model {folder.name}")
+    setup.write_curve(trainer.state.log_history, folder / "reward_model.csv")
+    setup.save_whole(trainer, tokenizer, folder / "reward_model", merge=False)
     shutil.rmtree(folder / "reward_checkpoint", ignore_errors=True)
     return folder / "reward_model"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.params import SftParams
-from factkit.train import launch
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import SFTConfig
@@ -17,8 +17,8 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
     from trl import SFTConfig
 
     return SFTConfig(
-        **launch.trainer_arguments(p, folder),
-        **launch.batch_arguments(p.sft_batch_size, p),
+        **setup.trainer_arguments(p, folder),
+        **setup.batch_arguments(p.sft_batch_size, p),
         num_train_epochs=p.sft_epochs,
         learning_rate=p.sft_learning_rate,
         lr_scheduler_type="cosine",
@@ -43,16 +43,16 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
     from trl import SFTTrainer
 
     config = sft_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
-    model, tokenizer = launch.load_trainable(base, p)
+    model, tokenizer = setup.load_trainable(base, p)
     trainer = SFTTrainer(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=launch.lora(p, model),
+        peft_config=setup.lora(p, model),
         args=config,
     )
-    launch.run_to_end(trainer, f"SFT {folder.name}")
-    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    launch.save_whole(trainer, tokenizer, folder / "model", merge=True)
+    setup.run_to_end(trainer, f"SFT {folder.name}")
+    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    setup.save_whole(trainer, tokenizer, folder / "model", merge=True)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return folder / "model"

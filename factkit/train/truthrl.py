@@ -9,7 +9,7 @@ from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example
 from factkit.params import DataParams, DpoParams, RlParams, SftParams, TruthRL
 from factkit.rewards import truthrl as rewards
-from factkit.train import dpo, grpo, launch, reward_model, sft
+from factkit.train import dpo, grpo, reward_model, setup, sft
 from factkit.verify.verifier import verifier
 
 NOTEBOOK = "12_truthrl_train"
@@ -63,11 +63,11 @@ def start_of(
     paper. The model is trained here if that run is not done.
     """
     if not p.cold_start:
-        return launch.base_policy(p)
+        return setup.base_policy(p)
     cold = p.model_copy(update={"arm": "r_tuning"})
     run = runs.start(NOTEBOOK, cold, inputs, SftParams)
     rows = probing.r_tuning_rows(train, probes, cold)
-    return str(sft.sft(launch.base_policy(p), rows, run.folder, cold))
+    return str(sft.sft(setup.base_policy(p), rows, run.folder, cold))
 
 
 def train_arm(

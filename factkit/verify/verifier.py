@@ -45,9 +45,11 @@ def verifier(p: "DataParams", name: str = "") -> Verifier:
     )
 
 
-def reasoning_judge(p: "DataParams") -> ReasoningJudge:
+def reasoning_judge(p: "DataParams") -> ReasoningJudge | None:
     """Quality of the reasoning of whole responses (§4.6): exact in the fact world,
-    else the judge's. A response without reasoning has quality 0."""
+    else the judge's. None where responses are plain answers."""
+    if p.answer_format == "plain":
+        return None
     if p.questions == "world":
         from factkit import world
 
@@ -79,7 +81,7 @@ def judge_llm(p: "DataParams", model: str, url: str) -> "LLM":
 
     url "local": a folder, or the embedded policy, in process by transformers.
     """
-    from factkit import llm
+    from factkit import backends, llm
 
     limits = llm.Limits(
         concurrency=p.judge_concurrency,
@@ -87,7 +89,7 @@ def judge_llm(p: "DataParams", model: str, url: str) -> "LLM":
         max_calls=p.judge_max_calls or None,
     )
     if url == "local":
-        backend = llm.Transformers(assets.policy_path(model), "bfloat16")
+        backend = backends.Transformers(assets.policy_path(model), "bfloat16")
     else:
-        backend = llm.Endpoint(url, model)
+        backend = backends.Endpoint(url, model)
     return llm.LLM(backend, cache=assets.cache_dir() / "llm", limits=limits)

@@ -24,19 +24,19 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 
 def rows(p: params.TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
-    from factkit.curate.probing import prompt_rows
+    from factkit.curate.probing import Probe, prompt_rows
     from factkit.datasets import sources
 
-    return prompt_rows(sources.questions(p)[0][:256], p.prompt_template)
+    asked = sources.questions(p)[0][:256]
+    return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
 
 
 def kit_steps(p: params.TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
     from factkit.rewards.truthrl import reward_function
-    from factkit.train import grpo, launch
+    from factkit.train import grpo, setup
 
-    reward = reward_function("ternary", p.num_generations)
-    grpo.grpo(launch.base_policy(p), rows(p), reward, folder, p)
+    grpo.grpo(setup.base_policy(p), rows(p), reward_function, folder, p)
 
 
 def bare_steps(p: params.TruthRL, folder: Path) -> None:
@@ -47,20 +47,20 @@ def bare_steps(p: params.TruthRL, folder: Path) -> None:
     from trl import GRPOTrainer
 
     from factkit.rewards.truthrl import reward_function
-    from factkit.train import grpo, launch
+    from factkit.train import grpo, setup
 
-    path = launch.base_policy(p)
+    path = setup.base_policy(p)
     dtype = getattr(torch, p.dtype)
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),
         processing_class=AutoTokenizer.from_pretrained(path, padding_side="left"),
         train_dataset=Dataset.from_list(rows(p)),
-        reward_funcs=reward_function("ternary", p.num_generations),
-        peft_config=launch.lora(p),
+        reward_funcs=reward_function(p, folder),
+        peft_config=setup.lora(p),
         args=grpo.grpo_config(p, folder / "checkpoint"),
     )
     trainer.train()
-    launch.write_curve(trainer.state.log_history, folder / "metrics.csv")
+    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
 
 
 def step_times(which: str, profile: str) -> list[float]:

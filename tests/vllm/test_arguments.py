@@ -10,7 +10,7 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import launch
+from factkit.train import setup
 
 WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))
 
@@ -26,7 +26,7 @@ def parameters(source: str, file: str, function: str) -> set[str]:
 @pytest.mark.skipif(not WHEELS, reason="Unsloth's wheel is not here")
 def test_unsloth_takes_our_arguments():
     p = params.load("truthrl", "h100_lora")
-    loading, adapter = launch.unsloth_arguments("model", p, rollouts=True)
+    loading, adapter = setup.unsloth_arguments("model", p, rollouts=True)
     with zipfile.ZipFile(WHEELS[-1]) as wheel:
         loader = wheel.read("unsloth/models/loader.py").decode()
         llama = wheel.read("unsloth/models/llama.py").decode()
@@ -39,7 +39,7 @@ def test_vllm_serve_has_the_flags_that_the_docstring_shows():
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(launch.rollout_arguments)))
+    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(setup.rollout_arguments)))
     parser = make_arg_parser(FlexibleArgumentParser())
     known = {flag for action in parser._actions for flag in action.option_strings}
     assert flags and flags <= known

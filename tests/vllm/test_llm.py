@@ -1,4 +1,4 @@
-"""The two vLLM backends of factkit.llm with a real model: served, and in process."""
+"""The two vLLM backends with a real model: served, and in process."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit import llm
+from factkit import backends, llm
 from factkit.models import Sampling
 
 VERDICTS = ["correct", "incorrect", "abstain"]
@@ -95,7 +95,7 @@ def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
 
 
 def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
-    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), cache=tmp_path)
+    judge = llm.LLM(backends.Endpoint(endpoint, "judge"), cache=tmp_path)
     assert_judged(judge.run(requests()))
     assert judge.totals.calls == len(ANSWERS)
     again = judge.run(requests())
@@ -104,13 +104,15 @@ def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_p
 
 
 def test_without_a_schema_the_judge_is_free(endpoint):
-    judge = llm.LLM(llm.Endpoint(endpoint, "judge"))
+    judge = llm.LLM(backends.Endpoint(endpoint, "judge"))
     replies = judge.run(requests(schema=None))
     assert all(reply.text for reply in replies)
 
 
 def test_the_engine_in_process_answers_in_the_schema(smollm):
-    engine = llm.VLLM(smollm, dtype="bfloat16", max_model_len=1024, enforce_eager=True)
+    engine = backends.VLLM(
+        smollm, dtype="bfloat16", max_model_len=1024, enforce_eager=True
+    )
     judge = llm.LLM(engine)
     assert_judged(judge.run(requests()))
     greedy = [reply.text for reply in judge.run(requests())]

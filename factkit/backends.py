@@ -1,0 +1,338 @@
+"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, vLLM in this
+process, transformers.
+"""
+
+import hashlib
+import json
+import math
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import models
+from factkit.llm import (
+    Limits,
+    Remote,
+    Replies,
+    Reply,
+    Request,
+    SchemaRefused,
+    cache_key,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+HEALS = (408, 409, 429)  # and 5xx: statuses that another attempt may not meet
+
+
+class Endpoint(Remote):
+    """An OpenAI-compatible endpoint.
+
+    base_url: with its /v1. api_key: if None, that of the environment variable
+    OPENAI_API_KEY. extra_body: more fields for each call's body, as vLLM's
+    {"chat_template_kwargs": {"enable_thinking": False}} for a Qwen3 judge.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        api_key: str | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.base_url = base_url
+        self.model = model
+        self.api_key = api_key
+        self.extra_body = extra_body
+        self.name = _name(model, extra_body)
+        self._refused: set[str] = set()  # schemas that the server does not take
+
+    def connect(self, limits: Limits) -> "AsyncOpenAI":
+        """A client for the running event loop; retries are ours.
+
+        Raises ValueError on a key that no header can carry: the error of each call
+        would spell the key out.
+        """
+        from openai import AsyncOpenAI
+
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+        return AsyncOpenAI(
+            base_url=self.base_url, api_key=key, timeout=limits.timeout_s, max_retries=0
+        )
+
+    async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
+        """One call. Raises SchemaRefused if the server refuses response_format."""
+        from openai import BadRequestError
+
+        body: dict[str, Any] = {}
+        schema = json.dumps(request.schema, default=dict)
+        if request.schema is not None and schema not in self._refused:
+            answer = {"name": "answer", "schema": json.loads(schema), "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        try:
+            response = await client.chat.completions.create(
+                model=self.model,
+                messages=[dict(message) for message in request.messages],
+                max_tokens=request.sampling.max_new_tokens,
+                temperature=request.sampling.temperature,
+                top_p=request.sampling.top_p,
+                extra_body=dict(self.extra_body or {}),
+                **body,
+            )
+        except BadRequestError as error:
+            if not body or not _is_about_schema(error.message):
+                raise
+            if schema not in self._refused:
+                warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+            self._refused.add(schema)
+            raise SchemaRefused from error
+        return _read(response)
+
+    def may_heal(self, error: BaseException) -> bool:
+        """Whether another attempt may fare better."""
+        from openai import APIConnectionError, APIStatusError
+
+        if isinstance(error, APIStatusError):
+            return error.status_code in HEALS or error.status_code >= 500
+        return isinstance(error, APIConnectionError | TimeoutError)
+
+    def in_words(self, error: Exception, limits: Limits) -> str:
+        """What went wrong with a call."""
+        from openai import APIStatusError, APITimeoutError
+
+        if isinstance(error, APITimeoutError | TimeoutError):
+            return f"no answer within {limits.timeout_s:g} s"
+        if isinstance(error, APIStatusError):
+            return _shorten(f"HTTP {error.status_code}: {error.message}")
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        return _shorten(f"{type(error).__name__}: {error}{cause}")
+
+
+class VLLM:
+    """A model served by vLLM in this process; the schema is enforced.
+
+    model: folder or hub name. chat_template_kwargs: as `Endpoint`'s extra_body.
+    engine_arguments: vllm.LLM's.
+    """
+
+    at_once = 4096  # requests between two writes to the cache; vLLM batches these
+
+    def __init__(
+        self,
+        model: str,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        **engine_arguments: Any,
+    ) -> None:
+        import vllm
+
+        self.name = _name(_with_weights(model), chat_template_kwargs)
+        self.template_arguments = dict(chat_template_kwargs or {})
+        self.engine = vllm.LLM(model=model, **engine_arguments)
+        self._lock = threading.Lock()
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
+        """Replies in batches of `at_once`."""
+        for start in range(0, len(requests), self.at_once):
+            batch = requests[start : start + self.at_once]
+            with self._lock:
+                replies = _in_halves(self._answer, batch)
+            yield list(enumerate(replies, start))
+
+    def _answer(self, requests: Sequence[Request]) -> list[Reply]:
+        outputs = self.engine.chat(
+            [[dict(message) for message in r.messages] for r in requests],
+            [_vllm_sampling(r) for r in requests],
+            use_tqdm=False,
+            chat_template_kwargs=self.template_arguments,
+        )
+        return [
+            _reply(
+                output.outputs[0].text,
+                output.outputs[0].finish_reason,
+                len(output.prompt_token_ids),
+                len(output.outputs[0].token_ids),
+            )
+            for output in outputs
+        ]
+
+
+class Transformers:
+    """A model run by transformers; it has no structured output.
+
+    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16". The
+    prompt is the tokenizer's chat template where it has one, the messages' contents
+    line by line otherwise. Samples differ with the batch they are in.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        dtype: str = "float32",
+        batch_size: int = 16,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = _name(_with_weights(path), chat_template_kwargs)
+        self.batch_size = batch_size
+        self.template_arguments = dict(chat_template_kwargs or {})
+        self.model, self.tokenizer = models.load_policy(path, dtype)
+        self._lock = threading.Lock()
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
+        """Replies in batches of equal sampling and like length: less padding."""
+        decoding = [request.decoding for request in requests]
+        length = [sum(len(m["content"]) for m in r.messages) for r in requests]
+        order = sorted(range(len(requests)), key=lambda i: (decoding[i], length[i]))
+        for _, group in groupby(order, key=lambda i: decoding[i]):
+            rows = list(group)
+            for start in range(0, len(rows), self.batch_size):
+                batch = rows[start : start + self.batch_size]
+                with self._lock:
+                    replies = _in_halves(self._answer, [requests[i] for i in batch])
+                yield list(zip(batch, replies, strict=True))
+
+    def _answer(self, requests: Sequence[Request]) -> list[Reply]:
+        """Replies to requests of one sampling. Raises ValueError on too long a prompt.
+
+        Leaves torch's random state as it was: a cached reply must not change what a
+        run draws next.
+        """
+        import torch
+
+        tokenizer, device = self.tokenizer, self.model.device
+        inputs = tokenizer(
+            [self._prompt(request) for request in requests],
+            return_tensors="pt",
+            padding=True,
+            add_special_tokens=not tokenizer.chat_template,  # the template has them
+        ).to(device)
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]  # (B, T)
+        sampling = requests[0].sampling
+        context = getattr(
+            self.model.config.get_text_config(), "max_position_embeddings", math.inf
+        )
+        room = context - sampling.max_new_tokens
+        if ids.shape[1] > room:
+            raise ValueError(
+                f"prompt of {ids.shape[1]} tokens: the model's context has room for "
+                f"{room} and {sampling.max_new_tokens} new ones"
+            )
+        gpus = range(torch.cuda.device_count())
+        with torch.inference_mode(), torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(_seed(self.name, requests))
+            output = self.model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                max_new_tokens=sampling.max_new_tokens,
+                eos_token_id=self._end_tokens(),
+                pad_token_id=tokenizer.pad_token_id,
+                **models.decoding(sampling),
+            )
+        new = output[:, ids.shape[1] :].cpu()  # (B, new tokens)
+        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+        prompt_tokens = mask.sum(dim=1).tolist()
+        new_tokens = (new != tokenizer.pad_token_id).sum(dim=1).tolist()
+        rows = zip(texts, prompt_tokens, new_tokens, strict=True)
+        return [_reply(text, "stop", before, after) for text, before, after in rows]
+
+    def _prompt(self, request: Request) -> str:
+        messages = [dict(message) for message in request.messages]
+        if not self.tokenizer.chat_template:
+            return "\n".join(message["content"] for message in messages)
+        return self.tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=True,
+            **self.template_arguments,
+        )
+
+    def _end_tokens(self) -> list[int]:
+        """The tokenizer's end of text and the model's own ends of turn."""
+        ends = self.model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
+        return sorted({self.tokenizer.eos_token_id, *ends} - {None})
+
+
+def _name(model: str, extra: Mapping[str, Any] | None) -> str:
+    """A model's name and what else is in each of its calls."""
+    return f"{model} {json.dumps(extra, sort_keys=True)}" if extra else model
+
+
+def _with_weights(path: str) -> str:
+    """A model's path, and which weights lie there: training may write new ones."""
+    files = sorted(Path(path).glob("*.safetensors"))
+    stats = [(file.name, file.stat()) for file in files]
+    content = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    return f"{path}@{digest}" if files else path
+
+
+def _seed(model: str, requests: Iterable[Request]) -> int:
+    keys = "".join(cache_key(model, request) for request in requests)
+    return int(hashlib.sha256(keys.encode()).hexdigest()[:12], 16)
+
+
+def _in_halves(
+    answer: Callable[[Sequence[Request]], list[Reply]], requests: Sequence[Request]
+) -> list[Reply]:
+    """answer(requests); if it fails, that of each half: the culprit fails alone."""
+    try:
+        return answer(requests)
+    except Exception as error:
+        if len(requests) == 1:
+            return [Reply(None, _shorten(f"{type(error).__name__}: {error}"))]
+    half = len(requests) // 2
+    return _in_halves(answer, requests[:half]) + _in_halves(answer, requests[half:])
+
+
+def _vllm_sampling(request: Request) -> Any:
+    """A request's vllm.SamplingParams."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    schema = request.schema
+    return SamplingParams(
+        max_tokens=request.sampling.max_new_tokens,
+        temperature=request.sampling.temperature,
+        top_p=request.sampling.top_p,
+        structured_outputs=(
+            None if schema is None else StructuredOutputsParams(json=dict(schema))
+        ),
+    )
+
+
+def _read(response: Any) -> Reply:
+    """The reply in a server's answer, which may be anything."""
+    try:
+        choice = response.choices[0]
+        text, reason = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return Reply(None, "the answer has no choice")
+    usage = response.usage
+    before = (usage and usage.prompt_tokens) or 0
+    after = (usage and usage.completion_tokens) or 0
+    return _reply(text, reason, before, after)
+
+
+def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
+    """A reply of `before` prompt and `after` completion tokens; no text, no answer."""
+    if isinstance(text, str) and text.strip():
+        return Reply(text, prompt_tokens=before, completion_tokens=after)
+    error = f"the answer is empty (finish reason: {reason})"
+    return Reply(None, error, prompt_tokens=before, completion_tokens=after)
+
+
+def _is_about_schema(message: str) -> bool:
+    words = ("response_format", "json_schema", "json schema", "structured output")
+    return any(word in message.lower() for word in words)
+
+
+def _shorten(text: str, most: int = 500) -> str:
+    """Text without its tail: a gateway's error can be a whole web page."""
+    return text if len(text) <= most else f"{text[:most]} …"

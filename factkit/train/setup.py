@@ -1,0 +1,358 @@
+"""What every trainer is given: policy, LoRA, batches, rollouts, checkpoints, curve."""
+
+import csv
+import hashlib
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import assets, models
+from factkit.params import DataParams, HardwareParams, SftParams
+from factkit.train.launch import is_main_process
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        Trainer,
+        TrainerCallback,
+    )
+
+
+def base_policy(p: DataParams) -> str:
+    """Where the untrained policy of `p` is loaded from.
+
+    `tiny-world` is pre-trained on the fact world on first use (a minute or two) and
+    kept in the cache folder under a digest of its text, words and settings.
+    """
+    if p.policy != "tiny-world":
+        return assets.policy_path(p.policy)
+    from filelock import FileLock
+
+    from factkit import world
+    from factkit.train.pretrain import pretrain
+
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    settings = {
+        "hidden_size": p.pretrain_hidden_size,
+        "layers": p.pretrain_layers,
+        "steps": p.pretrain_steps,
+        "batch_size": p.pretrain_batch_size,
+        "learning_rate": p.pretrain_learning_rate,
+        "seed": p.world_seed,
+    }
+    reasons = p.answer_format == "boxed"
+    texts = world.pretraining_texts(made, p.world_seed, p.pretrain_reading, reasons)
+    tokenizer = world.build_tokenizer(made)
+    made_from = repr((settings, texts, sorted(tokenizer.get_vocab().items())))
+    digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
+    folder = assets.cache_dir() / f"tiny-world-{digest}"
+    with FileLock(f"{folder}.lock"):
+        pretrain(texts, tokenizer, folder, **settings)
+    return str(folder)
+
+
+def load_trainable(
+    path: str, p: SftParams, rollouts: bool = False
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A model to train and its tokenizer. Make the trainer's arguments first.
+
+    Under ZeRO-3, transformers shards the weights while it loads them if
+    TrainingArguments exist by then. Full parameters are kept in float32 and computed in
+    p.dtype, unless DeepSpeed keeps a float32 copy itself: an update of 1e-6 is lost in
+    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so.
+
+    Raises ValueError if `path` is an adapter.
+    """
+    import torch
+
+    if (Path(path) / "adapter_config.json").exists():
+        raise ValueError(f"{path} is an adapter: start from a whole (merged) model")
+    if p.lora_backend == "unsloth":
+        return _load_with_unsloth(path, p, rollouts)
+    dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype
+    if not torch.cuda.is_available():
+        return models.load_policy(path, dtype)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    model = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=getattr(torch, dtype),
+        attn_implementation=attention(dtype),
+        use_safetensors=True,
+    )
+    return model, tokenizer  # the trainer puts it on its process's GPU
+
+
+def attention(dtype: str) -> str:
+    """flash_attention_2 (App. C) where it is there and takes the dtype, else sdpa."""
+    installed = importlib.util.find_spec("flash_attn") is not None
+    return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
+
+
+def _load_with_unsloth(path: str, p: SftParams, rollouts: bool):
+    """Unsloth's model with a LoRA adapter on it, and its tokenizer.
+
+    Import unsloth before trl, transformers and peft, as `main` does: it replaces parts
+    of them.
+    """
+    import torch
+    from unsloth import FastLanguageModel
+
+    loading, adapter = unsloth_arguments(path, p, rollouts)
+    dtype = getattr(torch, p.dtype)
+    model, tokenizer = FastLanguageModel.from_pretrained(dtype=dtype, **loading)
+    tokenizer.padding_side = "left"
+    return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
+
+
+def unsloth_arguments(
+    path: str, p: SftParams, rollouts: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of FastLanguageModel's from_pretrained and get_peft_model.
+
+    Weights in p.dtype (no 4 bit), and the very model that is named, not Unsloth's
+    upload of it. With fast_inference, vLLM and the trainer share the weights.
+    """
+    loading = {
+        "model_name": path,
+        "max_seq_length": p.max_context_length,
+        "load_in_4bit": False,
+        "use_exact_model_name": True,
+        "random_state": p.seed,
+        "fast_inference": rollouts and p.rollouts == "vllm_colocate",
+        "gpu_memory_utilization": p.vllm_memory,
+        "max_lora_rank": p.lora_rank,
+    }
+    attention_layers = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    adapter = {
+        "r": p.lora_rank,
+        "lora_alpha": p.lora_alpha,
+        "target_modules": [*attention_layers, "gate_proj", "up_proj", "down_proj"],
+        "use_gradient_checkpointing": "unsloth",
+        "random_state": p.seed,
+    }
+    return loading, adapter
+
+
+def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:
+    """Arguments of TrainingArguments that are the same for every trainer."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder),
+        "seed": p.seed,
+        "data_seed": p.seed,
+        "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed sees for itself
+        "bf16": on_gpu and p.dtype == "bfloat16",
+        "gradient_checkpointing": on_gpu,
+        "deepspeed": deepspeed_config(p),
+        "ddp_find_unused_parameters": False,
+        "report_to": "none",
+        "disable_tqdm": True,  # ours is drawn instead
+        "logging_steps": 1,
+        "save_strategy": "steps",
+        "save_steps": p.checkpoint_steps,
+        "save_total_limit": 1,
+    }
+
+
+def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
+    """How `total` rows an update are split over processes and passes.
+
+    total = per_device_train_batch_size × gradient_accumulation_steps × num_processes:
+    it stays the paper's whatever fits on a GPU. micro_batch_size 0: a process takes its
+    whole share in one pass. Raises ValueError if it does not divide.
+    """
+    share, rest = divmod(total, p.num_processes)
+    micro = min(p.micro_batch_size or share, share)
+    if rest or not micro or share % micro:
+        raise ValueError(
+            f"a batch of {total} does not split into {p.num_processes} processes × "
+            f"whole micro-batches of {p.micro_batch_size}; change micro_batch_size or "
+            "num_processes"
+        )
+    return {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": share // micro,
+    }
+
+
+def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
+    """GRPOConfig's arguments that say where rollouts come from.
+
+    vllm_colocate: an engine in each training process, with vllm_memory of its GPU.
+    vllm_server: started by the user, on GPUs of its own; TRL sends it the weights after
+    each update over NCCL:
+
+        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size 2 \\
+          --weight-transfer-config '{"backend": "nccl"}' \\
+          --logprobs-mode processed_logprobs --max-model-len 16384
+    """
+    if p.rollouts == "transformers":
+        return {"use_vllm": False}
+    if p.rollouts == "vllm_server":
+        return {
+            "use_vllm": True,
+            "vllm_mode": "server",
+            "vllm_server_base_url": p.vllm_server_url,
+        }
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_tensor_parallel_size": p.vllm_tensor_parallel,
+        "vllm_gpu_memory_utilization": p.vllm_memory,
+        "vllm_max_model_length": p.max_context_length,
+    }
+
+
+def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
+    """DeepSpeed's configuration for `p.deepspeed`, or None without DeepSpeed.
+
+    ZeRO-3 shards weights, gradients and optimizer over the processes (TruthRL App. C);
+    with offload the shards wait in the host's memory. "auto": the trainer fills it in.
+    Raises ValueError if there is one process only.
+    """
+    if not p.deepspeed:
+        return None
+    if p.num_processes == 1:
+        raise ValueError(f"deepspeed={p.deepspeed} shards: num_processes must be ≥ 2")
+    zero: dict[str, Any] = {
+        "stage": 3,
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto",
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }
+    if p.deepspeed == "zero3_offload":
+        host = {"device": "cpu", "pin_memory": True}
+        zero |= {"offload_optimizer": host, "offload_param": host}
+    return {
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": zero,
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+    }
+
+
+def lora(p: SftParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
+    """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
+
+    None, too, if the model has an adapter: Unsloth puts its own on.
+    """
+    if p.lora_rank == 0 or hasattr(model, "peft_config"):
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=p.lora_rank,
+        lora_alpha=p.lora_alpha,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def run_to_end(trainer: "Trainer", label: str) -> None:
+    """Train with a progress bar, going on from the last whole checkpoint if any."""
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    if is_main_process():
+        trainer.add_callback(_progress_callback(label))
+    trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint that was written to its end, or None.
+
+    The trainer writes trainer_state.json last; a folder without it was cut off.
+    """
+    steps = [
+        int(path.parent.name.removeprefix("checkpoint-"))
+        for path in folder.glob("checkpoint-*/trainer_state.json")
+    ]
+    return str(folder / f"checkpoint-{max(steps)}") if steps else None
+
+
+def save_whole(
+    trainer: "Trainer",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: Path,
+    merge: bool,
+) -> None:
+    """Save model and tokenizer as a folder that appears only when it is complete.
+
+    merge: a LoRA adapter is merged into its base. All processes call this: under ZeRO-3
+    the weights are gathered from them; the main one writes.
+    """
+    partial = folder.with_name(f"{folder.name}.partial")
+    if is_main_process():
+        shutil.rmtree(partial, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(partial))
+    if is_main_process():
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
+        if merge and (partial / "adapter_config.json").exists():
+            _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+        tokenizer.save_pretrained(partial)
+        partial.rename(folder)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _merge(folder: Path, dtype: str) -> None:
+    """Replace the adapter in `folder` by its base model with the adapter merged in."""
+    from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+    unset_hf_deepspeed_config()  # this process alone loads, and the whole
+    model, _ = models.load_policy(str(folder), dtype)
+    merged = model.merge_and_unload()
+    shutil.rmtree(folder)
+    merged.save_pretrained(folder)
+
+
+def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write the logged steps as CSV, a row a step, a column a metric."""
+    if not is_main_process():
+        return
+    rows = [row for row in log_history if "loss" in row]
+    columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as f:
+        writer = csv.DictWriter(f, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _progress_callback(label: str) -> "TrainerCallback":
+    from transformers import TrainerCallback
+
+    from factkit.runs import progress_bar
+
+    class Progress(TrainerCallback):
+        """A bar over optimiser steps that shows the reward or loss of the last one."""
+
+        def on_train_begin(self, args, state, control, **_):
+            self.bar = progress_bar(state.max_steps, label, unit="step")
+            self.bar.update(state.global_step)
+
+        def on_step_end(self, args, state, control, **_):
+            self.bar.update(state.global_step - self.bar.n)
+
+        def on_log(self, args, state, control, logs=None, **_):
+            shown = {k: logs[k] for k in ("reward", "loss") if k in (logs or {})}
+            self.bar.set_postfix({k: f"{float(v):.3f}" for k, v in shown.items()})
+
+        def on_train_end(self, args, state, control, **_):
+            self.bar.close()
+
+    return Progress()
