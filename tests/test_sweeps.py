@@ -137,7 +137,7 @@ def test_an_arm_that_the_profile_can_not_run_is_refused_before_the_plan():
     command = [sys.executable, "-m", "factkit", "sweep", "truthrl", "--profile", "tiny"]
     command += ["--arms", REASONING[0], "--", "--dry-run"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, "-p variant reasoning" in done.stderr) == (2, True)
+    assert (done.returncode, "variant=reasoning" in done.stderr) == (2, True)
 
 
 def commanded(monkeypatch, tmp_path, code=0, **more):
