@@ -41,7 +41,7 @@ def sampling_of(
     """How a run's responses are decoded: length, batch, format of its parameters."""
     engine = {
         "tensor_parallel_size": p.vllm_tensor_parallel,
-        "gpu_memory_utilization": p.vllm_memory,
+        "gpu_memory_utilization": min(p.vllm_memory, 0.6),  # the policy lies there, too
         "max_model_len": p.max_context_length,
         "dtype": p.dtype,
     }

@@ -203,6 +203,16 @@ def test_the_notebooks_before_the_papers_run(stem, tmp_path):
 
 
 @pytest.mark.notebook
+@pytest.mark.parametrize("profile", ["tiny", "laptop"])
+def test_figures_are_drawn_from_the_reference_where_nothing_was_run(profile, tmp_path):
+    done = papermill("14_truthrl_figures", tmp_path, "-p", "profile", profile)
+    assert done.returncode == 0, done.stderr[-4000:]
+    folder = tmp_path / profile / "14_truthrl_figures" / "main-s0"
+    assert (folder / "figures" / "fig4a_outcomes.png").exists()
+    assert read_results(folder)["metrics"]["ternary_accuracy"] > 0
+
+
+@pytest.mark.notebook
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

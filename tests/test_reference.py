@@ -1,0 +1,60 @@
+"""The committed reference results are whole and say where they come from."""
+
+import csv
+import json
+
+import pytest
+
+from factkit import params
+from factkit.params import ROOT
+
+REFERENCE = ROOT / "outputs" / "reference"
+TRAIN = "12_truthrl_train"
+RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
+SEEDS = {
+    ("tiny", ""): "0 1 2",
+    ("tiny", "reasoning"): "0 1 2",
+    ("tiny", "retrieval"): "0 1 2",
+    ("tiny", "small"): "0 1 2",
+    ("tiny", "large"): "0 1 2",
+    ("laptop", ""): "0",
+}
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda p: "/".join(p.parts[-4:-1]))
+def test_a_reference_result_names_hardware_time_and_commit(path):
+    results = read(path)
+    assert results["status"] == "done"
+    assert results["device"] and results["wall_s"] > 0 and results["git"]
+
+
+@pytest.mark.parametrize(("profile", "variant"), SEEDS)
+def test_every_arm_and_seed_of_a_profile_has_a_reference(profile, variant):
+    seeds = SEEDS[profile, variant].split()
+    folder = REFERENCE / (f"{profile}-{variant}" if variant else profile) / TRAIN
+    arms = params.load("truthrl", profile, variant=variant).arms.split()
+    wanted = {f"{arm}-s{seed}" for arm in arms for seed in seeds}
+    assert {p.parent.name for p in folder.glob("*/results.json")} >= wanted
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in RESULTS if p.parts[-3] == TRAIN], ids=lambda p: str(p.parts[-2])
+)
+def test_a_reference_run_has_its_profile_s_present_parameters(path):
+    found = read(path)["params"]
+    p = params.load("truthrl", found["profile"], variant=found["variant"])
+    now = p.model_dump(exclude={"arm", "arms", "seed", "seeds", "output_dir"})
+    assert {k: found.get(k) for k in now} == now
+
+
+def test_the_curves_of_reference_runs_are_whole():
+    for path in RESULTS:
+        found = read(path)
+        curve = path.parent / "metrics.csv"
+        if found["arm"] in ("binary", "ternary"):
+            with curve.open() as f:
+                assert len(list(csv.DictReader(f))) == found["params"]["rl_steps"]
