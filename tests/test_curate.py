@@ -181,7 +181,12 @@ def test_probing_asks_under_the_template(tmp_path, policy):
 
 
 class ChatTokenizer:
-    bos_token = "<s>"
+    """One that begins each text with a token, as Llama's does."""
+
+    bos_token, bos_token_id = "<s>", 1
+
+    def __call__(self, text):
+        return {"input_ids": [1, 2]}
 
     def apply_chat_template(self, turns, tokenize, add_generation_prompt):
         return "<s>" + "".join(f"[{t['role']}] {t['content']}" for t in turns)
