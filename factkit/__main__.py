@@ -191,7 +191,8 @@ def _print_table(p: "params.TruthRL", paper: str) -> None:
     print(f"\n{paper}, {folder.name}, held-out questions, in %:\n")
     print(tables.results_table(results).to_string())
     print("\nThe paper's claims at this scale:\n")
-    print(ledger.check(ledger.TRUTHRL, results).to_string(index=False))
+    claims = ledger.check(ledger.TRUTHRL, tables.with_iterations(results))
+    print(claims.to_string(index=False))
     print(f"\nNotebooks and figures: {runs.relative(folder)}")
 
 
