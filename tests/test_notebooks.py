@@ -22,13 +22,13 @@ each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 # The smallest sizes that still run every line; nothing is learned at them.
 SMOKE = {
     "world_people": 120,
-    "pretrain_steps": 40,
+    "pretrain_steps": 100,
     "train_questions": 48,
     "dev_questions": 24,
     "test_questions": 24,
     "probe_samples": 4,
     "majority_samples": 2,
-    "rft_samples": 2,
+    "rft_samples": 16,
     "dpo_iterations": 2,
     "rl_steps": 2,
     "rl_batch_size": 16,

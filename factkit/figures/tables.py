@@ -139,3 +139,11 @@ def by_prefix(
         }
         for arm in arms
     ]
+
+
+def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+    """The parts that have rows, one above the other under their names."""
+    import pandas as pd
+
+    filled = {name: part for name, part in parts.items() if len(part)}
+    return pd.concat(filled) if filled else pd.DataFrame()
