@@ -152,10 +152,10 @@ def test_a_failure_that_stays_ends_after_the_attempts():
 
 def test_a_server_that_hangs_is_a_failure_that_names_the_timeout():
     with serve(lambda b, n: HANG) as server:
-        limits = Limits(timeout_s=0.2, attempts=2, backoff_s=0.01)
+        limits = Limits(timeout_s=2, attempts=2, backoff_s=0.01)
         [reply] = client(server, limits=limits).run([ask("p")])
         assert len(server.bodies) == 2
-    assert reply == Reply(None, "no answer within 0.2 s")
+    assert reply == Reply(None, "no answer within 2 s")
 
 
 def test_a_server_that_is_not_there_is_a_failure():
@@ -518,6 +518,9 @@ def test_one_llm_works_in_one_loop_after_another():
 
 
 def test_an_interrupt_inside_a_running_loop_ends_the_calls():
+    # where tests run in the background, a shell may have set SIGINT to be ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
     async def cell():
         threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
         llm.run([ask("p")])
@@ -530,6 +533,7 @@ def test_an_interrupt_inside_a_running_loop_ends_the_calls():
             loop.run_until_complete(cell())
         assert time.monotonic() - begin < 30
         loop.close()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_progress_bar_counts_every_request(capsys):
