@@ -65,7 +65,7 @@ class Run:
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
             "variant": self.params.variant,
-            "arm": getattr(self.params, "arm", "main"),
+            "arm": self.folder.name.rsplit("-s", 1)[0],
             "seed": self.params.seed,
             "status": "done",
             "params": self.params.model_dump(),

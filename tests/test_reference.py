@@ -52,7 +52,7 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    for path in RESULTS:
+    for path in (p for p in RESULTS if p.parts[-3] == TRAIN):
         found = read(path)
         curve = path.parent / "metrics.csv"
         if found["arm"] in ("binary", "ternary"):
