@@ -1,6 +1,5 @@
 """DPO with TRL (TruthRL Appendix C), once or in iterations."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +52,8 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
     )
     if trainer.ref_model is not None:
         models.make_lm_head_input_contiguous(trainer.ref_model)
-    setup.run_to_end(trainer, f"DPO {folder.name}")
-    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    setup.save_whole(trainer, tokenizer, folder / "model", merge=True)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    return folder / "model"
+    label, curve = f"DPO {folder.name}", folder / "metrics.csv"
+    model_folder = folder / "model"
+    return setup.train_and_keep(
+        trainer, tokenizer, label, model_folder, curve, merge=True
+    )

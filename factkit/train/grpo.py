@@ -1,6 +1,5 @@
 """GRPO with TRL as TruthRL uses it (§3.2, Appendix C)."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,8 +77,8 @@ def grpo(
     on_cpu = config.device.type == "cpu"
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         models.make_lm_head_input_contiguous(trainer.ref_model)
-    setup.run_to_end(trainer, f"GRPO {folder.name}")
-    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    setup.save_whole(trainer, tokenizer, folder / "model", merge=False)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    return folder / "model"
+    label, curve = f"GRPO {folder.name}", folder / "metrics.csv"
+    model_folder = folder / "model"
+    return setup.train_and_keep(
+        trainer, tokenizer, label, model_folder, curve, merge=False
+    )

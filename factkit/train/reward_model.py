@@ -1,6 +1,5 @@
 """The reward model of RLHF and RLKF, with TRL's RewardTrainer."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,8 +54,8 @@ def train_reward_model(
         train_dataset=Dataset.from_list(list(rows)),
         args=config,
     )
-    setup.run_to_end(trainer, f"reward model {folder.name}")
-    setup.write_curve(trainer.state.log_history, folder / "reward_model.csv")
-    setup.save_whole(trainer, tokenizer, folder / "reward_model", merge=False)
-    shutil.rmtree(folder / "reward_checkpoint", ignore_errors=True)
-    return folder / "reward_model"
+    label, curve = f"reward model {folder.name}", folder / "reward_model.csv"
+    model_folder = folder / "reward_model"
+    return setup.train_and_keep(
+        trainer, tokenizer, label, model_folder, curve, merge=False
+    )

@@ -272,6 +272,25 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
     trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
 
 
+def train_and_keep(
+    trainer: "Trainer",
+    tokenizer: "PreTrainedTokenizerBase",
+    label: str,
+    model: Path,
+    curve: Path,
+    merge: bool,
+) -> Path:
+    """Train to the end, write the curve and the model, drop the checkpoints; `model`.
+
+    merge: a LoRA adapter is merged into its base.
+    """
+    run_to_end(trainer, label)
+    write_curve(trainer.state.log_history, curve)
+    save_whole(trainer, tokenizer, model, merge)
+    shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
+    return model
+
+
 def last_checkpoint(folder: Path) -> str | None:
     """The newest checkpoint that was written to its end, or None.
 

@@ -1,6 +1,5 @@
 """Supervised fine-tuning with TRL, merged into a model of its own."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,8 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
         peft_config=setup.lora(p, model),
         args=config,
     )
-    setup.run_to_end(trainer, f"SFT {folder.name}")
-    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
-    setup.save_whole(trainer, tokenizer, folder / "model", merge=True)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    return folder / "model"
+    label, curve = f"SFT {folder.name}", folder / "metrics.csv"
+    model_folder = folder / "model"
+    return setup.train_and_keep(
+        trainer, tokenizer, label, model_folder, curve, merge=True
+    )
