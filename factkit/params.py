@@ -51,6 +51,14 @@ class Corpus(RunParams):
         return self
 
 
+class Verifiers(RunParams):
+    """Parameters of 02_verifiers."""
+
+    pairs: int = Field(ge=64)
+    test_pairs: int = Field(ge=64)
+    benchmarks: str = ""
+
+
 class Start(RunParams):
     """Parameters of 00_start_here."""
 
@@ -327,6 +335,7 @@ class RAR(RequestDpoParams, RequestRlParams):
 PAPERS: dict[str, type[RunParams]] = {
     "start": Start,
     "corpus": Corpus,
+    "verifiers": Verifiers,
     "truthrl": TruthRL,
     "rar": RAR,
 }

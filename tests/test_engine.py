@@ -7,6 +7,8 @@ import pytest
 from factkit import params, runs, world_text
 from factkit import world as w
 from factkit.corpus import Document
+from factkit.curate.drawn import Drawn
+from factkit.curate.request_evidence import coverage_by_chunks
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.evidence import EvidenceCache
@@ -397,3 +399,33 @@ def test_without_the_requests_the_notebook_to_run_is_named(run):
     (runs.run_folder(engines.DATA, p) / "dev.jsonl").unlink()
     with pytest.raises(DataError, match=r"dev\.jsonl: no such data file"):
         engine(p)
+
+
+# Coverage of errors by retrieval
+
+
+def coverage_of(world, examples, exact, responses, chunks=8):
+    found = dict.fromkeys(examples, w.documents(world))
+    asked = [e for e in examples.values() if not e.relation][: len(responses)]
+    drawn = [Drawn(e.id, [r], [0.0]) for e, r in zip(asked, responses, strict=True)]
+    tokenizer = world_text.build_tokenizer(world)
+    given = params.load("rar", "tiny", {"whole_chunks": chunks})
+    return coverage_by_chunks(exact, found, asked, drawn, tokenizer, given)
+
+
+def test_only_responses_with_an_error_count_for_coverage(world, examples, exact):
+    asked = [e for e in examples.values() if not e.relation][:2]
+    responses = [false(world, asked[0].entity), true(world, asked[1].entity, 1)[0]]
+    table = coverage_of(world, examples, exact, responses)
+    assert {of.responses for of in table.values()} == {1}
+    assert set(table) == {(asked, k) for asked in (True, False) for k in range(1, 9)}
+
+
+def test_coverage_grows_with_the_chunks_and_the_errors_document_is_found(
+    world, examples, exact
+):
+    asked = next(e for e in examples.values() if not e.relation)
+    table = coverage_of(world, examples, exact, [false(world, asked.entity)])
+    shares = [table[True, k].share for k in range(1, 9)]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

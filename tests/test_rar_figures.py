@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from factkit.evaluate.long_form import Checked
+from factkit.evidence import Coverage
 from factkit.figures import ARM_COLOURS, tables
 from factkit.figures import rar as draw
 from factkit.params import RAR_ARMS
@@ -233,6 +234,19 @@ def test_before_and_after_are_drawn_where_nobody_responds():
     silent = {k: 0.0 for k in RATES if k != "hallucination_rate"}
     figure = draw.before_and_after(RATES, silent, {"base": {}, "after": {}})
     assert len(figure.axes) == 2
+
+
+def test_coverage_has_a_line_a_query_and_the_papers_value():
+    covered = {
+        (asked, k): Coverage(10, k + 2 * asked, 12, k)
+        for asked in (0, 1)
+        for k in (1, 2)
+    }
+    (ax,) = draw.retrieval_coverage(covered).axes
+    both, alone, paper = ax.lines
+    assert list(both.get_ydata()) == [0.3, 0.4]
+    assert list(alone.get_ydata()) == [0.1, 0.2]
+    assert set(paper.get_ydata()) == {0.53}
 
 
 def test_the_exposure_figure_of_a_run_has_a_line_before_and_after():

@@ -10,7 +10,9 @@ from factkit.datasets.examples import Example
 from factkit.retrieval import Chunk, CorpusIndex
 
 if TYPE_CHECKING:
+    from factkit.curate.drawn import Drawn
     from factkit.params import RequestParams
+    from factkit.verify.engine import WorldEngine
 
 
 def gather(
@@ -51,3 +53,46 @@ def embedded_documents(p: "RequestParams") -> list[Document]:
         Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
         for d in corpus.load_leads()
     ]
+
+
+def coverage_by_chunks(
+    engine: "WorldEngine",
+    found: evidence.Evidence,
+    examples: Sequence[Example],
+    drawn: Sequence["Drawn"],
+    tokenizer,
+    p: "RequestParams",
+) -> dict[tuple[bool, int], evidence.Coverage]:
+    """How often retrieval finds what an error contradicts, in the fact world (A.3).
+
+    Of responses drawn for examples, row by row, by whether the request is in the query
+    and by how many chunks are retrieved: 1 … p.whole_chunks.
+    """
+    cache = evidence.EvidenceCache(found, tokenizer, p.whole_chunk_tokens)
+    wrong = [
+        (example, response, errors)
+        for example, of in zip(examples, drawn, strict=True)
+        for response in of.responses
+        if (errors := _errors(engine, example.id, response))
+    ]
+    table = {}
+    for asked in (True, False):
+        hits = [
+            cache.search(
+                e.id, evidence.query_of(e.question, response, asked), p.whole_chunks
+            )
+            for e, response, _ in wrong
+        ]
+        for k in range(1, p.whole_chunks + 1):
+            rows = ((of[2], h[:k]) for of, h in zip(wrong, hits, strict=True))
+            table[asked, k] = evidence.coverage(rows)
+    return table
+
+
+def _errors(engine: "WorldEngine", prompt_id: str, response: str) -> list[list[str]]:
+    """Of each claim that the world contradicts, the documents that do so."""
+    stated = engine.claims(prompt_id, response)
+    documents = (
+        evidence.contradicting_documents(engine.world, claim.text) for claim in stated
+    )
+    return [ids for ids in documents if ids]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from factkit.evidence import Coverage
+
 Results = Sequence[Mapping[str, Any]]
 UTILITY = ("win_rate", "format_following")  # the first that the results have is drawn
 LABELS = {
@@ -49,6 +51,27 @@ def drawn_scores(scores: Sequence[Sequence[float]]) -> "Figure":
     ax.set_xlabel("VeriScore")
     ax.set_ylabel("requests up to this (%)")
     ax.legend(frameon=False, fontsize=8)
+    return fig
+
+
+def retrieval_coverage(
+    covered: "Mapping[tuple[bool, int], Coverage]", paper: float = 0.53
+) -> "Figure":
+    """Share of responses with an error whose contradiction is among the k chunks.
+
+    covered: (request in the query, k) → coverage. paper: Binary RAR's, A.3.
+    """
+    fig, ax = new_figure(5, 3)
+    most = max(k for _, k in covered)
+    searched = {True: "request and response", False: "response alone"}
+    for (asked, label), style in zip(searched.items(), LINES, strict=False):
+        shares = [covered[asked, k].share for k in range(1, most + 1)]
+        ax.plot(range(1, most + 1), shares, ls=style, marker="o", ms=4, label=label)
+    ax.axhline(paper, color=PUBLISHED, lw=1, label="paper, 8 chunks (A.3)")
+    ax.set_xlabel("chunks retrieved")
+    ax.set_ylim(0, 1.02)
+    percent_axis(ax, "errors with evidence")
+    ax.legend(frameon=False, fontsize=8, title="searched for", title_fontsize=8)
     return fig
 
 
