@@ -2,12 +2,15 @@
 
 import importlib.util
 import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("factkit", deadline=None)  # a busy machine is no failure
 settings.load_profile("factkit")
+# tests interrupt themselves; a shell has its background jobs ignore interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

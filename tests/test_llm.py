@@ -518,9 +518,6 @@ def test_one_llm_works_in_one_loop_after_another():
 
 
 def test_an_interrupt_inside_a_running_loop_ends_the_calls():
-    # where tests run in the background, a shell may have set SIGINT to be ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
     async def cell():
         threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
         llm.run([ask("p")])
@@ -533,7 +530,6 @@ def test_an_interrupt_inside_a_running_loop_ends_the_calls():
             loop.run_until_complete(cell())
         assert time.monotonic() - begin < 30
         loop.close()
-    signal.signal(signal.SIGINT, before)
 
 
 def test_a_progress_bar_counts_every_request(capsys):
