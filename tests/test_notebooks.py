@@ -16,6 +16,7 @@ from factkit import params
 from factkit.params import ROOT
 from factkit.runs import read_results
 
+DATA = ROOT.parent / "shared" / "data"  # benchmarks, where they are at hand
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
@@ -255,6 +256,19 @@ def test_the_notebooks_before_the_papers_run(stem, tmp_path):
     done = papermill(stem, tmp_path, "-p", "n_questions", "20")
     assert done.returncode == 0, done.stderr[-4000:]
     assert read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_the_verifiers_are_trained_and_measured(tmp_path):
+    small = "-p pairs 96 -p test_pairs 64".split()
+    done = papermill("02_verifiers", tmp_path, *small, "-p", "benchmarks", str(DATA))
+    assert done.returncode == 0, done.stderr[-4000:]
+    metrics = read_results(tmp_path / "tiny" / "02_verifiers" / "main-s0")["metrics"]
+    assert 0 < metrics["test_accuracy"] < 1
+    if DATA.exists():
+        assert metrics["given_evidence_verifier_rows"] == 708
+        assert metrics["factscore_precision"] > 0.5
 
 
 @pytest.mark.notebook

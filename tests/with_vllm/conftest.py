@@ -2,6 +2,12 @@
 
 import importlib.metadata
 import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -30,3 +36,38 @@ def modules(tmp_path, monkeypatch) -> Path:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def endpoint(smollm, tmp_path_factory):
+    """The address of a `vllm serve` of SmolLM2."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [
+        # what `vllm serve` runs; its command looks for a package named vllm
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", smollm, "--served-model-name", "judge"),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", "bfloat16", "--max-model-len", "2048", "--enforce-eager"),
+    ]
+    with log.open("w") as f:
+        server = subprocess.Popen(command, stdout=f, stderr=f, env=os.environ)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/health", server, log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(1)
+    pytest.fail(f"vllm serve did not come up:\n{log.read_text()[-3000:]}")
