@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claim:
-    """Arm `more` has a higher `metric` than arm `less`, the paper says in `where`."""
+    """Arm `more` has a higher `metric` than arm `less`, the paper says in `where`.
+
+    may_lose: of a metric that stays, the share of `less`'s that `more` may lack.
+    """
 
     text: str
     where: str
     metric: str
     more: str
     less: str
+    may_lose: float = 0.0
 
 
 TRUTHRL = (
@@ -186,6 +190,7 @@ TRUTHRL = (
 )
 
 
+STAYS = 0.1  # Binary RAR stops where a utility benchmark has lost this share, App. C
 RAR = (
     Claim(
         "Binary RAR lowers hallucination in long answers",
@@ -258,6 +263,14 @@ RAR = (
         "binary_rar",
     ),
     Claim(
+        "correct claims stay (within 10 %)",
+        "Fig 3",
+        "correct_claims",
+        "binary_rar",
+        "base",
+        STAYS,
+    ),
+    Claim(
         "wrong claims fall more than correct ones",
         "Fig 3",
         "claim_precision",
@@ -293,11 +306,20 @@ RAR = (
         "veriscore",
     ),
     Claim(
-        "best guesses stay as good",
+        "best guesses stay as good (within 10 %)",
         "Table 4",
         "best_guess_accuracy",
         "binary_rar",
         "base",
+        STAYS,
+    ),
+    Claim(
+        "instructions are followed as well (within 10 %)",
+        "Table 4",
+        "format_following",
+        "binary_rar",
+        "base",
+        STAYS,
     ),
 )
 CLAIMS = {"truthrl": TRUTHRL, "rar": RAR}
@@ -306,39 +328,52 @@ CLAIMS = {"truthrl": TRUTHRL, "rar": RAR}
 def check(
     claims: Sequence[Claim], results: Sequence[Mapping[str, Any]]
 ) -> "pd.DataFrame":
-    """A row a claim: mean difference over common seeds in points, and the verdict.
+    """A row a claim: mean difference over common seeds and the verdict.
 
-    The claim holds if the 95 % t interval of the difference over seeds lies above 0,
-    fails if below, and is undecided otherwise or with fewer than two seeds.
+    In points of a rate, or in claims a response. The claim holds if the 95 % t interval
+    of the difference over seeds lies above 0 (above what `may_lose` allows), fails if
+    below, and is undecided otherwise or with fewer than two seeds.
     """
     import pandas as pd
 
     values = {(r["arm"], r["seed"]): r["metrics"] for r in results}
     rows = []
     for claim in claims:
-        seeds = [s for arm, s in values if arm == claim.more]
-        differences = [
-            100 * (more[claim.metric] - less[claim.metric])
-            for s in sorted(seeds)
-            if (more := values[claim.more, s]).get(claim.metric) is not None
-            and (less := values.get((claim.less, s)))
-            and less.get(claim.metric) is not None
-        ]
-        if not differences:
+        pairs = _pairs(claim, values)
+        if not pairs:
             continue
+        differences = [more - less for more, less in pairs]
+        slack = [more - (1 - claim.may_lose) * less for more, less in pairs]
         mean, half = mean_and_range(differences)
         rows.append(
             (
                 claim.text,
                 claim.where,
                 f"{claim.metric}: {claim.more} − {claim.less}",
-                f"{mean:+.1f} ± {half:.1f}" if len(differences) > 1 else f"{mean:+.1f}",
-                len(differences),
-                verdict(mean, half, len(differences)),
+                f"{mean:+.1f} ± {half:.1f}" if len(pairs) > 1 else f"{mean:+.1f}",
+                len(pairs),
+                verdict(*mean_and_range(slack), len(pairs)),
             )
         )
     columns = ["claim", "where", "difference", "ours (points)", "seeds", "verdict"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _pairs(claim: Claim, values: Mapping) -> list[tuple[float, float]]:
+    """The metric of `more` and of `less` for each seed that has both.
+
+    Rates in points, since they are fractions in files; counts of claims as they are.
+    """
+    factor = 1 if claim.metric.endswith("_claims") else 100
+    seeds = sorted(seed for arm, seed in values if arm == claim.more)
+    both = (
+        [
+            values.get((arm, seed), {}).get(claim.metric)
+            for arm in (claim.more, claim.less)
+        ]
+        for seed in seeds
+    )
+    return [(factor * m, factor * n) for m, n in both if None not in (m, n)]
 
 
 def verdict(mean: float, half: float, n: int) -> str:

@@ -9,15 +9,22 @@ from factkit import params
 from factkit.params import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
-TRAIN = "12_truthrl_train"
+TRAIN = {"truthrl": "12_truthrl_train", "rar": "22_rar_train"}
 RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
+RUNS = [p for p in RESULTS if p.parts[-3] in TRAIN.values()]
 SEEDS = {
-    ("tiny", ""): "0 1 2",
-    ("tiny", "reasoning"): "0 1 2",
-    ("tiny", "retrieval"): "0 1 2",
-    ("tiny", "small"): "0 1 2",
-    ("tiny", "large"): "0 1 2",
-    ("laptop", ""): "0",
+    ("truthrl", "tiny", ""): "0 1 2",
+    ("truthrl", "tiny", "reasoning"): "0 1 2",
+    ("truthrl", "tiny", "retrieval"): "0 1 2",
+    ("truthrl", "tiny", "small"): "0 1 2",
+    ("truthrl", "tiny", "large"): "0 1 2",
+    ("truthrl", "laptop", ""): "0",
+    ("truthrl", "laptop", "retrieval"): "0",
+    ("rar", "tiny", ""): "0 1 2",
+    ("rar", "tiny", "beta0.001"): "0",
+    ("rar", "tiny", "beta0.01"): "0",
+    ("rar", "tiny", "beta1"): "0",
+    ("rar", "laptop", ""): "0",
 }
 
 
@@ -32,21 +39,20 @@ def test_a_reference_result_names_hardware_time_and_commit(path):
     assert results["device"] and results["wall_s"] > 0 and results["git"]
 
 
-@pytest.mark.parametrize(("profile", "variant"), SEEDS)
-def test_every_arm_and_seed_of_a_profile_has_a_reference(profile, variant):
-    seeds = SEEDS[profile, variant].split()
-    folder = REFERENCE / (f"{profile}-{variant}" if variant else profile) / TRAIN
-    arms = params.load("truthrl", profile, variant=variant).arms.split()
+@pytest.mark.parametrize(("paper", "profile", "variant"), SEEDS)
+def test_every_arm_and_seed_of_a_profile_has_a_reference(paper, profile, variant):
+    seeds = SEEDS[paper, profile, variant].split()
+    folder = REFERENCE / (f"{profile}-{variant}" if variant else profile) / TRAIN[paper]
+    arms = params.load(paper, profile, variant=variant).arms.split()
     wanted = {f"{arm}-s{seed}" for arm in arms for seed in seeds}
     assert {p.parent.name for p in folder.glob("*/results.json")} >= wanted
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in RESULTS if p.parts[-3] == TRAIN], ids=lambda p: str(p.parts[-2])
-)
+@pytest.mark.parametrize("path", RUNS, ids=lambda p: "/".join(p.parts[-4:-1]))
 def test_a_reference_run_has_its_profile_s_present_parameters(path):
-    found = read(path)["params"]
-    p = params.load("truthrl", found["profile"], variant=found["variant"])
+    result = read(path)
+    found = result["params"]
+    p = params.load(result["paper"], found["profile"], variant=found["variant"])
     now = p.model_dump(exclude={"arm", "arms", "seed", "seeds", "output_dir"})
     # what came later has the value that left things as they were
     later = {k: f.default for k, f in type(p).model_fields.items()}
@@ -54,9 +60,10 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    for path in (p for p in RESULTS if p.parts[-3] == TRAIN):
+    online = ("binary", "ternary", *params.RAR_RL_ARMS)
+    for path in RUNS:
         found = read(path)
         curve = path.parent / "metrics.csv"
-        if found["arm"] in ("binary", "ternary"):
+        if found["arm"] in online:
             with curve.open() as f:
                 assert len(list(csv.DictReader(f))) == found["params"]["rl_steps"]

@@ -352,3 +352,24 @@ def test_a_response_with_line_separators_is_read_as_it_was(tmp_path):
     kept = Answered("a", "q?", ["x"], "r", "one\u2028two\x85three", Outcome.WRONG)
     path.write_text(json.dumps(asdict(kept), ensure_ascii=False) + "\n")
     assert short_form.read_answers(path) == [kept]
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ((1.9, 1.91, 1.92), "holds"),
+        ((1.7, 1.71, 1.72), "fails"),
+        ((1.7, 1.8, 1.9), "undecided"),
+    ],
+)
+def test_a_metric_stays_if_no_more_than_the_allowed_share_is_lost(after, said):
+    claim = ledger.Claim("stay", "Fig 3", "correct_claims", "b", "a", may_lose=0.1)
+    results = [
+        {"arm": arm, "seed": seed, "metrics": {"correct_claims": value}}
+        for arm, values in (("a", (2.0,) * 3), ("b", after))
+        for seed, value in enumerate(values)
+    ]
+    (row,) = ledger.check([claim], results).to_dict("records")
+    assert row["verdict"] == said
+    difference = sum(after) / 3 - 2.0
+    assert row["ours (points)"].startswith(f"{difference:+.1f}")  # claims, not × 100
