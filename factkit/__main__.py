@@ -132,16 +132,21 @@ def assets(
 
 
 @app.command()
-def doctor(profile: Profile = "laptop", variant: Variant = "") -> None:
+def doctor(
+    paper: Annotated[str, typer.Option(help="truthrl | rar")] = "truthrl",
+    profile: Profile = "laptop",
+    variant: Variant = "",
+) -> None:
     """Say what this machine lacks for a profile, and what the profile takes."""
+    from factkit import costs
     from factkit import doctor as checks
 
-    p = params.load("truthrl", profile, variant=variant)
-    print(f"{profile} {variant} takes, reckoned from its parameters:\n")
-    for what, value, how in checks.estimate(p):
+    p = _checked(paper, profile, "outputs", variant=variant)
+    print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
+    for what, value, how in costs.estimate(p):
         print(f"    {what}: {value} ({how})")
     print("\nThis machine:\n")
-    found = checks.examine(profile, variant)
+    found = checks.examine(paper, profile, variant)
     for what, have, fine, remedy in found:
         print(
             f"{'ok ' if fine else 'NO '} {what}: {have}{'' if fine else ' → '}", end=""

@@ -16,7 +16,10 @@ UTILISATION = {"": 0.3, "zero3": 0.3, "zero3_offload": 0.15}  # of it, in traini
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama-like model's sizes, as in its config.json; `bias`: of q, k and v."""
+    """A Llama-like model's sizes, as in its config.json.
+
+    bias: of q, k and v. qk_norm: heads of q and of k are normed, as in Qwen3.
+    """
 
     layers: int
     hidden: int
@@ -27,6 +30,7 @@ class Shape:
     vocabulary: int
     tied: bool = False
     bias: bool = False
+    qk_norm: bool = False
 
     @property
     def linears(self) -> list[tuple[int, int]]:
@@ -47,7 +51,8 @@ class Shape:
         linear = sum(a * b for a, b in self.linears)
         biases = (self.heads + 2 * self.kv_heads) * self.head_size * self.bias
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        layer = linear + biases + 2 * self.hidden
+        norms = 2 * self.hidden + 2 * self.head_size * self.qk_norm
+        layer = linear + biases + norms
         return self.layers * layer + self.hidden + embeddings
 
     def lora(self, rank: int) -> int:
@@ -70,20 +75,25 @@ SHAPES = {
     ),
     "Qwen/Qwen2.5-7B-Instruct": Shape(28, 3584, 28, 4, 128, 18944, 152064, bias=True),
     "Qwen/Qwen2.5-32B-Instruct": Shape(64, 5120, 40, 8, 128, 27648, 152064, bias=True),
+    "Qwen/Qwen3-4B": Shape(36, 2560, 32, 8, 128, 9728, 151936, tied=True, qk_norm=True),
+    "Qwen/Qwen3-8B": Shape(36, 4096, 32, 8, 128, 12288, 151936, qk_norm=True),
+    "allenai/Llama-3.1-Tulu-3-8B": Shape(32, 4096, 32, 8, 128, 14336, 128264),
+    "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(32, 4096, 32, 8, 128, 14336, 128264),
     "smollm2-135m-instruct": Shape(30, 576, 9, 3, 64, 1536, 49152, tied=True),
 }
 
 
-def estimate(p: TruthRL) -> list[Row]:
+def estimate(p: Paper) -> list[Row]:
     """What a profile takes, from its parameters alone: (what, value, how reckoned).
 
-    Upper bounds: responses at their full length, every question of every set.
+    Upper bounds: responses at their full length, every prompt of every set.
     """
     shape = shape_of(p)
     if shape is None:
         return [
-            ("parameters", "unknown", f"{p.policy} is not in doctor.SHAPES"),
-            *_calls(p),
+            ("parameters", "unknown", f"{p.policy} is not in costs.SHAPES"),
+            *workload.judge_rows(p),
+            *workload.web_rows(p),
         ]
     return [
         *_sizes(p, shape),
@@ -93,12 +103,13 @@ def estimate(p: TruthRL) -> list[Row]:
         ),
         *_host(p, shape),
         *_tokens(p),
-        *_calls(p),
+        *workload.judge_rows(p),
+        *workload.web_rows(p),
         *_hours(p, shape),
     ]
 
 
-def shape_of(p: TruthRL) -> Shape | None:
+def shape_of(p: Paper) -> Shape | None:
     """The sizes of p's policy, or None if they are not in the table."""
     if p.policy != "tiny-world":
         return SHAPES.get(p.policy)
@@ -113,7 +124,7 @@ def shape_of(p: TruthRL) -> Shape | None:
     )
 
 
-def memory(p: TruthRL, shape: Shape) -> list[tuple[str, float, str]]:
+def memory(p: Paper, shape: Shape) -> list[tuple[str, float, str]]:
     """GB of each training GPU in an RL step: (what, GB, how reckoned)."""
     n, size = shape.parameters, 4 if p.dtype == "float32" else 2
     adapter = shape.lora(p.lora_rank)
@@ -150,7 +161,7 @@ def memory(p: TruthRL, shape: Shape) -> list[tuple[str, float, str]]:
     return [(what, amount / 1e9, how) for what, amount, how in rows]
 
 
-def _reference(p: TruthRL, full: float) -> tuple[str, float, str]:
+def _reference(p: RlParams, full: float) -> tuple[str, float, str]:
     if p.beta == 0:
         return "reference", 0.0, "none: beta is 0"
     if p.lora_rank:
@@ -158,9 +169,9 @@ def _reference(p: TruthRL, full: float) -> tuple[str, float, str]:
     return "reference", full, "a second copy of the weights, kept as these are"
 
 
-def _activations(p: TruthRL, shape: Shape) -> list[tuple[str, float, str]]:
+def _activations(p: Paper, shape: Shape) -> list[tuple[str, float, str]]:
     rows = micro_batch(p)
-    layers = rows * sequence_tokens(p) * shape.hidden * shape.layers * 2
+    layers = rows * workload.sequence_tokens(p) * shape.hidden * shape.layers * 2
     logits = rows * p.max_completion_length * shape.vocabulary * 4 * 2
     return [
         ("activations", layers, f"{rows} sequences, one hidden state a layer kept"),
@@ -168,7 +179,7 @@ def _activations(p: TruthRL, shape: Shape) -> list[tuple[str, float, str]]:
     ]
 
 
-def _engine(p: TruthRL) -> tuple[str, float, str]:
+def _engine(p: RlParams) -> tuple[str, float, str]:
     if p.rollouts == "vllm_colocate":
         how = f"vLLM takes {p.vllm_memory:.0%} of the GPU: weights and KV cache"
         return "rollout engine", p.vllm_memory * GPU_GB * 1e9, how
@@ -176,17 +187,17 @@ def _engine(p: TruthRL) -> tuple[str, float, str]:
     return "rollout engine", 0.0, where
 
 
-def micro_batch(p: TruthRL) -> int:
+def micro_batch(p: RlParams) -> int:
     """Sequences a process holds at a time in RL."""
     share = p.rl_batch_size // p.num_processes
     return min(p.micro_batch_size or share, share)
 
 
-def gpu_hours(p: TruthRL, shape: Shape) -> dict[str, float]:
+def gpu_hours(p: Paper, shape: Shape) -> dict[str, float]:
     """GPU-hours by stage, without the judge's; empty where no engine is used (CPUs).
 
     Rollouts and training of an RL run take turns, and hold all its GPUs throughout.
-    Probing (once for all arms) and an arm's evaluation are reckoned as on one GPU.
+    Sampling (once for all arms) and an arm's evaluation are reckoned as on one GPU.
     """
     engines = {"vllm_colocate": p.num_processes, "vllm_server": p.vllm_tensor_parallel}
     if p.rollouts not in engines:
@@ -195,32 +206,36 @@ def gpu_hours(p: TruthRL, shape: Shape) -> dict[str, float]:
     gpus = p.num_processes + of_server
     rate = DECODE_TOKENS_S * 8e9 / shape.parameters  # tokens/s a GPU
     passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
-    flops = passes * shape.parameters * rollout_tokens(p)
+    flops = passes * shape.parameters * workload.rollout_tokens(p)
     speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
-    answers = (2 + len(p.eval_sets.split()) + p.majority_samples) * p.test_questions
+    stage, prompts, each = workload.sampling(p)
     responses = {
-        "probing": p.train_questions * p.probe_samples,
+        stage: prompts * each,
         "rollouts": p.rl_steps * p.rl_batch_size / engines[p.rollouts] * gpus,
-        "evaluation": answers,
+        "evaluation": workload.evaluated_responses(p),
     }
     seconds = {k: n * p.max_completion_length / rate for k, n in responses.items()}
     seconds["training"] = flops / speed * gpus
     return {stage: s / 3600 for stage, s in seconds.items()}
 
 
-def _sizes(p: TruthRL, shape: Shape) -> list[Row]:
+def _sizes(p: Paper, shape: Shape) -> list[Row]:
     rows = [("parameters", f"{shape.parameters:,}", f"{p.policy}, from its sizes")]
+    trained, how = shape.parameters, "all"
     if p.lora_rank:
+        trained = shape.lora(p.lora_rank)
         how = f"LoRA of rank {p.lora_rank} on every linear map"
-        rows.append(("trained parameters", f"{shape.lora(p.lora_rank):,}", how))
-    else:
-        rows.append(("trained parameters", f"{shape.parameters:,}", "all"))
-    cache = p.rl_batch_size * sequence_tokens(p) * shape.kv_bytes / 1e9
+    rows.append(("trained parameters", f"{trained:,}", how))
+    kept = len(p.kept_steps)
+    how = f"roughly: {kept} kept × 4 B a trained weight, a checkpoint × 12 B"
+    disk = f"{(4 * kept + 12) * trained / 1e9:.1f} GB"
+    rows.append(("disk of an RL arm", disk, how))
+    cache = p.rl_batch_size * workload.sequence_tokens(p) * shape.kv_bytes / 1e9
     how = f"{p.rl_batch_size} rollouts at once × {shape.kv_bytes:,} B a token"
     return [*rows, ("KV cache of a step's rollouts", f"{cache:.1f} GB", how)]
 
 
-def _host(p: TruthRL, shape: Shape) -> list[Row]:
+def _host(p: Paper, shape: Shape) -> list[Row]:
     if p.deepspeed != "zero3_offload":
         return []
     copies = 18 * shape.parameters * 1.5 / 1e9
@@ -230,31 +245,36 @@ def _host(p: TruthRL, shape: Shape) -> list[Row]:
     return [("host memory", f"{copies:.0f} GB", how)]
 
 
-def _tokens(p: TruthRL) -> list[Row]:
-    length = f"({prompt_tokens(p)} + {p.max_completion_length}) tokens"
-    how = f"{p.rl_steps} steps × {p.rl_batch_size} responses × {length}"
-    probing = (
-        f"{p.train_questions} questions × ({prompt_tokens(p)} + {p.probe_samples} "
-        f"samples × {p.max_completion_length}); once for all arms"
+def _tokens(p: Paper) -> list[Row]:
+    prompt, response = workload.prompt_tokens(p), p.max_completion_length
+    stage, prompts, each = workload.sampling(p)
+    rollouts = (
+        f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response}) "
+        "tokens"
+    )
+    sampled = (
+        f"{prompts} prompts × ({prompt} + {each} responses × {response}); once for all "
+        "arms"
     )
     return [
-        ("rollout tokens of an RL run", f"{rollout_tokens(p):,}", how),
-        ("probing tokens", f"{probing_tokens(p):,}", probing),
+        ("rollout tokens of an RL run", f"{workload.rollout_tokens(p):,}", rollouts),
+        (f"{stage} tokens", f"{workload.sampled_tokens(p):,}", sampled),
     ]
 
 
-def _hours(p: TruthRL, shape: Shape) -> list[Row]:
+def _hours(p: Paper, shape: Shape) -> list[Row]:
     hours = gpu_hours(p, shape)
     if not hours:
         return [("GPU-hours", "0", "runs on CPUs: README has its minutes")]
     decode = f"assumed by us: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size"
+    stage, *_ = workload.sampling(p)
     share, peak = UTILISATION[p.deepspeed], GPU_FLOPS / 1e12
     notes = {
-        "probing": f"once for all arms; {decode}",
+        stage: f"once for all arms; {decode}",
         "rollouts": f"of an RL run; {decode}",
         "training": f"of an RL run; assumed by us: {share:.0%} of {peak:.0f} TFLOP/s",
         "evaluation": f"of an arm; {decode}",
     }
     rows = [(f"GPU-hours: {k}", f"{hours[k]:.1f}", how) for k, how in notes.items()]
-    total = sum(hours.values()) - hours["probing"]
+    total = sum(hours.values()) - hours[stage]
     return [*rows, ("GPU-hours: an RL arm", f"{total:.1f}", "and the judge's on top")]

@@ -62,7 +62,7 @@ def sampled_tokens(p: Paper) -> int:
 
 
 def evaluated_responses(p: Paper) -> int:
-    """Responses of one arm's evaluation.
+    """Responses of one RL arm's evaluation.
 
     TruthRL: test, comparison and further sets (each of test_questions at most), and the
     majority samples. Binary RAR, outside the fact world: open requests, short questions
@@ -148,7 +148,7 @@ def _rar_calls(p: RAR, arm: str) -> dict[str, int]:
 
 
 def _rar_shared_calls(p: RAR) -> dict[str, int]:
-    """WildChat's filter, VeriScore of the drawn responses, the base policy's answers."""
+    """WildChat's filter, VeriScore of drawn responses, the base policy's answers."""
     from factkit.curate.request_sets import WILDCHAT_READ
 
     read = WILDCHAT_READ * p.train_requests if p.requests == "wildchat" else 0
@@ -186,7 +186,7 @@ def judge_rows(p: Paper) -> list[Row]:
         return [("judge calls", "0", f"verifier={p.verifier} needs no endpoint")]
     arms, seeds = len(p.arms.split()), len(p.seeds.split())
     found = {"shared": shared_judge_calls(p), f"of {p.arm}": judge_calls(p, p.arm)}
-    total = f"{arms} arms × {seeds} seeds, and the shared calls"
+    total = f"{arms} arms × {seeds} seed(s), and the shared calls"
     return [
         *(
             (f"judge calls {whose}", f"{sum(of.values()):,}", _stages(of))
@@ -202,10 +202,8 @@ def _stages(calls: dict[str, int]) -> str:
 
 
 def _rar_judge_rows(p: RAR) -> list[Row]:
-    how = (
-        f"{SENTENCES} sentences (assumed by us) and {CLAIMS} claims (§6.1: of Qwen3-8B's "
-        "biographies)"
-    )
+    how = f"{SENTENCES} sentences, assumed by us, and {CLAIMS} claims, as Qwen3-8B's "
+    how += "biographies had before training (§6.1)"
     rows = [("judge calls a response by VeriScore", str(VERISCORE_CALLS), how)]
     for arm in (arm for arm in p.arms.split() if arm in PIECES):
         step = p.rl_batch_size * calls_a_response(arm)
@@ -237,8 +235,8 @@ def web_rows(p: Paper) -> list[Row]:
     searches = web_searches(p)
     if not searches:
         return [("web searches", "0", "evidence is from the embedded corpus")]
-    how = f"{p.train_requests} to train on, dev and test {p.dev_requests} and "
-    how += f"{p.test_requests} open requests and as many short questions; once for all"
+    how = f"{p.train_requests} to train on; in dev and test {p.dev_requests} + "
+    how += f"{p.test_requests} open requests and as many short questions"
     pages = f"{p.pages} a search at most"
     return [
         ("web searches", f"{searches:,}", how),

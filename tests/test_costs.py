@@ -1,0 +1,259 @@
+"""What a profile costs, against numbers worked out by hand."""
+
+import math
+
+import pytest
+
+from factkit import costs, params, workload
+from factkit.params import ROOT
+
+LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
+FILES = sorted(f for p in ("truthrl", "rar") for f in ROOT.glob(f"params/*/{p}*.yaml"))
+PROFILES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
+
+
+def load(profile="h100_lora", variant="", **values):
+    return params.load("truthrl", profile, values, variant)
+
+
+def rar(profile="h100_full", **values):
+    return params.load("rar", profile, values)
+
+
+def rows_of(p):
+    return {what: (value, how) for what, value, how in costs.estimate(p)}
+
+
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [  # elements of the published safetensors files
+        ("meta-llama/Llama-3.1-8B-Instruct", 8_030_261_248),
+        ("meta-llama/Llama-3.2-3B-Instruct", 3_212_749_824),
+        ("Qwen/Qwen2.5-3B-Instruct", 3_085_938_688),
+        ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+        ("Qwen/Qwen2.5-32B-Instruct", 32_763_876_352),
+        ("Qwen/Qwen3-4B", 4_022_468_096),
+        ("Qwen/Qwen3-8B", 8_190_735_360),
+        ("allenai/Llama-3.1-Tulu-3-8B", 8_030_326_784),
+        ("allenai/Llama-3.1-Tulu-3-8B-DPO", 8_030_326_784),
+        ("smollm2-135m-instruct", 134_515_008),
+    ],
+)
+def test_sizes_give_the_published_number_of_weights(model, weights):
+    assert costs.SHAPES[model].parameters == weights
+
+
+@pytest.mark.parametrize("paper", ["truthrl", "rar"])
+def test_the_tiny_policy_s_weights_are_counted_as_torch_counts_them(paper):
+    from factkit import world, world_text
+    from factkit.train.pretrain import build_policy
+
+    p = params.load(paper, "tiny")
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    tokenizer = world_text.build_tokenizer(made, p.answer_format)
+    sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
+    model = build_policy(tokenizer, **sizes)
+    assert costs.shape_of(p).parameters == model.num_parameters()
+
+
+def test_lora_weights_by_hand():
+    # a layer, a rank: q, o 4096 + 4096; k, v 4096 + 1024; gate, up, down 4096 + 14336
+    layer = 2 * 8192 + 2 * 5120 + 3 * 18432
+    assert LLAMA.lora(64) == 32 * 64 * layer == 167_772_160
+
+
+def test_key_and_value_bytes_by_hand():
+    assert LLAMA.kv_bytes == 2 * 32 * 8 * 128 * 2 == 131_072
+
+
+def gigabytes(p):
+    return {what: gb for what, gb, _ in costs.memory(p, LLAMA)}
+
+
+def test_memory_of_lora_by_hand():
+    found = gigabytes(load())
+    assert found["weights"] == pytest.approx(2 * 8.0303 + 4 * 0.16777, abs=1e-3)
+    assert found["gradients"] == pytest.approx(4 * 0.16777, abs=1e-3)
+    assert found["optimizer"] == pytest.approx(8 * 0.16777, abs=1e-3)
+    assert found["reference"] == 0
+    assert found["logits"] == pytest.approx(4 * 2048 * 128_256 * 8 / 1e9)
+    assert found["rollout engine"] == pytest.approx(32)
+
+
+def test_memory_of_zero3_on_four_gpus_by_hand():
+    found = gigabytes(load("h100_full", deepspeed="zero3"))
+    assert found["weights"] == pytest.approx(2 * 8.0303 / 4, abs=1e-3)
+    assert found["gradients"] == pytest.approx(4 * 8.0303 / 4, abs=1e-3)
+    assert found["optimizer"] == pytest.approx(12 * 8.0303 / 4, abs=1e-3)
+    assert found["reference"] == pytest.approx(2 * 8.0303 / 4, abs=1e-3)
+
+
+def test_offload_leaves_no_shard_on_the_gpu_and_names_the_host_s_memory():
+    p = load("h100_full")
+    found = gigabytes(p)
+    assert found["weights"] == found["optimizer"] == found["gradients"] == 0
+    rows = {what: value for what, value, _ in costs.estimate(p)}
+    assert rows["host memory"] == "233 GB"  # 8.03 × (18 × 1.5 + 2)
+
+
+def test_tokens_by_hand():
+    p = load()
+    assert workload.rollout_tokens(p) == 300 * 64 * (200 + 2048) == 43_161_600
+    assert workload.sampled_tokens(p) == 1800 * (200 + 256 * 2048) == 944_078_400
+
+
+def test_references_lengthen_a_prompt_as_far_as_the_context_goes():
+    assert workload.prompt_tokens(load("h100_full", "retrieval")) == 200 + 24 * 512
+    short = load("h100_full", "retrieval", max_context_length=4096)
+    assert workload.prompt_tokens(short) == 2048
+
+
+def test_judge_calls_by_hand():
+    p = load()  # test, comparison and 3 sets of 600, judged twice; 64 samples each
+    evaluation = 5 * 600 * 2 + 64 * 600
+    assert sum(workload.shared_judge_calls(p).values()) == 472_800
+    expected = {
+        "ternary": (0, 300 * 64),
+        "ternary_reason_additive": (0, 2 * 300 * 64),
+        "ternary_strict_match": (0, 0),
+        "rlhf": (0, 0),
+        "rft": (1800 * 64, 0),
+        "iterative_dpo": (4 * 1800 * 256, 0),
+    }
+    for arm, (sampling, training) in expected.items():
+        calls = workload.judge_calls(p, arm)
+        assert calls == {
+            "sampling": sampling,
+            "training": training,
+            "evaluation": evaluation,
+        }
+
+
+def test_gpu_hours_by_hand():
+    hours = costs.gpu_hours(load(), LLAMA)
+    rate = 2500 * 8 / 8.030261248  # tokens/s
+    assert hours["rollouts"] == pytest.approx(300 * 64 * 2048 / rate / 3600)
+    assert hours["probing"] == pytest.approx(1800 * 256 * 2048 / rate / 3600)
+    assert hours["evaluation"] == pytest.approx((5 + 64) * 600 * 2048 / rate / 3600)
+    flops = 12 * 8.030261248e9 * 43_161_600
+    assert hours["training"] == pytest.approx(flops / (989e12 * 0.3) / 3600)
+
+
+def test_waiting_gpus_are_counted():
+    # 4 training and 2 of the engine: all 6 are held while 2 generate
+    alone = costs.gpu_hours(load(), LLAMA)["rollouts"]
+    assert costs.gpu_hours(load("h100_full"), LLAMA)["rollouts"] == alone / 2 * 6
+
+
+@pytest.mark.parametrize(("paper", "variant", "profile"), PROFILES)
+def test_every_profile_is_estimated_without_nan(paper, variant, profile):
+    p = params.load(paper, profile, {}, variant)
+    rows = costs.estimate(p)
+    assert len(rows) >= 10
+    for what, value, how in rows:
+        assert what and value and how
+        assert "nan" not in value and "inf" not in value
+    amounts = [gb for _, gb, _ in costs.memory(p, costs.shape_of(p))]
+    assert all(math.isfinite(gb) and gb >= 0 for gb in amounts)
+
+
+@pytest.mark.parametrize("paper", ["truthrl", "rar"])
+@pytest.mark.parametrize("profile", ["tiny", "laptop"])
+def test_a_profile_without_endpoints_costs_no_calls_and_no_gpu(paper, profile):
+    rows = rows_of(params.load(paper, profile))
+    assert rows["judge calls"][0] == rows["GPU-hours"][0] == "0"
+    if paper == "rar":
+        assert rows["web searches"][0] == "0"
+
+
+def test_an_unknown_model_is_said_to_be_unknown():
+    rows = costs.estimate(load(policy="someone/new-9B"))
+    assert rows[0][:2] == ("parameters", "unknown")
+    assert any(what.startswith("judge calls") for what, *_ in rows)
+
+
+# ---- Binary RAR
+
+
+def test_binary_rar_s_tokens_by_hand():
+    p = rar()
+    assert workload.rollout_tokens(p) == 2000 * 128 * (500 + 4096) == 1_176_576_000
+    assert workload.sampled_tokens(p) == 8000 * (500 + 8 * 4096) == 266_144_000
+
+
+def test_binary_rar_s_training_calls_by_hand():
+    # VeriScore: 15 sentences are read and 30 claims held against evidence
+    expected = {
+        "base": 0,
+        "sft": 0,
+        "dpo": 0,
+        "lm_judge": 256_000,
+        "veriscore": 256_000 * 45,
+        "binary_rar": 256_000,
+        "rating_rar": 256_000,
+        "binary_veriscore": 256_000 * 45,
+        "conflict_only_veriscore": 256_000 * 45,
+        "veriscore_plus_judge": 256_000 * 46,
+    }
+    p, rows = rar(), rows_of(rar())
+    assert p.arms.split() == list(expected)
+    for arm, calls in expected.items():
+        assert workload.judge_calls(p, arm)["training"] == calls
+        if calls:
+            assert rows[f"judge calls training {arm}"][0] == f"{calls:,}"
+    assert "128 a step" in rows["judge calls training binary_rar"][1]
+    assert "5,888 a step" in rows["judge calls training veriscore_plus_judge"][1]
+
+
+def test_binary_rar_s_evaluation_calls_by_hand():
+    p = rar()  # 45 calls for claims and 1 for quality; 200 dev and 500 test requests
+    calls = {arm: workload.judge_calls(p, arm)["evaluation"] for arm in p.arms.split()}
+    assert calls["base"] == 0  # its answers are judged once for all arms
+    assert calls["sft"] == calls["dpo"] == (200 + 500) * 46 == 32_200
+    assert calls["binary_rar"] == calls["veriscore"] == (4 * 200 + 500) * 46 == 59_800
+
+
+def test_binary_rar_s_shared_calls_by_hand():
+    assert workload.shared_judge_calls(rar()) == {
+        "filtering": 20 * 8000,
+        "drawn responses": 8000 * 8 * 45,
+        "evaluation before": 700 * 46,
+    }
+
+
+def test_binary_rar_s_calls_of_all_arms_and_seeds_by_hand():
+    training = 256_000 * (3 * 1 + 3 * 45 + 46)
+    each = training + 7 * 59_800 + 2 * 32_200
+    shared = 160_000 + 2_880_000 + 32_200
+    assert workload.all_judge_calls(rar()) == shared + each == 50_659_200
+    assert workload.all_judge_calls(rar(seeds="0 1 2")) == shared + 3 * each
+
+
+def test_binary_rar_s_judge_tokens_by_hand():
+    p = rar()
+    whole = 500 + 500 + 15 * 30 + 8 * 512  # call, request, response, evidence
+    claims = 15 * (500 + 500 + 5 * 30) + 30 * (500 + 30 + 4 * 256)
+    assert workload.judge_tokens(p, "binary_rar") == 256_000 * whole
+    assert workload.judge_tokens(p, "veriscore") == 256_000 * claims
+    both = claims + 500 + 500 + 15 * 30
+    assert workload.judge_tokens(p, "veriscore_plus_judge") == 256_000 * both
+
+
+def test_binary_rar_s_searches_and_pages_by_hand():
+    rows = rows_of(rar())
+    assert workload.web_searches(rar()) == 8000 + 2 * (200 + 500) == 9400
+    assert rows["web searches"][0] == "9,400"
+    assert rows["web pages"][0] == "94,000"
+    assert "web pages" not in rows_of(rar(search_url=""))
+
+
+def test_binary_rar_s_gpu_hours_by_hand():
+    qwen = costs.SHAPES["Qwen/Qwen3-8B"]
+    hours = costs.gpu_hours(rar(), qwen)
+    rate = 2500 * 8 / 8.19073536  # tokens/s
+    assert hours["drawing"] == pytest.approx(8000 * 8 * 4096 / rate / 3600)
+    # 5 policies on dev and 2 on test: 3 kinds of requests, and 42 of a form
+    answers = 5 * (3 * 200 + 42) + 2 * (3 * 500 + 42)
+    assert hours["evaluation"] == pytest.approx(answers * 4096 / rate / 3600)
+    # 4 training and 1 of the engine: all 5 are held while 1 generates
+    assert hours["rollouts"] == pytest.approx(256_000 * 5 * 4096 / rate / 3600)
