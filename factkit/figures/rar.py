@@ -124,7 +124,7 @@ def before_and_after(
         ax.set_xticks(range(len(names)), names.values(), fontsize=8)
     percent_axis(axes[0], "held-out requests")
     axes[1].set_ylabel("claims a response")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[1].legend(frameon=False, fontsize=8)
     return figure
 
 

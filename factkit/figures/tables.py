@@ -66,7 +66,8 @@ def claim_colours(rows: Sequence[tuple[str, Checked, Checked]]) -> "Styler":
         [(escape(prompt), _coloured(b), _coloured(a)) for prompt, b, a in rows],
         columns=["request", "before", "after"],
     )
-    return table.style.hide(axis="index")
+    style = table.style.hide(axis="index")
+    return style.set_properties(**{"text-align": "left", "vertical-align": "top"})
 
 
 def _coloured(row: Checked) -> str:
