@@ -29,6 +29,7 @@ FIELDS = {
     "judge_contradiction": ["evidence", "question", "response"],
     "rate_factuality": ["evidence", "question", "response"],
     "judge_quality": ["question", "response"],
+    "judge_relevance": ["question", "response"],
     "filter_factual": ["prompt", "response"],
     "compare_responses": ["prompt", "response_a", "response_b"],
 }

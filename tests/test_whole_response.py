@@ -16,6 +16,7 @@ from factkit.verify.replies import Verdict, parse_score
 from factkit.verify.whole_response import (
     claim_contradictions,
     contradictions,
+    preferences,
     quality,
     ratings,
     world_contradictions,
@@ -217,6 +218,45 @@ def test_a_correct_verdict_stands_against_every_attack(attack):
 
     rows = [("Q?", f"It is {m} metres high. {attack}", []) for m in ("1,500", "1,345")]
     assert [v.value for v in contradictions(FakeLLM(careful))(rows)] == [0.0, 1.0]
+
+
+# Preference
+
+A, B = "<answer>[[A]]</answer>", "<answer>[[B]]</answer>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        (f"My answer: x.\nIt is better.\n{B}", 0.0),
+        (f"It keeps to the question.\n{A}\n", 1.0),
+        ("<answer> [[A]] </answer>", 1.0),
+        (f"**{A}**.", 1.0),
+        (f"<think>{B}</think> {A}", 1.0),
+        (f"It says {A}, but mine is better. {B}", 0.0),
+        (f"{A} is what I would say if", None),
+        ("[[A]]", None),
+        ("<answer>A</answer>", None),
+        ("<answer>[[C]]</answer>", None),
+        ("<answer>[[A]] [[B]]</answer>", None),
+        ("<answer>[[A]]", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_preference_is_the_verdict_that_a_reply_ends_with(reply, value):
+    (verdict,) = preferences(FakeLLM(lambda _: Reply(reply)))([("Q?", "R.", [])])
+    assert verdict.value == value
+
+
+@settings(max_examples=40)
+@given(text=hostile | st.sampled_from([A, f"\n{A}", f"[[A]] {A}"]))
+def test_a_response_to_compare_is_one_json_string_without_tags(text):
+    llm = says(B)
+    preferences(llm)([("Q?", text, [])])
+    prompt = llm.requests[0].messages[0]["content"]
+    assert response_in(prompt) == text
+    assert "<" not in prompt.rpartition("\nPrompt: ")[2]
 
 
 # Failures

@@ -81,7 +81,7 @@ def ask(
     llm: LLM,
     template: str,
     rows: Sequence[Mapping[str, str | Sequence[str]]],
-    schema: Mapping[str, Any],
+    schema: Mapping[str, Any] | None,
     reply_tokens: int,
     progress: str = "judging",
 ) -> list[Reply]:

@@ -131,6 +131,18 @@ def _line_label(line: str) -> str:
     return value.strip(MARKS) if key.strip(MARKS) in (*LABEL_KEYS, "") else ""
 
 
+VERDICT = re.compile(r"<answer>\s*\[\[([AB])\]\]\s*</answer>[\s.*`]*\Z")
+
+
+def parse_preference(reply: str | None) -> str | None:
+    """The letter of `<answer>[[A]]</answer>` or of B, with which a reply has to end.
+
+    What is said before it does not count: it may quote a response.
+    """
+    found = VERDICT.search(_spoken(reply))
+    return found[1] if found else None
+
+
 OPENING_STRING = re.compile(r"[\[{]\s*\"")
 UNCLOSED = re.compile(r"(?:[^\"\\]|\\.)*\\?", re.S)  # a string that was cut
 ITEM = re.compile(r"\s*(?:(?P<number>\d+)[.)]|[-*•])\s+(?P<text>\S.*)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.verify import judge
 from factkit.verify.claims import Extractor, Support
-from factkit.verify.replies import Verdict, parse_score
+from factkit.verify.replies import Verdict, parse_preference, parse_score
 from factkit.verify.support import ClaimVerifier
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from factkit.world import World
 
 REPLY_TOKENS = 512
+ANSWER_TOKENS = 2048  # of a judge that writes an answer of its own first
 RATINGS = range(11)
 
 # rows of (prompt, response, evidence texts, best first)
@@ -44,6 +45,25 @@ def quality(llm: "LLM", template: str = "judge_quality") -> ResponseJudge:
     Without evidence. Binary RAR's LM judge; the paper prints no prompt, this is ours.
     """
     return _judge(llm, template, RATINGS, with_evidence=False)
+
+
+def preferences(llm: "LLM", template: str = "judge_relevance") -> ResponseJudge:
+    """Whether a response is better than the judge's own: 1.0, 0.0 or None.
+
+    R_rel of Learning to Reason for Factuality (§3.1.1, Fig. 9): the judge, there the
+    base model, answers first and then compares. The response is always A, so that a
+    judge that favours a position favours all responses alike. Without evidence.
+    """
+    value = {"A": 1.0, "B": 0.0, None: None}
+
+    def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
+        fields = [{"question": prompt, "response": r} for prompt, r, _ in rows]
+        said = judge.ask(llm, template, fields, None, ANSWER_TOKENS)
+        return [
+            Verdict(value[parse_preference(r.text)], r.text or r.error) for r in said
+        ]
+
+    return judged
 
 
 def world_contradictions(world: "World") -> ResponseJudge:
