@@ -8,7 +8,7 @@ from factkit import params, runs, world_text
 from factkit import world as w
 from factkit.corpus import Document
 from factkit.curate.drawn import Drawn
-from factkit.curate.request_evidence import coverage_by_chunks
+from factkit.curate.request_evidence import coverage_by_chunks, wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.evidence import EvidenceCache
@@ -429,3 +429,11 @@ def test_coverage_grows_with_the_chunks_and_the_errors_document_is_found(
     shares = [table[True, k].share for k in range(1, 9)]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_all_of_train_and_the_open_requests_of_the_others_want_evidence(examples):
+    rows = list(examples.values())
+    sets = {"train": rows, "dev": rows, "test": rows}
+    some = [e for e in rows if e.meta["kind"] == wp.OPEN]
+    assert wanting(sets) == [*rows, *some, *some]
+    assert len(some) < len(rows)

@@ -1,18 +1,30 @@
 """The evidence of a run's requests: from the fact world, the leads, or the web."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit import assets, corpus, evidence, world
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
+from factkit.datasets.world_prompts import OPEN
 from factkit.retrieval import Chunk, CorpusIndex
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
     from factkit.params import RequestParams
     from factkit.verify.engine import WorldEngine
+
+
+def wanting(sets: Mapping[str, Sequence[Example]]) -> list[Example]:
+    """The requests whose answers are held against evidence: all of train, and of the
+    others the open ones, since short answers are held against their references."""
+    return [
+        example
+        for name, rows in sets.items()
+        for example in rows
+        if name == "train" or example.meta["kind"] == OPEN
+    ]
 
 
 def gather(
