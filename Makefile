@@ -44,7 +44,7 @@ test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size
 	@echo "== Lint, unit tests, notebooks (about 15 min on 2 cores) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # vLLM's CPU build has the GPU build's code and its own name; it pins torch and
 # setuptools otherwise, so its other requirements are installed by list. Unsloth does

@@ -146,13 +146,17 @@ def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
     """A tqdm bar; in a batch run started from a terminal it is drawn on that terminal.
 
     A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
-    own in FACTKIT_TTY.
+    own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
+    kernel writes is kept in the notebook.
     """
     from tqdm import tqdm
 
     terminal = os.environ.get("FACTKIT_TTY")
     stream = open(terminal, "w") if terminal else sys.stderr  # noqa: SIM115
-    return tqdm(total=total, desc=label, unit=unit, file=stream, leave=True)
+    pause = 0.1 if stream.isatty() else 5.0
+    return tqdm(
+        total=total, desc=label, unit=unit, file=stream, leave=True, mininterval=pause
+    )
 
 
 def device() -> str:
