@@ -292,6 +292,9 @@ def trajectories(results: Results, arms: Sequence[str]) -> "Figure":
 def betas(by_beta: Mapping[float, Results], arms: Sequence[str]) -> "Figure":
     """Fig 5: the same for several KL coefficients, a panel an arm, a line a β."""
     figure, axes = new_figure(4.6 * len(arms), 3.8, columns=len(arms))
+    for ax in figure.axes[1:]:
+        ax.sharex(figure.axes[0])
+        ax.sharey(figure.axes[0])
     for ax, arm in zip(figure.axes, arms, strict=True):
         for (beta, results), colour in zip(
             sorted(by_beta.items()), ARM_COLOURS, strict=False
