@@ -57,6 +57,42 @@ def draw(p, path, score=score, examples=EXAMPLES):
 # Drawing
 
 
+def test_an_opened_form_is_completed_part_by_part(p, monkeypatch, tmp_path):
+    """Reasoning, then the answer; both without what follows a tag or is cut off."""
+    asked_for = []
+
+    def sample(model, tokenizer, asked, sampling, n=1, seed=0, progress=""):
+        asked_for.append((list(asked), n, sampling.max_new_tokens))
+        drawn = {
+            1: ["It is so. </think> <answer> x", "It is so. And then", "no end"],
+            2: ["He is old. </answer> more", "He is old. He", ""],
+        }[len(asked_for)]
+        return [drawn] if n > 1 else [[text] for text in drawn]
+
+    monkeypatch.setattr(models, "sample", sample)
+    said = []
+
+    def score(ids, prompts, responses):
+        said.extend(responses)
+        return [1.0] * len(responses)
+
+    chat = p.model_copy(update={"chat": True, "max_completion_length": 40})
+    path = tmp_path / "drawn.jsonl"
+    drawn.draw(None, None, EXAMPLES[:1], chat, score, path, "reasoned_opened")
+    assert said == [
+        "<think> It is so. </think> <answer> He is old. </answer>",
+        "<think> It is so. </think> <answer> He is old. </answer>",
+        "<think> no end </think> <answer>  </answer>",
+    ]
+    (first, n, tokens), (second, m, _) = asked_for
+    assert (n, m, tokens) == (3, 1, 20)
+    assert first[0].endswith("Question: Who is 0?\nResponse: <think>")
+    assert [text.removeprefix(first[0]) for text in second] == [
+        *(" It is so. </think> <answer>", " It is so. </think> <answer>"),
+        " no end </think> <answer>",
+    ]
+
+
 def test_each_request_gets_its_own_responses_with_their_scores(p, sampler, tmp_path):
     rows = draw(p, tmp_path / "drawn.jsonl")
     assert [row.id for row in rows] == [e.id for e in EXAMPLES]

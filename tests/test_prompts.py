@@ -9,7 +9,7 @@ from factkit import prompts
 from factkit.corpus import load_leads
 from factkit.params import ROOT
 from factkit.verify.judge import parse_score
-from factkit.verify.response import boxed, parts
+from factkit.verify.response import OPEN, boxed, parts
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))
 
@@ -18,6 +18,7 @@ FIELDS = {
     "short_form": ["question"],
     "think_first": ["question"],
     "reasoned_2_shots": ["question"],
+    "reasoned_opened": ["question"],
     "short_form_3_shots": ["question"],
     "short_form_3_shots_abstain": ["question"],
     "short_form_references": ["references", "question"],
@@ -82,9 +83,10 @@ def test_the_examples_of_an_answer_are_boxes_that_can_be_read(name):
 
 
 @pytest.mark.assets
-def test_the_examples_of_reasoning_have_its_form_and_say_what_the_leads_say():
+@pytest.mark.parametrize("name", ["reasoned_2_shots", "reasoned_opened"])
+def test_the_examples_of_reasoning_have_its_form_and_say_what_the_leads_say(name):
     leads = {d.title: d.text for d in load_leads()}
-    blocks = prompts.template("reasoned_2_shots").split("\n\n")
+    blocks = prompts.template(name).removesuffix(f" {OPEN}").split("\n\n")
     shown = [b.split("\nResponse: ") for b in blocks if "\nResponse: " in b]
     titles = [next(t for t in TITLES if t in question) for question, _ in shown]
     assert titles == TITLES

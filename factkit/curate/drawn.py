@@ -4,15 +4,16 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit import models, prompts
 from factkit.assets import write_atomically
 from factkit.curate.probing import reply, turn
 from factkit.datasets.examples import DataError, Example
 from factkit.runs import progress_bar
+from factkit.verify.response import ANSWER, CLOSE, OPEN, written
 
 if TYPE_CHECKING:
     from factkit.params import (
@@ -56,9 +57,9 @@ def draw(
 ) -> list[Drawn]:
     """`p.drawn_responses` a request, scored; resumable from `path` in parts of 32.
 
-    template: how requests are put, by default `p.prompt_template`. Each part is seeded
-    by its position, so that a drawing killed and gone on with equals one that ran
-    through.
+    template: how requests are put, by default `p.prompt_template`; one that ends with
+    `<think>` is completed as plain text, by `guided`. Each part is seeded by its
+    position, so that a drawing killed and gone on with equals one that ran through.
     """
     done = read_drawn(path) if path.exists() else []
     if len(done) < len(examples):  # of a part that was cut off, nothing is kept
@@ -66,13 +67,15 @@ def draw(
         write_atomically(path, "".join(map(_line, done)))
     sampling = models.sampling_of(p, p.drawn_temperature)
     template = template or p.prompt_template
-    asked = models.asked(examples, template, tokenizer, p.chat)
+    opened = prompts.template(template).endswith(OPEN)
+    asked = models.asked(examples, template, tokenizer, p.chat and not opened)
+    sample = guided if opened else models.sample
     bar = progress_bar(len(examples), path.stem, unit="request")
     bar.update(len(done))
     for start in range(len(done), len(examples), PART):
         part = examples[start : start + PART]
         chosen = asked[start : start + PART]
-        texts = models.sample(
+        texts = sample(
             *(model, tokenizer, chosen, sampling),
             n=p.drawn_responses,
             seed=1_000_003 * p.seed + start,
@@ -84,6 +87,38 @@ def draw(
         bar.update(len(part))
     bar.close()
     return done
+
+
+def guided(
+    model, tokenizer, asked: Sequence[str], sampling: models.Sampling, n: int, seed: int
+) -> list[list[str]]:
+    """n well-formed responses a prompt, of a policy too small to keep the form (ours).
+
+    asked: prompts that end with `<think>`. Reasoning and answer are drawn one after the
+    other, with half of the new tokens each, and each up to its first tag, or else to
+    its last whole sentence. The words are the policy's; the tags are written for it.
+    """
+    half = replace(sampling, max_new_tokens=sampling.max_new_tokens // 2)
+    drawn = models.sample(model, tokenizer, asked, half, n=n, seed=seed)
+    thoughts = [[_finished(text) for text in of] for of in drawn]
+    begun = [
+        f"{prompt} {thought} {CLOSE} {ANSWER}"
+        for prompt, of in zip(asked, thoughts, strict=True)
+        for thought in of
+    ]
+    answers = iter(models.sample(model, tokenizer, begun, half, n=1, seed=seed))
+    return [
+        [written(thought, _finished(next(answers)[0])) for thought in of]
+        for of in thoughts
+    ]
+
+
+def _finished(text: str) -> str:
+    """A text up to its first tag, or to the end of its last whole sentence; all of it
+    if it has neither."""
+    before, tag, _ = text.partition("<")
+    ends = max(before.rfind(mark) for mark in ".!?") + 1
+    return before.strip() if tag or not ends else before[:ends]
 
 
 def _scored(
