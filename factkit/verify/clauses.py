@@ -22,6 +22,7 @@ from typing import Any
 LONGEST = 1_000  # characters of a sentence that the rules split; longer ones stay whole
 
 FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.M | re.S)
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # newlines, and what pysbd stumbles over
 MARKER = re.compile(r"[ \t]*(?:(?:#{1,6}|[-*+•>]|\d{1,3}[.)])[ \t]+)*")
 
 
@@ -34,7 +35,7 @@ def sentences(text: str) -> list[str]:
     """
     found = []
     for paragraph in _paragraphs(FENCE.sub(lambda m: "\n" * len(m[0]), text)):
-        flat, at = paragraph.replace("\n", " "), 0
+        flat, at = CONTROL.sub(" ", paragraph), 0
         for segment in _segmenter().segment(flat):
             begin = flat.find(segment.strip(), at)
             if begin < 0:  # the library changed the text: keep the rest as it is
