@@ -431,6 +431,7 @@ def test_a_claim_keeps_its_sentence_verbatim():
         | st.text(max_size=4)
     ).map(" ".join)
 )
+@example(", , was Ann Ann")
 def test_any_response_has_claims_that_begin_high_and_are_not_empty(response):
     (found,) = embedded_claims([response], [response])
     assert all(claim.text[0].upper()[0] == claim.text[0] for claim in found)

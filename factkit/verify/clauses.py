@@ -171,7 +171,7 @@ def statements(prompt: str, response: str) -> Iterator[tuple[str, list[str]]]:
         elif named:
             who = topic if set(subject.split()) & set(topic.split()) else subject
         meant = who or _first_name(prompt)
-        texts = [part for atom in _atoms(plain) for part in _parts(atom)]
+        texts = [part.strip() for atom in _atoms(plain) for part in _parts(atom)]
         if subject and (born := BORN_IN_BRACKETS.search(sentence)):
             texts.append(f"{subject} was born {born[1]}")
         yield sentence, [_sentence(t, meant) for t in texts if len(t.split()) > 2]
