@@ -81,6 +81,8 @@ def reply(body: dict) -> str:
         if "label" in fields:
             return json.dumps({"label": "supported"})
         return json.dumps({"REASONING": "no contradiction found", "SCORE": 1})
+    if "[[A]]" in asked:
+        return "The response says more than mine.\n<answer>[[A]]</answer>"
     if "extract" in system:
         return "\n".join(f"- {claim}" for claim in claims_of(sentence))
     return "###Supported.###"
@@ -253,23 +255,27 @@ def time_package(rows: Sequence[Row], url: str) -> tuple[float, int]:
 
 
 class Batch:
-    """Leads as responses to "Tell me about …", each with 10 leads as its evidence."""
+    """Leads as responses to "Tell me about …", each with 10 leads as its evidence.
 
-    def __init__(self) -> None:
+    leads_each: how many make a response; the first is what the prompt asks about.
+    """
+
+    def __init__(self, responses: int = RESPONSES, leads_each: int = 1) -> None:
         from factkit.corpus import load_leads
         from factkit.datasets.examples import Example
         from factkit.evidence import build_offline
         from factkit.retrieval import Chunk, CorpusIndex
 
         leads = load_leads()
+        drawn = iter(random.Random(0).sample(leads, responses * leads_each))
         examples = [
             Example(
-                id=lead.id,
-                question=f"Tell me about {lead.title}.",
-                answers=[lead.text],
-                entity=lead.id,
+                id=of[0].id,
+                question=f"Tell me about {of[0].title}.",
+                answers=[" ".join(lead.text for lead in of)],
+                entity=of[0].id,
             )
-            for lead in random.Random(0).sample(leads, RESPONSES)
+            for of in zip(*[drawn] * leads_each, strict=True)
         ]
         index = CorpusIndex(Chunk(f"{d.id}#0", d.id, d.text, 0) for d in leads)
         documents = {lead.id: lead for lead in leads}
@@ -285,25 +291,35 @@ class Batch:
         pairs = zip(self.prompts, self.responses, strict=True)
         return [{"question": q, "response": r} | of for q, r in pairs]
 
-    def run(self, arm: str, url: str, n: int) -> tuple[float, float, "Totals"]:
+    def run(
+        self, arm: str, url: str, n: int, concurrency: int = CONCURRENCY
+    ) -> tuple[float, float, "Totals"]:
         """Seconds, CPU seconds and calls of the arm's reward of the first n responses.
 
-        Raises AssertionError if a reward is not 1, as the endpoint makes them.
+        Raises AssertionError as `score`.
         """
         from factkit.backends import Endpoint
         from factkit.llm import LLM, Limits
-        from factkit.rewards.rar import rewards_of
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
             endpoint = Endpoint(url, "fake", api_key="none")
-            llm = LLM(endpoint, Path(cache), Limits(concurrency=CONCURRENCY))
+            llm = LLM(endpoint, Path(cache), Limits(concurrency))
             engine = self.engine(llm)
             some = [of[:n] for of in (self.ids, self.prompts, self.responses)]
             wall, cpu = time.perf_counter(), time.process_time()
-            rewards = rewards_of(arm, engine, *some)
+            self.score(arm, engine, *some)
             took = time.perf_counter() - wall, time.process_time() - cpu
-        assert rewards == [1.0] * n, "a call failed"
         return *took, llm.totals
+
+    def score(self, arm: str, engine: "EvidenceEngine", *rows: Sequence[str]) -> None:
+        """Score ids, prompts and responses by an arm of Binary RAR.
+
+        Raises AssertionError if a reward is not 1, as the endpoint makes them.
+        """
+        from factkit.rewards.rar import rewards_of
+
+        rewards = rewards_of(arm, engine, *rows)
+        assert rewards == [1.0] * len(rewards), "a call failed"
 
     def engine(self, llm) -> "EvidenceEngine":
         """The engine of a run with a judge, with the paper's sizes."""
