@@ -1,0 +1,100 @@
+"""Requests of the small profiles for papers 3 and 4: people of the fact world, leads.
+
+No entity is in two splits. `meta["set"]` of a test request names the evaluation set
+that it is of: two in the fact world, two of leads (ours).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from factkit import world
+from factkit.corpus import load_leads
+from factkit.datasets import world_prompts
+from factkit.datasets.examples import Example
+from factkit.datasets.lead_prompts import lead_prompts
+from factkit.datasets.long_form_prompts import split_prompts
+from factkit.datasets.world_prompts import COUNTED, OPEN
+from factkit.world import World
+
+if TYPE_CHECKING:
+    from factkit.params import RequestParams
+
+TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
+
+Sets = dict[str, list[Example]]
+
+
+def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
+    """Requests to tell of people, and for a number of facts: each an evaluation set.
+
+    familiar: only of people whom the policy read of. The training splits share the
+    people that dev and test leave, in the ratio of their requests; test holds
+    p.test_requests of each set.
+    """
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    people = [
+        s
+        for s in made.people
+        if not familiar or any(f.exposure for f in made.facts_of(s))
+    ]
+    random.Random(f"people {p.world_seed}").shuffle(people)
+    n_test, n_dev = (round(s * len(people)) for s in (TEST_SHARE, DEV_SHARE))
+    test, dev = people[:n_test], people[n_test : n_test + n_dev]
+    rest = people[n_test + n_dev :]
+    wanted = training_sizes(p)
+    sets, begin, total = {}, 0, 0
+    for name, n in wanted.items():
+        total += n
+        end = round(len(rest) * total / sum(wanted.values()))
+        sets[name] = _mixed(made, rest[begin:end], n)
+        begin = end
+    sets["dev"] = _mixed(made, dev, p.dev_requests)
+    sets["test"] = [
+        example
+        for kind in (OPEN, COUNTED)
+        for example in _some(_of(made, test, kind), p.test_requests)
+    ]
+    return sets
+
+
+def lead_sets(p: "RequestParams") -> tuple[Sets, Counter]:
+    """Requests about leads, and counts of what was dropped; those about people, and
+    about all else, are two evaluation sets with p.test_requests each."""
+    asked, dropped = lead_prompts(load_leads())
+    named = [in_set(e, "people" if e.relation == "person" else "other") for e in asked]
+    sizes = {"test": 8 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
+    sets = split_prompts(named, sizes)
+    sets["test"] = [
+        example
+        for name in ("people", "other")
+        for example in [e for e in sets["test"] if e.meta["set"] == name][
+            : p.test_requests
+        ]
+    ]
+    return sets, dropped
+
+
+def training_sizes(p: "RequestParams") -> dict[str, int]:
+    """Split → requests, of the splits that are trained on."""
+    names = [name for name in p.splits if name not in ("dev", "test")]
+    return {name: getattr(p, f"{name}_requests") for name in names}
+
+
+def in_set(example: Example, name: str) -> Example:
+    """The example as one of an evaluation set."""
+    return example.model_copy(update={"meta": example.meta | {"set": name}})
+
+
+def _mixed(made: World, people: Sequence[str], n: int) -> list[Example]:
+    """n requests of both kinds, or as many as there are."""
+    return _some([e for kind in (OPEN, COUNTED) for e in _of(made, people, kind)], n)
+
+
+def _of(made: World, people: Sequence[str], kind: str) -> list[Example]:
+    return [in_set(e, kind) for e in world_prompts.requests(made, people, kind)]
+
+
+def _some(examples: list[Example], limit: int) -> list[Example]:
+    return random.Random("some").sample(examples, min(limit, len(examples)))
