@@ -207,6 +207,15 @@ def statement(fact: Fact, wording: int = 0) -> str:
     return wordings[wording % len(wordings)].format(s=fact.subject, o=fact.object)
 
 
+def joined(first: Fact, second: Fact, wording: int = 0) -> str:
+    """A sentence that states two facts of one subject: "… and was a baker."
+
+    wording: of the first, 0 or 2, which begin with the subject.
+    """
+    rest = statement(second).removeprefix(f"{second.subject} ")
+    return f"{statement(first, wording).removesuffix('.')} and {rest}"
+
+
 def question(fact: Fact, wording: int = 0) -> str:
     """A question that the fact's object answers."""
     wordings = QUESTIONS[fact.relation]
@@ -339,6 +348,23 @@ def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
         if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
             return Fact(match["s"], relation, match["o"]), bool(hedge.search(sentence))
     return None
+
+
+def statements(world: World, sentence: str) -> list[str]:
+    """The statements of a sentence that state a fact, each a sentence of its own.
+
+    Of one that is `joined` the second gets the first's subject and hedge. [] if nothing
+    in it can be parsed; without a first there is no second.
+    """
+    first, also, rest = sentence.partition(" and ")
+    if not also:
+        return [sentence] if parse(world, sentence) else []
+    found = parse(world, f"{first}.")
+    if not found:
+        return []
+    fact, hedged = found
+    second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
+    return [f"{first}.", *([second] if parse(world, second) else [])]
 
 
 def verify(world: World, sentence: str) -> Verification:

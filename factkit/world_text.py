@@ -25,6 +25,7 @@ from factkit.world import (
     Fact,
     World,
     biography,
+    joined,
     names,
     question,
     statement,
@@ -47,6 +48,7 @@ READING_NAMES = names(
 )
 
 # Longer answers, of an answer_format that asks for them
+LONG_FORMATS = ("long", "reasoned", "joined")
 COUNTS = {"one fact": 1, "two facts": 2, "three facts": 3}
 COUNTED = "Tell me {count} about {s}."
 MAY_ABSTAIN = "{question} You may say that you don't know."
@@ -67,6 +69,10 @@ DOUBT_SHARE = 0.3  # of the sentences of the reasoning, whatever is known of the
 DOUBT_KEPT = 0.5  # of these, the share that the answer states all the same
 MALFORMED_SHARE = 0.1  # of the responses: one of the tags is missing
 
+# Sentences of two statements, and sentences that hedge
+JOINED_SHARE = 0.5  # of the facts that another one follows
+HEDGED_SHARE = 0.2  # of the sentences, whatever is known of them
+
 
 def exchange(question: str, answer: str) -> str:
     """A question with its answer as pre-training text has them."""
@@ -81,19 +87,18 @@ def pretraining_texts(
 
     reading: `reading_exchange`s for each of these texts, on average. answer_format:
     plain | boxed (short answers come in a box, after a statement of the fact) | long
-    (`tellings` too) | reasoned (half of the tellings after reasoning). Only the last
-    two abstain; only reasoning hedges.
+    (`tellings` too) | reasoned (half of the tellings after reasoning) | joined (as
+    `joined_telling` tells). Only the last three abstain; only the last two hedge.
     """
     rng = random.Random(f"text {world.seed} {seed}")
     texts = []
     for subject in sorted(world.subjects):
         left = {fact: fact.exposure for fact in world.facts_of(subject)}
         if subject in world.people:
-            if answer_format not in ("long", "reasoned"):
+            if answer_format not in LONG_FORMATS:
                 texts += biographies(world, subject, left, rng)
             else:
-                thinking = THINKING_SHARE if answer_format == "reasoned" else 0.0
-                texts += tellings(world, subject, left, rng, thinking)
+                texts += tellings(world, subject, left, rng, answer_format)
                 texts += [exchange(NAMING.format(s=subject), f"{subject}.")] * NAMINGS
         for fact, exposure in left.items():
             for _ in range(exposure):
@@ -121,7 +126,7 @@ def tellings(
     person: str,
     left: dict[Fact, int],
     rng: random.Random,
-    thinking: float = 0.0,
+    answer_format: str,
 ) -> Iterator[str]:
     """Requests to tell of a person, and answers that state some facts, each of them
     taking one off what is `left` of it.
@@ -129,9 +134,10 @@ def tellings(
     Some requests say how many facts are wanted, and get as many. Some facts lead on
     to one of their object, beside what they were asked for and beyond its exposure.
     Of a person never told of, most answers make something up, each time anew, and some
-    say "I don't know.": the habits of an instruct model, by construction. thinking: the
-    share that is asked to think first, and answers as `reasoned_telling` has it.
+    say "I don't know.": the habits of an instruct model, by construction. reasoned:
+    half are asked to think first, and answer as `reasoned_telling` has it.
     """
+    thinking = THINKING_SHARE if answer_format == "reasoned" else 0.0
     known = sum(left.values()) > 0
     until = (1 - TELLING_SHARE) * sum(left.values())
     for _ in range(STRANGERS if not known else sum(left.values())):
@@ -148,6 +154,9 @@ def tellings(
             continue
         for fact in told if known else ():
             left[fact] -= 1
+        if answer_format == "joined":
+            yield exchange(ask, joined_telling(world, told, rng, not counted))
+            continue
         said = [_told(world, fact, rng, not counted) for fact in told]
         if thinking and rng.random() < thinking:
             response = reasoned_telling(told, said, rng)
@@ -181,6 +190,25 @@ def reasoned_telling(facts: list[Fact], said: list[str], rng: random.Random) -> 
     if rng.random() < MALFORMED_SHARE:
         parts.pop(rng.choice((0, 2, 3, 5)))
     return " ".join(parts)
+
+
+def joined_telling(
+    world: World, facts: list[Fact], rng: random.Random, may_digress: bool
+) -> str:
+    """Sentences of one or two statements each. Some hedge, and some lead on to a fact
+    of an object, at random: what is known plays no part."""
+    said, left = [], list(facts)
+    while left:
+        fact = left.pop(0)
+        pair = bool(left) and rng.random() < JOINED_SHARE
+        sentence = (
+            joined(fact, left.pop(0), rng.choice((0, 2)))
+            if pair
+            else _told(world, fact, rng, may_digress)
+        )
+        hedge = "Perhaps " if rng.random() < HEDGED_SHARE else ""
+        said.append(hedge + sentence)
+    return " ".join(said)
 
 
 def _some_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[Fact]:
@@ -259,7 +287,9 @@ def build_tokenizer(
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
     if answer_format == "reasoned":
         text.append(THINKING)
-    if answer_format in ("long", "reasoned"):
+    if answer_format == "joined":
+        text.append("and")
+    if answer_format in LONG_FORMATS:
         text += [
             *COUNTS,
             COUNTED.format(count="", s=""),

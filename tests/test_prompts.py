@@ -28,6 +28,7 @@ FIELDS = {
     "judge_outcome": ["question", "ground_truth", "prediction"],
     "judge_reasoning": ["question", "ground_truth", "reasoning"],
     "request": ["question"],
+    "vicuna": ["question"],
     "extract_claims": ["question", "before", "sentence", "after"],
     "verify_claim": ["evidence", "claim"],
     "judge_contradiction": ["evidence", "question", "response"],
@@ -38,6 +39,10 @@ FIELDS = {
     "compare_responses": ["prompt", "response_a", "response_b"],
     "synthetic_prompt": ["fact_seeking", "diverse"],
     "annotate_strategies": ["question", "reasoning", "answer"],
+    "extract_statements": ["question", "before", "sentence", "after"],
+    "verify_statement": ["evidence", "statement"],
+    "rate_informativeness": ["question", "response", "statements"],
+    "annotate_response": ["evidence", "question", "response"],
 }
 TITLES = ["Fall of Constantinople", "A Christmas Carol"]  # of the two leads
 NAME_OR_NUMBER = re.compile(r"[A-Z]\w*|\d+")

@@ -36,7 +36,7 @@ def told(world):
         left = {fact: fact.exposure for fact in world.facts_of(person)}
         turns = [
             tuple(text.removeprefix("Question: ").split("\nAnswer: "))
-            for text in wt.tellings(world, person, left, rng)
+            for text in wt.tellings(world, person, left, rng, "long")
         ]
         found[person] = turns, left
     return found
@@ -228,7 +228,7 @@ def test_a_stranger_is_often_abstained_on():
     for person in many.people:
         left = {fact: 0 for fact in many.facts_of(person)}
         answers += [
-            t.split("Answer: ")[1] for t in wt.tellings(many, person, left, rng)
+            t.split("Answer: ")[1] for t in wt.tellings(many, person, left, rng, "long")
         ]
     share = answers.count(ABSTENTION) / len(answers)
     assert share == pytest.approx(wt.STRANGERS_ABSTENTION, abs=0.05)

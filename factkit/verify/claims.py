@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 3, 1  # sentences of context
 REPLY_TOKENS = 768
-SCHEMA = {
-    "type": "object",
-    "properties": {"claims": {"type": "array", "items": {"type": "string"}}},
-    "required": ["claims"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True)
@@ -62,34 +56,56 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     def extract(
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
-        split = [sentences(response) for response in responses]
-        rows = [
-            {
-                "question": prompt,
-                "before": of[max(0, i - BEFORE) : i],
-                "sentence": sentence,
-                "after": of[i + 1 : i + 1 + AFTER],
-            }
-            for prompt, of in zip(prompts, split, strict=True)
-            for i, sentence in enumerate(of)
-        ]
-        replies = judge.ask(llm, template, rows, SCHEMA, REPLY_TOKENS, "extracting")
-        texts = iter([parse_texts(reply.text) for reply in replies])
-        return [_claims([(sentence, next(texts)) for sentence in of]) for of in split]
+        found = read_sentences(llm, template, "claims", prompts, responses)
+        return [_claims(of) for of in found]
 
     return extract
 
 
+def read_sentences(
+    llm: "LLM",
+    template: str,
+    key: str,
+    prompts: Sequence[str],
+    responses: Sequence[str],
+) -> list[list[tuple[str, list[str] | None]]]:
+    """Each sentence of each response, and the texts that a language model lists for it
+    as `key`; None where it failed. One request a sentence, all in one batch.
+
+    template: one with the fields question, before, sentence and after.
+    """
+    split = [sentences(response) for response in responses]
+    rows = [
+        {
+            "question": prompt,
+            "before": of[max(0, i - BEFORE) : i],
+            "sentence": sentence,
+            "after": of[i + 1 : i + 1 + AFTER],
+        }
+        for prompt, of in zip(prompts, split, strict=True)
+        for i, sentence in enumerate(of)
+    ]
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": "array", "items": {"type": "string"}}},
+        "required": [key],
+        "additionalProperties": False,
+    }
+    replies = judge.ask(llm, template, rows, schema, REPLY_TOKENS, "extracting")
+    texts = iter([parse_texts(reply.text) for reply in replies])
+    return [[(sentence, next(texts)) for sentence in of] for of in split]
+
+
 def world_claims(world: "World") -> Extractor:
-    """Exact in the fact world: the sentences, up to their ".", that state a fact."""
-    from factkit.world import parse
+    """Exact in the fact world: the statements of each sentence, up to its "."."""
     from factkit.world import sentences as split
+    from factkit.world import statements as stated
 
     def extract(
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
         return [
-            _claims([(s, [s]) for s in split(response) if parse(world, s)])
+            _claims([(s, stated(world, s)) for s in split(response)])
             for response in responses
         ]
 

@@ -152,11 +152,16 @@ BORN_IN_BRACKETS = re.compile(r"\((?:born|b\.) ([^()]+)\)")
 FIRST_PERSON = re.compile(r"(\b[A-Z]\w+ )?\bI\b(?!\.)")
 
 
-def statements(prompt: str, response: str) -> Iterator[tuple[str, list[str]]]:
-    """Each sentence of a response that states something, and its atomic statements."""
+def statements(
+    prompt: str, response: str, filler: re.Pattern[str] = FILLER
+) -> Iterator[tuple[str, list[str]]]:
+    """Each sentence of a response that states something, and its atomic statements.
+
+    filler: what is left out where a sentence begins with it.
+    """
     topic = who = ""
     for sentence in sentences(response):
-        plain = _plain(sentence)
+        plain = _plain(sentence, filler)
         # a long heading has no full stop
         told = re.search(VERB, plain) or re.search(r"(?:\w+\W+){4}\w+\.$", sentence)
         if not told or not _is_statement(plain):
@@ -182,12 +187,12 @@ def _is_statement(plain: str) -> bool:
     return not first_person and not NO_STATEMENT.search(plain)
 
 
-def _plain(sentence: str) -> str:
-    """A sentence without emphasis, links, references, brackets and final stop."""
+def _plain(sentence: str, filler: re.Pattern[str]) -> str:
+    """A sentence without emphasis, links, references, brackets, filler, final stop."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence)
     text = re.sub(r"\[\d+\]|\*+|`+|(?<!\w)_+|_+(?!\w)| ?\([^()]*\)", "", text)
     text = re.sub(r"[.!]([\"'”’]?)$", r"\1", " ".join(text.split()))
-    return FILLER.sub("", text, count=1) if FILLER.match(text) else text
+    return filler.sub("", text, count=1) if filler.match(text) else text
 
 
 def _subject(plain: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading what a judge or an extractor replies: a score, a label, a list of texts.
+"""Reading what a judge or an extractor replies: a score, a label, a list, an object.
 
 A reply that can't be read without a guess is `None`: neither a default nor a score.
 """
@@ -202,6 +202,49 @@ def _listed_lines(text: str) -> list[str] | None:
     if not items or None in items or numbers not in (counted, [None] * len(items)):
         return None
     return [item["text"].strip() for item in items if item]
+
+
+def parse_ratings(reply: str | None, n: int, scale: Sequence[int]) -> list[int] | None:
+    """The n ratings that a reply lists, None unless it lists exactly n of the scale.
+
+    Read are a JSON list of whole numbers, or an object whose one field is such a list,
+    as `parse_json` finds them. A number in quotes or with a decimal point is a failure.
+    """
+    value = parse_json(reply)
+    if value is None and "{" not in _spoken(reply):
+        value = parse_json(reply, "[]")
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    if not isinstance(value, list) or len(value) != n:
+        return None
+    rated = all(type(rating) is int and rating in scale for rating in value)
+    return value if rated else None
+
+
+def parse_json(reply: str | None, brackets: str = "{}") -> Any:
+    """What stands from a reply's first opening bracket to its last closing one, read as
+    JSON; None if that is not one JSON value or an object in it has a key twice.
+
+    A `<think>` part may come first, and prose or a fence without such brackets stand
+    around the value. Takes time linear in the reply's length.
+    """
+    text = _spoken(reply)
+    part = text[text.find(brackets[0]) : text.rfind(brackets[1]) + 1]
+    try:
+        return json.loads(
+            part or "null",
+            object_pairs_hook=_without_doubles,
+            strict=False,  # a line end in a string hides nothing
+        )
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; raises ValueError if it has a key twice."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
 
 
 def _json_values(text: str) -> Iterator[Any]:

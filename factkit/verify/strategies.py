@@ -5,7 +5,6 @@ The two name strategies alike where they mean the same, but count differently: a
 reads what the reasoning does, a rule how it is worded. Compare arms by one of them.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.verify import judge
 from factkit.verify.clauses import sentences
+from factkit.verify.replies import parse_json
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -97,17 +97,7 @@ def parse_annotation(reply: str | None) -> Annotation | None:
     the object. A number in quotes, half a point, a key given twice and a name without a
     letter or digit are failures, too: nothing is guessed.
     """
-    text = (reply or "").strip()
-    if text.startswith("<think>"):
-        text = text.partition("</think>")[2]
-    try:
-        value = json.loads(
-            text[text.find("{") : text.rfind("}") + 1] or "null",
-            object_pairs_hook=_without_doubles,
-            strict=False,  # a line end in a string hides nothing
-        )
-    except (ValueError, RecursionError):
-        return None
+    value = parse_json(reply)
     if not isinstance(value, dict) or value.keys() != {"steps", "helpfulness"}:
         return None
     steps, score = value["steps"], value["helpfulness"]
@@ -126,13 +116,6 @@ def _step(value: Any) -> tuple[str, tuple[str, ...]] | None:
         return None
     plain = [normalised(name) if isinstance(name, str) else "" for name in names]
     return (step.strip(), tuple(dict.fromkeys(plain))) if all(plain) else None
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; raises ValueError if it has a key twice."""
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key is given twice")
-    return dict(pairs)
 
 
 def normalised(name: str) -> str:
