@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Paper = Annotated[str, typer.Argument(help="Paper: truthrl | rar | reason.")]
+Paper = Annotated[str, typer.Argument(help="Paper: truthrl | rar | reason | rlfh.")]
 Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_full")]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -155,7 +155,9 @@ def assets(
 
 @app.command()
 def doctor(
-    paper: Annotated[str, typer.Option(help="truthrl | rar | reason")] = "truthrl",
+    paper: Annotated[
+        str, typer.Option(help="truthrl | rar | reason | rlfh")
+    ] = "truthrl",
     profile: Profile = "laptop",
     variant: Variant = "",
 ) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from factkit import workload
-from factkit.params import RlParams
+from factkit.params import RlParams, TokenLevelParams
 from factkit.workload import Paper, Row
 
 GPU_GB = 80
@@ -79,6 +79,7 @@ SHAPES = {
     "Qwen/Qwen3-8B": Shape(36, 4096, 32, 8, 128, 12288, 151936, qk_norm=True),
     "allenai/Llama-3.1-Tulu-3-8B": Shape(32, 4096, 32, 8, 128, 14336, 128264),
     "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(32, 4096, 32, 8, 128, 14336, 128264),
+    "lmsys/vicuna-7b-v1.5": Shape(32, 4096, 32, 32, 128, 11008, 32000),
     "smollm2-135m-instruct": Shape(30, 576, 9, 3, 64, 1536, 49152, tied=True),
 }
 
@@ -206,6 +207,7 @@ def gpu_hours(p: Paper, shape: Shape) -> dict[str, float]:
     gpus = p.num_processes + of_server
     rate = DECODE_TOKENS_S * 8e9 / shape.parameters  # tokens/s a GPU
     passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
+    passes += 2 * isinstance(p, TokenLevelParams)  # the values of a rollout's tokens
     flops = passes * shape.parameters * workload.rollout_tokens(p)
     speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
     sampled = {k: n * each for k, (n, _, each) in workload.sampling(p).items()}

@@ -27,7 +27,7 @@ class Claim:
     may_lose: float = 0.0
 
 
-PAPERS = ("truthrl", "rar", "reason")
+PAPERS = ("truthrl", "rar", "reason", "rlfh")
 
 
 def claims(paper: str) -> list[Claim]:

@@ -14,6 +14,7 @@ MAIN_JOB = {
     "truthrl": ("prompting", "r_tuning", "ternary"),
     "rar": ("base", "veriscore", "binary_rar"),
     "reason": ("base", "sft", "fact", "fact_relevance"),
+    "rlfh": ("base", "sentence", "statement"),
 }
 
 
@@ -76,7 +77,9 @@ def first_arm(p: RunParams) -> str:
     return "r_tuning" if isinstance(p, params.TruthRL) and p.cold_start else ""
 
 
-def train_arms(paper: str, p: "params.TruthRL | params.RAR | params.Reason") -> None:
+def train_arms(
+    paper: str, p: "params.TruthRL | params.RAR | params.Reason | params.Rlfh"
+) -> None:
     """Train the arms and seeds that `p.arms` and `p.seeds` name, where not done."""
     arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
     notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem

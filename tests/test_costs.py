@@ -8,7 +8,7 @@ from factkit import costs, params, workload
 from factkit.params import ROOT
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
-PAPERS = ("truthrl", "rar", "reason")
+PAPERS = ("truthrl", "rar", "reason", "rlfh")
 FILES = sorted(f for p in PAPERS for f in ROOT.glob(f"params/*/{p}*.yaml"))
 PROFILES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
 
@@ -23,6 +23,10 @@ def rar(profile="h100_full", **values):
 
 def reason(profile="h100_full", variant="", **values):
     return params.load("reason", profile, values, variant)
+
+
+def rlfh(profile="h100_full", variant="", **values):
+    return params.load("rlfh", profile, values, variant)
 
 
 def rows_of(p):
@@ -41,6 +45,7 @@ def rows_of(p):
         ("Qwen/Qwen3-8B", 8_190_735_360),
         ("allenai/Llama-3.1-Tulu-3-8B", 8_030_326_784),
         ("allenai/Llama-3.1-Tulu-3-8B-DPO", 8_030_326_784),
+        ("lmsys/vicuna-7b-v1.5", 6_738_415_616),
         ("smollm2-135m-instruct", 134_515_008),
     ],
 )
@@ -381,3 +386,97 @@ def test_on_one_node_no_gpu_waits_and_the_engine_takes_its_share():
     assert gigabytes(two)["rollout engine"] == 0
     for p in (one, two, reason("h100_lora")):
         assert sum(gigabytes(p).values()) < costs.GPU_GB
+
+
+# ---- RLFH
+
+OF_TESTS = 256 + 191 + 183  # HotpotQA, SQuADv2, Biography
+VICUNA = costs.SHAPES["lmsys/vicuna-7b-v1.5"]
+
+
+def test_rlfh_s_tokens_by_hand():
+    p = rlfh()
+    assert workload.rollout_tokens(p) == 312 * 128 * (100 + 1024) == 44_888_064
+    assert workload.sampled_tokens(p) == {
+        "drawing": 20_000 * (100 + 10 * 1024),
+        "own answers": (20_000 + 200 + OF_TESTS) * (100 + 1024),
+    }
+
+
+def test_rlfh_s_small_profiles_have_two_test_sets_of_one_size():
+    assert workload.evaluated_responses(rlfh("laptop")) == 16 + 2 * 40
+    assert workload.evaluated_responses(rlfh()) == 200 + OF_TESTS
+
+
+@pytest.mark.parametrize(
+    ("annotation", "each"),
+    [("pipeline", 11 + 22 + 1), ("single_pass", 1)],
+)
+def test_rlfh_s_calls_by_arm_by_hand(annotation, each):
+    # 11 sentences are read, 22 statements verified, and all of them rated in one call
+    p = rlfh(annotation=annotation)
+    rows, rollouts = rows_of(p), 312 * 128
+    evaluation = (200 + OF_TESTS) * (11 + 22 + each)  # FactScore's, and the annotator's
+    for arm in p.arms.split():
+        rewarded = arm not in ("base", "dpo")
+        assert workload.judge_calls(p, arm) == {
+            "training": rollouts * each * rewarded,
+            "evaluation": 0 if arm == "base" else evaluation,
+        }
+        assert (f"judge calls training {arm}" in rows) == rewarded
+    assert workload.shared_judge_calls(p) == {
+        "drawn responses": 20_000 * 10 * each,
+        "evaluation before": evaluation,
+    }
+    how = rows["judge calls training statement"][1]
+    assert how == f"{each} a rollout; {128 * each:,} a step × 312 steps"
+
+
+def test_rlfh_s_calls_of_all_arms_and_seeds_by_hand():
+    evaluation = (200 + OF_TESTS) * 67
+    each = 4 * 312 * 128 * 34 + 5 * evaluation
+    shared = 200_000 * 34 + evaluation
+    assert workload.all_judge_calls(rlfh()) == shared + each == 12_564_956
+    assert workload.all_judge_calls(rlfh(seeds="0 1 2")) == shared + 3 * each
+
+
+def test_rlfh_s_judge_tokens_by_hand():
+    answer, stated, evidence = 11 * 30, 22 * 30, 3 * 96
+    read = 11 * (500 + 100 + 5 * 30) + 22 * (500 + 30 + evidence)
+    pipeline = read + 500 + 100 + answer + stated
+    assert workload.judge_tokens(rlfh(), "statement") == 312 * 128 * pipeline
+    one = 2 * 500 + 100 + answer + evidence + answer + stated
+    single = rlfh(annotation="single_pass")
+    assert workload.judge_tokens(single, "statement") == 312 * 128 * one
+
+
+def test_rlfh_s_searches_and_pages_by_hand():
+    rows = rows_of(rlfh())
+    assert workload.web_searches(rlfh()) == 20_000 + 200 + OF_TESTS == 20_830
+    assert rows["web searches"][0] == "20,830"
+    assert rows["web pages"][0] == "208,300"
+    assert "630 in test" in rows["web searches"][1]
+
+
+def test_rlfh_s_gpu_hours_by_hand():
+    hours = costs.gpu_hours(rlfh(), VICUNA)
+    hour = 2500 * 8 / 6.738415616 * 3600  # tokens
+    assert hours["drawing"] == pytest.approx(200_000 * 1024 / hour)
+    assert hours["evaluation"] == pytest.approx((200 + OF_TESTS) * 1024 / hour)
+    # every GPU generates and trains in turn
+    assert hours["rollouts"] == pytest.approx(312 * 128 * 1024 / hour)
+    # PPO reads a rollout once more than GRPO, for its values
+    flops = 14 * 6.738415616e9 * 44_888_064
+    assert hours["training"] == pytest.approx(flops / (989e12 * 0.3) / 3600)
+
+
+@pytest.mark.parametrize(
+    ("profile", "variant"),
+    [("h100_lora", ""), ("h100_full", ""), ("h100_full", "qwen2.5-7b")],
+)
+def test_rlfh_s_policy_its_engine_and_its_reference_fit_a_gpu(profile, variant):
+    p = rlfh(profile, variant)
+    found = {what: gb for what, gb, _ in costs.memory(p, costs.shape_of(p))}
+    assert found["rollout engine"] == pytest.approx(32)
+    assert (found["reference"] == 0) == (profile == "h100_lora")
+    assert sum(found.values()) < costs.GPU_GB

@@ -12,6 +12,7 @@ from factkit.curate import drawn
 from factkit.curate.drawn import (
     Drawn,
     best_rows,
+    furthest_pairs,
     gap_pairs,
     margin_pair,
     margin_pairs,
@@ -470,3 +471,14 @@ def test_after_sft_the_pair_is_asked_for_plainly():
         "chosen": " b",
         "rejected": " a",
     }
+
+
+def test_the_furthest_pair_is_of_any_lengths_and_none_on_equal_scores(p):
+    long, short = "one two three four five", "one"
+    found = [
+        Drawn("q0", [short, long, "two"], [0.2, 0.9, 0.5]),
+        Drawn("q1", [short, long], [0.5, 0.5]),
+        Drawn("q2", [short, long], [0.5, None]),
+    ]
+    (row,) = furthest_pairs(EXAMPLES[:3], found, p)
+    assert row["chosen"].strip() == long and row["rejected"].strip() == short

@@ -18,9 +18,9 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import dpo, grpo, launch, reward_model, setup, sft
+from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
 
-PAPERS = ("truthrl", "rar", "reason")
+PAPERS = ("truthrl", "rar", "reason", "rlfh")
 FILES = sorted(f for p in PAPERS for f in ROOT.glob(f"params/*/{p}*.yaml"))
 PROFILES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
 every_profile = pytest.mark.parametrize(("paper", "variant", "profile"), PROFILES)
@@ -28,6 +28,13 @@ every_profile = pytest.mark.parametrize(("paper", "variant", "profile"), PROFILE
 
 def load(profile="h100_lora", variant="", paper="truthrl", **values):
     return params.load(paper, profile, values, variant)
+
+
+def rl_config(p, folder):
+    """The configuration that p's paper hands to its RL trainer."""
+    by_token = isinstance(p, params.TokenLevelParams)
+    make = token_level.token_level_config if by_token else grpo.grpo_config
+    return make(without_deepspeed(p), folder)
 
 
 def without_deepspeed(p):
@@ -51,11 +58,9 @@ def test_every_profile_makes_its_trainers_configurations(
         config = reward_model.reward_config(here, tmp_path)
         one_pass = config.per_device_train_batch_size * p.num_processes
         assert one_pass <= p.reward_batch_size
-    batches = {
-        sft.sft_config: p.sft_batch_size,
-        dpo.dpo_config: p.dpo_batch_size,
-        grpo.grpo_config: p.rl_batch_size,
-    }
+    has_sft = isinstance(p, params.SftParams)
+    batches = {sft.sft_config: p.sft_batch_size} if has_sft else {}
+    batches |= {dpo.dpo_config: p.dpo_batch_size, rl_config: p.rl_batch_size}
     for make, total in batches.items():
         config = make(here, tmp_path)
         one_pass = config.per_device_train_batch_size * p.num_processes
@@ -70,7 +75,7 @@ def test_a_step_generates_the_batch_it_trains_on_in_whole_groups(
     paper, variant, profile, tmp_path
 ):
     p = load(profile, variant, paper)
-    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    config = rl_config(p, tmp_path)
     assert config.steps_per_generation == config.gradient_accumulation_steps
     # TRL sees one process here, so its generation batch is one process's share
     assert config.generation_batch_size * p.num_processes == p.rl_batch_size
@@ -80,7 +85,7 @@ def test_a_step_generates_the_batch_it_trains_on_in_whole_groups(
 @every_profile
 def test_rollouts_come_from_where_the_profile_says(paper, variant, profile, tmp_path):
     p = load(profile, variant, paper)
-    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    config = rl_config(p, tmp_path)
     assert config.use_vllm == (p.rollouts != "transformers")
     if p.rollouts == "vllm_colocate":
         assert config.vllm_mode == "colocate"
@@ -131,6 +136,31 @@ def test_learning_to_reason_s_full_profile_has_the_paper_s_learning_rates():
     p = load("h100_full", "", "reason")
     assert p.sft_learning_rate == 5.5e-6
     assert p.dpo_learning_rate == p.rl_learning_rate == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("profile", "variant", "questions", "rate"),
+    [
+        ("h100_full", "", 20_000, 5e-7),
+        ("h100_full", "qwen2.5-7b", 10_000, 3e-7),
+        ("h100_lora", "", 10_000, 5e-6),
+    ],
+)
+def test_rlfh_makes_its_code_s_updates(profile, variant, questions, rate, tmp_path):
+    """128 responses a rollout, gone through once, for one epoch of the questions."""
+    p = load(profile, variant, "rlfh")
+    assert (p.train_requests, p.rl_learning_rate) == (questions, rate)
+    asked = p.rl_batch_size // p.num_generations
+    assert p.rl_steps == questions // asked
+    config = rl_config(p, tmp_path)
+    assert (config.num_iterations, config.max_steps) == (1, p.rl_steps)
+    assert (config.loss_type, config.scale_rewards) == ("bnpo", "none")
+
+
+def test_the_maps_of_rlfh_s_script_and_of_its_readme_are_not_mixed():
+    of = [load("h100_full", variant, "rlfh") for variant in ("", "qwen2.5-7b")]
+    found = [(p.truth_map, p.informativeness_map, p.info_beta) for p in of]
+    assert found == [("script", "script", 1.0), ("readme", "readme", 1.2)]
 
 
 def test_a_batch_is_split_over_processes_and_passes():

@@ -168,3 +168,22 @@ def test_a_run_that_failed_fails_the_sweep(monkeypatch, tmp_path):
 def test_jobs_at_a_time_have_two_cores_each(monkeypatch, tmp_path):
     command = commanded(monkeypatch, tmp_path, jobs=3)
     assert command[command.index("--cores") + 1] == "6"
+
+
+@pytest.mark.parametrize("paper", sweeps.MAIN_JOB)
+def test_the_main_job_has_arms_that_the_paper_has(paper):
+    for arm in sweeps.MAIN_JOB[paper]:
+        assert params.load(paper, "tiny", {"arm": arm}).arm == arm
+
+
+def test_rlfh_s_arms_all_wait_for_the_data_alone(tmp_path):
+    command = [sys.executable, "-m", "factkit", "sweep", "rlfh", "--profile", "tiny"]
+    command += ["--seeds", "0", "--output-dir", str(tmp_path), "--", "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    trained = re.findall(r"^rule train:\n    input: (.*)$", said, re.MULTILINE)
+    assert len(trained) == len(params.RLFH_ARMS)
+    for inputs in trained:
+        found = {short(i, tmp_path) for i in inputs.split(", ")} - {""}
+        assert found == {"tiny/40_rlfh_data/main-s0"}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Reason,
         ReasonDpoParams,
         RequestParams,
+        Rlfh,
+        RlfhDpoParams,
     )
 
 PART = 32  # requests drawn between two writes
@@ -166,7 +168,7 @@ def best_rows(
     return rows
 
 
-def required(rows: list[dict], p: "RAR | Reason") -> list[dict]:
+def required(rows: list[dict], p: "RAR | Reason | Rlfh") -> list[dict]:
     """The rows; raises DataError if drawing left none for the arm."""
     if not rows:
         raise DataError(
@@ -192,6 +194,15 @@ def gap_pairs(
 def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | None:
     """(better, worse) of one request's responses, or None; see `gap_pairs`."""
     return _widest(drawn, lambda a, b: _lengths_differ(a, b) < length_difference)
+
+
+def furthest_pairs(
+    examples: Sequence[Example], drawn: Sequence[Drawn], p: "RlfhDpoParams"
+) -> list[dict]:
+    """FACT's pairs for DPO, as RLFH compares with them (§4.1): of a request's responses
+    the best and the worst, whatever their lengths. On equal scores, none."""
+    pairs = [_widest(of, lambda better, worse: True) for of in drawn]
+    return _pair_rows(examples, pairs, p)
 
 
 def margin_pairs(

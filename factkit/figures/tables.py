@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.evaluate.long_form import Checked
 from factkit.figures import mean_and_range
-from factkit.params import RAR_ARMS, REASON_ARMS, TRUTHRL_ARMS
+from factkit.params import RAR_ARMS, REASON_ARMS, RLFH_ARMS, TRUTHRL_ARMS
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 ARMS = tuple(
-    dict.fromkeys(("base", *TRUTHRL_ARMS, *RAR_ARMS, *REASON_ARMS))
+    dict.fromkeys(("base", *TRUTHRL_ARMS, *RAR_ARMS, *REASON_ARMS, *RLFH_ARMS))
 )  # in order
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 SHOWN = {  # of a paper's results, at a glance
@@ -27,10 +27,11 @@ SHOWN = {  # of a paper's results, at a glance
         *("win_rate", "best_guess_accuracy", "format_following"),
     ),
     "reason": ("factual_precision", "win_rate", "response_rate", "malformed"),
+    "rlfh": ("factual_precision", "response_rate"),
 }
 PAPER_DEFAULT = {
     "setting": ["with retrieval"],
-    "model": ["Llama3.1-8B-Inst", "Qwen3-8B"],
+    "model": ["Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"],
     "dataset": ["CRAG"],
     "judge": ["Llama3.3-70B-Inst"],
 }

@@ -34,6 +34,14 @@ from factkit.params.reason import (
     ReasonRlParams,
     ReasonSftParams,
 )
+from factkit.params.rlfh import (
+    RLFH_ARMS,
+    RLFH_RL_ARMS,
+    Rlfh,
+    RlfhDpoParams,
+    RlfhParams,
+    RlfhRlParams,
+)
 from factkit.params.stages import (
     PROFILES,
     Corpus,
@@ -46,6 +54,8 @@ from factkit.params.stages import (
     RunParams,
     SftParams,
     Start,
+    TokenLevelParams,
+    TrainParams,
     Verifiers,
 )
 from factkit.params.truthrl import (
@@ -85,13 +95,21 @@ __all__ = [
     "ReasonParams",
     "ReasonRlParams",
     "ReasonSftParams",
+    "RLFH_ARMS",
+    "RLFH_RL_ARMS",
     "RequestParams",
     "RewardModelParams",
     "RlParams",
+    "Rlfh",
+    "RlfhDpoParams",
+    "RlfhParams",
+    "RlfhRlParams",
     "RunParams",
     "SftParams",
     "Start",
     "TRUTHRL_ARMS",
+    "TokenLevelParams",
+    "TrainParams",
     "TruthRL",
     "Verifiers",
     "check",
@@ -116,6 +134,7 @@ PAPERS: dict[str, type[RunParams]] = {
     "truthrl": TruthRL,
     "rar": RAR,
     "reason": Reason,
+    "rlfh": Rlfh,
 }
 
 

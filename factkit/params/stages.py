@@ -104,15 +104,12 @@ class PolicyParams(JudgeParams):
     pretrain_reading: float = Field(0.0, ge=0)
 
 
-class SftParams(PolicyParams):
-    """Supervised fine-tuning."""
+class TrainParams(PolicyParams):
+    """What all training has: an adapter or full parameters, checkpoints."""
 
     lora_rank: int = Field(ge=0)
     lora_alpha: int = Field(ge=1)
-    sft_learning_rate: float = Field(gt=0, lt=1)
-    sft_batch_size: int = Field(ge=1)
-    sft_epochs: int = Field(ge=1)
-    sft_warmup_ratio: float = Field(ge=0, le=1)
+    sft_warmup_ratio: float = Field(ge=0, le=1)  # of DPO and reward models, too
     checkpoint_steps: int = Field(ge=1)
 
     @model_validator(mode="after")
@@ -122,7 +119,15 @@ class SftParams(PolicyParams):
         return self
 
 
-class DpoParams(SftParams):
+class SftParams(TrainParams):
+    """Supervised fine-tuning."""
+
+    sft_learning_rate: float = Field(gt=0, lt=1)
+    sft_batch_size: int = Field(ge=1)
+    sft_epochs: int = Field(ge=1)
+
+
+class DpoParams(TrainParams):
     """DPO."""
 
     dpo_learning_rate: float = Field(gt=0, lt=1)
@@ -131,7 +136,7 @@ class DpoParams(SftParams):
     dpo_beta: float = Field(gt=0)
 
 
-class RlParams(SftParams):
+class RlParams(TrainParams):
     """GRPO."""
 
     rl_learning_rate: float = Field(gt=0, lt=1)
@@ -165,6 +170,32 @@ class RlParams(SftParams):
                 f"num_processes × micro_batch_size = {per_step} must divide "
                 f"rl_batch_size={self.rl_batch_size}"
             )
+        return self
+
+
+class TokenLevelParams(RlParams):
+    """PPO on token rewards, or its group-relative variant.
+
+    An update is of rl_batch_size completions; `loss` is not asked.
+    """
+
+    method: Literal["ppo", "group"] = "ppo"
+    gamma: float = Field(ge=0, le=1)
+    whiten: bool  # advantages to mean 0 and variance 1 over a rollout's tokens
+    eos_penalty: float = Field(ge=0)
+    ppo_epochs: int = Field(ge=1)  # times that a rollout is gone through
+    minibatches: int = Field(ge=1)  # updates each time
+
+    # PPO alone
+    gae_lambda: float = Field(ge=0, le=1)
+    value_clip: float = Field(gt=0)
+    value_coefficient: float = Field(ge=0)
+    value_learning_rate: float = Field(gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _unsloth_has_its_own_trainer(self) -> Self:
+        if self.lora_backend == "unsloth":
+            raise ValueError("lora_backend=unsloth has no token-level trainer: peft")
         return self
 
 

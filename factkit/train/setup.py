@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import assets, models
-from factkit.params import HardwareParams, PolicyParams, SftParams
+from factkit.params import HardwareParams, PolicyParams, TrainParams
 from factkit.train.launch import is_main_process
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def base_policy(p: PolicyParams) -> str:
 
 
 def load_trainable(
-    path: str, p: SftParams, rollouts: bool = False
+    path: str, p: TrainParams, rollouts: bool = False
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """A model to train and its tokenizer. Make the trainer's arguments first.
 
@@ -95,7 +95,7 @@ def attention(dtype: str) -> str:
     return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
 
 
-def _load_with_unsloth(path: str, p: SftParams, rollouts: bool):
+def _load_with_unsloth(path: str, p: TrainParams, rollouts: bool):
     """Unsloth's model with a LoRA adapter on it, and its tokenizer.
 
     Import unsloth before trl, transformers and peft, as `main` does: it replaces parts
@@ -112,7 +112,7 @@ def _load_with_unsloth(path: str, p: SftParams, rollouts: bool):
 
 
 def unsloth_arguments(
-    path: str, p: SftParams, rollouts: bool = False
+    path: str, p: TrainParams, rollouts: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of FastLanguageModel's from_pretrained and get_peft_model.
 
@@ -140,7 +140,7 @@ def unsloth_arguments(
     return loading, adapter
 
 
-def trainer_arguments(p: SftParams, folder: Path) -> dict[str, Any]:
+def trainer_arguments(p: TrainParams, folder: Path) -> dict[str, Any]:
     """Arguments of TrainingArguments that are the same for every trainer."""
     import torch
 
@@ -245,7 +245,7 @@ def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
     }
 
 
-def lora(p: SftParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
+def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
     """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
 
     None, too, if the model has an adapter: Unsloth puts its own on.

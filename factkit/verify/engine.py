@@ -15,9 +15,17 @@ from factkit import world as worlds
 from factkit.datasets.examples import Example, read_examples
 from factkit.evaluate.long_form import Search, search_words
 from factkit.evidence import EvidenceCache, query_of, read_evidence
-from factkit.params import ReasonParams
-from factkit.verify import claims, preference, support, whole_response
+from factkit.params import ReasonParams, RlfhParams
+from factkit.verify import (
+    annotators,
+    claims,
+    feedback,
+    preference,
+    support,
+    whole_response,
+)
 from factkit.verify.claims import Claim, Extractor, Support
+from factkit.verify.feedback import Annotator
 from factkit.verify.preference import Preference, Relevance
 from factkit.verify.replies import Verdict
 from factkit.verify.support import ClaimVerifier, support_of
@@ -85,7 +93,7 @@ class ReasonEngine(Protocol):
         """As in `Engine`."""
 
 
-def engine(p: "RarParams | ReasonParams") -> Engine:
+def engine(p: "RarParams | ReasonParams | RlfhParams") -> Engine:
     """The engine that `p.verifier` names, for the requests of the paper's data."""
     data = runs.run_folder(p.data_notebook, p)
     examples = {
@@ -108,6 +116,8 @@ def engine(p: "RarParams | ReasonParams") -> Engine:
         return PreferenceEngine(
             **_reader(p), **by_claims, **_preference(p, examples, references)
         )
+    if isinstance(p, RlfhParams):
+        return ClaimEngine(**_reader(p), **by_claims)
     return EvidenceEngine(
         **_reader(p),
         **by_claims,
@@ -116,6 +126,24 @@ def engine(p: "RarParams | ReasonParams") -> Engine:
         whole_chunks=p.whole_chunks,
         with_prompt=p.query_with_prompt,
     )
+
+
+def annotator(p: "RlfhParams", by: "WorldEngine | ClaimEngine") -> Annotator:
+    """Who gives RLFH's feedback: the exact one of the fact world, the kit's own models,
+    or a language model in steps or in a single pass, with the evidence of `by`."""
+    if isinstance(by, WorldEngine):
+        return feedback.world_annotator(by.world, by.examples)
+
+    def evidence_of(prompt_id: str, text: str) -> list[str]:
+        hits = by.pieces.search(prompt_id, text, by.claim_chunks)
+        return [hit.chunk.text for hit in hits]
+
+    if p.verifier == "embedded":
+        return annotators.embedded_annotator(by.verify, evidence_of)
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    if p.annotation == "single_pass":
+        return annotators.single_pass_annotator(llm, evidence_of)
+    return annotators.llm_annotator(llm, evidence_of)
 
 
 def _references(data: Path) -> dict[str, str]:
@@ -236,7 +264,11 @@ class WorldEngine:
         """The facts that a response states, in each wording once; a short answer
         with its question."""
         example = self.examples[prompt_id]
-        stated = {s: s for s in worlds.sentences(response)}
+        stated = {
+            text: sentence
+            for sentence in worlds.sentences(response)
+            for text in worlds.statements(self.world, sentence)
+        }
         if example.relation:
             answer = response.strip().removesuffix(".")
             fact = worlds.Fact(example.entity, example.relation, answer)

@@ -6,16 +6,17 @@ What is one paper's is in the module of its name.
 
 from types import ModuleType
 
-from factkit.params import RAR, Reason, TruthRL
-from factkit.workload import rar, reason, truthrl
+from factkit.params import RAR, Reason, Rlfh, TruthRL
+from factkit.workload import rar, reason, rlfh, truthrl
 
-Paper = TruthRL | RAR | Reason
+LongForm = RAR | Reason | Rlfh
+Paper = TruthRL | LongForm
 Row = tuple[str, str, str]  # what, value, how reckoned
 
 
 def _of(p: Paper) -> ModuleType:
     """The module of p's paper."""
-    return {TruthRL: truthrl, RAR: rar, Reason: reason}[type(p)]
+    return {TruthRL: truthrl, RAR: rar, Reason: reason, Rlfh: rlfh}[type(p)]
 
 
 # ---- the policy
@@ -82,7 +83,7 @@ def all_judge_calls(p: Paper) -> int:
     return sum(shared_judge_calls(p).values()) + each * len(p.seeds.split())
 
 
-def judge_tokens(p: RAR | Reason, arm: str) -> int:
+def judge_tokens(p: LongForm, arm: str) -> int:
     """Tokens of an RL run's judge calls in training, read and written."""
     return p.rl_steps * p.rl_batch_size * _of(p).tokens_a_response(p, arm)
 
@@ -108,21 +109,21 @@ def _added(numbers: dict[str, int]) -> str:
     return " + ".join(f"{n:,} {what}" for what, n in numbers.items())
 
 
-def _reward_rows(p: RAR | Reason) -> list[Row]:
+def _reward_rows(p: LongForm) -> list[Row]:
     """Rows of the calls in training of each arm with a reward, and of some's tokens."""
     paper = _of(p)
     answer = paper.ANSWER
     how = f"{answer.sentences} sentences, assumed by us, and {answer.claims} claims, "
     rows = [
         (
-            "judge calls a response by VeriScore",
+            "judge calls a response, claim by claim",
             str(answer.veriscore_calls),
             how + answer.source,
         )
     ]
-    for arm in (arm for arm in p.arms.split() if paper.calls_a_response(arm)):
-        step = p.rl_batch_size * paper.calls_a_response(arm)
-        how = f"{paper.calls_a_response(arm)} a rollout; {step:,} a step × "
+    for arm in (arm for arm in p.arms.split() if paper.calls_a_response(p, arm)):
+        step = p.rl_batch_size * paper.calls_a_response(p, arm)
+        how = f"{paper.calls_a_response(p, arm)} a rollout; {step:,} a step × "
         how += f"{p.rl_steps} steps"
         rows.append((f"judge calls training {arm}", f"{p.rl_steps * step:,}", how))
     for arm in paper.MAIN_ARMS:
@@ -135,7 +136,7 @@ def _reward_rows(p: RAR | Reason) -> list[Row]:
 # ---- the web
 
 
-def web_searches(p: RAR | Reason) -> int:
+def web_searches(p: LongForm) -> int:
     """Searches for evidence, one a request; 0 offline."""
     return sum(_of(p).searches(p).values()) if p.search_url else 0
 

@@ -7,7 +7,7 @@ from factkit.verify import claims
 
 # Assumptions, ours: nothing here was measured by us
 SENTENCE_TOKENS = 30  # of a sentence, and of a claim
-JUDGE_TOKENS = 500  # a call's instructions (1,400 to 2,100 characters) and its reply
+JUDGE_TOKENS = 500  # a call's instructions (1,400 to 2,300 characters) and its reply
 
 
 @dataclass(frozen=True)

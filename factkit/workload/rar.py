@@ -32,7 +32,7 @@ def evaluated_responses(p: RAR) -> int:
     return len(p.kept_steps) * dev + test
 
 
-def calls_a_response(arm: str) -> int:
+def calls_a_response(p: RAR, arm: str) -> int:
     """Calls for the reward of one response: one on the whole of it, or VeriScore's
     where claims are verified, or both; 0 without a reward (App. C)."""
     of = {"supports": ANSWER.veriscore_calls}
@@ -45,7 +45,7 @@ def judge_calls(p: RAR, arm: str) -> dict[str, int]:
     kept = len(p.kept_steps) if arm in PIECES else 1
     judged = 0 if arm == "base" else kept * p.dev_requests + p.test_requests
     return {
-        "training": p.rl_steps * p.rl_batch_size * calls_a_response(arm),
+        "training": p.rl_steps * p.rl_batch_size * calls_a_response(p, arm),
         "evaluation": judged * (ANSWER.veriscore_calls + 1),
     }
 

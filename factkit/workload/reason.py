@@ -34,7 +34,7 @@ def evaluated_responses(p: Reason) -> int:
     return p.dev_requests + _tests(p)
 
 
-def calls_a_response(arm: str) -> int:
+def calls_a_response(p: Reason, arm: str) -> int:
     """Calls for the reward of one response: VeriScore's, and where μ ≠ 0 a comparison
     with an answer of the judge's own; 0 without a reward (§3.1)."""
     if arm not in WEIGHTS:
@@ -48,7 +48,7 @@ def judge_calls(p: Reason, arm: str) -> dict[str, int]:
     policy does not reason, and its evaluation is shared: the cache has it."""
     trained = arm != "base"
     return {
-        "training": p.rl_steps * p.rl_batch_size * calls_a_response(arm),
+        "training": p.rl_steps * p.rl_batch_size * calls_a_response(p, arm),
         "evaluation": trained * _evaluation_calls(p),
         "strategies": trained * _tests(p),
     }

@@ -1,0 +1,109 @@
+"""Responses in a notebook with the rewards on their tokens, as HTML.
+
+Styles are inline, so that an exported notebook looks the same.
+"""
+
+import math
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from factkit.figures import CORRECT, WRONG
+
+if TYPE_CHECKING:
+    from IPython.display import HTML
+
+PALEST, STRONGEST = 0.15, 0.6  # how much of the colour a background has
+# MathJax would set "$5 or $6" as a formula, but leaves these classes alone
+PAGE = (
+    '<div class="mathjax_ignore tex2jax_ignore" '
+    'style="background-color: white; color: black; padding: 4px">{}</div>'
+)
+TEXT = "white-space: pre-wrap; text-align: left; line-height: 2"
+CELL = f"{TEXT}; vertical-align: top; padding: 4px 8px; border: 1px solid #dddddd"
+
+
+def token_rewards(
+    tokens: Sequence[str], rewards: Sequence[float] | None, title: str = ""
+) -> "HTML":
+    """A response's tokens: blue where the reward is positive, orange where negative.
+
+    The larger the reward, the stronger the colour; the number stands above, and exactly
+    in the tooltip. tokens: they tile the text, special ones are empty. rewards: as many
+    as tokens, else ValueError; None if the annotator failed.
+    """
+    from IPython.display import HTML
+
+    head = f"<b>{escape(title)}</b>\n" if title else ""
+    body = _marked(tokens, rewards, _largest([rewards]))
+    return HTML(PAGE.format(f'<div style="{TEXT}">{head}{body}</div>'))
+
+
+def token_reward_rows(
+    rows: Sequence[tuple[str, Sequence[str], Sequence[float] | None]],
+) -> "HTML":
+    """Table 8: prompts with their responses' tokens as `token_rewards` shows them, and
+    the sum of each response's rewards.
+
+    rows: (prompt, tokens, rewards). Of rows of one prompt, the first shows it. All
+    have one scale of colours.
+    """
+    from IPython.display import HTML
+
+    largest = _largest([rewards for _, _, rewards in rows])
+    prompts = [None, *(prompt for prompt, _, _ in rows)]
+    lines = [_line("th", "prompt", "response", "reward")]
+    for (last, prompt), (_, tokens, rewards) in zip(
+        pairwise(prompts), rows, strict=True
+    ):
+        total = "–" if rewards is None else _signed(math.fsum(rewards))
+        said = "" if prompt == last else escape(prompt)
+        lines.append(_line("td", said, _marked(tokens, rewards, largest), total))
+    table = '<table style="border-collapse: collapse; background-color: white">{}'
+    return HTML(PAGE.format(f"{table.format(''.join(lines))}</table>"))
+
+
+def _line(tag: str, *cells: str) -> str:
+    """A row of the table; its cells are HTML."""
+    made = "".join(f'<{tag} style="{CELL}">{cell}</{tag}>' for cell in cells)
+    return f'<tr style="background-color: white">{made}</tr>'
+
+
+def _marked(
+    tokens: Sequence[str], rewards: Sequence[float] | None, largest: float
+) -> str:
+    """Tokens as HTML, those with a reward in its colour and below its number."""
+    if rewards is None:
+        return f"{escape(''.join(tokens))} <i>(no feedback: the annotator failed)</i>"
+    parts = []
+    for token, reward in zip(tokens, map(float, rewards), strict=True):
+        if not reward:
+            parts.append(escape(token))
+            continue
+        number = f'<sup style="font-size: 0.7em">{_signed(reward)}</sup>'
+        style = f"background-color: {_background(reward, largest)}; border-radius: 3px"
+        parts.append(
+            f'<span style="{style}" title="{reward!r}">{escape(token)}{number}</span>'
+        )
+    return "".join(parts)
+
+
+def _largest(rewards: Sequence[Sequence[float] | None]) -> float:
+    return max(
+        (abs(float(r)) for of in rewards if of is not None for r in of), default=0
+    )
+
+
+def _background(reward: float, largest: float) -> str:
+    """Blue or orange on white, as #rrggbb: rgba is not printed by every exporter."""
+    colour = CORRECT if reward > 0 else WRONG
+    share = PALEST + (STRONGEST - PALEST) * abs(reward) / largest
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - share * (255 - c)):02x}" for c in channels)
+
+
+def _signed(reward: float) -> str:
+    """A reward with its sign and two decimals, or one digit where these are 0."""
+    shown = f"{reward:+.2f}" if abs(reward) >= 0.005 else f"{reward:+.1g}"
+    return shown.replace("-", "−") if abs(reward) >= 1e-9 else "0"

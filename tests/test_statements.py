@@ -1,0 +1,140 @@
+"""How statements are counted, and whom a policy refuses (RLFH §4.3)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factkit import params
+from factkit.corpus import Document
+from factkit.curate import rlfh_sets as rlfh_sets_module
+from factkit.curate.rlfh_sets import rlfh_sets
+from factkit.datasets.examples import Example, refuse_overlap
+from factkit.evaluate import statements
+from factkit.evaluate.long_form import Checked
+from factkit.verify.claims import Claim, Support
+from factkit.verify.feedback import Sentence, Statement, Truth
+
+S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
+
+
+def checked(*supports, id="q", failed=False):
+    claims = None if failed else [Claim("c", "c") for _ in supports]
+    return Checked(id, "?", "said", claims, list(supports))
+
+
+# Accuracy
+
+
+@pytest.mark.parametrize(
+    ("supports", "share"),
+    [((S, S), 1.0), ((S, C, I, I), 0.25), ((C,), 0.0), ((S, None), 1.0)],
+)
+def test_accuracy_is_the_share_of_supported_claims(supports, share):
+    assert statements.accuracy(checked(*supports)) == share
+
+
+@pytest.mark.parametrize("row", [checked(), checked(None), checked(failed=True)])
+def test_a_response_without_verified_claims_has_no_accuracy(row):
+    assert statements.accuracy(row) is None
+
+
+@given(st.lists(st.sampled_from([S, C, I]), max_size=12))
+def test_each_response_with_claims_is_in_one_bin(supports):
+    table = statements.by_accuracy([checked(*supports)])
+    found = [edges for edges, rows in table.items() if rows]
+    if not supports:
+        assert not found
+        return
+    ((low, high),) = found
+    share = supports.count(S) / len(supports)
+    assert low <= share < high or share == high == 1.0
+
+
+# Refusals
+
+
+def test_refusals_are_counted_by_the_accuracy_before():
+    before = [checked(C), checked(C), checked(S), checked(S), checked()]
+    after = [checked(), checked(S), checked(S), checked(S, C), checked()]
+    table = statements.refusals_by_accuracy(before, after)
+    assert table[0.0, 0.2] == (1, 2) and table[0.8, 1.0] == (0, 2)
+    assert statements.refusal_low_minus_high(before, after) == 0.5
+
+
+def test_a_response_whose_claims_failed_is_no_refusal():
+    before = [checked(C), checked(C), checked(S)]
+    after = [checked(failed=True), checked(), checked(S)]
+    assert statements.refusals_by_accuracy(before, after)[0.0, 0.2] == (1, 1)
+
+
+def test_without_questions_of_low_or_high_accuracy_there_is_no_difference():
+    assert statements.refusal_low_minus_high([checked(C)], [checked()]) is None
+    assert statements.refusal_low_minus_high([], []) is None
+
+
+# Kinds of truth
+
+
+def feedback(*truths):
+    of = tuple(Statement("s", truth, k) for k, truth in enumerate(truths, start=1))
+    return [Sentence("s", of)] if of else []
+
+
+def test_kinds_are_means_a_response_and_failures_are_left_out():
+    found = statements.kinds(
+        [
+            feedback(Truth.CORRECT, Truth.WRONG),
+            *[feedback(Truth.CORRECT)] * 20,
+            [],
+            None,
+        ]
+    )
+    assert found["correct"] == pytest.approx(21 / 22)
+    assert found["wrong"] == pytest.approx(1 / 22)
+    assert found["hedged_wrong"] == 0.0
+    assert found["informativeness"] == pytest.approx((1 + 2 + 20) / 22)
+    assert found["annotator_failures"] == pytest.approx(1 / 23)
+
+
+def test_too_many_failures_are_an_error():
+    with pytest.raises(ValueError, match="annotator_failures: 50.0%"):
+        statements.kinds([feedback(Truth.CORRECT), None])
+
+
+def test_where_nobody_states_anything_there_is_no_informativeness():
+    assert "informativeness" not in statements.kinds([[], []])
+
+
+# The questions that they are counted on
+
+
+def test_the_world_s_questions_are_of_strangers_too_and_no_person_is_in_two_splits():
+    p = params.load("rlfh", "tiny", {"world_people": 200, "train_requests": 100})
+    sets, dropped = rlfh_sets(p)
+    refuse_overlap(sets)
+    assert list(sets) == ["train", "dev", "test"] and not dropped
+    assert {e.meta["set"] for e in sets["test"]} == {"open", "counted"}
+    exposures = [e.meta["exposure"] for e in sets["train"]]
+    assert 0.2 < exposures.count(0) / len(exposures) < 0.6
+    assert all(isinstance(e, Example) for e in sets["dev"])
+
+
+def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypatch):
+    searched = {}
+
+    def gather(p, examples, own):
+        searched.update({e.id: e.answers for e in examples})
+        return {e.id: [Document("d", "t", "text", "web")] for e in examples[:2]}, {}
+
+    monkeypatch.setattr(rlfh_sets_module, "gather", gather)
+    p = params.load("rlfh", "tiny").model_copy(update={"requests": "hotpotqa"})
+    asked = [
+        Example(id="a", question="Who won?", answers=["Ann"], entity="The race"),
+        Example(id="b", question="Tell me of Ann.", answers=[], entity="Ann"),
+        Example(id="c", question="When?", answers=["1911"], entity="x"),
+    ]
+    found, _ = rlfh_sets_module.rlfh_evidence(p, asked, {"b": "She won."})
+    assert searched == {"a": ["Who won?"], "b": [], "c": ["When?"]}
+    assert [d.id for d in found["a"]] == ["a#answer", "d"]
+    assert found["a"][0].text == 'The answer to "Who won?" may be "Ann".'
+    assert [d.id for d in found["b"]] == ["d"] and "c" not in found
