@@ -79,6 +79,21 @@ SMOKE_REASON = {
     "checkpoint_steps": 1,
     "bootstrap_resamples": 100,
 }
+SMOKE_RLFH = {
+    "world_people": 120,
+    "pretrain_steps": 200,
+    "train_requests": 32,
+    "dev_requests": 8,
+    "test_requests": 8,
+    "drawn_responses": 4,
+    "drawn_temperature": 1.5,
+    "max_completion_length": 64,
+    "rl_steps": 2,
+    "rl_batch_size": 16,
+    "num_generations": 4,
+    "checkpoint_steps": 1,
+    "bootstrap_resamples": 100,
+}
 
 
 def cells(path, kind):
@@ -194,10 +209,11 @@ def test_a_sweep_leaves_the_run_contract_s_files(swept, variant, name):
 
 
 # of the papers on long answers: arms that between them run every line
-SMOKES = {"rar": SMOKE_RAR, "reason": SMOKE_REASON}
+SMOKES = {"rar": SMOKE_RAR, "reason": SMOKE_REASON, "rlfh": SMOKE_RLFH}
 LONG_FORM_ARMS = {
     "rar": "base dpo veriscore_plus_judge binary_rar",
     "reason": "base sft_dpo fact_detail_relevance",
+    "rlfh": "base dpo paragraph statement statement_group",
 }
 LONG_FORM_RUNS = [
     (paper, f"{digit}{name}")
@@ -234,7 +250,7 @@ def test_a_sweep_over_long_answers_leaves_its_files(swept_long, paper, name):
     assert (folder / "notebook.ipynb").exists()
     if "train" in name:
         rows = (folder / "samples.jsonl").read_text().splitlines()
-        sets = {"rar": 1, "reason": 2}[paper]  # that evaluation has
+        sets = {"rar": 1, "reason": 2, "rlfh": 2}[paper]  # that evaluation has
         assert len(rows) == sets * SMOKES[paper]["test_requests"]
 
 

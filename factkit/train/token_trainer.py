@@ -1,0 +1,210 @@
+"""TRL's GRPOTrainer with token rewards: relative to a group, and PPO. Heavy to import.
+
+Both hook in where TRL has made and scored a rollout, which is private to it.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from trl import GRPOTrainer
+
+from factkit.params.stages import TokenLevelParams
+from factkit.train import token_level
+
+HEAD = "value_head"
+Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
+
+
+class GroupTrainer(GRPOTrainer):
+    """Advantages (B, T) from token rewards and the others of a group; TRL's loss."""
+
+    def __init__(
+        self, p: TokenLevelParams, reward: token_level.TokenReward, **arguments: Any
+    ):
+        @functools.wraps(reward)
+        def summed(completion_ids, **columns) -> list[float | None]:
+            """What TRL logs and takes: a reward a completion."""
+            found = reward(completion_ids=completion_ids, **columns)
+            for r, ids in zip(found, completion_ids, strict=True):
+                if r is not None and len(r) != len(ids):
+                    raise ValueError(f"{len(r)} rewards for {len(ids)} tokens")
+            self.token_rewards = found
+            return [None if r is None else sum(r) for r in found]
+
+        self.p = p
+        super().__init__(reward_funcs=summed, **arguments)
+
+    def _generate_and_score_completions(self, inputs) -> Batch:
+        batch = super()._generate_and_score_completions(inputs)
+        rewards, mask = self._rewards(batch)
+        batch["tool_mask"] = mask.long()  # TRL's losses leave out what is 0 here
+        batch |= self._advantages(batch, rewards, mask)
+        if self.p.whiten:
+            of_all = self._gathered(batch["advantages"]), self._gathered(mask)
+            batch["advantages"] = self._own(token_level.whiten(*of_all), mask)
+        return batch
+
+    def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The token rewards and the mask of tokens that count, (B, T) each."""
+        ids, mask = batch["completion_ids"], batch["completion_mask"].bool()
+        eos = torch.tensor(self.eos_token_ids, device=ids.device)
+        ended = (torch.isin(ids, eos) & mask).any(1)
+        if "tool_mask" in batch:  # text that the model did not write
+            mask = mask & batch["tool_mask"].bool()
+        rewards = torch.zeros(ids.shape, device=ids.device)
+        for i, found in enumerate(self.token_rewards):
+            if found is None:
+                mask[i] = False
+            else:
+                rewards[i, : len(found)] = torch.tensor(found)
+        penalty = self.p.eos_penalty
+        return token_level.less_eos_penalty(rewards, mask, ended, penalty), mask
+
+    def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
+        """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""
+        returns = token_level.returns_to_go(rewards, mask, self.p.gamma)
+        known = self._gathered(mask).any(1)
+        advantages = token_level.group_advantages(
+            self._gathered(returns), known, self.num_generations
+        )
+        return {"advantages": self._own(advantages, mask).where(mask, 0.0)}
+
+    def _gathered(self, x: Tensor) -> Tensor:
+        """x (B, T) of all processes, one below the other, as wide as the widest."""
+        return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1))
+
+    def _own(self, x: Tensor, like: Tensor) -> Tensor:
+        """Of gathered rows those of this process, (B, T) as `like`."""
+        first = self.accelerator.process_index * len(like)
+        return x[first : first + len(like), : like.shape[1]]
+
+
+class ValueHead(nn.Module):
+    """Hidden states (B, T, H) to values (B, T); all 0 at first."""
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(hidden_size))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):  # in the head's float32
+            return hidden.to(self.weight.dtype) @ self.weight + self.bias
+
+
+class PPOTrainer(GroupTrainer):
+    """PPO: advantages by GAE from a value head on the policy's last hidden states.
+
+    The head is a module of the policy, so that whatever wraps the policy for several
+    GPUs takes it along, and is kept out of all that leaves the trainer.
+    """
+
+    def __init__(
+        self, p: TokenLevelParams, reward: token_level.TokenReward, **arguments: Any
+    ):
+        super().__init__(p, reward, **arguments)
+        head = ValueHead(self.model.config.hidden_size).to(self.model.device)
+        self.model.add_module(HEAD, head)
+        self._values: list[Tensor] | None = None  # of the forward pass that runs
+        self.model.get_output_embeddings().register_forward_pre_hook(self._see)
+        if self.use_vllm:
+            weights = self.vllm_generation._iter_named_params
+            self.vllm_generation._iter_named_params = lambda: _policys(weights())
+
+    def _see(self, lm_head: nn.Module, args: tuple[Tensor]) -> None:
+        if self._values is not None:
+            self._values.append(self.model.value_head(args[0]))
+
+    def _score(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
+        """log π, entropy and value of each token, (B, T), by one forward pass.
+
+        The hidden state that predicts token t is the state in which it is chosen: its
+        value is V_t. Without gradients the entropy, which is for the log, is None.
+        """
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        length, rows = batch["completion_ids"].shape[1], self._train_batch_size
+        how = {"batch_size": rows, "compute_entropy": torch.is_grad_enabled()}
+        self._values = []
+        logps, entropies, _ = self._get_per_token_logps_and_entropies(
+            model, ids, mask, length, **how
+        )
+        values, self._values = torch.cat(self._values)[:, -length - 1 : -1], None
+        return logps, entropies, values
+
+    @torch.no_grad()
+    def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
+        logps, _, values = self._score(self.model, batch)
+        if self.beta:
+            reference = batch["ref_per_token_logps"]
+            rewards = token_level.less_kl(rewards, logps, reference, self.beta)
+            self._note("kl", token_level.masked_mean(logps - reference, mask))
+        advantages, returns = token_level.gae(
+            rewards, values, mask, self.p.gamma, self.p.gae_lambda
+        )
+        return {
+            "advantages": advantages,
+            "returns": returns,
+            "old_values": values,
+            "old_per_token_logps": logps,
+        }
+
+    def _compute_loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        p, mask = self.p, batch["tool_mask"].bool()
+        logps, entropies, values = self._score(model, batch)
+        # the engine's probabilities differ a little from the trainer's
+        weight = batch.get("importance_sampling_ratio", 1.0)
+        advantages, old = batch["advantages"] * weight, batch["old_per_token_logps"]
+        of_policy = token_level.policy_loss(logps, old, advantages, mask, p.epsilon)
+        of_value = token_level.value_loss(
+            values, batch["old_values"], batch["returns"], mask, p.value_clip
+        )
+        clipped = ((logps - old).exp() - 1) * advantages.sign() > p.epsilon
+        self._note("clip_ratio/region_mean", token_level.masked_mean(clipped, mask))
+        self._note("entropy", token_level.masked_mean(entropies, mask))
+        self._note("policy_loss", of_policy)
+        self._note("value_loss", of_value)
+        loss = of_policy + p.value_coefficient * of_value
+        return loss / self.current_gradient_accumulation_steps
+
+    def _note(self, name: str, value: Tensor) -> None:
+        mean = self.accelerator.gather(value.detach()).mean().item()
+        self._metrics["train"][name].append(mean)
+
+    def create_optimizer(self, model: nn.Module | None = None):
+        """The trainer's, to which the head's weights are added with their own rate."""
+        if self.optimizer is not None:  # DeepSpeed's set-up has called this before
+            return self.optimizer
+        head = self.model.value_head.requires_grad_(False)  # else among the policy's
+        optimizer = super().create_optimizer(model)
+        head.requires_grad_(True)
+        rate = self.p.value_learning_rate
+        optimizer.add_param_group({"params": [*head.parameters()], "lr": rate})
+        return optimizer
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None):
+        """Save the plain policy."""
+        weights = self.model.state_dict() if state_dict is None else state_dict
+        super()._save(output_dir, dict(_policys(weights.items())))
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """With them the head, as it is training's alone; DeepSpeed saves it itself."""
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.args.should_save and not self.is_deepspeed_enabled:
+            head = self.model.value_head.state_dict()
+            save_file(head, Path(output_dir) / f"{HEAD}.safetensors")
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint and not self.is_deepspeed_enabled:
+            head = load_file(Path(checkpoint) / f"{HEAD}.safetensors")
+            self.model.value_head.load_state_dict(head)
+
+
+def _policys(weights):
+    """Of pairs of name and weight those of the policy."""
+    return ((name, w) for name, w in weights if not name.startswith(f"{HEAD}."))

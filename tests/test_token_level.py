@@ -1,0 +1,617 @@
+"""Token-level PPO and its group-relative variant: the formulas, and that they learn."""
+
+import csv
+import math
+import random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from factkit import models
+from factkit.params.stages import TokenLevelParams
+from factkit.train import setup, token_level
+
+GAMMA, LAMBDA = 0.9, 0.8
+METHODS = ["ppo", "group"]
+A, B, EOS = 2, 3, 1  # ids of two words and of the token that ends
+
+
+def padded(lengths, width):
+    """The mask (B, T) of completions of these lengths."""
+    return torch.arange(width) < torch.tensor(lengths)[:, None]
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.manual_seed(seed))
+
+
+# The rewards
+
+
+def test_the_kl_penalty_of_a_token_is_beta_times_its_log_ratio_to_the_reference():
+    rewards, logps = torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, -3.0]])
+    reference = torch.tensor([[-2.0, -2.5]])
+    found = token_level.less_kl(rewards, logps, reference, beta=0.1)
+    assert found[0].tolist() == pytest.approx([1.0 - 0.1 * 1.0, 2.0 + 0.1 * 0.5])
+
+
+def test_drifting_from_the_reference_costs_beta_kl_in_expectation():
+    policy, reference = drawn(2, 7).softmax(-1)
+    penalty = token_level.less_kl(0.0, policy.log(), reference.log(), beta=0.3)
+    kl = torch.nn.functional.kl_div(reference.log(), policy, reduction="sum")
+    assert (policy * penalty).sum() == pytest.approx(-0.3 * kl.item()) and kl > 0
+
+
+def test_a_completion_without_eos_pays_at_its_last_token():
+    mask, ended = padded([2, 3, 1], 3), torch.tensor([False, True, False])
+    found = token_level.less_eos_penalty(torch.zeros(3, 3), mask, ended, 0.5)
+    assert found.tolist() == [[0, -0.5, 0], [0, 0, 0], [-0.5, 0, 0]]
+
+
+# Advantages
+
+
+def test_gae_is_what_it_is_by_hand():
+    rewards, values = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[0.5, 1.0, -1.0]])
+    advantages, returns = token_level.gae(
+        rewards, values, padded([3], 3), gamma=0.5, lam=0.5
+    )
+    # δ = 2 + 1, 0 + .5 · −1 − 1, 1 + .5 · 1 − .5, from the last token to the first
+    third = 3.0
+    second = -1.5 + 0.25 * third
+    first = 1.0 + 0.25 * second
+    assert advantages[0].tolist() == pytest.approx([first, second, third])
+    assert returns[0].tolist() == pytest.approx([first + 0.5, second + 1, third - 1])
+
+
+def slow_gae(rewards, values):
+    """Σ_k (γλ)^k δ_{t+k} of one completion, as lists."""
+    ahead = [*values, 0.0][1:]
+    delta = [r + GAMMA * n - v for r, n, v in zip(rewards, ahead, values, strict=True)]
+    return [
+        sum((GAMMA * LAMBDA) ** k * d for k, d in enumerate(delta[t:]))
+        for t in range(len(delta))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gae_is_the_discounted_sum_of_its_errors(seed):
+    lengths = random.Random(seed).choices(range(9), k=6)
+    rewards, values = drawn(2, 6, 8, seed=seed).double()
+    found, returns = token_level.gae(rewards, values, padded(lengths, 8), GAMMA, LAMBDA)
+    for i, n in enumerate(lengths):
+        by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
+        assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
+        assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
+
+
+def test_returns_to_go_are_discounted_sums():
+    rewards = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 9.0]])
+    found = token_level.returns_to_go(rewards, padded([3, 2], 3), gamma=0.5)
+    assert found.tolist() == [[3.0, 4.0, 4.0], [1.5, 1.0, 0.0]]
+
+
+def test_what_was_rewarded_before_a_token_is_not_credited_to_it():
+    rewards, values, mask = drawn(4, 6), drawn(4, 6, seed=1), padded([6] * 4, 6)
+    changed = rewards.clone()
+    changed[:, :3] += 10
+
+    def later(rewards):
+        gae = token_level.gae(rewards, values, mask, GAMMA, LAMBDA)[0]
+        returns = token_level.returns_to_go(rewards, mask, GAMMA)
+        relative = token_level.group_advantages(returns, torch.ones(4).bool(), 2)
+        return torch.stack([gae, relative])[:, :, 3:]
+
+    assert torch.equal(later(changed), later(rewards))
+
+
+@pytest.mark.parametrize("filler", [7.0, math.nan])
+def test_what_masked_places_hold_never_matters(filler):
+    mask = padded([3, 5, 0], 5)
+    rewards, values = drawn(2, 3, 5)
+    other = [x.masked_fill(~mask, filler) for x in (rewards, values)]
+    for one, two in zip(
+        token_level.gae(rewards, values, mask, GAMMA, LAMBDA),
+        token_level.gae(*other, mask, GAMMA, LAMBDA),
+        strict=True,
+    ):
+        assert torch.equal(one, two) and not one[~mask].any()
+    white = token_level.whiten(rewards, mask)
+    assert torch.equal(white, token_level.whiten(other[0], mask))
+    assert not white[~mask].any()
+
+
+def test_whitened_advantages_have_mean_0_and_variance_1_over_valid_tokens():
+    mask = padded([3, 5, 1], 5)
+    white = token_level.whiten(4 * drawn(3, 5) + 2, mask)[mask]
+    assert white.mean().item() == pytest.approx(0, abs=1e-6)
+    assert white.var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
+    returns = torch.tensor([[3.0, 1.0], [1.0, 0.0], [5.0, 2.0], [8.0, 8.0]])
+    known = torch.tensor([True, True, True, False])  # the second had ended by token 2
+    found = token_level.group_advantages(returns, known, group=4)
+    assert found.tolist() == [[0, 0], [-3, -1.5], [3, 1.5], [0, 0]]
+
+
+def test_groups_do_not_mix_and_nobody_is_compared_to_nobody():
+    returns = torch.tensor([[1.0], [3.0], [10.0], [99.0]])
+    known = torch.tensor([True, True, True, False])
+    found = token_level.group_advantages(returns, known, group=2)
+    assert found[:, 0].tolist() == [-2, 2, 0, 0]
+
+
+def test_the_baseline_of_a_group_leaves_the_gradient_unbiased():
+    """Exactly: over all pairs of completions of a policy that goes on or ends."""
+    goes_on = torch.tensor([0.3, 0.8])  # at the first and the second token
+    completions = [[1], [0, 1], [0, 0]]  # 1: the end
+    rewards = {(1,): [0.4], (0, 1): [-1.0, 2.0], (0, 0): [0.7, -0.2]}
+
+    def probability(y):
+        return math.prod(
+            goes_on[t].item() if not a else 1 - goes_on[t].item()
+            for t, a in enumerate(y)
+        )
+
+    def score(y, t):  # d log π(y_t) / d logit of going on at t
+        return (1 - goes_on[t]).item() if y[t] == 0 else -goes_on[t].item()
+
+    plain, relative = [0.0, 0.0], [0.0, 0.0]
+    for y in completions:
+        for other in completions:
+            pair = [y, other]
+            tokens = torch.tensor([(rewards[tuple(c)] + [0.0])[:2] for c in pair])
+            mask = padded([len(c) for c in pair], 2)
+            returns = token_level.returns_to_go(tokens, mask, 1.0)
+            both = torch.ones(2).bool()
+            advantages = token_level.group_advantages(returns, both, 2)
+            p = probability(y) * probability(other)
+            for t in range(len(y)):
+                plain[t] += p * returns[0, t].item() * score(y, t)
+                relative[t] += p * advantages[0, t].item() * score(y, t)
+    assert relative == pytest.approx(plain) and max(map(abs, plain)) > 0.01
+
+
+# Losses
+
+
+def policy_gradient(ratio, advantage):
+    """d loss / d log π of one token."""
+    logp = torch.tensor([[math.log(ratio)]], requires_grad=True)
+    one, mask = torch.tensor([[advantage]]), torch.ones(1, 1).bool()
+    token_level.policy_loss(logp, torch.zeros(1, 1), one, mask, 0.2).backward()
+    return logp.grad.item()
+
+
+def test_the_policy_loss_has_no_gradient_where_the_clip_ends_the_improvement():
+    assert policy_gradient(1.3, 1.0) == policy_gradient(0.7, -1.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage"), [(1.3, -1), (0.7, 1), (1, 2), (1.1, 1)]
+)
+def test_elsewhere_its_gradient_is_that_of_the_ratio(ratio, advantage):
+    by_hand = -ratio * advantage
+    assert policy_gradient(ratio, float(advantage)) == pytest.approx(by_hand)
+
+
+def value_gradient(value, old, target):
+    v = torch.tensor([[value]], requires_grad=True)
+    old, target = torch.tensor([[old]]), torch.tensor([[target]])
+    mask = torch.ones(1, 1).bool()
+    loss = token_level.value_loss(v, old, target, mask, clip=0.2)
+    loss.backward()
+    return loss.item(), v.grad.item()
+
+
+def test_the_value_loss_is_half_the_squared_error_near_the_old_value():
+    assert value_gradient(1.1, 1.0, 3.0) == pytest.approx((0.5 * 1.9**2, -1.9))
+
+
+def test_the_value_loss_is_flat_where_the_value_has_moved_towards_its_return_enough():
+    assert value_gradient(1.5, 1.0, 3.0) == pytest.approx((0.5 * 1.8**2, 0))
+
+
+def test_a_value_that_has_moved_away_is_called_back():
+    assert value_gradient(0.5, 1.0, 3.0) == pytest.approx((0.5 * 2.5**2, -2.5))
+
+
+def test_losses_are_means_over_valid_tokens_and_give_others_no_gradient():
+    mask = padded([2, 4, 0], 4)
+    x, old, target = (drawn(3, 4, seed=s) for s in range(3))
+    for loss in (token_level.policy_loss, token_level.value_loss):
+        free = x.clone().requires_grad_()
+        found = loss(free, old, target, mask, 0.2)
+        found.backward()
+        single = [
+            loss(x, old, target, mask & (padded([i, j, 0], 4)), 0.2) * n
+            for i, j, n in ((2, 0, 2), (0, 4, 4))
+        ]
+        assert found.item() == pytest.approx(sum(single).item() / 6, rel=1e-5)
+        assert not free.grad[~mask].any() and free.grad[mask].any()
+
+
+def test_a_batch_of_which_nothing_counts_has_a_loss_of_0():
+    x, mask = drawn(2, 3).requires_grad_(), padded([0, 0], 3)
+    loss = token_level.policy_loss(x, x.detach(), x.detach(), mask, 0.2)
+    loss.backward()
+    assert loss.item() == 0 and not x.grad.any()
+
+
+# Training
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """An untrained Llama of one layer that knows ten words."""
+    from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    from factkit.train.pretrain import build_policy
+
+    words = ["<pad>", "<eos>", *"abcdefgh"]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    splitter = Tokenizer(WordLevel(vocabulary, unk_token="<pad>"))
+    splitter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=splitter, pad_token="<pad>", eos_token="<eos>"
+    )
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("start")
+    build_policy(tokenizer, hidden_size=32, layers=1).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+ROWS = [{"prompt": f"{one} {two}"} for one in "cdefgh" for two in "cdef"]
+BASE = {
+    "profile": "tiny", "policy": "", "dtype": "float32", "chat": False,
+    "answer_format": "plain", "eval_batch_size": 8, "bootstrap_resamples": 100,
+    "lora_rank": 0, "lora_alpha": 16, "checkpoint_steps": 1000,
+    "sft_warmup_ratio": 0.0,
+    "max_completion_length": 6, "rl_learning_rate": 5e-3, "rl_steps": 4,
+    "rl_batch_size": 16, "num_generations": 4, "beta": 0.01, "epsilon": 0.2,
+    "temperature": 1.0, "top_p": 1.0, "gamma": 1.0, "whiten": True,
+    "eos_penalty": 0.0, "ppo_epochs": 1, "minibatches": 1, "gae_lambda": 0.95,
+    "value_clip": 0.2, "value_coefficient": 0.5, "value_learning_rate": 1e-2,
+}  # fmt: skip
+
+
+def train(start, folder, reward, **values):
+    """The curve of a run, a dictionary a step."""
+    p = TokenLevelParams(**(BASE | values))
+    token_level.token_level(start, ROWS, lambda p, folder: reward, folder, p)
+    with (folder / "metrics.csv").open() as f:
+        return list(csv.DictReader(f))
+
+
+def a_less_b(completion_ids, **_):
+    """+1 for each a, −1 for each b."""
+    return [[(i == A) - (i == B) for i in ids] for ids in completion_ids]
+
+
+def always(reward):
+    return lambda completion_ids, **_: [[reward] * len(ids) for ids in completion_ids]
+
+
+@pytest.fixture
+def trainers(monkeypatch):
+    """The trainers of a test, in the order in which they ran to the end."""
+    ran, keep = [], setup.train_and_keep
+
+    def noting(trainer, *args, **kwargs):
+        found = keep(trainer, *args, **kwargs)
+        ran.append(trainer)
+        return found
+
+    monkeypatch.setattr(setup, "train_and_keep", noting)
+    return ran
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_token_that_is_rewarded_is_learnt(start, tmp_path, method, seed):
+    values = {"rl_steps": 30, "rl_batch_size": 32, "beta": 0.01}
+    curve = train(start, tmp_path, a_less_b, method=method, seed=seed, **values)
+    rewards = [float(row["reward"]) for row in curve]
+    assert sum(rewards[:3]) / 3 < 1 and sum(rewards[-3:]) / 3 > 4  # of 6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_credit_goes_to_the_token_that_earned_it(start, tmp_path, method):
+    """Each a earns 1, each other token noise of that size, but for the first token: it
+    pays for all, so that whole responses are worth the same, and teach nothing."""
+    noise, shares = random.Random(0), []
+
+    def reward(completion_ids, **_):
+        later = [i for ids in completion_ids for i in ids[1:]]
+        shares.append(later.count(A) / len(later))
+        rewards = [
+            [1 if i == A else noise.choice((-1, 1)) for i in ids[1:]]
+            for ids in completion_ids
+        ]
+        return [[-sum(rest), *rest] for rest in rewards]
+
+    values = {"rl_steps": 30, "rl_batch_size": 32, "beta": 0.0}
+    curve = train(start, tmp_path, reward, method=method, **values)
+    assert {float(row["reward"]) for row in curve} == {0.0}
+    assert sum(shares[:3]) / 3 < 0.25 and sum(shares[-3:]) / 3 > 0.75
+
+
+def test_the_kl_penalty_holds_the_policy_near_the_reference(start, tmp_path):
+    kl = []
+    for beta in (0.01, 2.0):
+        curve = train(start, tmp_path / str(beta), a_less_b, rl_steps=15, beta=beta)
+        kl.append(float(curve[-1]["kl"]))
+    assert kl[0] > 0.1 and abs(kl[1]) < kl[0] / 2
+
+
+def test_the_value_head_learns_what_is_to_come(start, tmp_path, trainers):
+    """A reward of 1 at each of at most 6 tokens, of which half as much counts each."""
+    values = {"rl_steps": 25, "rl_learning_rate": 1e-12, "gamma": 0.5, "beta": 0.0}
+    values |= {"value_learning_rate": 0.05, "value_clip": 9.0}
+    curve = train(start, tmp_path, always(1.0), **values)
+    losses = [float(row["value_loss"]) for row in curve]
+    assert losses[0] > 1 and sum(losses[-5:]) / 5 < 0.2
+    rates = [group["lr"] for group in trainers[0].optimizer.param_groups]
+    assert rates == [1e-12, 1e-12, 0.05]
+
+
+@pytest.fixture(scope="module")
+def scored(start, tmp_path_factory):
+    """A trainer with a head that is not 0, a padded batch, and what it says of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        kept = []
+        patch.setattr(setup, "train_and_keep", lambda *args, **_: kept.append(args[0]))
+        p = TokenLevelParams(**BASE)
+        folder = tmp_path_factory.mktemp("scored")
+        token_level.token_level(start, ROWS, lambda p, folder: a_less_b, folder, p)
+    (trainer,) = kept
+    trainer.model.value_head.weight.data = drawn(32)
+    prompts, completions = [[4, 5], [6]], [[2, 3, 1], [7, 1]]
+    batch = {
+        "prompt_ids": torch.tensor([[4, 5], [0, 6]]),
+        "prompt_mask": torch.tensor([[1, 1], [0, 1]]),
+        "completion_ids": torch.tensor([[2, 3, 1], [7, 1, 0]]),
+        "completion_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
+    }
+    return trainer, list(zip(prompts, completions, strict=True)), batch
+
+
+def test_values_and_log_probabilities_are_those_of_the_state_before_each_token(scored):
+    trainer, texts, batch = scored
+    logps, _, values = trainer._score(trainer.model, batch)
+    for i, (prompt, completion) in enumerate(texts):
+        ids, n = torch.tensor([prompt + completion]), len(completion)
+        out = trainer.model(ids, output_hidden_states=True)
+        before = slice(len(prompt) - 1, -1)
+        by_hand = out.hidden_states[-1][0, before] @ trainer.model.value_head.weight
+        assert torch.allclose(values[i, :n], by_hand, atol=1e-5)
+        chosen = out.logits[0, before].log_softmax(-1)[range(n), completion]
+        assert torch.allclose(logps[i, :n], chosen, atol=1e-5)
+
+
+def test_the_value_loss_reaches_the_head_and_the_trunk(scored):
+    trainer, _, batch = scored
+    *_, values = trainer._score(trainer.model, batch)
+    target, mask = torch.ones(2, 3), batch["completion_mask"].bool()
+    token_level.value_loss(values, values.detach(), target, mask, 9.0).backward()
+    weights = dict(trainer.model.named_parameters())
+    for name in ("value_head.weight", "model.layers.0.self_attn.q_proj.weight"):
+        assert weights[name].grad.abs().max() > 0
+
+
+def watch(monkeypatch, trainer, method, look):
+    """Have look(original, self, *args) stand for a method of a trainer."""
+    from factkit.train import token_trainer
+
+    of = getattr(token_trainer, trainer)
+    original = getattr(of, method)
+    monkeypatch.setattr(of, method, lambda self, *args: look(original, self, *args))
+
+
+def every_third_fails(completion_ids, **_):
+    found = a_less_b(completion_ids)
+    return [None if i % 3 == 0 else r for i, r in enumerate(found)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_completion_that_the_judge_failed_on_counts_nowhere(
+    start, tmp_path, monkeypatch, method
+):
+    losses = []
+
+    def look(original, self, model, batch):
+        mask = batch["tool_mask"].bool()
+        failed = ~mask.any(1)
+        assert failed.sum() == 6  # of 16
+        white = batch["advantages"][mask]
+        assert white.mean().item() == pytest.approx(0, abs=1e-5)
+        assert white.var(unbiased=False).item() == pytest.approx(1, abs=1e-3)
+        assert not batch["advantages"][failed].any()
+        names = "advantages returns old_values old_per_token_logps ref_per_token_logps"
+        other = dict(batch)
+        for name in {*names.split()} & batch.keys():
+            other[name] = batch[name] + 3.0 * failed[:, None]
+        loss = original(self, model, batch)
+        losses.append((loss.item(), original(self, model, other).item()))
+        return loss
+
+    trainer = {"ppo": "PPOTrainer", "group": "GroupTrainer"}[method]
+    watch(monkeypatch, trainer, "_compute_loss", look)
+    train(start, tmp_path, every_third_fails, method=method, rl_steps=2)
+    assert all(a == pytest.approx(b) for a, b in losses) and len(losses) == 2
+
+
+def test_trl_s_loss_takes_the_group_s_advantages_token_by_token(
+    start, tmp_path, monkeypatch
+):
+    def look(original, self, model, batch):
+        loss = original(self, model, batch)
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        width = batch["completion_ids"].shape[1]
+        with torch.no_grad():
+            logps = self._get_per_token_logps_and_entropies(model, ids, mask, width)[0]
+        old, advantages = batch["old_per_token_logps"], batch["advantages"]
+        counts = batch["completion_mask"].bool()
+        by_hand = token_level.policy_loss(logps, old, advantages, counts, 0.2)
+        apart = batch["ref_per_token_logps"] - logps
+        kl = token_level.masked_mean(apart.exp() - apart - 1, counts)
+        assert loss.item() == pytest.approx((by_hand + 0.5 * kl).item(), abs=1e-6)
+        compared.append((advantages.std(1).max(), (logps - old).abs().max()))
+        return loss
+
+    compared = []
+    watch(monkeypatch, "GroupTrainer", "_compute_loss", look)
+    values = {"method": "group", "beta": 0.5, "ppo_epochs": 2, "rl_steps": 4}
+    train(start, tmp_path, a_less_b, **values)
+    spread, moved = zip(*compared, strict=True)
+    assert max(spread) > 0 and max(moved) > 1e-3  # tokens differ, the clip is not idle
+
+
+def test_a_rollout_is_gone_through_in_minibatches_with_its_old_policy(
+    start, tmp_path, monkeypatch
+):
+    rollouts, updates = [], []
+
+    def reward(completion_ids, **_):
+        rollouts.append(len(completion_ids))
+        return a_less_b(completion_ids)
+
+    def look(original, self, model, batch):
+        with torch.no_grad():
+            now, _, values = self._score(model, batch)
+        names = ("completion_ids", "old_per_token_logps", "old_values", "returns")
+        updates.append(([batch[name].clone() for name in names], now, values))
+        return original(self, model, batch)
+
+    watch(monkeypatch, "PPOTrainer", "_compute_loss", look)
+    train(start, tmp_path, reward, ppo_epochs=2, minibatches=2, rl_steps=8)
+    assert rollouts == [32, 32] and len(updates) == 8
+    for i in (0, 1, 4, 5):  # the first time through; i + 2 is the second
+        (first, _, _), (second, logps, values) = updates[i], updates[i + 2]
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        _, old_logps, old_values, _ = second
+        assert not torch.allclose(logps, old_logps, atol=1e-4)
+        assert not torch.allclose(values, old_values, atol=1e-4)
+    for i in (0, 4):  # nothing has been updated since the rollout
+        (_, old_logps, old_values, _), logps, values = updates[i]
+        assert torch.allclose(logps, old_logps, atol=1e-5)
+        assert torch.allclose(values, old_values, atol=1e-5)
+
+
+def test_only_a_completion_that_did_not_end_pays_the_penalty(
+    start, tmp_path, monkeypatch
+):
+    def look(original, self, batch, rewards, mask):
+        for row, ids in enumerate(batch["completion_ids"].tolist()):
+            n = int(mask[row].sum())
+            ended = EOS in ids[:n]
+            last = -0.5 if not ended else 0.0
+            by_hand = [0.0] * (n - 1) + [last] + [0.0] * (len(ids) - n)
+            assert rewards[row].tolist() == by_hand
+            seen.add(ended)
+        return original(self, batch, rewards, mask)
+
+    seen = set()
+    watch(monkeypatch, "GroupTrainer", "_advantages", look)
+    values = {"method": "group", "eos_penalty": 0.5, "rl_steps": 1}
+    train(start, tmp_path, always(0.0), **values)
+    assert seen == {True, False}
+
+
+def interrupted(after):
+    """a_less_b, but a rollout later than `after` fails, once."""
+    rollouts = []
+
+    def reward(completion_ids, **_):
+        rollouts.append(1)
+        if len(rollouts) == after + 1:
+            raise KeyboardInterrupt
+        return a_less_b(completion_ids)
+
+    return reward
+
+
+@pytest.mark.parametrize(("method", "rank"), [("ppo", 0), ("ppo", 4), ("group", 0)])
+def test_a_run_that_goes_on_ends_as_one_that_ran_through(
+    start, tmp_path, trainers, method, rank
+):
+    """Also where a checkpoint was asked for in the middle of a rollout's updates."""
+    values = {"method": method, "lora_rank": rank, "ppo_epochs": 2, "minibatches": 2}
+    values |= {"rl_steps": 8, "checkpoint_steps": 3}
+    whole = train(start, tmp_path / "whole", a_less_b, **values)
+    reward = interrupted(after=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(start, tmp_path / "cut", reward, **values)
+    assert not (tmp_path / "cut" / "model").exists()
+    (checkpoint,) = (tmp_path / "cut" / "checkpoint").glob("checkpoint-*")
+    assert checkpoint.name == "checkpoint-4"
+    assert (checkpoint / "value_head.safetensors").exists() == (method == "ppo")
+    resumed = train(start, tmp_path / "cut", reward, **values)
+    for a, b in zip(whole, resumed, strict=True):
+        for column in {"loss", "reward", "kl", "grad_norm", "value_loss"} & a.keys():
+            logged = [float(row[column] or 0) for row in (a, b)]
+            assert logged[0] == pytest.approx(logged[1], abs=1e-5), column
+    one, other = (dict(t.model.named_parameters()) for t in trainers)
+    assert one.keys() == other.keys()
+    for name, weight in one.items():
+        assert torch.allclose(weight, other[name], atol=1e-6), name
+    if method == "ppo":
+        assert one["value_head.weight"].abs().max() > 1e-2
+
+
+def test_what_is_kept_is_a_plain_policy(start, tmp_path):
+    train(start, tmp_path, a_less_b, kept_policies=2)
+    before = load_file(f"{start}/model.safetensors")
+    for name in ("model-2", "model"):
+        after = load_file(tmp_path / name / "model.safetensors")
+        assert after.keys() == before.keys()
+        assert not (tmp_path / name / "value_head.safetensors").exists()
+        moved = [not torch.equal(after[k], before[k]) for k in before]
+        assert all(moved)
+    model, _ = models.load_policy(str(tmp_path / "model"))
+    weights = model.state_dict()
+    assert all(torch.equal(weights[k], after[k]) for k in after)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lora_is_kept_as_a_plain_adapter_that_has_learnt(
+    start, tmp_path, trainers, method
+):
+    values = {"lora_rank": 8, "rl_steps": 25, "rl_learning_rate": 2e-2}
+    curve = train(start, tmp_path, a_less_b, method=method, **values)
+    rewards = [float(row["reward"]) for row in curve]
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 1
+    adapter = load_file(tmp_path / "model" / "adapter_model.safetensors")
+    assert adapter and all("lora" in name for name in adapter)
+    model, _ = models.load_policy(str(tmp_path / "model"))
+    ids = torch.tensor([[4, 5, 2]])
+    theirs = trainers[0].model.eval()(ids).logits
+    assert torch.allclose(model(ids).logits, theirs, atol=1e-5)
+
+
+def test_a_finished_run_is_not_trained_again(start, tmp_path):
+    (tmp_path / "model").mkdir()
+    p = TokenLevelParams(**BASE)
+    made = token_level.token_level(start, ROWS, None, tmp_path, p)
+    assert made == tmp_path / "model" and not any(made.iterdir())
+
+
+def test_rewards_that_do_not_fit_the_tokens_are_refused(start, tmp_path):
+    with pytest.raises(ValueError, match="rewards for"):
+        train(start, tmp_path, lambda completions, **_: [[1.0]] * len(completions))
+
+
+def test_fewer_prompts_than_a_rollout_needs_are_refused(start, tmp_path):
+    with pytest.raises(ValueError, match="needs 28 prompts, there are 24"):
+        train(start, tmp_path, a_less_b, minibatches=7)
+
+
+def test_unsloth_is_refused():
+    with pytest.raises(ValueError, match="unsloth"):
+        TokenLevelParams(**(BASE | {"lora_backend": "unsloth", "lora_rank": 4}))

@@ -1,0 +1,132 @@
+"""Token-level PPO beside a vLLM engine, and sharded over two processes by ZeRO-3."""
+
+import csv
+import importlib
+
+import pytest
+from test_grpo import REWARD
+from test_zero3 import CPU, assert_whole
+
+from factkit import params
+from factkit.params.stages import TokenLevelParams
+from factkit.train import setup, token_level
+from factkit.train.launch import LaunchError
+
+TOKEN_REWARD = """
+import os
+
+
+def make_reward(p, folder):
+    def odd(completion_ids, **columns):
+        return [[i % 2 for i in ids] for ids in completion_ids]
+    return odd
+
+
+def make_cut_off(p, folder):
+    '''Fails at the second rollout, once in each process.'''
+    rollouts, flag = [], folder / f"cut-{os.environ['RANK']}"
+    def odd(completion_ids, **columns):
+        rollouts.append(1)
+        if len(rollouts) == 2 and not flag.exists():
+            flag.touch()
+            raise RuntimeError("cut off")
+        return make_reward(p, folder)(completion_ids)
+    return odd
+"""
+ZERO3 = {
+    "deepspeed": "zero3",
+    "num_processes": 2,
+    "micro_batch_size": 2,
+    "checkpoint_steps": 2,
+    "world_people": 60,
+    "pretrain_steps": 3,
+}
+SETTINGS = {
+    "rl_batch_size": 8,
+    "num_generations": 4,
+    "rl_steps": 4,
+    "beta": 0.01,
+    "gamma": 1.0,
+    "gae_lambda": 0.95,
+    "whiten": True,
+    "eos_penalty": 0.5,
+    "ppo_epochs": 2,
+    "minibatches": 1,
+    "value_clip": 0.2,
+    "value_coefficient": 0.1,
+    "value_learning_rate": 1e-2,
+}
+
+
+def settings(profile, **values):
+    shared = params.read_yaml(params.yaml_path("truthrl", profile))
+    known = {k: v for k, v in shared.items() if k in TokenLevelParams.model_fields}
+    return TokenLevelParams(**(known | SETTINGS | values))
+
+
+def curve(folder):
+    with (folder / "metrics.csv").open() as f:
+        return list(csv.DictReader(f))
+
+
+@pytest.fixture
+def sharded(modules, monkeypatch, tmp_path):
+    """A run of a method in two processes, by ZeRO-3 on the CPU; its curve."""
+    (modules / "sitecustomize.py").write_text(CPU)
+    (modules / "a_token_reward.py").write_text(TOKEN_REWARD)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    rewards = importlib.import_module("a_token_reward")
+    rows = [{"prompt": f"Where was {n} born?\nAnswer:"} for n in range(16)]
+
+    def run(folder, method, make_reward="make_reward"):
+        p = settings("tiny", method=method, **ZERO3)
+        base, make = setup.base_policy(p), getattr(rewards, make_reward)
+        model = token_level.token_level(base, rows, make, tmp_path / folder, p)
+        assert_whole(model, base)
+        return curve(tmp_path / folder)
+
+    return run
+
+
+def test_the_group_s_variant_trains_under_zero3(sharded):
+    assert len(sharded("whole", "group")) == 4
+
+
+def test_ppo_under_zero3_goes_on_with_its_value_head(sharded):
+    whole = sharded("whole", "ppo")
+    with pytest.raises(LaunchError, match="cut off"):
+        sharded("cut", "ppo", "make_cut_off")
+    resumed = sharded("cut", "ppo", "make_cut_off")
+    assert len(whole) == 4
+    for a, b in zip(whole, resumed, strict=True):
+        assert float(a["value_loss"]) == pytest.approx(float(b["value_loss"]), rel=1e-3)
+        assert float(a["loss"]) == pytest.approx(float(b["loss"]), abs=1e-4)
+
+
+@pytest.mark.parametrize("rank", [0, 8])
+def test_the_engine_gets_the_policy_s_weights_and_not_the_head(
+    rank, smollm, modules, tmp_path
+):
+    (modules / "a_token_reward.py").write_text(
+        REWARD.partition("def make_reward")[0] + TOKEN_REWARD
+    )
+    make_reward = importlib.import_module("a_token_reward").make_reward
+    p = settings(
+        "laptop",
+        rollouts="vllm_colocate",
+        lora_rank=rank,
+        micro_batch_size=4,
+        max_completion_length=12,
+        max_context_length=256,
+        rl_learning_rate=2e-3 if rank else 1e-4,
+    )
+    rows = [{"prompt": f"Question: What is {n} + 1?\nAnswer:"} for n in range(16)]
+    token_level.token_level(smollm, rows, make_reward, tmp_path, p)
+    found = curve(tmp_path)
+    assert len(found) == 4
+    # against an engine with the old weights the difference would be 1 and more
+    for row in found:
+        if row["reward"]:
+            assert float(row["sampling/sampling_logp_difference/mean"]) < 0.3
+    assert abs(float(found[2]["kl"])) > 0.01
