@@ -9,7 +9,11 @@ from factkit import params
 from factkit.params import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
-TRAIN = {"truthrl": "12_truthrl_train", "rar": "22_rar_train"}
+TRAIN = {
+    "truthrl": "12_truthrl_train",
+    "rar": "22_rar_train",
+    "reason": "32_reason_train",
+}
 RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
 RUNS = [p for p in RESULTS if p.parts[-3] in TRAIN.values()]
 SEEDS = {
@@ -25,6 +29,7 @@ SEEDS = {
     ("rar", "tiny", "beta0.001"): "0",
     ("rar", "tiny", "beta0.01"): "0",
     ("rar", "tiny", "beta1"): "0",
+    ("reason", "tiny", ""): "0 1 2",
 }
 
 
@@ -66,7 +71,7 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    online = ("binary", "ternary", *params.RAR_RL_ARMS)
+    online = ("binary", "ternary", *params.RAR_RL_ARMS, *params.REASON_RL_ARMS)
     for path in RUNS:
         found = read(path)
         curve = path.parent / "metrics.csv"
