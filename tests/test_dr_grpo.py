@@ -95,6 +95,7 @@ def _take(start, folder, loss, patch):
         "loss": loss,
         "beta": BETA,
         "epsilon": CLIP,
+        "temperature": 1.0,  # else log-probabilities are divided by it
         "rl_steps": 1,
         "rl_batch_size": len(REWARDS),
         "num_generations": GROUP,
