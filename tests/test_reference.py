@@ -30,6 +30,7 @@ SEEDS = {
     ("rar", "tiny", "beta0.01"): "0",
     ("rar", "tiny", "beta1"): "0",
     ("reason", "tiny", ""): "0 1 2",
+    ("reason", "laptop", ""): "0",
 }
 
 
