@@ -295,6 +295,11 @@ def as_chat(tokenizer: "PreTrainedTokenizerBase", asked: Sequence[str]) -> list[
     ]
 
 
+def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[str]:
+    """The texts of TRL's completions, which are messages where prompts are."""
+    return [c if isinstance(c, str) else c[0]["content"] for c in completions]
+
+
 def confidence(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",

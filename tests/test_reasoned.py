@@ -11,7 +11,7 @@ from factkit import models, params
 from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
-from factkit.evaluate import reasoned
+from factkit.evaluate import long_form, reasoned
 from factkit.evaluate.long_form import read_checked
 from factkit.verify.claims import Support
 from factkit.verify.engine import WorldEngine
@@ -355,7 +355,7 @@ def policy(monkeypatch):
 
 def test_a_policy_is_asked_plainly_and_once(p, policy, tmp_path):
     path = tmp_path / "after.json"
-    first = reasoned.answer("folder", EXAMPLES, p, path)
+    first = long_form.answer("folder", EXAMPLES, p, path)
     assert first == {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
-    assert reasoned.answer("folder", EXAMPLES, p, path) == first
+    assert long_form.answer("folder", EXAMPLES, p, path) == first
     assert policy == [("folder", p.dtype)]

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
@@ -33,6 +34,9 @@ from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.failures import MOST_JUDGE_FAILURES
 from factkit.verify.response import final_answer
 from factkit.verify.support import ClaimVerifier, support_of
+
+if TYPE_CHECKING:
+    from factkit.params.long_form import RequestParams
 
 CHUNK_WORDS = 100  # App. B.1
 CHUNKS = 10  # a claim's evidence, App. B.1
@@ -64,6 +68,25 @@ class Checked:
         return self.claims is not None and (
             not self.claims or any(s is not None for s in self.supports)
         )
+
+
+# ---- responses
+
+
+def answer(
+    policy: str, examples: Sequence[Example], p: "RequestParams", path: Path
+) -> dict[str, str]:
+    """The greedy responses of the policy in the folder `policy`, by the request's id;
+    kept in `path`."""
+    if path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    model, tokenizer = models.load_policy(policy, p.dtype)
+    asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
+    greedy = models.sampling_of(p)
+    said = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
+    texts = {e.id: text for e, (text,) in zip(examples, said, strict=True)}
+    write_atomically(path, json.dumps(texts, ensure_ascii=False))
+    return texts
 
 
 # ---- evidence

@@ -3,13 +3,11 @@
 Claims are those of the answer; reasoning is not held against evidence.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models, world
-from factkit.assets import write_atomically
+from factkit import world
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form, win_rate
 from factkit.verify import strategies
@@ -26,22 +24,6 @@ if TYPE_CHECKING:
 Compare = Callable[
     [Sequence[str], Sequence[str], Sequence[str], Sequence[str]], list[float | None]
 ]
-
-
-def answer(
-    policy: str, examples: Sequence[Example], p: "ReasonParams", path: Path
-) -> dict[str, str]:
-    """The greedy responses of the policy in the folder `policy`, by the request's id;
-    kept in `path`. Asked for plainly, as after SFT (§2.2)."""
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
-    model, tokenizer = models.load_policy(policy, p.dtype)
-    asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
-    greedy = models.sampling_of(p)
-    said = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, said, strict=True)}
-    write_atomically(path, json.dumps(texts, ensure_ascii=False))
-    return texts
 
 
 def compare(p: "ReasonParams", engine: "ReasonEngine") -> Compare:

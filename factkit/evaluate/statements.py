@@ -4,14 +4,11 @@ FactScore's counts come from claims held against evidence (`long_form`), and how
 are said from the annotator that rewards come from.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
-from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
@@ -26,22 +23,6 @@ if TYPE_CHECKING:
 
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of a response's accuracy (Fig 7)
 LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, refusals are compared
-
-
-def answer(
-    policy: str, examples: Sequence[Example], p: "RlfhParams", path: Path
-) -> dict[str, str]:
-    """The greedy responses of the policy in the folder `policy`, by the question's id;
-    kept in `path`."""
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
-    model, tokenizer = models.load_policy(policy, p.dtype)
-    asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
-    greedy = models.sampling_of(p)
-    said = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, said, strict=True)}
-    write_atomically(path, json.dumps(texts, ensure_ascii=False))
-    return texts
 
 
 def measure(

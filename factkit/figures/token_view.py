@@ -10,9 +10,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from factkit.figures import CORRECT, WRONG
+from factkit.rewards import rlfh, token_mapping
+from factkit.rewards.rlfh import Granularity, RewardMap
+from factkit.verify.feedback import Sentence
 
 if TYPE_CHECKING:
     from IPython.display import HTML
+    from transformers import PreTrainedTokenizerBase
 
 PALEST, STRONGEST = 0.15, 0.6  # how much of the colour a background has
 # MathJax would set "$5 or $6" as a formula, but leaves these classes alone
@@ -62,6 +66,26 @@ def token_reward_rows(
         lines.append(_line("td", said, _marked(tokens, rewards, largest), total))
     table = '<table style="border-collapse: collapse; background-color: white">{}'
     return HTML(PAGE.format(f"{table.format(''.join(lines))}</table>"))
+
+
+def on_tokens(
+    prompts: Sequence[str],
+    texts: Sequence[str],
+    feedback: Sequence[Sequence[Sentence] | None],
+    granularity: Granularity,
+    tokenizer: "PreTrainedTokenizerBase",
+    m: RewardMap,
+) -> list[tuple[str, list[str], Sequence[float] | None]]:
+    """Rows for `token_reward_rows` of responses with their feedback."""
+    rows = []
+    for prompt, text, of in zip(prompts, texts, feedback, strict=True):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        said, offsets = token_mapping.offsets_of(ids, tokenizer)
+        rewards = None
+        if of is not None:
+            rewards = rlfh.token_rewards(of, ids, tokenizer, granularity, m)
+        rows.append((prompt, [said[a:b] for a, b in offsets], rewards))
+    return rows
 
 
 def _line(tag: str, *cells: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit import models
 from factkit.verify.claims import Support
 from factkit.verify.failures import Failures
 from factkit.verify.response import final_answer
@@ -215,7 +216,7 @@ def trl_reward(
         log_metric: Callable[[str, float], None] | None = None,
         **_: object,
     ) -> list[float | None]:
-        texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+        texts = models.completion_texts(completions)
         answers = [final_answer(text, boxed_required=False) for text in texts]
         pieces = judged([arm], engine, id, question, answers)
         rewards = rewards_from(arm, pieces)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit import models
 from factkit.verify.claims import Support
 from factkit.verify.failures import Failures
 from factkit.verify.response import Reasoned, parts
@@ -185,7 +186,7 @@ def trl_reward(
         log_metric: Callable[[str, float], None] | None = None,
         **_: object,
     ) -> list[float | None]:
-        texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+        texts = models.completion_texts(completions)
         found = score(id, question, texts)
         rewards = [of.reward for of in found]
         if log_metric:

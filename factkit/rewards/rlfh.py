@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from factkit import assets, world_text
+from factkit import assets, models, world_text
 from factkit.rewards import token_mapping
 from factkit.verify.failures import Failures
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
@@ -220,7 +220,7 @@ def token_reward(
         log_metric: Callable[[str, float], None] | None = None,
         **_: object,
     ) -> list[list[float] | None]:
-        texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+        texts = models.completion_texts(completions)
         found = annotate(id, question, texts)
         if log_metric:
             log_batch(found, log_metric)

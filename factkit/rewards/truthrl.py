@@ -135,7 +135,7 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
         log_metric: Callable[[str, float], None] | None = None,
         **_: object,
     ) -> list[float | None]:
-        texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
+        texts = models.completion_texts(completions)
         results = verify(texts, answers, question)
         if log_metric:
             log_outcomes(results, p.num_generations, log_metric)

@@ -9,7 +9,8 @@ from factkit.params import RlParams
 from factkit.train import launch, setup
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
+    from transformers import PreTrainedTokenizerBase
+    from trl import GRPOConfig, GRPOTrainer
 
 
 def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
@@ -64,10 +65,12 @@ def grpo(
     Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
     is 0. It is complete or absent; the curve is in folder/metrics.csv. The policies
     after all but the last of p.kept_steps are in folder/model-<step>. A killed run goes
-    on from its last checkpoint; a finished one is skipped.
+    on from its last checkpoint; a finished one is skipped. Raises ValueError if a
+    rollout needs more rows.
     """
     if (folder / "model").exists():
         return folder / "model"
+    required(rows, p.rl_batch_size // p.num_generations)
     from datasets import Dataset
     from trl import GRPOTrainer
 
@@ -81,12 +84,27 @@ def grpo(
         peft_config=setup.lora(p, model),
         args=config,
     )
+    return train_policy(trainer, tokenizer, f"GRPO {folder.name}", folder, p)
+
+
+def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
+    """Raises ValueError if there are fewer rows than a rollout has prompts: TRL would
+    train for no step and not say so."""
+    if len(rows) < prompts:
+        raise ValueError(f"a rollout needs {prompts} prompts, there are {len(rows)}")
+
+
+def train_policy(
+    trainer: "GRPOTrainer",
+    tokenizer: "PreTrainedTokenizerBase",
+    label: str,
+    folder: Path,
+    p: RlParams,
+) -> Path:
+    """Train to the end and keep the policies that `grpo` tells of; folder/model."""
     setup.keep_at(trainer, tokenizer, p.kept_steps[:-1], folder)
-    on_cpu = config.device.type == "cpu"
+    on_cpu = trainer.args.device.type == "cpu"
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         models.make_lm_head_input_contiguous(trainer.ref_model)
-    label, curve = f"GRPO {folder.name}", folder / "metrics.csv"
-    model_folder = folder / "model"
-    return setup.train_and_keep(
-        trainer, tokenizer, label, model_folder, curve, merge=False
-    )
+    model, curve = folder / "model", folder / "metrics.csv"
+    return setup.train_and_keep(trainer, tokenizer, label, model, curve, merge=False)

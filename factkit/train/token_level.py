@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models
 from factkit.params.stages import TokenLevelParams
 from factkit.train import grpo, launch, setup
 
@@ -176,16 +175,13 @@ def token_level(
     """
     if (folder / "model").exists():
         return folder / "model"
-    needed = p.rl_batch_size * p.minibatches // p.num_generations
-    if len(rows) < needed:  # TRL would train for no step and not say so
-        raise ValueError(f"a rollout needs {needed} prompts, there are {len(rows)}")
+    grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
     from datasets import Dataset
 
     from factkit.train.token_trainer import GroupTrainer, PPOTrainer
 
-    config = token_level_config(
-        p, folder / "checkpoint"
-    )  # before the model, for ZeRO-3
+    # before the model, for ZeRO-3
+    config = token_level_config(p, folder / "checkpoint")
     model, tokenizer = setup.load_trainable(start, p, rollouts=True)
     trainer = (PPOTrainer if p.method == "ppo" else GroupTrainer)(
         p,
@@ -196,12 +192,4 @@ def token_level(
         peft_config=setup.lora(p, model),
         args=config,
     )
-    setup.keep_at(trainer, tokenizer, p.kept_steps[:-1], folder)
-    on_cpu = config.device.type == "cpu"
-    if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
-        models.make_lm_head_input_contiguous(trainer.ref_model)
-    label, curve = f"{p.method} {folder.name}", folder / "metrics.csv"
-    model_folder = folder / "model"
-    return setup.train_and_keep(
-        trainer, tokenizer, label, model_folder, curve, merge=False
-    )
+    return grpo.train_policy(trainer, tokenizer, f"{p.method} {folder.name}", folder, p)
