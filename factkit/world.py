@@ -277,7 +277,7 @@ def claims(world: World, n: int, seed: int) -> list[Example]:
         hop = f"{relation} {HOPS[relation]}" if relation in HOPS else None
         for hops, target in enumerate(filter(None, (relation, hop)), start=1):
             for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
-                claim = _claim(world, person, target, label, wording, rng)
+                claim = claim_about(world, person, target, label, wording, rng)
                 if claim:
                     pools.setdefault((label, hops), []).append(claim)
     for pool in pools.values():
@@ -289,7 +289,7 @@ def claims(world: World, n: int, seed: int) -> list[Example]:
         raise ValueError(f"n={n}: the world has too few claims of some kind") from None
 
 
-def _claim(
+def claim_about(
     world: World,
     person: str,
     relation: str,
@@ -297,7 +297,8 @@ def _claim(
     wording: int,
     rng: random.Random,
 ) -> Example | None:
-    """One claim, or None where the world allows none with this label."""
+    """A claim about a person by one relation or two ("birthplace country"), or None
+    where the world allows none with this label."""
     true = world.by_key.get((person, relation))
     if (true is None) != (label == "NOT ENOUGH INFO"):
         return None

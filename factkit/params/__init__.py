@@ -66,6 +66,14 @@ from factkit.params.truthrl import (
     QuestionSftParams,
     TruthRL,
 )
+from factkit.params.veri import (
+    VERI_ARMS,
+    VERI_ONLINE_ARMS,
+    Veri,
+    VeriParams,
+    VeriRlParams,
+    VeriSftParams,
+)
 
 __all__ = [
     "Corpus",
@@ -111,7 +119,13 @@ __all__ = [
     "TokenLevelParams",
     "TrainParams",
     "TruthRL",
+    "VERI_ARMS",
+    "VERI_ONLINE_ARMS",
     "Verifiers",
+    "Veri",
+    "VeriParams",
+    "VeriRlParams",
+    "VeriSftParams",
     "check",
     "defaults",
     "load",
@@ -135,6 +149,7 @@ PAPERS: dict[str, type[RunParams]] = {
     "rar": RAR,
     "reason": Reason,
     "rlfh": Rlfh,
+    "veri": Veri,
 }
 
 

@@ -140,8 +140,10 @@ class RlParams(TrainParams):
     """GRPO."""
 
     rl_learning_rate: float = Field(gt=0, lt=1)
+    rl_warmup_ratio: float = Field(0.0, ge=0, lt=1)  # of the steps; then constant
     rl_steps: int = Field(ge=1)
     rl_batch_size: int = Field(ge=2)
+    minibatches: int = Field(1, ge=1)  # updates a rollout
     num_generations: int = Field(ge=2)
     beta: float = Field(ge=0)
     loss: Literal["grpo", "dr_grpo"] = "grpo"

@@ -22,12 +22,19 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     max_completion_length alone. TRL's dr_grpo does not switch the std off: that is
     done here.
 
-    One update a batch of rollouts, so the ratio is 1 and the clip idle (as in
-    Learning to Reason §3.2; ours for TruthRL, which does not state its mini-batch).
+    One update a rollout has the ratio 1 and the clip idle (as in Learning to Reason
+    §3.2; ours for TruthRL, which does not state its mini-batch). With p.minibatches
+    more, a rollout is so many times p.rl_batch_size completions, and checkpoints are
+    written between rollouts only: TRL does not keep one, so that a run that goes on
+    from the middle of it would sample anew.
     """
     from trl import GRPOConfig
 
-    return GRPOConfig(
+    warm_up = {"lr_scheduler_type": "constant"}  # TruthRL App. C
+    if p.rl_warmup_ratio:
+        warm_up = {"lr_scheduler_type": "constant_with_warmup"}
+        warm_up |= {"warmup_steps": p.rl_warmup_ratio}  # below 1: a share of the steps
+    config = GRPOConfig(
         **setup.trainer_arguments(p, folder),
         # the batch of an update is also what is generated at a time
         **setup.batch_arguments(p.rl_batch_size, p),
@@ -39,7 +46,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         top_p=p.top_p,
         top_k=0,
         learning_rate=p.rl_learning_rate,
-        lr_scheduler_type="constant",  # Appendix C
+        **warm_up,
         beta=p.beta,
         epsilon=p.epsilon,
         loss_type=p.loss,
@@ -47,6 +54,15 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         use_bias_correction_kl=False,  # plain k3 estimator
         num_iterations=1,
     )
+    config.steps_per_generation *= p.minibatches
+    config.generation_batch_size *= p.minibatches
+    config.save_steps = between_rollouts(p.checkpoint_steps, p.minibatches)
+    return config
+
+
+def between_rollouts(steps: int, updates: int) -> int:
+    """The next multiple of a rollout's updates."""
+    return -(-steps // updates) * updates
 
 
 @launch.distributed
@@ -56,11 +72,13 @@ def grpo(
     make_reward: Callable[[RlParams, Path], Callable[..., list[float | None]]],
     folder: Path,
     p: RlParams,
+    make_rollout: Callable[[RlParams, Path], Callable[..., dict]] | None = None,
 ) -> Path:
     """Train the policy in `start` on rows of `prompt` and what the reward needs.
 
-    make_reward(p, folder) gives a function with TRL's `reward_funcs` signature; it is
-    handed on by name, so that every process can make its own.
+    make_reward(p, folder) gives a function with TRL's `reward_funcs` signature,
+    make_rollout(p, folder) one with `rollout_func`'s, where sampling takes more than a
+    turn. They are handed on by name, so that every process can make its own.
 
     Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
     is 0. It is complete or absent; the curve is in folder/metrics.csv. The policies
@@ -70,7 +88,7 @@ def grpo(
     """
     if (folder / "model").exists():
         return folder / "model"
-    required(rows, p.rl_batch_size // p.num_generations)
+    required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
     from datasets import Dataset
     from trl import GRPOTrainer
 
@@ -81,6 +99,7 @@ def grpo(
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
         reward_funcs=make_reward(p, folder),
+        rollout_func=make_rollout and make_rollout(p, folder),
         peft_config=setup.lora(p, model),
         args=config,
     )

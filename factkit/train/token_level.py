@@ -8,7 +8,6 @@ Shapes: B completions of at most T tokens, padded on the right. `mask` (B, T), b
 true at the tokens that count; what other places hold never matters, and they get 0.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,19 +134,14 @@ def value_loss(
 def token_level_config(p: TokenLevelParams, folder: Path) -> "GRPOConfig":
     """GRPO's configuration, but for what is set here.
 
-    A rollout is p.minibatches × p.rl_batch_size completions and is gone through
-    p.ppo_epochs times, an update a minibatch; TRL shuffles it once. Checkpoints are
-    written between rollouts only: TRL does not keep one, so that a run that goes on
-    from the middle of it would sample anew.
+    A rollout is gone through p.ppo_epochs times; TRL shuffles it once.
     """
     config = grpo.grpo_config(p, folder)
     config.loss_type = "bnpo"  # the mean over the tokens of a micro-batch
     config.scale_rewards = "none"
     config.num_iterations = p.ppo_epochs
-    config.steps_per_generation *= p.minibatches
-    config.generation_batch_size *= p.minibatches
     updates = p.ppo_epochs * p.minibatches
-    config.save_steps = math.ceil(p.checkpoint_steps / updates) * updates
+    config.save_steps = grpo.between_rollouts(p.checkpoint_steps, updates)
     return config
 
 
