@@ -61,6 +61,11 @@ class Hit:
     score: float
 
 
+def listed(chunks: Iterable[Chunk]) -> str:
+    """Chunks as a policy reads and cites them, a line each: `[[id]]: text`."""
+    return "\n".join(f"[[{chunk.id}]]: {chunk.text}" for chunk in chunks)
+
+
 class Index(Protocol):
     """What searches: `CorpusIndex`, `PromptIndex` or `dense.DenseIndex`."""
 

@@ -1,0 +1,303 @@
+"""Metrics of claim verification: by hand, by properties, intervals, files."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factkit.datasets.examples import DataError
+from factkit.evaluate import claim_verification as cv
+from factkit.evaluate.claim_verification import Verified, by_confidence, scores
+from factkit.verify.trajectory import LABELS, Turn
+
+SUPPORT, REFUTE, NEI = LABELS
+METRICS = (
+    "joint_accuracy",
+    "verification_accuracy",
+    "label_accuracy",
+    "evidence_score",
+    "evidence_cover",
+)
+
+
+def row(label, gold, said, cited, probability=None, searches=1, **more):
+    """A claim, and an answer of label `said` (None: no label) that cites letters."""
+    listed = ", ".join(f"[[{id}]]" for id in cited)
+    look = [
+        Turn("<search>q</search>", True),
+        Turn("<information>i</information>", False),
+        Turn("<think>t</think>", True),
+    ]
+    answer = f"<answer>\nLabel: {said}\nEvidence: {listed}\n</answer>"
+    trajectory = [Turn("<plan>p</plan>", True), *look * searches, Turn(answer, True)]
+    rest = {"trajectory": trajectory, "label_probability": probability} | more
+    return Verified("c", "Bo is a baker.", "fever", label, tuple(gold), **rest)
+
+
+sets = st.lists(st.sampled_from("abcd"), max_size=4, unique=True)
+labels = st.sampled_from(LABELS)
+rows_of_any_kind = st.builds(
+    lambda label, gold, said, cited, probability: row(
+        label, gold or ("" if label == NEI else "a"), said, cited, probability
+    ),
+    *(labels, sets, labels | st.none(), sets, st.none() | st.floats(0, 1)),
+)
+some_rows = st.lists(rows_of_any_kind, min_size=1, max_size=8)
+
+ROWS = [
+    row(SUPPORT, "ab", SUPPORT, "ab"),  # all right
+    row(SUPPORT, "ab", SUPPORT, "abc"),  # one id too many
+    row(SUPPORT, "ab", SUPPORT, "a"),  # one missing
+    row(REFUTE, "ab", SUPPORT, "ab"),  # evidence right, label wrong
+    row(REFUTE, "a", NEI, ""),
+    row(NEI, "ab", NEI, "c"),  # label alone counts
+    row(NEI, "", NEI, ""),
+    row(NEI, "", REFUTE, "a"),
+    row(NEI, "ab", None, ""),  # no readable label
+]
+
+
+# ---- scores
+
+
+def test_scores_by_hand():
+    found = scores(ROWS)
+    assert {name: found[name] for name in METRICS} == pytest.approx(
+        {
+            "joint_accuracy": 3 / 9,
+            "verification_accuracy": 4 / 9,
+            "label_accuracy": 5 / 9,
+            "evidence_score": (1 + 2 / 3 + 1 / 2 + 1 + 0 + 0 + 1 + 0 + 0) / 9,
+            "evidence_cover": 3 / 7,  # of the seven claims with gold evidence
+        }
+    )
+
+
+def test_scores_by_label_by_hand():
+    found = scores(ROWS)
+    by_label = {
+        "support": (1 / 3, 2 / 3, 1, (1 + 2 / 3 + 1 / 2) / 3, 2 / 3),
+        "refute": (0, 0, 0, 1 / 2, 1 / 2),
+        "nei": (2 / 4, 2 / 4, 2 / 4, 1 / 4, 0),
+    }
+    for label, values in by_label.items():
+        for name, value in zip(METRICS, values, strict=True):
+            assert found[f"{label}_{name}"] == pytest.approx(value), (label, name)
+
+
+def test_precision_is_of_answers_and_recall_of_claims():
+    found = scores(ROWS)
+    assert found["support_precision"] == 3 / 4  # four say so, three are
+    assert found["refute_precision"] == 0
+    assert found["nei_precision"] == 2 / 3
+    for label in ("support", "refute", "nei"):
+        assert found[f"{label}_recall"] == found[f"{label}_label_accuracy"]
+
+
+def test_not_enough_info_needs_no_evidence_but_the_label():
+    for cited in ("", "a", "abc", "x"):
+        found = scores([row(NEI, "ab", NEI, cited)])
+        assert found["joint_accuracy"] == found["verification_accuracy"] == 1
+    wrong = scores([row(NEI, "ab", SUPPORT, "ab")])
+    assert wrong["joint_accuracy"] == wrong["verification_accuracy"] == 0
+
+
+def test_not_enough_info_to_a_claim_that_can_be_decided_is_wrong():
+    found = scores([row(SUPPORT, "ab", NEI, "ab")])
+    assert (found["joint_accuracy"], found["verification_accuracy"]) == (0, 0)
+    assert (found["evidence_score"], found["evidence_cover"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("said", "right"), [(NEI, 1), (REFUTE, 1), (SUPPORT, 0)])
+def test_where_two_labels_are_right_either_is(said, right):
+    """As of HoVer's claims that are not supported (the last columns of Table 7, 8)."""
+    rows = [row(NEI, "ab", said, "a", 0.99, also_right=(REFUTE,))]
+    found, short = scores(rows), cv.SHORT[said]
+    for name in METRICS[:3]:
+        assert found[name] == found[f"nei_{name}"] == right
+    assert found["nei_recall"] == found[f"{short}_precision"] == right
+    assert found["evidence_score"] == 1 / 2
+    assert by_confidence(rows) == {f"{short}_high_confidence_accuracy": right}
+
+
+def test_means_over_nothing_are_left_out():
+    found = scores([row(NEI, "", None, "")])
+    assert "evidence_cover" not in found and "nei_precision" not in found
+    assert not any(name.startswith(("support", "refute")) for name in found)
+
+
+def test_without_claims_there_are_no_scores():
+    for score in (scores, cv.searches, cv.forced_share):
+        with pytest.raises(ValueError, match="no claims"):
+            score([])
+
+
+@given(some_rows)
+def test_joint_needs_verification_needs_the_label(rows):
+    found = scores(rows)
+    assert all(0 <= value <= 1 for value in found.values())
+    joint, verification, label = (found[name] for name in METRICS[:3])
+    assert joint <= verification <= label
+    for short in cv.SHORT.values():
+        if f"{short}_label_accuracy" in found:
+            joint, verification, label = (found[f"{short}_{n}"] for n in METRICS[:3])
+            assert joint <= verification <= label
+
+
+@given(some_rows, st.randoms())
+def test_the_order_of_claims_does_not_matter(rows, random):
+    mixed = rows[:]
+    random.shuffle(mixed)
+    assert scores(mixed) == pytest.approx(scores(rows))
+
+
+@given(some_rows)
+def test_all_claims_are_those_of_the_three_labels(rows):
+    found = scores(rows)
+    for name in METRICS[:4]:
+        parts = [
+            found[f"{short}_{name}"] * sum(r.label == label for r in rows)
+            for label, short in cv.SHORT.items()
+            if f"{short}_{name}" in found
+        ]
+        assert sum(parts) / len(rows) == pytest.approx(found[name])
+
+
+# ---- confidence
+
+
+def test_accuracy_by_confidence_goes_by_the_label_that_was_said():
+    rows = [
+        row(SUPPORT, "a", SUPPORT, "a", 0.99),
+        row(REFUTE, "a", SUPPORT, "a", 0.96),
+        row(SUPPORT, "a", SUPPORT, "", 0.2),
+        row(NEI, "", REFUTE, "a", 0.84),
+        row(NEI, "", NEI, "", 0.951),
+    ]
+    assert by_confidence(rows) == {
+        "support_high_confidence_accuracy": 1 / 2,
+        "support_low_confidence_accuracy": 1,
+        "refute_low_confidence_accuracy": 0,
+        "nei_high_confidence_accuracy": 1,
+    }
+
+
+@pytest.mark.parametrize("probability", [0.85, 0.9, 0.95, None])
+def test_between_the_tiers_and_without_a_probability_nothing_counts(probability):
+    assert by_confidence([row(SUPPORT, "a", SUPPORT, "a", probability)]) == {}
+
+
+def test_an_answer_without_a_label_has_no_confidence():
+    assert by_confidence([row(SUPPORT, "a", None, "a", 0.99)]) == {}
+    assert by_confidence([]) == {}
+
+
+# ---- the form
+
+
+def test_shares_of_the_form_of_forced_answers_and_searches():
+    forced = [Turn("<answer>", False), Turn("Label: SUPPORT</answer>", True)]
+    rows = [
+        row(SUPPORT, "a", SUPPORT, "a", searches=3),
+        row(SUPPORT, "a", SUPPORT, "", searches=1),  # SUPPORT of nothing
+        row(SUPPORT, "a", SUPPORT, "a", searches=4),
+        row(SUPPORT, "a", SUPPORT, "a", trajectory=forced),
+    ]
+    assert cv.format_share(rows, online=True) == 1 / 4
+    assert cv.format_share(rows, online=True, max_searches=4) == 2 / 4
+    assert cv.format_share(rows, online=False) == 0
+    assert cv.searches(rows) == (3 + 1 + 4 + 0) / 4
+    assert cv.forced_share(rows) == 1 / 4
+
+
+# ---- intervals
+
+
+def test_intervals_hold_the_mean_and_are_points_where_all_are_alike():
+    intervals, means = cv.bootstrap(ROWS * 5, 300), scores(ROWS * 5)
+    assert intervals.keys() == means.keys()
+    assert all(intervals[n][0] <= means[n] <= intervals[n][1] for n in means)
+    assert intervals["label_accuracy"][0] < intervals["label_accuracy"][1]
+    alike = cv.bootstrap([ROWS[2]] * 5, 20)
+    assert alike["evidence_score"] == (0.5, 0.5)
+
+
+def test_intervals_are_about_as_wide_as_the_normal_ones():
+    rows = [row(SUPPORT, "a", said, "a") for said in (SUPPORT, REFUTE)] * 200
+    low, high = cv.bootstrap(rows, 2_000)["label_accuracy"]
+    half = 1.96 * math.sqrt(0.25 / 400)
+    assert (low, high) == pytest.approx((0.5 - half, 0.5 + half), abs=0.01)
+
+
+def test_intervals_are_the_same_for_a_seed():
+    assert cv.bootstrap(ROWS, 50, 1) == cv.bootstrap(ROWS, 50, 1)
+    assert cv.bootstrap(ROWS, 50, 1) != cv.bootstrap(ROWS, 50, 2)
+
+
+def test_resamples_without_a_label_do_not_count_for_it():
+    rows = [row(REFUTE, "a", REFUTE, "a")] + [row(NEI, "", NEI, "")] * 3
+    assert cv.bootstrap(rows, 200)["refute_joint_accuracy"] == (1.0, 1.0)
+
+
+@given(some_rows)
+def test_intervals_are_within_0_and_1_and_plain_numbers(rows):
+    intervals = cv.bootstrap(rows, 20)
+    assert intervals.keys() == scores(rows).keys()
+    assert all(-1e-9 <= a <= b <= 1 + 1e-9 for a, b in intervals.values())
+    json.dumps(intervals)
+
+
+# ---- rows and files
+
+
+@pytest.mark.parametrize("label", [SUPPORT, REFUTE])
+def test_a_claim_without_gold_evidence_is_refused_unless_it_needs_none(label):
+    with pytest.raises(ValueError, match=f"label {label} has no gold evidence"):
+        row(label, "", SUPPORT, "a")
+    with pytest.raises(ValueError, match="label='SUPPORTS'"):
+        row("SUPPORTS", "a", SUPPORT, "a")
+
+
+@given(some_rows, st.text())
+def test_rows_come_back_from_their_file(tmp_path_factory, rows, text):
+    path = tmp_path_factory.mktemp("rows") / "verified.jsonl"
+    more = {"trajectory": [Turn(text, True)], "also_right": (REFUTE,)}
+    rows.append(row(NEI, [text], None, "", **more))
+    cv.write_verified(path, rows)
+    assert cv.read_verified(path) == rows
+
+
+def test_a_kept_row_is_plain_json(tmp_path):
+    path = tmp_path / "new" / "verified.jsonl"
+    cv.write_verified(path, [row(SUPPORT, "ab", SUPPORT, "a", 0.5, searches=0)])
+    kept = json.loads(path.read_text())
+    assert list(kept) == [
+        *("id", "claim", "set", "label", "gold", "trajectory", "label_probability"),
+        "also_right",
+    ]
+    assert kept["gold"] == ["a", "b"]
+    assert kept["trajectory"][0] == ["<plan>p</plan>", True]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"gold": [], "also_right": [], "trajectory": []}',
+        '{"gold": [], "also_right": [], "trajectory": [[1, 2]]}',
+        '{"id": "c", "claim": "b", "set": "s", "label": "SUPPORT", "gold": [], '
+        '"trajectory": [], "label_probability": null, "also_right": []}',
+        "\udcff",
+    ],
+)
+def test_a_damaged_file_is_refused_by_row(tmp_path, line):
+    path = tmp_path / "verified.jsonl"
+    cv.write_verified(path, ROWS[:2])
+    damaged = path.read_bytes() + line.encode("utf-8", "surrogateescape") + b"\n"
+    path.write_bytes(damaged)
+    with pytest.raises(DataError, match="row 3"):
+        cv.read_verified(path)

@@ -1,0 +1,497 @@
+"""Reading claim-verification trajectories: steps, answers, the form, hostile texts."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factkit.verify import trajectory as t
+from factkit.verify.trajectory import Answer, Turn, answer_of, steps, well_formed
+
+SUPPORT, REFUTE, NEI = t.LABELS
+PLAN = "<plan>two facts</plan>"
+THOUGHT = "<think>so far so good</think>"
+SEARCH = "<search>Bo's birthplace</search>"
+LOOK = [SEARCH, "<information>[[Bo]]: Bo was born in Bern.</information>", THOUGHT]
+ANSWER = "<answer>\nLabel: SUPPORT\nEvidence: [[Bo]], [[Bern, city]]\n</answer>"
+
+
+def online(*texts):
+    """A trajectory; what begins as information is by the system."""
+    return [Turn(text, not text.startswith("<information>")) for text in texts]
+
+
+def said(text):
+    """A trajectory of one text by the model."""
+    return [Turn(text, True)]
+
+
+def answered(content):
+    return answer_of(said(f"<answer>{content}</answer>"))
+
+
+def formed_answer(content):
+    return well_formed(said(f"{THOUGHT}<answer>{content}</answer>"), online=False)
+
+
+FULL = online(PLAN, *LOOK, *LOOK, *LOOK, ANSWER)
+
+# Any text, and texts made of the marks that the functions look for
+MARKS = [
+    *("<plan>", "</plan>", "<search>", "</search>", "<think>", "</think>"),
+    *("<answer>", "</answer>", "<information>", "</information>", "<b>", "</other>"),
+    *("Label:", "SUPPORT", "not enough info", "Evidence:", "[[", "]]", "], [", "["),
+    *("]", ",", "a", "Bo (singer)", "\n", " ", "<", "</", ">", "\U0001f600", "\0"),
+]
+texts = st.text(max_size=100) | st.lists(st.sampled_from(MARKS)).map("".join)
+trajectories = st.lists(st.builds(Turn, texts, st.booleans()), max_size=6)
+# Ids may hold nearly everything, but brackets
+ids = (
+    st.text(st.characters(exclude_characters="[]", exclude_categories=["Cs"]))
+    .map(str.strip)
+    .filter(bool)
+)
+
+
+# ---- steps
+
+
+def test_a_trajectory_is_read_step_by_step():
+    kinds = ["plan", *["search", "information", "think"] * 3, "answer"]
+    found = steps(FULL)
+    assert [kind for kind, _ in found] == kinds
+    assert found[:3] == [
+        ("plan", "two facts"),
+        ("search", "Bo's birthplace"),
+        ("information", "[[Bo]]: Bo was born in Bern."),
+    ]
+    assert t.plan(FULL) == "two facts"
+    assert t.queries(FULL) == ["Bo's birthplace"] * 3
+    assert t.thoughts(FULL) == ["so far so good"] * 3
+
+
+def test_what_is_outside_of_the_protocols_tags_is_other():
+    text = "Well. <plan>p</plan> <b>so</b><information>i</information><think>t"
+    assert steps(said(text)) == [
+        ("other", "Well."),
+        ("plan", "p"),
+        ("other", "<b>so</b><information>i</information>"),
+        ("think", "t"),
+    ]
+
+
+def test_information_is_by_the_system_alone():
+    whole = "<information>i</information>"
+    assert steps([Turn(whole, False)]) == [("information", "i")]
+    assert steps([Turn(whole, True)]) == [("other", whole)]
+
+
+def test_a_tag_that_opens_a_step_ends_the_one_before():
+    assert steps(said("<think>a<answer>b</answer>c</think>")) == [
+        ("think", "a"),
+        ("answer", "b"),
+        ("other", "c</think>"),
+    ]
+
+
+def test_a_search_that_is_not_closed_is_no_query():
+    assert t.queries(said("<search>who<search>what</search>")) == ["what"]
+
+
+def test_without_steps_there_is_nothing():
+    assert steps([]) == steps(said(" \n")) == []
+    assert t.plan([]) == ""
+    assert answer_of([]) == Answer(None, ())
+    assert not well_formed([], online=True)
+
+
+def test_tags_in_information_are_text():
+    page = f"<information>{ANSWER}</information> <plan>x</information>"
+    looked = [SEARCH, page, THOUGHT]
+    found = online(PLAN, *looked, ANSWER.replace("SUPPORT", "REFUTE"))
+    assert answer_of(found).label == REFUTE
+    assert answer_of(found[:-1]) == Answer(None, ())
+    assert [kind for kind, _ in steps(found)].count("plan") == 1
+    assert well_formed(found, online=True)
+
+
+@given(trajectories)
+def test_no_text_is_lost_but_tags_and_space(trajectory):
+    whole = "".join(turn.text for turn in trajectory)
+    kept = "".join(text for _, text in steps(trajectory))
+    for mark in MARKS[:10]:
+        whole, kept = whole.replace(mark, ""), kept.replace(mark, "")
+    assert "".join(kept.split()) == "".join(whole.split())
+
+
+@given(texts, st.data())
+def test_where_the_models_text_is_cut_into_turns_does_not_matter(text, data):
+    at = data.draw(st.integers(0, len(text)))
+    cut = [Turn(text[:at], True), Turn(text[at:], True)]
+    assert steps(cut) == steps(said(text))
+
+
+# ---- JSON
+
+
+@given(trajectories)
+def test_a_trajectory_comes_back_from_json(trajectory):
+    plain = json.loads(json.dumps(t.as_rows(trajectory)))
+    assert t.from_rows(plain) == trajectory
+
+
+@pytest.mark.parametrize(
+    "rows", [["ab"], [["a"]], [["a", 1]], [[1, True]], [["a", True, True]], "abc"]
+)
+def test_other_json_is_refused(rows):
+    with pytest.raises(ValueError, match="no .*text, by_model"):
+        t.from_rows(rows)
+
+
+# ---- the answer: labels
+
+
+@pytest.mark.parametrize(
+    ("content", "label"),
+    [
+        ("\nLabel: SUPPORT\nEvidence: [[a]]\n", SUPPORT),
+        ("Label: REFUTE\nEvidence: [[a]]", REFUTE),
+        ("Label: NOT ENOUGH INFO\nEvidence:", NEI),
+        ("label :  support \nevidence: [[a]]", SUPPORT),
+        ("LABEL:\nRefute\nEVIDENCE: [[a]]", REFUTE),
+        ("  Label: Not  enough\tInfo", NEI),
+        ("Label: SUPPORT Evidence: [[a]]", SUPPORT),
+        ("I think:\nLabel: SUPPORT\nbecause", SUPPORT),
+        ("Label: NEI\nEvidence: [[a]]", None),
+        ("Label: SUPPORTS", None),
+        ("Label: SUPPORTED", None),
+        ("Label: NOT SUPPORT", None),
+        ("Label: SUPPORT.", None),
+        ("Label: SUPPORT / REFUTE / NOT ENOUGH INFO", None),
+        ("Label: SUPPORT\nLabel: REFUTE", None),
+        ("Label: SUPPORT\nLabel: SUPPORT", None),
+        ("Label:", None),
+        ("SUPPORT", None),
+        ("My Label: SUPPORT", None),
+        ("", None),
+    ],
+)
+def test_a_label_is_one_of_three_in_any_case_and_spacing(content, label):
+    assert answered(content).label == label
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Label: SUPPORT\nEvidence: [[a]]",
+        "<answer>Label: SUPPORT\nEvidence: [[a]]",
+        "Label: SUPPORT\nEvidence: [[a]]</answer>",
+        "<think>Label: SUPPORT\nEvidence: [[a]]</think><answer></answer>",
+        "<answer></answer>Label: SUPPORT\nEvidence: [[a]]",
+        "<Answer>Label: SUPPORT\nEvidence: [[a]]</Answer>",
+        "<answer>Label: SUPPORT\nEvidence: [[a]]<think></answer>",
+        "<answer>Label: SUPPORT\nEvidence: [[a]]<search>q</search></answer>",
+    ],
+)
+def test_only_what_stands_within_the_answers_tags_answers(text):
+    assert answer_of(said(text)) == Answer(None, ())
+
+
+def test_the_last_answer_that_is_closed_counts():
+    again = "<answer>Label: REFUTE\nEvidence: [[b]]</answer>"
+    assert answer_of(said(ANSWER + again)) == Answer(REFUTE, ("b",))
+    assert answer_of(said(again + ANSWER + "<answer>")).label == SUPPORT
+
+
+def test_an_answer_in_reasoning_that_was_left_open_is_read():
+    assert answer_of(said(f"<think>hm {ANSWER}")).label == SUPPORT
+
+
+@pytest.mark.parametrize(
+    "opening", ["<answer>", "\n<answer>\nLabel:", "</think><answer>"]
+)
+def test_an_answer_that_the_system_opened_is_read(opening):
+    rest = ANSWER.removeprefix("<answer>")
+    if "Label:" in opening:
+        rest = rest.replace("\nLabel:", "")
+    found = [*online(PLAN, *LOOK), Turn(opening, False), Turn(rest, True)]
+    assert answer_of(found) == Answer(SUPPORT, ("Bo", "Bern, city"))
+    assert t.forced(found)
+    assert not well_formed(found, online=True)
+
+
+def test_information_and_space_by_the_system_do_not_force_an_answer():
+    assert not t.forced([*FULL, Turn("\n", False)])
+    assert not t.forced(said("<answer>"))
+    assert not t.forced([Turn("\n\n<information>i</information>\n\n", False)])
+
+
+# ---- the answer: evidence
+
+
+@pytest.mark.parametrize(
+    ("listed", "evidence"),
+    [
+        ("[[a]], [[b]]", ("a", "b")),
+        ("[[a]],[[b]]", ("a", "b")),
+        ("[[a]] [[b]]", ("a", "b")),
+        ("[[a]][[b]]", ("a", "b")),
+        ("\n[[a]],\n [[ b ]]\n", ("a", "b")),
+        ("[[a], [b]]", ("a", "b")),  # App. G
+        ("[[a],[b] [c]], [[d]]", ("a", "b", "c", "d")),
+        ("[[a, b]]", ("a, b",)),
+        ("[[b]], [[a]], [[b]]", ("b", "a")),
+        ("[[Bo (singer)_sentence_3]]", ("Bo (singer)_sentence_3",)),
+        ('[["Bo" & <sons>]]', ('"Bo" & <sons>',)),
+        ("[[A]], [[a]]", ("A", "a")),
+        ("see [[a]] and [[b]].", ("a", "b")),
+        ("[[[a]], [[b]]]", ("a", "b")),
+        ("[[Evidence: a film]]", ("Evidence: a film",)),
+        ("[[x [y] z]]", ("x [y] z",)),
+        ("[[a]], [[b", ("a",)),
+        ("[a], [b]", ()),
+        ("a, b", ()),
+        ("[[]], [[ ]]", ()),
+        ("]] [[", ()),
+        ("None", ()),
+        ("", ()),
+    ],
+)
+def test_evidence_is_read_tolerantly(listed, evidence):
+    assert answered(f"Label: SUPPORT\nEvidence: {listed}").evidence == evidence
+
+
+@pytest.mark.parametrize(
+    "head", ["evidence:", "EVIDENCE :", "Evidence:", "\nEvidence\n:"]
+)
+def test_evidence_is_announced_in_any_case(head):
+    assert answered(f"Label: SUPPORT\n{head} [[a]]").evidence == ("a",)
+
+
+def test_ids_before_evidence_is_announced_are_none():
+    assert answered("Label: SUPPORT [[a]]\nEvidence: [[b]]") == Answer(None, ("b",))
+    assert answered("Label: SUPPORT\n[[a]]") == Answer(SUPPORT, ())
+
+
+@given(st.lists(ids, min_size=1), st.sampled_from([", ", ",", " ", "\n", ""]))
+def test_ids_that_were_written_are_read_back(written, between):
+    listed = between.join(f"[[{id}]]" for id in written)
+    found = answered(f"Label: REFUTE\nEvidence: {listed}")
+    tags = {"<answer>", "</answer>", "<plan>", "<search>", "<think>"}
+    if not any(tag in id for id in written for tag in tags):
+        assert found == Answer(REFUTE, tuple(dict.fromkeys(written)))
+
+
+# ---- the form
+
+
+@pytest.mark.parametrize("searches", range(4))
+def test_up_to_three_searches_are_of_the_form(searches):
+    assert well_formed(online(PLAN, *LOOK * searches, ANSWER), online=True)
+
+
+def test_more_searches_than_allowed_break_the_form():
+    four = online(PLAN, *LOOK * 4, ANSWER)
+    assert not well_formed(four, online=True)
+    assert well_formed(four, online=True, max_searches=4)
+    assert not well_formed(FULL, online=True, max_searches=2)
+
+
+def test_offline_the_model_thinks_and_answers():
+    for thoughts in (1, 2, 5):
+        assert well_formed(said(THOUGHT * thoughts + ANSWER), online=False)
+    assert not well_formed(said(ANSWER), online=False)
+    assert not well_formed(said(THOUGHT + ANSWER), online=True)
+    assert not well_formed(FULL, online=False)
+    assert not well_formed(said(PLAN + ANSWER), online=False)
+
+
+def test_space_between_steps_and_text_with_a_less_than_sign_are_of_the_form():
+    plan = "\n<plan> if a < b and 1 <3> 2 <= x, <not a tag> </ p> </plan>\n\n"
+    assert well_formed(online(plan, *LOOK, f"\n{ANSWER}\n "), online=True)
+
+
+def test_steps_may_be_empty_and_thinking_may_be_in_parts():
+    empty = ["<search></search>", "<information></information>", "<think></think>"]
+    found = online("<plan></plan>", *empty, THOUGHT, *LOOK, ANSWER)
+    assert well_formed(found, online=True)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        online(*LOOK, ANSWER),  # no plan
+        online(PLAN, PLAN, *LOOK, ANSWER),
+        online(*LOOK, PLAN, ANSWER),
+        online(PLAN, *LOOK),  # no answer
+        online(PLAN, *LOOK, ANSWER, ANSWER),
+        online(PLAN, ANSWER, *LOOK),
+        online(PLAN, *LOOK, ANSWER, "Done."),
+        online(PLAN, *LOOK, ANSWER, THOUGHT),
+        online(PLAN, *LOOK[:2], ANSWER),  # no thought after information
+        online(PLAN, *LOOK[:2], *LOOK, ANSWER),
+        online(PLAN, THOUGHT, *LOOK, ANSWER),
+        online(PLAN, THOUGHT, ANSWER),
+        online(PLAN, SEARCH, THOUGHT, ANSWER),  # no information
+        online(PLAN, *LOOK[1:], ANSWER),  # no search
+        online("Sure! ", PLAN, *LOOK, ANSWER),
+        online(PLAN, *LOOK, "I conclude:", ANSWER),
+        online(PLAN, *LOOK, "<think>a", ANSWER),
+        online(PLAN, *LOOK, "a</think>", ANSWER),
+        online(PLAN, *LOOK, "<think><plan>a</plan></think>", ANSWER),
+        online(PLAN, *LOOK, "<think>a <b>bold</b> thing</think>", ANSWER),
+        online(PLAN, *LOOK, "<think>a</b></think>", ANSWER),
+        online(PLAN, *LOOK, "<think>an </other></think>", ANSWER),
+        online(PLAN.replace("plan", "Plan"), *LOOK, ANSWER),
+        online(PLAN, *LOOK, ANSWER.removesuffix("</answer>")),
+    ],
+)
+def test_other_orders_tags_and_text_break_the_form(found):
+    assert not well_formed(found, online=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join([PLAN, *LOOK, ANSWER]),  # as after a search
+        f"{PLAN}{LOOK[1]}{ANSWER}",
+        f"{PLAN}<information>{ANSWER}",
+        PLAN.replace("</", "<information>x</information></") + ANSWER,
+        f"{PLAN}{ANSWER.replace('Bern', '</information>')}",
+    ],
+)
+def test_information_by_the_model_breaks_the_form(text):
+    assert not well_formed(said(text), online=True)
+
+
+@given(st.integers(0, 2), st.data())
+def test_information_by_the_model_breaks_the_form_anywhere(searches, data):
+    found = online(PLAN, *LOOK * searches, ANSWER)
+    i = data.draw(st.sampled_from([i for i, x in enumerate(found) if x.by_model]))
+    at = data.draw(st.integers(0, len(found[i].text)))
+    lie = "<information>[[Bo]]: yes</information>"
+    found[i] = Turn(found[i].text[:at] + lie + found[i].text[at:], True)
+    assert not well_formed(found, online=True)
+
+
+@given(st.sampled_from(range(11)), st.sampled_from(["a", "<b>", "</x>", "<think>"]))
+def test_text_and_tags_between_steps_break_the_form(at, text):
+    assert not well_formed([*FULL[:at], Turn(text, True), *FULL[at:]], online=True)
+
+
+@given(trajectories, st.booleans())
+def test_what_is_of_the_form_has_one_answer_with_a_label(trajectory, with_search):
+    if well_formed(trajectory, with_search):
+        assert answer_of(trajectory).label
+        assert [kind for kind, _ in steps(trajectory)].count("answer") == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\nLabel: SUPPORT\nEvidence: [[a]]\n",
+        "Label: refute\nevidence: [[a]],[[b (c), d]]",
+        "Label: REFUTE\n\nEvidence:\n[[a]],\n[[a]]",
+        "Label: NOT ENOUGH INFO\nEvidence: [[a]]",
+        "Label: NOT ENOUGH INFO\nEvidence:",
+        "Label: NOT ENOUGH INFO\nEvidence: \n",
+    ],
+)
+def test_an_answer_of_the_form_is_a_label_and_a_list(content):
+    assert formed_answer(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "Label: SUPPORT",
+        "Evidence: [[a]]",
+        "Label: NOT ENOUGH INFO",
+        "Label: NOT ENOUGH INFO\n",
+        "Label: SUPPORT\nEvidence:",
+        "Label: SUPPORT\nEvidence: ((a))",
+        "Label: SUPPORT\nEvidence: ab[[c]]",
+        "Label: SUPPORT\nEvidence: [[c]]ab",
+        "Label: REFUTE\nEvidence: \n",
+        "Label: NEI\nEvidence: [[a]]",
+        "Label: SUPPORT Evidence: [[a]]",
+        "Label:\nSUPPORT\nEvidence: [[a]]",
+        "Evidence: [[a]]\nLabel: SUPPORT",
+        "So\nLabel: SUPPORT\nEvidence: [[a]]",
+        "Label: SUPPORT\nso\nEvidence: [[a]]",
+        "Label: SUPPORT\nEvidence: [[a]]\nLabel: SUPPORT",
+        "Label: SUPPORT\nEvidence: [[a]] because",
+        "Label: SUPPORT\nEvidence: [[a]], b",
+        "Label: SUPPORT\nEvidence: [a]",
+        "Label: SUPPORT\nEvidence: a",
+        "Label: SUPPORT\nEvidence: [[a]] [[b]]",
+        "Label: SUPPORT\nEvidence: [[a]],",
+        "Label: SUPPORT\nEvidence: [[a], [b]]",
+        "Label: SUPPORT\nEvidence: [[a]], [[]]",
+        "Label: SUPPORT\nEvidence: [[[a]]]",
+        "Label: SUPPORT\nEvidence: [[]]]",
+        "Label: SUPPORT\nEvidence: [[[]]",
+        "Label: SUPPORT\nEvidence: [[a [[b]]",
+        "Label: SUPPORT\nEvidence: [[]]",
+        "Label: NOT ENOUGH INFO\nEvidence: None",
+        "Label: NOT ENOUGH INFO\nEvidence: [[]]",
+        "Label: SUPPORT\nEvidence: [[<b>]]",
+    ],
+)
+def test_any_other_answer_is_not_of_the_form(content):
+    assert not formed_answer(content)
+
+
+plain_ids = ids.filter(lambda id: "<" not in id)
+
+
+@given(st.sampled_from(t.LABELS), st.lists(plain_ids, min_size=1))
+def test_any_ids_without_brackets_or_tags_are_of_the_form(label, written):
+    listed = ", ".join(f"[[{id}]]" for id in written)
+    assert formed_answer(f"\nLabel: {label}\nEvidence: {listed}\n")
+
+
+# ---- hostile texts
+
+REPEATED = [
+    *("[", "[[", "]]", "]", "[[a], ", "] ,", "[[a]], ", "], [", " ", "\n", "<", "</"),
+    *("<answer>", "</answer>", "<think>", "<a", "label", "label:", "Label: SUPPORT\n"),
+    *("evidence", "Evidence: ", "label ", "\U0001f600", "\0", "<information>", "\r"),
+]
+
+
+def read(trajectory):
+    """Everything there is to read of a trajectory."""
+    steps(trajectory), t.plan(trajectory), t.queries(trajectory)
+    t.thoughts(trajectory), t.forced(trajectory)
+    forms = [well_formed(trajectory, with_search) for with_search in (True, False)]
+    return answer_of(trajectory), *forms
+
+
+@pytest.mark.parametrize("mark", REPEATED)
+def test_long_repetitions_are_read_in_linear_time(mark):
+    """100,000 characters: what is quadratic would take minutes."""
+    long = mark * (100_000 // len(mark))
+    for trajectory in (
+        said(f"{THOUGHT}<answer>Label: SUPPORT\nEvidence: {long}</answer>"),
+        said(f"{THOUGHT}<answer>Label: {long}Evidence: [[a]]</answer>"),
+        said(f"{THOUGHT}<answer>{long}x</answer>"),
+        [Turn(f"<information>{long}", False), Turn(long, True)],
+        [Turn(mark, i % 2 == 0) for i in range(2_000)],
+    ):
+        answer_of(trajectory)
+        well_formed(trajectory, online=False)
+
+
+@given(trajectories)
+def test_no_text_raises(trajectory):
+    answer, *_ = read(trajectory)
+    assert answer.label in (None, *t.LABELS)
+    assert len(set(answer.evidence)) == len(answer.evidence)
+
+
+def test_a_long_garbled_text_is_neither_an_answer_nor_of_the_form():
+    text = ("\U0001f600 <think> [[" * 1_000)[:10_000]
+    assert read(said(text)) == (Answer(None, ()), False, False)

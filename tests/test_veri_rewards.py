@@ -1,0 +1,335 @@
+"""Veri-R1's reward: its equations by hand, its properties, TRL's signature."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factkit.evaluate.claim_verification import evidence_score
+from factkit.rewards import veri
+from factkit.rewards.veri import hit_rate, label_reward, reward, validity
+from factkit.verify.trajectory import LABELS, Answer
+
+SUPPORT, REFUTE, NEI = LABELS
+SWITCHES = ("evidence_reward", "validity_weight", "format_reward", "validity_at_half")
+
+ids = st.sampled_from("abcdefgh")
+citations = st.lists(ids, max_size=6)
+answers = st.builds(
+    Answer, st.sampled_from([*LABELS, None]), citations.map(dict.fromkeys).map(tuple)
+)
+claims = st.tuples(st.just(NEI), citations) | st.tuples(
+    st.sampled_from([SUPPORT, REFUTE]), st.lists(ids, min_size=1, max_size=6)
+)
+switches = st.fixed_dictionaries({name: st.booleans() for name in SWITCHES})
+
+
+def cites(evidence, label=SUPPORT):
+    """An answer that cites the letters of `evidence`."""
+    return Answer(label, tuple(evidence))
+
+
+# ---- the equations
+
+
+def test_a_right_label_is_worth_two():
+    assert label_reward(cites("a"), SUPPORT) == 2
+    assert label_reward(cites("a"), REFUTE) == 0
+    assert label_reward(Answer(None, ()), NEI) == 0
+
+
+@pytest.mark.parametrize(
+    ("evidence", "gold", "by_hand"),
+    [
+        ("ab", "ab", 1),
+        ("abc", "ab", 2 / 3),
+        ("a", "ab", 1 / 2),
+        ("ac", "ab", 1 / 3),
+        ("abcd", "cdef", 2 / 6),
+        ("c", "ab", 0),
+        ("", "ab", 0),
+        ("c", "", 0),
+    ],
+)
+def test_evidence_is_worth_intersection_over_union(evidence, gold, by_hand):
+    assert evidence_score(cites(evidence), gold) == pytest.approx(by_hand)
+
+
+def test_nothing_to_cite_and_nothing_cited_is_worth_one_to_an_answer_alone():
+    assert evidence_score(Answer(NEI, ()), []) == 1
+    assert evidence_score(Answer(SUPPORT, ()), []) == 1
+    assert evidence_score(Answer(None, ()), []) == 0
+    assert reward(Answer(NEI, ()), True, NEI, []) == 4
+    assert reward(Answer(None, ()), False, NEI, []) == 0
+
+
+@pytest.mark.parametrize(
+    ("evidence", "h", "strict", "at_half"),
+    [
+        ("", 0, 0, 0),
+        ("a", 1 / 4, 0, 0),
+        ("ab", 1 / 2, 0, 0.5),  # where the paper and its public code differ
+        ("abc", 3 / 4, 0.5, 0.5),
+        ("abcd", 1, 1, 1),
+        ("abcdxyz", 1, 1, 1),
+        ("xyz", 0, 0, 0),
+    ],
+)
+@pytest.mark.parametrize("label", [SUPPORT, REFUTE])
+def test_validity_is_that_of_the_paper_or_of_its_code(
+    label, evidence, h, strict, at_half
+):
+    assert hit_rate(cites(evidence), "abcd") == h
+    assert validity(cites(evidence), label, "abcd") == strict
+    assert validity(cites(evidence), label, "abcd", at_half=True) == at_half
+
+
+@given(answers, st.lists(ids, min_size=1, max_size=6))
+def test_half_credit_at_half_is_that_of_the_code_rounded_up(answer, gold):
+    hits = len(set(answer.evidence) & set(gold))
+    n = len(set(gold))
+    code = 1 if hits == n else 0.5 if hits >= (n + 1) // 2 else 0
+    assert validity(answer, SUPPORT, gold, at_half=True) == code
+
+
+@pytest.mark.parametrize("gold", ["", "ab"])
+@pytest.mark.parametrize("said", LABELS)
+def test_validity_is_one_where_the_claims_label_is_not_enough_info(said, gold):
+    assert validity(cites("", said), NEI, gold) == 1
+
+
+def test_validity_goes_by_the_claims_label_and_not_by_the_answers():
+    assert validity(cites("", NEI), SUPPORT, "ab") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "formed", "label", "gold", "by_hand"),
+    [
+        (cites("ab"), True, SUPPORT, "ab", 2 * 1 + 1 + 1),
+        (cites("ab"), False, SUPPORT, "ab", 2 * 1 + 1 + 0),
+        (cites("abc"), True, SUPPORT, "ab", 2 * 1 + 2 / 3 + 1),
+        (cites("a"), True, SUPPORT, "ab", 2 * 0 + 1 / 2 + 1),
+        (cites("abx"), True, SUPPORT, "abc", 2 * 0.5 + 2 / 4 + 1),
+        (cites("ab"), True, REFUTE, "ab", 0 + 1 + 1),
+        (cites("", NEI), True, NEI, "ab", 2 * 1 + 0 + 1),
+        (cites("x", NEI), True, NEI, "", 2 * 1 + 0 + 1),
+        (cites("a", NEI), True, SUPPORT, "ab", 0 + 1 / 2 + 1),
+        (cites("ab", None), False, SUPPORT, "ab", 0 + 1 + 0),
+        (cites("", None), False, SUPPORT, "ab", 0),
+    ],
+)
+def test_the_reward_is_the_sum_of_its_terms(answer, formed, label, gold, by_hand):
+    assert reward(answer, formed, label, gold) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("off", "by_hand"),
+    [
+        ({}, 2 * 0.5 + 2 / 4 + 1),
+        ({"evidence_reward": False}, 2 * 0.5 + 1),
+        ({"validity_weight": False}, 2 + 2 / 4 + 1),
+        ({"format_reward": False}, 2 * 0.5 + 2 / 4),
+        (dict.fromkeys(SWITCHES[:3], False), 2),  # label_only
+    ],
+)
+def test_each_switch_leaves_out_its_term(off, by_hand):
+    assert reward(cites("abx"), True, SUPPORT, "abc", **off) == pytest.approx(by_hand)
+
+
+def test_at_half_is_worth_one_point_to_half_of_the_evidence():
+    row = cites("a"), True, SUPPORT, "ab"
+    assert reward(*row, validity_at_half=True) - reward(*row) == 1
+
+
+@pytest.mark.parametrize("label", [SUPPORT, REFUTE])
+def test_a_claim_without_gold_evidence_is_refused_unless_it_needs_none(label):
+    with pytest.raises(ValueError, match="no gold evidence"):
+        reward(cites("a"), True, label, [])
+    with pytest.raises(ValueError, match="no hit rate"):
+        validity(cites("a"), label, [])
+
+
+@pytest.mark.parametrize("label", ["SUPPORTS", "support", "NEI", ""])
+def test_a_claim_with_another_label_is_refused(label):
+    with pytest.raises(ValueError, match="not one of SUPPORT, REFUTE, NOT ENOUGH INFO"):
+        reward(cites("a"), True, label, "a")
+
+
+# ---- properties
+
+
+@given(answers, st.booleans(), claims, switches)
+def test_a_reward_is_between_0_and_4(answer, formed, claim, switched):
+    assert 0 <= reward(answer, formed, *claim, **switched) <= 4
+
+
+@given(answers, st.booleans(), claims)
+def test_only_all_that_is_right_is_worth_4(answer, formed, claim):
+    label, gold = claim
+    right = formed and answer.label == label and set(answer.evidence) == set(gold)
+    assert (reward(answer, formed, label, gold) == 4) == right
+
+
+@given(answers, claims, switches, ids)
+def test_one_more_id_pays_if_it_is_gold_and_never_if_not(answer, claim, switched, id):
+    label, gold = claim
+    more = Answer(answer.label, tuple(dict.fromkeys([*answer.evidence, id])))
+    before = reward(answer, True, label, gold, **switched)
+    after = reward(more, True, label, gold, **switched)
+    assert after >= before if id in gold else after <= before
+
+
+@given(answers, claims, switches, st.randoms())
+def test_order_and_repetition_of_evidence_do_not_matter(
+    answer, claim, switched, random
+):
+    label, gold = claim
+    cited, true = [*answer.evidence] * 2, [*gold] * 2
+    random.shuffle(cited)
+    random.shuffle(true)
+    again = reward(Answer(answer.label, tuple(cited)), True, label, true, **switched)
+    assert again == reward(answer, True, label, gold, **switched)
+
+
+@given(answers, st.booleans(), claims)
+def test_a_right_label_and_the_form_never_cost(answer, formed, claim):
+    here = reward(answer, formed, *claim)
+    right = Answer(claim[0], answer.evidence)
+    assert reward(right, formed, *claim) >= here
+    assert reward(answer, True, *claim) >= here
+
+
+@given(answers, claims)
+def test_without_any_gold_evidence_a_guessed_label_earns_nothing(answer, claim):
+    label, gold = claim
+    if label != NEI and not set(gold) & set(answer.evidence):
+        assert reward(answer, False, label, gold) == 0
+
+
+# ---- TRL
+
+SETTING = {
+    "arm": "online_rl",
+    "evidence_reward": True,
+    "validity_weight": True,
+    "format_reward": True,
+    "validity_at_half": False,
+    "online": True,
+    "max_searches": 3,
+}
+RIGHT = "<answer>\nLabel: SUPPORT\nEvidence: [[a]], [[b]]\n</answer>"
+UNSURE = "<answer>\nLabel: NOT ENOUGH INFO\nEvidence:\n</answer>"
+
+
+def searched(answer, searches=1):
+    """A trajectory with searches, as its JSON."""
+    look = [
+        ["<search>q</search>", True],
+        ["<information>[[a]]: i</information>", False],
+        ["<think>t</think>", True],
+    ]
+    return [["<plan>p</plan>", True], *look * searches, [answer, True]]
+
+
+def text_of(trajectory):
+    return "".join(text for text, _ in trajectory)
+
+
+def function(tmp_path, **setting):
+    return veri.reward_function(SimpleNamespace(**SETTING | setting), tmp_path)
+
+
+def call(function, trajectories, y=SUPPORT, gold=("a", "b"), **more):
+    """The rewards of trajectories to one and the same claim, as TRL asks for them."""
+    n = len(trajectories)
+    rows = {
+        "prompts": ["formatted"] * n,
+        "completions": [text_of(of) for of in trajectories],
+        "completion_ids": [[1] * 3] * n,
+        "trajectory": trajectories,
+        "label": [y] * n,
+        "evidence": [list(gold)] * n,
+    }
+    return function(**rows | more)
+
+
+def test_the_adapter_scores_trajectories(tmp_path):
+    half = RIGHT.replace(", [[b]]", "")
+    said = [searched(RIGHT, 3), searched(half), searched(UNSURE), searched(RIGHT, 4)]
+    assert call(function(tmp_path), said) == [4, 0.5 + 1, 1, 3]
+    assert call(function(tmp_path), said, NEI, ()) == [1, 1, 4, 0]
+
+
+def test_the_adapter_obeys_the_runs_switches(tmp_path):
+    half = [searched(RIGHT.replace(", [[b]]", ""))]
+    expected = {
+        "evidence_reward": 1,
+        "validity_weight": 3.5,
+        "format_reward": 0.5,
+    }
+    for name, value in expected.items():
+        assert call(function(tmp_path, **{name: False}), half) == [value]
+    assert call(function(tmp_path, validity_at_half=True), half) == [2.5]
+    only = function(tmp_path, **dict.fromkeys(SWITCHES[:3], False))
+    assert call(only, [*half, [["", True]]]) == [2, 0]
+    assert call(function(tmp_path, max_searches=0), half) == [0.5]
+
+
+def test_information_that_the_model_wrote_has_no_reward_for_form(tmp_path):
+    """The same text, once with the system's information and once with the model's."""
+    honest = searched(RIGHT)
+    lie = [[text, True] for text, _ in honest]
+    assert text_of(honest) == text_of(lie)
+    assert call(function(tmp_path), [honest, lie]) == [4, 3]
+
+
+def test_without_search_the_completion_is_the_trajectory(tmp_path):
+    offline = function(tmp_path, arm="offline_rl", online=False)
+    thought = "<think>t</think>"
+    said = [thought + RIGHT, RIGHT, thought + UNSURE, ""]
+    rows = {"label": [SUPPORT] * 4, "evidence": [["a", "b"]] * 4}
+    assert offline(completions=said, **rows) == [4, 3, 1, 0]
+    chat = [[{"role": "assistant", "content": text}] for text in said]
+    assert offline(completions=chat, **rows) == [4, 3, 1, 0]
+
+
+def test_with_search_trajectories_are_required(tmp_path):
+    with pytest.raises(ValueError, match="arm=online_rl: the rollout gave no"):
+        call(function(tmp_path), [searched(RIGHT)], trajectory=None)
+
+
+def test_as_many_labels_as_trajectories_are_required(tmp_path):
+    with pytest.raises(ValueError, match="shorter|longer"):
+        call(function(tmp_path), [searched(RIGHT)] * 2, label=[SUPPORT])
+
+
+def test_the_adapter_logs_a_batchs_means(tmp_path):
+    half = RIGHT.replace(", [[b]]", "")
+    said = [searched(RIGHT, 3), searched(half, 0), searched(UNSURE), [["x", True]]]
+    logged = {}
+    call(function(tmp_path), said, log_metric=logged.__setitem__)
+    assert logged == {
+        "evidence_score": (1 + 1 / 2 + 0 + 0) / 4,
+        "verification_accuracy": 1 / 4,
+        "label_accuracy": 2 / 4,
+        "evidence_cover": 1 / 4,
+        "format_share": 3 / 4,
+        "searches": (3 + 0 + 1 + 0) / 4,
+    }
+
+
+def test_evidence_cover_is_of_claims_with_gold_evidence(tmp_path):
+    said, logged = [searched(UNSURE), searched(RIGHT)], {}
+    rows = {"label": [NEI, SUPPORT], "evidence": [[], ["a", "b"]]}
+    call(function(tmp_path), said, log_metric=logged.__setitem__, **rows)
+    assert logged["evidence_cover"] == logged["evidence_score"] == 1
+    logged.clear()
+    call(function(tmp_path), said, NEI, (), log_metric=logged.__setitem__)
+    assert "evidence_cover" not in logged
+    assert logged["verification_accuracy"] == 1 / 2
+
+
+def test_trl_takes_the_arms_names_apart(tmp_path):
+    names = [function(tmp_path, arm=arm).__name__ for arm in ("a", "b")]
+    assert names == ["veri_a", "veri_b"]
