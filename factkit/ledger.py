@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Claim:
     """Arm `more` has a higher `metric` than arm `less`, the paper says in `where`.
 
-    may_lose: of a metric that stays, the share of `less`'s that `more` may lack.
+    may_lose: of a metric that stays, the share of `less`'s that `more` may lack. An arm
+    "" has 0: the claim is on the sign of the other arm's metric, as of a difference.
     """
 
     text: str
@@ -27,7 +28,7 @@ class Claim:
     may_lose: float = 0.0
 
 
-PAPERS = ("truthrl", "rar", "reason", "rlfh")
+PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
 
 
 def claims(paper: str) -> list[Claim]:
@@ -67,7 +68,7 @@ def check(
             (
                 claim.text,
                 claim.where,
-                f"{claim.metric}: {claim.more} − {claim.less}",
+                f"{claim.metric}: {claim.more or 0} − {claim.less or 0}",
                 f"{mean:+.1f} ± {half:.1f}" if len(pairs) > 1 else f"{mean:+.1f}",
                 len(pairs),
                 verdict(*mean_and_range(slack), len(pairs)),
@@ -83,10 +84,10 @@ def _pairs(claim: Claim, values: Mapping) -> list[tuple[float, float]]:
     Rates in points, since they are fractions in files; counts of claims as they are.
     """
     factor = 1 if claim.metric.endswith("_claims") else 100
-    seeds = sorted(seed for arm, seed in values if arm == claim.more)
+    seeds = sorted(seed for arm, seed in values if arm == (claim.more or claim.less))
     both = (
         [
-            values.get((arm, seed), {}).get(claim.metric)
+            values.get((arm, seed), {}).get(claim.metric) if arm else 0.0
             for arm in (claim.more, claim.less)
         ]
         for seed in seeds

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.evaluate.long_form import Checked
 from factkit.figures import mean_and_range
-from factkit.params import RAR_ARMS, REASON_ARMS, RLFH_ARMS, TRUTHRL_ARMS
+from factkit.params import (
+    RAR_ARMS,
+    REASON_ARMS,
+    RLFH_ARMS,
+    TRUTHRL_ARMS,
+    VERI_ARMS,
+)
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 
@@ -16,9 +22,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
-ARMS = tuple(
-    dict.fromkeys(("base", *TRUTHRL_ARMS, *RAR_ARMS, *REASON_ARMS, *RLFH_ARMS))
-)  # in order
+ARMS = tuple(  # in order
+    dict.fromkeys(
+        (
+            *("base", "instruct", *TRUTHRL_ARMS),
+            *(*RAR_ARMS, *REASON_ARMS, *RLFH_ARMS, *VERI_ARMS),
+        )
+    )
+)
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 SHOWN = {  # of a paper's results, at a glance
     "truthrl": RATES,
@@ -28,10 +39,17 @@ SHOWN = {  # of a paper's results, at a glance
     ),
     "reason": ("factual_precision", "win_rate", "response_rate", "malformed"),
     "rlfh": ("factual_precision", "response_rate"),
+    "veri": (
+        *("joint_accuracy", "verification_accuracy", "label_accuracy"),
+        *("evidence_score", "evidence_cover"),
+    ),
 }
 PAPER_DEFAULT = {
     "setting": ["with retrieval"],
-    "model": ["Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"],
+    "model": [
+        *("Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"),
+        *("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct"),
+    ],
     "dataset": ["CRAG"],
     "judge": ["Llama3.3-70B-Inst"],
 }

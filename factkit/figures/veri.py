@@ -1,0 +1,435 @@
+"""Figures of Veri-R1, drawn from results, training curves and verified claims.
+
+A confidence is the probability that a policy gives the label it writes; the paper calls
+it a logit, and draws it on a logarithmic scale in its appendix.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from factkit.evaluate.claim_verification import HIGH, LOW, SHORT, Verified
+from factkit.figures import (
+    ABSTAIN,
+    ARM_COLOURS,
+    CORRECT,
+    LINES,
+    PUBLISHED,
+    bars,
+    look,
+    mean_and_range,
+    new_figure,
+    percent_axis,
+    tables,
+)
+from factkit.verify.trajectory import LABELS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Results = Sequence[Mapping[str, Any]]
+RowsByArm = Mapping[str, Sequence[Verified]]
+MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
+SCALES = ("instruct", "online_rl", "larger")  # Fig 5e–f
+ABLATED = ("online_rl", "without_evidence", "without_validity")  # Fig 4
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+METRICS = {
+    "joint_accuracy": "joint accuracy",
+    "verification_accuracy": "verification\naccuracy",
+    "label_accuracy": "label accuracy",
+    "evidence_score": "evidence score",
+    "evidence_cover": "evidence cover",
+}
+REWARDED = ("evidence_score", "verification_accuracy", "evidence_cover")
+TOLD = {short: said.replace(" INFO", "\nINFO") for said, short in SHORT.items()}
+FLOOR = -30.0  # ln p of the first bin, which holds what is lower
+LEGEND = {"frameon": False, "fontsize": 8}
+
+
+# Runs
+
+
+def reward_curves(
+    curves: Mapping[str, Sequence["pd.DataFrame"]], window: int = 5
+) -> "Figure":
+    """Fig 4: evidence score, verification accuracy and evidence cover by step.
+
+    curves: arm → the metrics.csv of each seed. The line is the mean over seeds of a
+    running mean of `window` steps, the band their range. A panel says what no run
+    logged.
+    """
+    import pandas as pd
+
+    figure, axes = new_figure(11.0, 3.4, columns=len(REWARDED))
+    for ax, column in zip(axes, REWARDED, strict=True):
+        for i, (arm, frames) in enumerate(curves.items()):
+            series = [
+                f.set_index("step")[column].rolling(window, min_periods=1).mean()
+                for f in frames
+                if column in f
+            ]
+            if series:
+                table = pd.concat(series, axis=1).sort_index()
+                low, high = table.min(axis=1), table.max(axis=1)
+                colour, style, _ = look(i)
+                mean = table.mean(axis=1)
+                ax.plot(mean.index, mean, ls=style, color=colour, label=_spaced(arm))
+                ax.fill_between(mean.index, low, high, color=colour, alpha=0.15, lw=0)
+        if not ax.lines:
+            _say(ax, "not logged")
+        ax.set_xlabel("GRPO step")
+        ax.set_ylim(bottom=0)
+        percent_axis(ax, f"{_flat(METRICS[column])} of rollouts")
+    _legend_below(figure)
+    return figure
+
+
+def learning_curve(curve: "pd.DataFrame") -> "Figure":
+    """Reward, rates, and searches of the rollouts, by step of one run.
+
+    curve: its metrics.csv; a panel says if it has none of its quantities.
+    """
+    panels = {
+        "mean reward": {"reward": "reward"},
+        "evidence": {
+            n: _flat(METRICS[n]) for n in ("evidence_score", "evidence_cover")
+        },
+        "claims": {
+            "label_accuracy": "label right",
+            "verification_accuracy": "… and all evidence cited",
+            "format_share": "well formed",
+        },
+        "searches a claim": {"searches": "searches"},
+    }
+    figure, axes = new_figure(12.0, 3.2, columns=len(panels))
+    for ax, (label, names) in zip(axes, panels.items(), strict=True):
+        for i, (column, name) in enumerate(names.items()):
+            if column in curve:
+                style = {"ls": LINES[i], "color": ARM_COLOURS[i], "label": name}
+                ax.plot(curve.step, curve[column], **style)
+        ax.set_xlabel("GRPO step")
+        ax.set_ylabel(label)
+        if len(names) > 1:
+            ax.set_ylim(0, 1.02)
+            percent_axis(ax, label)
+        if not ax.lines:
+            _say(ax, "not logged")
+        elif len(names) > 1:
+            ax.legend(**LEGEND, loc="lower left", bbox_to_anchor=(0, 1))
+    axes[-1].set_ylim(bottom=0)
+    return figure
+
+
+def main_arms(results: Results, arms: Sequence[str] = MAIN) -> "Figure":
+    """Tables 1 and 3: the five metrics after training, a bar an arm.
+
+    Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
+    Grey lines: the paper's (Qwen2.5), means over its five sets, in whose evidence score
+    a claim without gold evidence has 0; it has no cover.
+    """
+    groups = _groups(results, arms)
+    figure, ax = new_figure(9.5, 3.8)
+    _bars(ax, groups, METRICS, {name: _published(name) for name in METRICS})
+    percent_axis(ax, "test claims")
+    ax.set_ylim(0, 1)
+    _legend_below(figure)
+    return figure
+
+
+def by_label(results: Results, arms: Sequence[str] = MAIN) -> "Figure":
+    """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
+
+    As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
+    Tables 7 and 8 have misprints (tests/test_veri_published.py) and are not drawn.
+    """
+    groups = _groups(results, arms)
+    figure, axes = new_figure(12.0, 3.6, columns=3)
+    for ax, metric in zip(axes, list(METRICS)[:3], strict=True):
+        names = {f"{label}_{metric}": said for label, said in TOLD.items()}
+        joint = metric == "joint_accuracy"
+        paper = {f"{label}_{metric}": _published_of(label) for label in TOLD}
+        _bars(ax, groups, names, paper if joint else {})
+        percent_axis(ax, _flat(METRICS[metric]))
+        ax.set_xlabel("gold label")
+        ax.set_ylim(0, 1)
+    _legend_below(figure)
+    return figure
+
+
+def precision_and_recall(results: Results, arms: Sequence[str] = SCALES) -> "Figure":
+    """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
+    groups = _groups(results, arms)
+    figure, axes = new_figure(9.5, 3.6, columns=2)
+    for ax, metric in zip(axes, ("recall", "precision"), strict=True):
+        _bars(ax, groups, {f"{label}_{metric}": said for label, said in TOLD.items()})
+        percent_axis(ax, metric)
+        ax.set_ylim(0, 1)
+    axes[0].set_xlabel("gold label")
+    axes[1].set_xlabel("label said")
+    _legend_below(figure)
+    return figure
+
+
+def before_and_after(
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    spans: Mapping[str, bars.Spans],
+) -> "Figure":
+    """The five metrics, and joint accuracy of each label, before and after; bars:
+    intervals over claims.
+
+    spans: `base` and `after` → metric → (low, high), of those that have one.
+    """
+    whole = {name: said.replace(" ", "\n") for name, said in METRICS.items()}
+    labels = {f"{label}_joint_accuracy": said for label, said in TOLD.items()}
+    figure = bars.before_and_after(before, after, spans, (whole, labels))
+    percent_axis(figure.axes[0], "test claims")
+    percent_axis(figure.axes[1], "joint accuracy")
+    figure.axes[1].set_xlabel("gold label")
+    for ax in figure.axes:
+        ax.set_ylim(0, 1)
+    return figure
+
+
+# Confidence
+
+
+def label_probabilities(rows_by_arm: RowsByArm) -> "Figure":
+    """Fig 5a–b: how likely the labels are that each arm writes, by label.
+
+    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
+    stops being low and starts being high. Answers without a label or a probability are
+    left out.
+    """
+    edges = np.arange(21) / 20
+    figure, axes = _panels(rows_by_arm)
+    for ax, (arm, rows) in zip(axes, rows_by_arm.items(), strict=True):
+        known = _known(rows)
+        for i, label in enumerate(LABELS):
+            found = [p for said, _, p in known if said == label]
+            if found:
+                share = np.histogram(np.clip(found, 0, 1), edges)[0] / len(found)
+                style = {"color": ARM_COLOURS[i], "ls": LINES[i], "lw": 1.6}
+                name = f"{label} (n = {len(found)})"
+                ax.stairs(share, edges, **style, baseline=None, label=name)
+        for limit in (LOW, HIGH):
+            ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
+        ax.set_xlim(0, 1)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("probability of the label that is written")
+        percent_axis(ax, "answers with the label")
+        ax.set_title(_spaced(arm), fontsize=10, loc="left")
+        if known:
+            ax.legend(**LEGEND, loc="upper left")
+        else:
+            _say(ax, "no label has a probability")
+    return figure
+
+
+def label_log_probabilities(rows_by_arm: RowsByArm) -> "Figure":
+    """Figs 6–8: the logarithm of the same probabilities, a panel a label.
+
+    Shares are on a logarithmic scale, for answers of low confidence are rare.
+    """
+    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
+    known = {arm: _known(rows) for arm, rows in rows_by_arm.items()}
+    lowest = min((p for of in known.values() for *_, p in of), default=1.0)
+    least = min(log(max(lowest, exp(FLOOR))), -1.0)
+    edges = np.linspace(least, 0.0, 31)
+    for ax, label in zip(axes, LABELS, strict=True):
+        for i, (arm, of) in enumerate(known.items()):
+            found = [p for said, _, p in of if said == label]
+            if found:
+                logs = np.clip(np.log(np.maximum(found, exp(FLOOR))), least, 0)
+                share = np.histogram(logs, edges)[0] / len(found)
+                colour, style, _ = look(i)
+                name = f"{_spaced(arm)} (n = {len(found)})"
+                looks = {"color": colour, "ls": style, "lw": 1.6, "label": name}
+                ax.stairs(np.where(share > 0, share, np.nan), edges, **looks)
+        ax.set_title(label, fontsize=10, loc="left")
+        ax.set_xlabel("ln of the label's probability")
+        ax.set_xlim(least, 0)
+        _log_percent(ax, "answers with the label")
+        if ax.patches:
+            ax.legend(**LEGEND, loc="upper left")
+        else:
+            _say(ax, "no such answers")
+    return figure
+
+
+def accuracy_by_confidence(rows_by_arm: RowsByArm) -> "Figure":
+    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
+    (> 0.95) confidence are right, by label.
+
+    The number of answers stands on each bar; those between are told below.
+    """
+    figure, axes = _panels(rows_by_arm)
+    tiers = (
+        ("low: below 85 %", -0.2, ABSTAIN, lambda p: p < LOW),
+        ("high: above 95 %", 0.2, CORRECT, lambda p: p > HIGH),
+    )
+    for ax, (arm, rows) in zip(axes, rows_by_arm.items(), strict=True):
+        known = _known(rows)
+        said = [[of for of in known if of[0] == label] for label in LABELS]
+        for name, shift, colour, inside in tiers:
+            found = [[right for _, right, p in of if inside(p)] for of in said]
+            share = [sum(of) / len(of) if of else 0.0 for of in found]
+            places = [x + shift for x in range(len(LABELS))]
+            style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
+            drawn = ax.bar(places, share, 0.38, **style)
+            ax.bar_label(drawn, [f"n={len(of)}" for of in found], fontsize=8, padding=2)
+        between = [sum(LOW <= p <= HIGH for *_, p in of) for of in said]
+        names = [
+            f"{s}\n({n} between)" for s, n in zip(TOLD.values(), between, strict=True)
+        ]
+        ax.set_xticks(range(len(LABELS)), names, fontsize=8)
+        ax.set_xlabel(f"label said · {_spaced(arm)}")
+        ax.set_ylim(0, 1.1)
+        percent_axis(ax, "labels that are right")
+    handles = axes[0].get_legend_handles_labels()
+    style = LEGEND | {"loc": "outside upper center", "ncols": 2}
+    figure.legend(*handles, **style, title="confidence", title_fontsize=8)
+    return figure
+
+
+def _known(rows: Sequence[Verified]) -> list[tuple[str, bool, float]]:
+    """(label said, whether it is right, its probability) of the rows with both."""
+    return [
+        (said, said == row.label, row.label_probability)
+        for row in rows
+        if (said := row.answer.label) and row.label_probability is not None
+    ]
+
+
+def _panels(rows_by_arm: RowsByArm) -> tuple:
+    """A figure with a panel an arm. Raises ValueError without an arm."""
+    if not rows_by_arm:
+        raise ValueError("no arm's answers to draw")
+    n = len(rows_by_arm)
+    figure, _ = new_figure(4.2 * n + 0.4, 3.6, columns=n)
+    return figure, figure.axes
+
+
+# Bars
+
+
+def _bars(
+    ax: "Axes",
+    groups: Mapping[str, Results],
+    metrics: Mapping[str, str],
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+) -> None:
+    """At each metric (name → label) a bar an arm; paper: metric → arm → its value."""
+    width = 0.84 / max(len(groups), 1)
+    for i, (arm, runs) in enumerate(groups.items()):
+        at = {x: (i + 0.5) * width - 0.42 + x for x in range(len(metrics))}
+        found = {x: _mean(runs, name) for x, name in enumerate(metrics)}
+        found = {x: of for x, of in found.items() if of}
+        style = {"color": look(i)[0], "hatch": _hatch(i), "ec": "black", "lw": 0.5}
+        ax.bar(
+            [at[x] for x in found],
+            [mean for mean, _ in found.values()],
+            0.94 * width,
+            yerr=[half for _, half in found.values()] if len(runs) > 1 else None,
+            capsize=2,
+            label=_spaced(arm),
+            **style,
+        )
+        for x, name in enumerate(metrics):
+            ends = at[x] - width / 2, at[x] + width / 2
+            if before := _mean(runs, f"before_{name}"):
+                _mark(ax, before[0], ends, "black", ":", "before training")
+            value = (paper or {}).get(name, {}).get(arm)
+            if value is not None:
+                _mark(ax, value, ends, PUBLISHED, "-", "paper (Qwen2.5)")
+    if not groups:
+        _say(ax, "no results")
+    ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
+
+
+def _mark(ax: "Axes", value: float, ends: tuple, colour: str, style: Any, label: str):
+    ax.hlines(value, *ends, colour, style, lw=2.5 if style == "-" else 1.5, label=label)
+
+
+def _mean(runs: Results, name: str) -> tuple[float, float] | None:
+    """Mean and half-width of a metric over the runs that have it, None without any."""
+    values = [r["metrics"][name] for r in runs if name in r["metrics"]]
+    return mean_and_range(values) if values else None
+
+
+def _published(metric: str) -> dict[str, float]:
+    """Arm → the paper's value of a metric, the mean over its five sets."""
+    if metric == "evidence_score":
+        return _means(3, "")
+    return _means(1, f"_{metric}")
+
+
+def _published_of(label: str) -> dict[str, float]:
+    """Arm → the joint accuracy of a label in Table 2, the mean over the sets with
+    three labels."""
+    return _means(2, f"_{label}", without="hover_")
+
+
+def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
+    """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
+    rows = tables.published(table, "veri")
+    rows = rows[rows.model.isin(tables.PAPER_DEFAULT["model"])].set_index("arm")
+    values = rows.drop(columns="model")
+    names = [c for c in values if c.endswith(end) and not c.startswith(without)]
+    return (values[names].mean(axis=1) / 100).dropna().to_dict()
+
+
+def _groups(results: Results, arms: Sequence[str]) -> dict[str, Results]:
+    """The results of the arms that there are, in the order of `arms`."""
+    groups = {arm: [r for r in results if r["arm"] == arm] for arm in arms}
+    return {arm: runs for arm, runs in groups.items() if runs}
+
+
+def _hatch(i: int) -> str:
+    """Of the bars of the arm at place i: another where its colour comes again."""
+    return HATCHES[(i + i // len(ARM_COLOURS)) % len(HATCHES)]
+
+
+# Words
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _flat(label: str) -> str:
+    return label.replace("\n", " ")
+
+
+def _log_percent(ax: "Axes", label: str) -> None:
+    """A logarithmic y axis that shows fractions as per cent."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    ax.set_yscale("log")
+    ax.set_ylim(top=1.3)
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.set_ylabel(f"{label} (%)")
+
+
+def _say(ax: "Axes", text: str) -> None:
+    style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+    ax.text(0.5, 0.5, text, **style, color="#555555")
+
+
+def _legend_below(figure: "Figure") -> None:
+    """One legend of what any of the panels shows."""
+    shown = {}
+    for ax in figure.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        shown |= {
+            label: handle
+            for label, handle in zip(labels, handles, strict=True)
+            if label not in shown
+        }
+    style = LEGEND | {"loc": "outside lower center", "ncols": 6}
+    figure.legend(shown.values(), shown.keys(), **style)
