@@ -14,6 +14,8 @@ from factkit import prompts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
 
     from factkit.datasets.examples import Example
     from factkit.params import PolicyParams
@@ -204,17 +206,11 @@ def _sample_with_vllm(
 
 def main(job: Path, answers: Path) -> None:
     """What that process runs: read the job, decode with vLLM, write the answers."""
-    from vllm import LLM, SamplingParams
-    from vllm.lora.request import LoRARequest
+    from vllm import SamplingParams
 
     content = json.loads(job.read_text())
-    path, how = content["path"], Sampling(**content["sampling"])
-    base, adapter, more = _adapter_base(path), None, {}
-    if base:
-        adapter = LoRARequest("policy", 1, path)
-        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
-        more = {"enable_lora": True, "max_lora_rank": rank}
-    engine = LLM(base or path, tokenizer=path, seed=content["seed"], **more, **how.vllm)
+    how = Sampling(**content["sampling"])
+    engine, adapter = load_engine(content["path"], content["seed"], how.vllm)
     params = SamplingParams(
         n=content["n"],
         temperature=how.temperature,
@@ -226,6 +222,21 @@ def main(job: Path, answers: Path) -> None:
     found = engine.generate(content["asked"], params, lora_request=adapter)
     texts = [[o.text.strip() for o in one.outputs] for one in found]
     answers.write_text(json.dumps(texts, ensure_ascii=False))
+
+
+def load_engine(
+    path: str, seed: int, arguments: Mapping[str, Any]
+) -> "tuple[LLM, LoRARequest | None]":
+    """A vLLM engine of the model in `path`, and its adapter if it is one."""
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    base, adapter, more = _adapter_base(path), None, {}
+    if base:
+        adapter = LoRARequest("policy", 1, path)
+        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
+        more = {"enable_lora": True, "max_lora_rank": rank}
+    return LLM(base or path, tokenizer=path, seed=seed, **more, **arguments), adapter
 
 
 def _read_once(

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
+# lines of a claim's text that a policy is given
+GIVEN = re.compile(
+    r"^(?:Claim:|Documents:|\[\[|</?information>)[^\n]*\n?", re.MULTILINE
+)
 KEYS = ("input_ids", "offset_mapping")  # of the tokenizer's output
 
 
@@ -28,12 +32,13 @@ def pretrain(
     batch_size: int,
     learning_rate: float,
     seed: int,
+    row_tokens: int = 128,
 ) -> Path:
     """Train a Llama on texts and save it with its tokenizer; the folder.
 
-    `steps` updates of `batch_size` rows of 128 tokens, peak `learning_rate`, 5 %
-    warm-up, cosine to zero. The same seed, machine and number of threads give the same
-    weights bit for bit. A folder that holds a model is kept as it is.
+    `steps` updates of `batch_size` rows of `row_tokens` tokens, peak `learning_rate`,
+    5 % warm-up, cosine to zero. The same seed, machine and number of threads give the
+    same weights bit for bit. A folder that holds a model is kept as it is.
     """
     from datasets import Dataset
     from transformers import Trainer, TrainingArguments, set_seed
@@ -63,7 +68,7 @@ def pretrain(
         report_to="none",
         dataloader_pin_memory=False,
     )
-    rows = Dataset.from_list(pack(texts, tokenizer))
+    rows = Dataset.from_list(pack(texts, tokenizer, row_tokens))
     Trainer(model=model, args=arguments, train_dataset=rows).train()
     model.config.use_cache = True
     model.save_pretrained(temporary)
@@ -88,11 +93,10 @@ def pack(
     for text, ids, spans in zip(texts, *map(encoded.get, KEYS), strict=True):
         ids = [*ids, tokenizer.eos_token_id]
         labels = [-100, *ids[1:]]  # nothing foretells a text's first word
-        if text.startswith("References:"):
-            answers = [m.span() for m in ANSWER.finditer(text)]
-            for i, (start, _) in enumerate(spans):
-                if not any(first <= start < end for first, end in answers):
-                    labels[i] = -100
+        given = _given(text)
+        for i, (start, _) in enumerate(spans):
+            if any(first <= start < end for first, end in given):
+                labels[i] = -100
         if len(ids) > length:
             raise ValueError(f"a text of {len(ids)} tokens: rows have {length}")
         if len(ids) > room:
@@ -137,3 +141,13 @@ def build_policy(
         pad_token_id=tokenizer.pad_token_id,
     )
     return LlamaForCausalLM(config)
+
+
+def _given(text: str) -> list[tuple[int, int]]:
+    """The characters of a text that are there to be read and not to be foretold."""
+    if text.startswith("Claim:"):
+        return [m.span() for m in GIVEN.finditer(text)]
+    if not text.startswith("References:"):
+        return []
+    ends = [0, *(i for m in ANSWER.finditer(text) for i in m.span()), len(text)]
+    return list(zip(ends[::2], ends[1::2], strict=True))

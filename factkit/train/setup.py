@@ -33,6 +33,7 @@ def base_policy(p: PolicyParams) -> str:
     from filelock import FileLock
 
     from factkit import world, world_text
+    from factkit.curate import world_trajectories
     from factkit.train.pretrain import pretrain
 
     made = world.build_world(people=p.world_people, seed=p.world_seed)
@@ -44,9 +45,13 @@ def base_policy(p: PolicyParams) -> str:
         "learning_rate": p.pretrain_learning_rate,
         "seed": p.world_seed,
     }
-    reading, form = p.pretrain_reading, p.answer_format
-    texts = world_text.pretraining_texts(made, p.world_seed, reading, form)
-    tokenizer = world_text.build_tokenizer(made, form)
+    tokenizer = world_text.build_tokenizer(made, p.answer_format)
+    if p.answer_format == "claims":
+        texts = world_trajectories.pretraining_texts(made, p.world_seed)
+        settings["row_tokens"] = world_trajectories.LONGEST
+    else:
+        reading, form = p.pretrain_reading, p.answer_format
+        texts = world_text.pretraining_texts(made, p.world_seed, reading, form)
     made_from = repr((settings, texts, sorted(tokenizer.get_vocab().items())))
     digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
     folder = assets.cache_dir() / f"tiny-world-{digest}"

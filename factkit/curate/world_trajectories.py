@@ -1,0 +1,243 @@
+"""Trajectories of Veri-R1's protocol in the fact world, by a script with habits.
+
+Ours: the paper's SFT learns from GPT-4o's trajectories (App. H). Here a script
+searches, reads what is found and answers. It knows the grammar of the world's sentences
+and nothing of a claim's label or gold evidence. With `PLAIN` habits it makes what SFT
+learns from; with `MIXED` ones, about made-up facts, what the policy of profile `tiny`
+reads before anything else: it has then seen better and worse ways, as an instruct model
+has, and mostly goes the worse.
+"""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from factkit.entries import page_entry, shown
+from factkit.retrieval import Chunk, listed
+from factkit.verify.trajectory import Turn, information
+from factkit.world import (
+    ABSTENTION,
+    HOPS,
+    LABELS,
+    OBJECTS,
+    PERSON_RELATIONS,
+    STATEMENTS,
+    Fact,
+    World,
+    claim_about,
+    document_id,
+    documents,
+    parse,
+    statement,
+)
+
+ENTRIES = 3  # a search (App. B)
+CLAIM, WITH_DOCUMENTS = "Claim: {}\n", "Claim: {}\nDocuments:\n{}\n"
+OFFLINE_SHARE = 0.25  # of what is read
+READ = 6_000  # trajectories
+LONGEST = 256  # tokens of one
+OTHERS = 2  # people in a made-up world beside the one that a claim is about
+
+# a query and how many → the best entries
+Find = Callable[[str, int], Sequence[Chunk]]
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How often a script does what, in [0, 1].
+
+    own_words: searches for what it wants to know, and not for the claim as it stands.
+    second_hop: goes on to a city or company that it read of. precise: cites what it
+    used, and not all that it was shown. guess: answers with any label. malformed:
+    forgets a tag.
+    """
+
+    own_words: float = 0.0
+    second_hop: float = 0.0
+    precise: float = 0.0
+    guess: float = 0.0
+    malformed: float = 0.0
+
+
+PLAIN = Habits()
+MIXED = Habits(own_words=0.4, second_hop=0.4, precise=0.35, guess=0.25, malformed=0.15)
+
+
+def online(
+    world: World, claim: str, find: Find, habits: Habits, rng: random.Random
+) -> list[Turn]:
+    """The script's trajectory for a claim (Fig 9). ValueError if it can't be parsed."""
+    stated = _stated(world, claim)
+    hops, subject = stated.relation.split(), stated.subject
+    said, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
+    for place, hop in enumerate(hops):
+        if place and rng.random() >= habits.second_hop:
+            break
+        own = place > 0 or rng.random() < habits.own_words
+        query = f"{subject} {_verb(hop)}" if own else claim
+        found = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
+        seen |= {piece.id: piece for piece in found}
+        turns += [
+            Turn(f"{said}<search> {query} </search>", by_model=True),
+            Turn(information(found), by_model=False),
+        ]
+        read = _read(world, stated, seen.values())
+        known = len(read) > place
+        said = f"<think> {statement(read[place]) if known else _unknown()} </think>\n"
+        if not known:
+            break
+        subject = read[place].object
+    said += _answer(world, stated, list(seen.values()), habits, rng)
+    turns.append(Turn(said, by_model=True))
+    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
+
+
+def offline(
+    world: World,
+    claim: str,
+    entries: Sequence[Chunk],
+    habits: Habits,
+    rng: random.Random,
+) -> list[Turn]:
+    """The script's response to a claim with its evidence (Fig 10)."""
+    stated = _stated(world, claim)
+    thought = " ".join(map(statement, _read(world, stated, entries))) or _unknown()
+    said = _answer(world, stated, entries, habits, rng)
+    turns = [Turn(f"<think> {thought} </think>\n{said}", by_model=True)]
+    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
+
+
+def _answer(
+    world: World,
+    stated: Fact,
+    shown: Sequence[Chunk],
+    habits: Habits,
+    rng: random.Random,
+) -> str:
+    """The verdict on what was shown. Only NOT ENOUGH INFO may cite nothing."""
+    read = _read(world, stated, shown)
+    label = LABELS[2]
+    if len(read) == len(stated.relation.split()):
+        label = LABELS[0] if read[-1].object == stated.object else LABELS[1]
+    if rng.random() < habits.guess:
+        label = rng.choice(LABELS)
+    used = [document_id(fact) for fact in read]
+    cited = [entry.id for entry in shown]
+    if rng.random() < habits.precise and (used or label == LABELS[2]):
+        cited = [] if label == LABELS[2] else used
+    evidence = ", ".join(f"[[{i}]]" for i in cited)
+    return f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>"
+
+
+def _read(world: World, stated: Fact, entries: Sequence[Chunk]) -> list[Fact]:
+    """What the entries state of the claim's hops, as far as the chain goes."""
+    told = [parse(world, entry.text) for entry in entries]
+    by_key = {(of[0].subject, of[0].relation): of[0] for of in told if of}
+    read, subject = [], stated.subject
+    for hop in stated.relation.split():
+        if (subject, hop) not in by_key:
+            break
+        read.append(by_key[subject, hop])
+        subject = read[-1].object
+    return read
+
+
+def _stated(world: World, claim: str) -> Fact:
+    parsed = parse(world, claim)
+    if parsed is None:
+        raise ValueError(f"{claim!r} is no claim of the world")
+    return parsed[0]
+
+
+def _verb(relation: str) -> str:
+    """The words between subject and object: "was born in"."""
+    return " ".join(STATEMENTS[relation][0].format(s="", o="").strip(" .").split())
+
+
+def _unknown() -> str:
+    return f"{ABSTENTION}."
+
+
+def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
+    """The turns with one of the policy's tags left out, never a search's."""
+    places = [
+        (i, match)
+        for i, turn in enumerate(turns)
+        if turn.by_model
+        for match in re.finditer(r"</?(?:plan|think|answer)> ?", turn.text)
+    ]
+    i, match = rng.choice(places)
+    text = turns[i].text[: match.start()] + turns[i].text[match.end() :]
+    return [*turns[:i], Turn(text, by_model=True), *turns[i + 1 :]]
+
+
+def world_entries(world: World) -> list[Chunk]:
+    """An entry for each fact; what is searched has the id in it, too."""
+    return [page_entry(d.id, d.text) for d in documents(world)]
+
+
+# ---- what is read before anything else
+
+
+def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
+    """n prompts with trajectories by the script with `MIXED` habits.
+
+    Each is about made-up facts of people who bear the world's names: it teaches to read
+    and to search, and no fact. Three in four are online.
+    """
+    rng = random.Random(f"trajectories {world.seed} {seed}")
+    texts = []
+    while len(texts) < n:
+        made = _made_up(world, rng)
+        relation = rng.choice(PERSON_RELATIONS)
+        if relation in HOPS and rng.random() < 0.5:
+            relation += f" {HOPS[relation]}"
+        label = rng.choice(LABELS)
+        example = claim_about(
+            made, made.people[0], relation, label, rng.randrange(3), rng
+        )
+        if example is None:
+            continue
+        entries = world_entries(made)
+        find = _by_words(entries, rng)
+        if rng.random() < OFFLINE_SHARE:
+            some = [shown(e)[0] for e in find(example.question, 2 * ENTRIES)]
+            prompt = WITH_DOCUMENTS.format(example.question, listed(some))
+            turns = offline(made, example.question, some, MIXED, rng)
+        else:
+            prompt = CLAIM.format(example.question)
+            turns = online(made, example.question, find, MIXED, rng)
+        texts.append(prompt + "".join(turn.text for turn in turns))
+    return texts
+
+
+def _made_up(world: World, rng: random.Random) -> World:
+    """A world of a few people with made-up facts, and of their cities and companies."""
+    people = tuple(rng.sample(world.people, 1 + OTHERS))
+    facts = []
+    for person in people:
+        for relation in rng.sample(PERSON_RELATIONS, 4):
+            facts.append(Fact(person, relation, rng.choice(OBJECTS[relation])))
+    for relation, second in HOPS.items():
+        for subject in {f.object for f in facts if f.relation == relation}:
+            facts.append(Fact(subject, second, rng.choice(OBJECTS[second])))
+    return World(world.seed, people, tuple(facts))
+
+
+def _by_words(entries: Sequence[Chunk], rng: random.Random) -> Find:
+    """A search by rare words in common, as BM25's; ties in a random order."""
+    order = rng.sample(list(entries), len(entries))
+    words = [frozenset(re.findall(r"\w+", entry.text)) for entry in order]
+    count: dict[str, int] = {}
+    for of in words:
+        for word in of:
+            count[word] = count.get(word, 0) + 1
+
+    def find(query: str, k: int) -> list[Chunk]:
+        asked = frozenset(re.findall(r"\w+", query))
+        scores = [sum(1 / count[w] for w in asked & of) for of in words]
+        best = sorted(range(len(order)), key=lambda i: -scores[i])
+        return [order[i] for i in best[:k] if scores[i] > 0]
+
+    return find

@@ -1,0 +1,175 @@
+"""Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from factkit import runs
+from factkit.curate import claim_sets, trajectories
+from factkit.datasets.examples import Example
+from factkit.evaluate.claim_verification import Verified, claim_rows, read_verified
+from factkit.models import Sampling
+from factkit.params import Veri, VeriParams, VeriRlParams, VeriSftParams
+from factkit.retrieval import Chunk
+from factkit.rewards import veri as rewards
+from factkit.search_client import Search
+from factkit.train import grpo, search_rollout, setup, sft
+from factkit.verify.trajectory import Turn
+
+NOTEBOOK = "52_veri_train"
+# what an arm changes of the reward, or of the rollouts
+CHANGES = {
+    "offline_rl": {"online": False},
+    "without_evidence": {"evidence_reward": False},
+    "without_validity": {"validity_weight": False},
+    "without_format": {"format_reward": False},
+    "label_only": dict.fromkeys(
+        ("evidence_reward", "validity_weight", "format_reward"), False
+    ),
+}
+
+
+def depends_on(arm: str) -> type[VeriParams]:
+    """The parameter class whose values a run of the arm depends on."""
+    match arm:
+        case "instruct":
+            return VeriParams
+        case "sft":
+            return VeriSftParams
+        case "larger":
+            return Veri
+    return VeriRlParams
+
+
+def deviations(p: Veri) -> list[str]:
+    """What in a run's method differs from the paper, as sentences."""
+    said = []
+    if p.claims != "feverous_exfever":
+        said.append(f"claims={p.claims} in place of FEVEROUS and EX-FEVER")
+    if p.verifier != "judge" and p.arm not in ("instruct", "larger"):
+        said.append("trajectories of a script in place of GPT-4o's")
+    if p.cold_start and p.arm not in ("instruct", "sft", "larger"):
+        said.append("RL starts from the SFT model: the small policy keeps no protocol")
+    if p.claims == "leads":
+        said.append("claims made from the leads, not written by people")
+    if p.rl_learning_rate != 1e-6:
+        said.append("learning rates and steps of a small model")
+    return said
+
+
+def policy_of(p: Veri) -> str:
+    """The untrained policy of the arm: the larger one has its own."""
+    if p.arm != "larger":
+        return setup.base_policy(p)
+    larger = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
+    return setup.base_policy(p.model_copy(update=larger))
+
+
+def reward_params(p: Veri) -> Veri:
+    """The parameters with what the arm changes of reward and rollouts."""
+    return p.model_copy(update=CHANGES.get(p.arm, {}))
+
+
+def shown_to_sft(p: Veri, train: Sequence[Example], search: Search) -> list[list[Turn]]:
+    """Trajectories for claims, by a model behind p.judge_url or by a script.
+
+    A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own.
+    """
+    if p.verifier != "judge":
+        return trajectories.scripted(p, train, search)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(p.judge_model)
+    sampling = Sampling(p.max_completion_length, one_line=False)
+    generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
+    asked = claim_sets.asked(train, p)
+    ids = search_rollout.encode_prompts(asked, tokenizer, p)
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    return [rollout.turns for rollout in made]
+
+
+def shown_rows(
+    train: Sequence[Example], taught: Sequence[Verified], p: VeriSftParams
+) -> list[tuple[str, list[Turn]]]:
+    """What SFT learns from: the claims' prompts with their trajectories."""
+    by_id = {row.id: row.trajectory for row in taught}
+    chosen = [e for e in train if e.id in by_id]
+    prompts = claim_sets.asked(chosen, p)
+    return [(q, by_id[e.id]) for q, e in zip(prompts, chosen, strict=True)]
+
+
+def played(
+    policy: str | Path, examples: Sequence[Example], folder: Path, p: Veri
+) -> list[Verified]:
+    """What the policy does with the claims, greedily and with the search (§3.2); kept
+    in folder/verified.jsonl."""
+    rows = [
+        row | {"prompt": prompt}
+        for row, prompt in zip(
+            claim_rows(examples), claim_sets.asked(examples, p), strict=True
+        )
+    ]
+    if p.rollouts != "transformers":  # an engine of its own, in a process of its own
+        p = p.model_copy(update={"rollouts": "vllm_colocate", "num_processes": 1})
+    return read_verified(search_rollout.play(str(policy), rows, folder, p))
+
+
+def start_of(
+    p: Veri, shown: Sequence[tuple[str, list[Turn]]], inputs: Sequence[Path]
+) -> str:
+    """The model from which RL starts: the instruct model (App. H), or with
+    `cold_start` the SFT model of the same seed, which is trained here if that run is
+    not done: a small policy keeps no protocol by itself (ours)."""
+    if not p.cold_start:
+        return policy_of(p)
+    cold = p.model_copy(update={"arm": "sft"})
+    run = runs.start(NOTEBOOK, cold, inputs, VeriSftParams)
+    return str(_sft(policy_of(cold), shown, run.folder, cold))
+
+
+def train_arm(
+    p: Veri,
+    start: str,
+    train: Sequence[Example],
+    given: Mapping[str, Sequence[Chunk]],
+    shown: Sequence[tuple[str, list[Turn]]],
+    folder: Path,
+) -> Path:
+    """Train the arm `p.arm` from the policy `start`; the policy's folder.
+
+    given: of each claim what an offline prompt gives. shown: what sft learns from,
+    prompts with what follows them.
+    """
+    if p.arm == "sft":
+        return _sft(start, shown, folder, p)
+    how = reward_params(p)
+    prompts = (
+        claim_sets.asked(train, p)
+        if how.online
+        else claim_sets.asked_offline(train, given, p)
+    )
+    rows = [
+        {"prompt": _turn(prompt, p), "label": e.label, "evidence": e.evidence}
+        for prompt, e in zip(prompts, train, strict=True)
+    ]
+    rollout = search_rollout.rollout_function if how.online else None
+    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def _turn(prompt: str, p: Veri) -> str | list[dict[str, str]]:
+    return [{"role": "user", "content": prompt}] if p.chat else prompt
+
+
+def _sft(
+    start: str,
+    shown: Sequence[tuple[str, list[Turn]]],
+    folder: Path,
+    p: VeriSftParams,
+) -> Path:
+    """SFT on what the policy itself is to write: what a search finds is in no loss."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    rows = [
+        search_rollout.sft_row(prompt, turns, tokenizer, p) for prompt, turns in shown
+    ]
+    return sft.sft(start, rows, folder, p)
