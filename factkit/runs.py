@@ -114,9 +114,13 @@ def start(
     identity = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
     if record.exists():
-        before = json.loads(record.read_text())
-        if before["identity"] != identity:
-            _move_aside(folder, _differences(before["identity"], identity))
+        before = json.loads(record.read_text())["identity"]
+        # a parameter that came later had the value that left things as they were
+        fields = type(params).model_fields
+        later = {k: fields[k].default for k in keys if not fields[k].is_required()}
+        before["params"] = later | before["params"]
+        if before != identity:
+            _move_aside(folder, _differences(before, identity))
     folder.mkdir(parents=True, exist_ok=True)
     if not record.exists():
         now = datetime.now(UTC).isoformat(timespec="seconds")
