@@ -97,7 +97,7 @@ def test_a_parameter_that_came_later_leaves_a_run_with_its_default(tmp_path):
         keep(run, 1)
         record = run.folder / "run.json"
         made = json.loads(record.read_text())
-        del made["identity"]["params"]["rl_warmup_ratio"]
+        made["identity"]["params"].pop("rl_warmup_ratio", None)
         record.write_text(json.dumps(made))
         p = settings(tmp_path, rl_warmup_ratio=value)
         assert keep(runs.start("12_truthrl_train", p), 2) == kept
