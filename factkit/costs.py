@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from factkit import workload
-from factkit.params import RlParams, TokenLevelParams
+from factkit.params import RlParams, TokenLevelParams, Veri
 from factkit.workload import Paper, Row
 
 GPU_GB = 80
@@ -94,7 +94,7 @@ def estimate(p: Paper) -> list[Row]:
         return [
             ("parameters", "unknown", f"{p.policy} is not in costs.SHAPES"),
             *workload.judge_rows(p),
-            *workload.web_rows(p),
+            *workload.search_rows(p),
         ]
     return [
         *_sizes(p, shape),
@@ -105,8 +105,9 @@ def estimate(p: Paper) -> list[Row]:
         *_host(p, shape),
         *_tokens(p),
         *workload.judge_rows(p),
-        *workload.web_rows(p),
+        *workload.search_rows(p),
         *_hours(p, shape),
+        *_as_assumed(p, shape),
     ]
 
 
@@ -173,7 +174,7 @@ def _reference(p: RlParams, full: float) -> tuple[str, float, str]:
 def _activations(p: Paper, shape: Shape) -> list[tuple[str, float, str]]:
     rows = micro_batch(p)
     layers = rows * workload.sequence_tokens(p) * shape.hidden * shape.layers * 2
-    logits = rows * p.max_completion_length * shape.vocabulary * 4 * 2
+    logits = rows * workload.response_tokens(p) * shape.vocabulary * 4 * 2
     return [
         ("activations", layers, f"{rows} sequences, one hidden state a layer kept"),
         ("logits", logits, f"{rows} responses × vocabulary × 4 B, and their gradient"),
@@ -215,7 +216,7 @@ def gpu_hours(p: Paper, shape: Shape) -> dict[str, float]:
         "rollouts": p.rl_steps * p.rl_batch_size / engines[p.rollouts] * gpus,
         "evaluation": workload.evaluated_responses(p),
     }
-    seconds = {k: n * p.max_completion_length / rate for k, n in responses.items()}
+    seconds = {k: n * workload.written_tokens(p) / rate for k, n in responses.items()}
     seconds["training"] = flops / speed * gpus
     return {stage: s / 3600 for stage, s in seconds.items()}
 
@@ -231,8 +232,9 @@ def _sizes(p: Paper, shape: Shape) -> list[Row]:
     how = f"roughly: {kept} kept × 4 B a trained weight, a checkpoint × 12 B"
     disk = f"{(4 * kept + 12) * trained / 1e9:.1f} GB"
     rows.append(("disk of an RL arm", disk, how))
-    cache = p.rl_batch_size * workload.sequence_tokens(p) * shape.kv_bytes / 1e9
-    how = f"{p.rl_batch_size} rollouts at once × {shape.kv_bytes:,} B a token"
+    at_once = p.minibatches * p.rl_batch_size
+    cache = at_once * workload.sequence_tokens(p) * shape.kv_bytes / 1e9
+    how = f"{at_once} rollouts at once × {shape.kv_bytes:,} B a token"
     return [*rows, ("KV cache of a step's rollouts", f"{cache:.1f} GB", how)]
 
 
@@ -247,7 +249,7 @@ def _host(p: Paper, shape: Shape) -> list[Row]:
 
 
 def _tokens(p: Paper) -> list[Row]:
-    prompt, response = workload.prompt_tokens(p), p.max_completion_length
+    prompt, response = workload.prompt_tokens(p), workload.response_tokens(p)
     how = f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response}) "
     how += "tokens"
     rows = [("rollout tokens of an RL run", f"{workload.rollout_tokens(p):,}", how)]
@@ -274,3 +276,24 @@ def _hours(p: Paper, shape: Shape) -> list[Row]:
     rows = [(f"GPU-hours: {k}", f"{hours[k]:.1f}", how) for k, how in notes.items()]
     total = sum(n for stage, n in hours.items() if stage not in shared)
     return [*rows, ("GPU-hours: an RL arm", f"{total:.1f}", "and the judge's on top")]
+
+
+def _as_assumed(p: Paper, shape: Shape) -> list[Row]:
+    """An RL run again, by the lengths that Veri-R1's trajectories are assumed to have:
+    few of them use up their budgets. Nothing for CPUs, whose prompts are others."""
+    if not isinstance(p, Veri):
+        return []
+    typical = workload.veri.typical(p)
+    hours = gpu_hours(typical, shape)
+    if not hours:
+        return []
+    how = f"assumed by us: a prompt of {typical.max_prompt_length}, "
+    how += f"{typical.max_searches + 1} turns of {typical.max_completion_length}, "
+    how += f"{typical.max_searches} replies of {typical.max_observation_length}"
+    each, tokens = workload.sequence_tokens(typical), workload.rollout_tokens(typical)
+    run = hours["rollouts"] + hours["training"]
+    return [
+        ("tokens of a trajectory, as assumed", f"{each:,}", how),
+        ("rollout tokens of an RL run, as assumed", f"{tokens:,}", "of such ones"),
+        ("GPU-hours: an RL run, as assumed", f"{run:.1f}", "rollouts and training"),
+    ]

@@ -5,9 +5,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from factkit import params, runs
 from factkit.params import ROOT, RunParams
+
+if TYPE_CHECKING:
+    from factkit.workload import Paper
 
 # What `reproduce` runs: the arms that the figures need, one seed.
 MAIN_JOB = {
@@ -15,6 +19,7 @@ MAIN_JOB = {
     "rar": ("base", "veriscore", "binary_rar"),
     "reason": ("base", "sft", "fact", "fact_relevance"),
     "rlfh": ("base", "sentence", "statement"),
+    "veri": ("instruct", "sft", "offline_rl", "online_rl"),
 }
 
 
@@ -74,12 +79,12 @@ def first_arm(p: RunParams) -> str:
     """The arm that DPO and RL start from, if any."""
     if isinstance(p, params.Reason):
         return "sft"
-    return "r_tuning" if isinstance(p, params.TruthRL) and p.cold_start else ""
+    if not isinstance(p, params.TruthRL | params.Veri) or not p.cold_start:
+        return ""
+    return "sft" if isinstance(p, params.Veri) else "r_tuning"
 
 
-def train_arms(
-    paper: str, p: "params.TruthRL | params.RAR | params.Reason | params.Rlfh"
-) -> None:
+def train_arms(paper: str, p: "Paper") -> None:
     """Train the arms and seeds that `p.arms` and `p.seeds` name, where not done."""
     arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
     notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem

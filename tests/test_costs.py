@@ -8,9 +8,10 @@ from factkit import costs, params, workload
 from factkit.params import ROOT
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
-PAPERS = ("truthrl", "rar", "reason", "rlfh")
-FILES = sorted(f for p in PAPERS for f in ROOT.glob(f"params/*/{p}*.yaml"))
-PROFILES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
+PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
+FILES = sorted(ROOT.glob("params/*/*.yaml"))
+NAMES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
+PROFILES = [name for name in NAMES if name[0] in PAPERS]  # paper, variant, profile
 
 
 def load(profile="h100_lora", variant="", **values):
@@ -27,6 +28,10 @@ def reason(profile="h100_full", variant="", **values):
 
 def rlfh(profile="h100_full", variant="", **values):
     return params.load("rlfh", profile, values, variant)
+
+
+def veri(profile="h100_full", variant="", **values):
+    return params.load("veri", profile, values, variant)
 
 
 def rows_of(p):
@@ -179,7 +184,7 @@ def test_every_profile_is_estimated_without_nan(paper, variant, profile):
 def test_a_profile_without_endpoints_costs_no_calls_and_no_gpu(paper, profile):
     rows = rows_of(params.load(paper, profile))
     assert rows["judge calls"][0] == rows["GPU-hours"][0] == "0"
-    if paper != "truthrl":
+    if paper in ("rar", "reason", "rlfh"):
         assert rows["web searches"][0] == "0"
 
 
@@ -480,3 +485,150 @@ def test_rlfh_s_policy_its_engine_and_its_reference_fit_a_gpu(profile, variant):
     assert found["rollout engine"] == pytest.approx(32)
     assert (found["reference"] == 0) == (profile == "h100_lora")
     assert sum(found.values()) < costs.GPU_GB
+
+
+# ---- Veri-R1
+
+CLAIMS = 5 * 900  # of its five test sets
+QWEN = costs.SHAPES["Qwen/Qwen2.5-3B-Instruct"]
+
+
+def test_veri_s_trajectory_is_its_budgets_together():
+    p = veri()
+    assert workload.prompt_tokens(p) == 512
+    assert workload.written_tokens(p) == 4 * 512 == 2048
+    assert workload.response_tokens(p) == 2048 + 3 * 768 == 4352
+    assert workload.sequence_tokens(p) == p.longest == p.max_context_length == 4864
+
+
+def test_veri_s_tokens_by_hand():
+    p = veri()  # 100 rollouts of 256 claims, 3 trajectories each
+    assert workload.rollout_tokens(p) == 100 * 256 * 3 * 4864 == 373_555_200
+    assert workload.sampled_tokens(p) == {"own trajectories": CLAIMS * 4864}
+    assert workload.evaluated_responses(p) == 300 + CLAIMS
+    assert workload.evaluated_responses(veri("tiny")) == 90 + 240
+
+
+def test_veri_s_lengths_as_assumed_by_hand():
+    typical = workload.veri.typical(veri())
+    # three entries of three sentences, each of 30 tokens after an id of 10
+    observation = 3 * 3 * (30 + 10)
+    assert workload.sequence_tokens(typical) == 460 + 3 * 150 + 2 * observation == 1630
+    assert workload.written_tokens(typical) == 450
+    rows = rows_of(veri())
+    assert rows["tokens of a trajectory, as assumed"][0] == "1,630"
+    tokens = 76_800 * 1630
+    assert rows["rollout tokens of an RL run, as assumed"][0] == f"{tokens:,}"
+
+
+def test_veri_s_assumed_lengths_stay_within_the_budgets():
+    p = veri(max_completion_length=64, max_searches=1, max_observation_length=100)
+    found = workload.veri.typical(p)
+    assert (found.max_completion_length, found.max_searches) == (64, 1)
+    assert found.max_observation_length == 100
+
+
+@pytest.mark.assets
+def test_veri_s_prompt_is_as_long_as_assumed():
+    from transformers import AutoTokenizer
+
+    from factkit import assets, models, prompts
+
+    claim = 40  # tokens; the published training claims have 38 on average
+    policy = assets.policy_path("smollm2-135m-instruct")
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    text = prompts.template(veri().prompt_template).replace("{claim}", "")
+    (asked,) = models.as_chat(tokenizer, [text])
+    found = len(tokenizer(asked)["input_ids"]) + claim
+    assert found == pytest.approx(workload.veri.PROMPT_TOKENS, rel=0.05)
+
+
+def test_veri_s_judge_is_asked_for_the_data_alone():
+    p = veri()
+    for arm in p.arms.split():
+        assert sum(workload.judge_calls(p, arm).values()) == 0
+    assert workload.shared_judge_calls(p) == {
+        "filtering": 2 * 3 * 3000,  # two sets, three labels
+        "trajectories": 6000 * 5,  # three searches, an answer or its forced opening
+    }
+    assert workload.all_judge_calls(p) == 18_000 + 30_000
+    rows = rows_of(p)
+    assert rows["judge calls shared"][0] == rows["judge calls of all"][0] == "48,000"
+    fewer = workload.shared_judge_calls(veri(claims="leads", train_claims=100))
+    assert fewer == {"filtering": 0, "trajectories": 500}
+
+
+def test_veri_s_searches_by_arm_by_hand():
+    p, training = veri(), 3 * 76_800
+    evaluation = 3 * (300 + CLAIMS)
+    expected = {
+        "instruct": (0, 3 * 300),  # its test is in the data run
+        "sft": (0, evaluation),
+        "offline_rl": (0, evaluation),
+        "online_rl": (training, evaluation),
+        "without_evidence": (training, evaluation),
+        "without_validity": (training, evaluation),
+        "larger": (0, evaluation),
+    }
+    assert p.arms.split() == list(expected)
+    for arm, (trained, evaluated) in expected.items():
+        found = workload.veri.searches(p, arm)
+        assert found == {"training": trained, "evaluation": evaluated}
+
+
+def test_veri_s_searches_of_all_arms_and_seeds_by_hand():
+    shared = 6000 + CLAIMS + 3 * 6000 + 3 * CLAIMS
+    each = 3 * 230_400 + 6 * 14_400 + 900
+    rows = rows_of(veri())
+    assert rows["searches shared"][0] == f"{shared:,}" == "42,000"
+    assert rows["searches of online_rl"][0] == f"{230_400 + 14_400:,}"
+    assert rows["searches of all"][0] == f"{shared + 3 * each:,}"  # three seeds
+    assert "localhost:8003" in rows["searches of all"][1]
+    assert "in process" in rows_of(veri("tiny"))["searches of all"][1]
+
+
+def test_veri_s_memory_has_logits_of_whole_trajectories_and_a_rollout_s_cache():
+    p = veri()
+    found = {what: gb for what, gb, _ in costs.memory(p, QWEN)}
+    assert found["weights"] == pytest.approx(2 * 3.0859 / 8, abs=1e-3)
+    assert found["logits"] == pytest.approx(4 * 4352 * 151_936 * 8 / 1e9)
+    assert found["activations"] == pytest.approx(4 * 4864 * 2048 * 36 * 2 / 1e9)
+    assert found["rollout engine"] == pytest.approx(24)
+    # 768 trajectories, not the 192 of an update; 36 layers, 2 heads of 128
+    cache = 768 * 4864 * (2 * 36 * 2 * 128 * 2) / 1e9
+    assert rows_of(p)["KV cache of a step's rollouts"][0] == f"{cache:.1f} GB"
+
+
+@pytest.mark.parametrize(
+    ("profile", "variant"),
+    [("h100_lora", ""), ("h100_full", ""), ("h100_full", "llama3.2-3b")],
+)
+def test_veri_s_policy_and_its_engine_fit_a_gpu(profile, variant):
+    p = veri(profile, variant)
+    found = sum(gb for _, gb, _ in costs.memory(p, costs.shape_of(p)))
+    assert found < 0.85 * costs.GPU_GB
+
+
+def test_veri_s_gpu_hours_by_hand():
+    hours = costs.gpu_hours(veri(), QWEN)
+    hour = 2500 * 8 / 3.085938688 * 3600  # tokens
+    # every GPU generates and trains in turn; what is found is not generated
+    assert hours["rollouts"] == pytest.approx(76_800 * 4 * 512 / hour)
+    assert hours["own trajectories"] == pytest.approx(CLAIMS * 4 * 512 / hour)
+    assert hours["evaluation"] == pytest.approx((300 + CLAIMS) * 4 * 512 / hour)
+    flops = 12 * 3.085938688e9 * 373_555_200
+    assert hours["training"] == pytest.approx(flops / (989e12 * 0.3) / 3600)
+
+
+def test_the_paper_s_15_hours_lie_between_veri_s_assumed_and_full_lengths(monkeypatch):
+    """App. B: 100 steps on two A800, here with 312 dense TFLOP/s and 2.04 TB/s each, to
+    which decoding is proportional, in place of an H100's 989 and 3.35."""
+    monkeypatch.setattr(costs, "GPU_FLOPS", 312e12)
+    monkeypatch.setattr(costs, "DECODE_TOKENS_S", 2500 * 2.04 / 3.35)
+    p = veri(num_processes=2)
+    found = []
+    for of in (workload.veri.typical(p), p):
+        hours = costs.gpu_hours(of, QWEN)
+        found.append((hours["rollouts"] + hours["training"]) / 2)
+    assert found == pytest.approx([8.1, 26.1], abs=0.1)
+    assert found[0] < 15 < found[1]

@@ -39,6 +39,7 @@ def test_an_unknown_variant_is_refused_by_name():
         ("rar", "web pages: 87,000"),
         ("reason", "7,200 synthetic prompts"),
         ("rlfh", "judge calls training statement: 1,357,824"),
+        ("veri", "judge calls shared: 48,000"),
     ],
 )
 def test_doctor_exits_with_1_where_something_lacks(paper, said):
@@ -50,6 +51,24 @@ def test_doctor_exits_with_1_where_something_lacks(paper, said):
     assert done.returncode == 1, done.stderr
     assert said in done.stdout
     assert "needs 8 GPU(s)" in done.stdout
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize("profile", ["tiny", "laptop"])
+def test_doctor_asks_no_gpu_of_a_small_profile(profile):
+    found = {what for what, *_ in doctor.examine("veri", profile)}
+    assert not found & {"GPUs", "memory a GPU", *doctor.GPU_PACKAGES}
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize(
+    ("profile", "variant"),
+    [("h100_lora", ""), ("h100_full", ""), ("h100_full", "llama3.2-3b")],
+)
+def test_doctor_finds_that_veri_s_training_fits_a_gpu(profile, variant):
+    checks = doctor.examine("veri", profile, variant)
+    found = {what: rest for what, *rest in checks}
+    assert found["memory a GPU"][1] is True
 
 
 def test_an_unknown_paper_is_refused_by_name():

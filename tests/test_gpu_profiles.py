@@ -20,9 +20,10 @@ from factkit import params
 from factkit.params import ROOT
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
 
-PAPERS = ("truthrl", "rar", "reason", "rlfh")
-FILES = sorted(f for p in PAPERS for f in ROOT.glob(f"params/*/{p}*.yaml"))
-PROFILES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
+PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
+FILES = sorted(ROOT.glob("params/*/*.yaml"))
+NAMES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
+PROFILES = [name for name in NAMES if name[0] in PAPERS]  # paper, variant, profile
 every_profile = pytest.mark.parametrize(("paper", "variant", "profile"), PROFILES)
 
 
@@ -58,9 +59,12 @@ def test_every_profile_makes_its_trainers_configurations(
         config = reward_model.reward_config(here, tmp_path)
         one_pass = config.per_device_train_batch_size * p.num_processes
         assert one_pass <= p.reward_batch_size
-    has_sft = isinstance(p, params.SftParams)
-    batches = {sft.sft_config: p.sft_batch_size} if has_sft else {}
-    batches |= {dpo.dpo_config: p.dpo_batch_size, rl_config: p.rl_batch_size}
+    batches = {}
+    if isinstance(p, params.SftParams):
+        batches[sft.sft_config] = p.sft_batch_size
+    if isinstance(p, params.DpoParams):
+        batches[dpo.dpo_config] = p.dpo_batch_size
+    batches[rl_config] = p.rl_batch_size
     for make, total in batches.items():
         config = make(here, tmp_path)
         one_pass = config.per_device_train_batch_size * p.num_processes
@@ -71,14 +75,16 @@ def test_every_profile_makes_its_trainers_configurations(
 
 
 @every_profile
-def test_a_step_generates_the_batch_it_trains_on_in_whole_groups(
+def test_a_rollout_is_the_batches_it_trains_on_in_whole_groups(
     paper, variant, profile, tmp_path
 ):
     p = load(profile, variant, paper)
     config = rl_config(p, tmp_path)
-    assert config.steps_per_generation == config.gradient_accumulation_steps
+    passes = p.minibatches * config.gradient_accumulation_steps
+    assert config.steps_per_generation == passes
     # TRL sees one process here, so its generation batch is one process's share
-    assert config.generation_batch_size * p.num_processes == p.rl_batch_size
+    rollout = config.generation_batch_size * p.num_processes
+    assert rollout == p.minibatches * p.rl_batch_size
     assert p.rl_batch_size % config.num_generations == 0
 
 
@@ -115,6 +121,8 @@ def test_a_response_and_its_references_fit_the_context(paper, variant, profile):
     retrieves = paper == "truthrl" and p.retriever
     references = p.retrieved_chunks * p.chunk_tokens if retrieves else 0
     assert references + p.max_completion_length < p.max_context_length
+    if paper == "veri":
+        assert p.longest <= p.max_context_length
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,59 @@ def test_the_maps_of_rlfh_s_script_and_of_its_readme_are_not_mixed():
     of = [load("h100_full", variant, "rlfh") for variant in ("", "qwen2.5-7b")]
     found = [(p.truth_map, p.informativeness_map, p.info_beta) for p in of]
     assert found == [("script", "script", 1.0), ("readme", "readme", 1.2)]
+
+
+VERI = pytest.mark.parametrize(
+    ("profile", "variant"),
+    [("h100_full", ""), ("h100_full", "llama3.2-3b"), ("h100_lora", "")],
+)
+
+
+@VERI
+def test_veri_has_table_4_s_values(profile, variant):
+    p = load(profile, variant, "veri")
+    turns = p.max_searches + 1
+    budgets = (p.max_prompt_length, p.max_completion_length, p.max_observation_length)
+    assert budgets == (512, 512, 768)
+    assert p.longest == p.max_context_length == 4864
+    assert (turns, p.retrieved_entries) == (4, 3)
+    claims = p.rl_batch_size // p.num_generations  # of an update
+    assert (claims, p.num_generations, p.minibatches * claims) == (64, 3, 256)
+    assert (p.rl_warmup_ratio, p.beta, p.temperature) == (0.285, 0.001, 0.8)
+    assert p.vllm_tensor_parallel == 1
+    if profile == "h100_full":
+        assert (p.rl_learning_rate, p.lora_rank) == (1e-6, 0)
+
+
+@VERI
+def test_veri_makes_the_paper_s_updates(profile, variant, tmp_path):
+    """Table 4: 256 claims a rollout, 3 trajectories each, in updates of 64 claims."""
+    p = load(profile, variant, "veri")
+    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    assert config.generation_batch_size * p.num_processes == 256 * 3
+    one_pass = config.per_device_train_batch_size * p.num_processes
+    assert one_pass * config.gradient_accumulation_steps == 64 * 3
+    assert config.steps_per_generation == 4 * config.gradient_accumulation_steps
+    assert (config.num_generations, config.num_iterations) == (3, 1)
+    assert config.save_steps % 4 == 0  # between rollouts
+    assert (config.beta, config.temperature) == (0.001, 0.8)
+    assert (config.loss_type, config.scale_rewards) == ("grpo", "group")
+
+
+@VERI
+def test_veri_warms_up_for_table_4_s_share_of_the_updates(profile, variant, tmp_path):
+    import torch
+    from transformers import get_scheduler
+
+    p = load(profile, variant, "veri")
+    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
+    assert config.lr_scheduler_type == "constant_with_warmup"
+    warm = config.get_warmup_steps(config.max_steps)
+    assert (config.max_steps, warm) == (400, 114)  # 0.285 of them
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=config.learning_rate)
+    kind = config.lr_scheduler_type
+    at = get_scheduler(kind, optimizer, warm, config.max_steps).lr_lambdas[0]
+    assert [at(0), at(57), at(114), at(399)] == [0, 0.5, 1, 1]
 
 
 def test_a_batch_is_split_over_processes_and_passes():

@@ -176,14 +176,45 @@ def test_the_main_job_has_arms_that_the_paper_has(paper):
         assert params.load(paper, "tiny", {"arm": arm}).arm == arm
 
 
-def test_rlfh_s_arms_all_wait_for_the_data_alone(tmp_path):
-    command = [sys.executable, "-m", "factkit", "sweep", "rlfh", "--profile", "tiny"]
+def trained_after(paper, tmp_path, *options):
+    """What each run of a paper's train notebook waits for, in a dry run."""
+    command = [sys.executable, "-m", "factkit", "sweep", paper, *options]
     command += ["--seeds", "0", "--output-dir", str(tmp_path), "--", "--dry-run"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    trained = re.findall(r"^rule train:\n    input: (.*)$", said, re.MULTILINE)
-    assert len(trained) == len(params.RLFH_ARMS)
-    for inputs in trained:
-        found = {short(i, tmp_path) for i in inputs.split(", ")} - {""}
-        assert found == {"tiny/40_rlfh_data/main-s0"}
+    rules = re.findall(
+        r"^rule train:\n    input: (.*)\n    output: (.*)\n",
+        done.stdout + done.stderr,
+        re.MULTILINE,
+    )
+    return {
+        short(output, tmp_path): {short(i, tmp_path) for i in inputs.split(", ")} - {""}
+        for inputs, output in rules
+    }
+
+
+def test_rlfh_s_arms_all_wait_for_the_data_alone(tmp_path):
+    found = trained_after("rlfh", tmp_path, "--profile", "tiny")
+    assert len(found) == len(params.RLFH_ARMS)
+    assert all(of == {"tiny/40_rlfh_data/main-s0"} for of in found.values())
+
+
+@pytest.mark.parametrize("cold_start", [False, True])
+def test_veri_s_rl_waits_for_sft_where_the_start_is_cold(tmp_path, cold_start):
+    chosen = ("--set", f"cold_start={cold_start}", "--arms", " ".join(params.VERI_ARMS))
+    found = trained_after("veri", tmp_path, "--profile", "tiny", *chosen)
+    data, train = "tiny/50_veri_data/main-s0", "tiny/52_veri_train"
+    untrained = ("instruct", "sft", "larger")
+    for arm in params.VERI_ARMS:
+        waits = cold_start and arm not in untrained
+        first = {f"{train}/sft-s0"} if waits else set()
+        assert found[f"{train}/{arm}-s0"] == {data} | first
+    assert len(found) == len(params.VERI_ARMS)
+
+
+def test_veri_s_second_model_has_runs_of_its_own(tmp_path):
+    chosen = ("--profile", "h100_full", "--variant", "llama3.2-3b")
+    found = trained_after("veri", tmp_path, *chosen)
+    folder = "h100_full-llama3.2-3b/52_veri_train"
+    p = params.load("veri", "h100_full", variant="llama3.2-3b")
+    assert set(found) == {f"{folder}/{arm}-s0" for arm in p.arms.split()}

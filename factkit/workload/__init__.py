@@ -1,4 +1,4 @@
-"""How much a paper's runs ask of the policy, of a judge and of the web.
+"""How much a paper's runs ask of the policy, of a judge and of searches.
 
 Counts, reckoned from the parameters alone; upper bounds, every prompt of every set.
 What is one paper's is in the module of its name.
@@ -6,17 +6,18 @@ What is one paper's is in the module of its name.
 
 from types import ModuleType
 
-from factkit.params import RAR, Reason, Rlfh, TruthRL
-from factkit.workload import rar, reason, rlfh, truthrl
+from factkit.params import RAR, Reason, Rlfh, TruthRL, Veri
+from factkit.workload import rar, reason, rlfh, truthrl, veri
 
 LongForm = RAR | Reason | Rlfh
-Paper = TruthRL | LongForm
+Paper = TruthRL | LongForm | Veri
 Row = tuple[str, str, str]  # what, value, how reckoned
 
 
 def _of(p: Paper) -> ModuleType:
     """The module of p's paper."""
-    return {TruthRL: truthrl, RAR: rar, Reason: reason, Rlfh: rlfh}[type(p)]
+    of = {TruthRL: truthrl, RAR: rar, Reason: reason, Rlfh: rlfh, Veri: veri}
+    return of[type(p)]
 
 
 # ---- the policy
@@ -29,12 +30,22 @@ def prompt_tokens(p: Paper) -> int:
 
 def _room(p: Paper) -> int:
     """Tokens that a full response leaves for its prompt."""
-    return max(p.max_context_length - p.max_completion_length, 0)
+    return max(p.max_context_length - response_tokens(p), 0)
+
+
+def response_tokens(p: Paper) -> int:
+    """Tokens of a full response: what follows a prompt, searches and all."""
+    return veri.response_tokens(p) if isinstance(p, Veri) else p.max_completion_length
+
+
+def written_tokens(p: Paper) -> int:
+    """Tokens of a full response that the policy writes."""
+    return veri.written_tokens(p) if isinstance(p, Veri) else p.max_completion_length
 
 
 def sequence_tokens(p: Paper) -> int:
     """Tokens of a prompt and its response."""
-    return prompt_tokens(p) + p.max_completion_length
+    return prompt_tokens(p) + response_tokens(p)
 
 
 def rollout_tokens(p: Paper) -> int:
@@ -54,7 +65,7 @@ def sampling(p: Paper) -> dict[str, tuple[int, int, int]]:
 def sampled_tokens(p: Paper) -> dict[str, int]:
     """Tokens of `sampling`: each prompt is read once for all its responses."""
     return {
-        stage: prompts * (tokens + each * p.max_completion_length)
+        stage: prompts * (tokens + each * response_tokens(p))
         for stage, (prompts, tokens, each) in sampling(p).items()
     }
 
@@ -101,7 +112,7 @@ def judge_rows(p: Paper) -> list[Row]:
             for whose, of in found.items()
         ),
         ("judge calls of all", f"{all_judge_calls(p):,}", total),
-        *([] if isinstance(p, TruthRL) else _reward_rows(p)),
+        *(_reward_rows(p) if isinstance(p, LongForm) else []),
     ]
 
 
@@ -133,7 +144,7 @@ def _reward_rows(p: LongForm) -> list[Row]:
     return rows
 
 
-# ---- the web
+# ---- the web, and other searches
 
 
 def web_searches(p: LongForm) -> int:
@@ -141,10 +152,14 @@ def web_searches(p: LongForm) -> int:
     return sum(_of(p).searches(p).values()) if p.search_url else 0
 
 
-def web_rows(p: Paper) -> list[Row]:
-    """Rows of searches and pages; none for a paper that caches no pages."""
+def search_rows(p: Paper) -> list[Row]:
+    """Rows of searches, and of the web's pages; none where no arm searches."""
     if isinstance(p, TruthRL):
         return []
+    return _trajectory_rows(p) if isinstance(p, Veri) else _web_rows(p)
+
+
+def _web_rows(p: LongForm) -> list[Row]:
     searches = web_searches(p)
     if not searches:
         return [("web searches", "0", "evidence is from the embedded corpus")]
@@ -152,4 +167,20 @@ def web_rows(p: Paper) -> list[Row]:
     return [
         ("web searches", f"{searches:,}", f"requests: {_added(_of(p).searches(p))}"),
         ("web pages", f"{searches * p.pages:,}", pages),
+    ]
+
+
+def _trajectory_rows(p: Veri) -> list[Row]:
+    """Rows of the searches among entries: shared, of `p.arm`, of all."""
+    where = f"at {p.search_url}" if p.search_url else "in process"
+    arms, seeds = p.arms.split(), len(p.seeds.split())
+    shared, own = veri.shared_searches(p), veri.searches(p, p.arm)
+    each = sum(sum(veri.searches(p, arm).values()) for arm in arms)
+    total = sum(shared.values()) + each * seeds
+    of_all = f"{len(arms)} arms × {seeds} seed(s), and the shared ones; {where}"
+    most = f"at most {p.max_searches} a trajectory: "
+    return [
+        ("searches shared", f"{sum(shared.values()):,}", _added(shared)),
+        (f"searches of {p.arm}", f"{sum(own.values()):,}", most + _added(own)),
+        ("searches of all", f"{total:,}", of_all),
     ]
