@@ -96,6 +96,22 @@ SMOKE_RLFH = {
 }
 
 
+SMOKE_VERI = {
+    "world_people": 120,
+    "pretrain_steps": 60,
+    "larger_hidden_size": 160,
+    "train_claims": 48,
+    "dev_claims": 12,
+    "test_claims": 24,
+    "sft_trajectories": 32,
+    "rl_steps": 2,
+    "rl_batch_size": 16,
+    "num_generations": 4,
+    "checkpoint_steps": 1,
+    "bootstrap_resamples": 100,
+}
+
+
 def cells(path, kind):
     return [c for c in nbformat.read(path, 4).cells if c.cell_type == kind]
 
@@ -208,16 +224,22 @@ def test_a_sweep_leaves_the_run_contract_s_files(swept, variant, name):
         assert len(rows) == SMOKE["test_questions"]
 
 
-# of the papers on long answers: arms that between them run every line
-SMOKES = {"rar": SMOKE_RAR, "reason": SMOKE_REASON, "rlfh": SMOKE_RLFH}
-LONG_FORM_ARMS = {
+# of the papers after the first: arms that between them run every line
+SMOKES = {
+    "rar": SMOKE_RAR,
+    "reason": SMOKE_REASON,
+    "rlfh": SMOKE_RLFH,
+    "veri": SMOKE_VERI,
+}
+LATER_ARMS = {
     "rar": "base dpo veriscore_plus_judge binary_rar",
     "reason": "base sft_dpo fact_detail_relevance",
     "rlfh": "base dpo paragraph statement statement_group",
+    "veri": "instruct sft offline_rl online_rl without_evidence larger",
 }
-LONG_FORM_RUNS = [
+LATER_RUNS = [
     (paper, f"{digit}{name}")
-    for digit, (paper, arms) in enumerate(LONG_FORM_ARMS.items(), start=2)
+    for digit, (paper, arms) in enumerate(LATER_ARMS.items(), start=2)
     for name in (
         f"0_{paper}_data/main-s0",
         f"1_{paper}_rewards/main-s0",
@@ -229,10 +251,10 @@ LONG_FORM_RUNS = [
 
 
 @pytest.fixture(scope="session")
-def swept_long(tmp_path_factory):
+def swept_later(tmp_path_factory):
     """The outputs folder of a sweep over some arms of each, at the smallest size."""
     outputs = tmp_path_factory.mktemp("outputs")
-    for paper, arms in LONG_FORM_ARMS.items():
+    for paper, arms in LATER_ARMS.items():
         done = factkit(
             *("sweep", paper, "--profile", "tiny", "--arms", arms, "--seeds", "0"),
             *("--jobs", "2", "--output-dir", str(outputs)),
@@ -243,15 +265,16 @@ def swept_long(tmp_path_factory):
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize(("paper", "name"), LONG_FORM_RUNS)
-def test_a_sweep_over_long_answers_leaves_its_files(swept_long, paper, name):
-    folder = swept_long / name
+@pytest.mark.parametrize(("paper", "name"), LATER_RUNS)
+def test_a_sweep_over_a_later_paper_leaves_its_files(swept_later, paper, name):
+    folder = swept_later / name
     assert read_results(folder)["status"] == "done"
     assert (folder / "notebook.ipynb").exists()
     if "train" in name:
         rows = (folder / "samples.jsonl").read_text().splitlines()
-        sets = {"rar": 1, "reason": 2, "rlfh": 2}[paper]  # that evaluation has
-        assert len(rows) == sets * SMOKES[paper]["test_requests"]
+        sets = {"rar": 1, "reason": 2, "rlfh": 2, "veri": 1}[paper]  # to test on
+        of_each = SMOKES[paper]["test_claims" if paper == "veri" else "test_requests"]
+        assert len(rows) == sets * of_each
 
 
 @pytest.mark.notebook

@@ -43,6 +43,8 @@ FIELDS = {
     "verify_statement": ["evidence", "statement"],
     "rate_informativeness": ["question", "response", "statements"],
     "annotate_response": ["evidence", "question", "response"],
+    "verify_claim_online": ["claim"],
+    "verify_claim_offline": ["claim", "evidence"],
 }
 TITLES = ["Fall of Constantinople", "A Christmas Carol"]  # of the two leads
 NAME_OR_NUMBER = re.compile(r"[A-Z]\w*|\d+")

@@ -37,6 +37,7 @@ CLAIM, WITH_DOCUMENTS = "Claim: {}\n", "Claim: {}\nDocuments:\n{}\n"
 OFFLINE_SHARE = 0.25  # of what is read
 READ = 6_000  # trajectories
 LONGEST = 256  # tokens of one
+EXERCISE_CLAIMS = 5
 OTHERS = 2  # people in a made-up world beside the one that a claim is about
 
 # a query and how many → the best entries
@@ -181,14 +182,18 @@ def world_entries(world: World) -> list[Chunk]:
 
 
 def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
-    """n prompts with trajectories by the script with `MIXED` habits.
+    """n prompts with trajectories by the script with `MIXED` habits, and as many
+    `exercise`s.
 
     Each is about made-up facts of people who bear the world's names: it teaches to read
-    and to search, and no fact. Three in four are online.
+    and to search, and no fact. Three in four trajectories are online.
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
-    texts = []
-    while len(texts) < n:
+    texts: list[str] = []
+    while len(texts) < 2 * n:
+        if len(texts) % 2:
+            texts.append(exercise(world, rng))
+            continue
         made = _made_up(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
         if relation in HOPS and rng.random() < 0.5:
@@ -210,6 +215,23 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
             turns = online(made, example.question, find, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
+
+
+def exercise(world: World, rng: random.Random) -> str:
+    """Claims with one sentence each and the label that follows from it: to compare is
+    what a small policy learns last, and a trajectory has it once only."""
+    lines = []
+    for _ in range(EXERCISE_CLAIMS):
+        person, relation = rng.choice(world.people), rng.choice(list(OBJECTS))
+        relation = relation.split()[0]
+        told = Fact(person, relation, rng.choice(OBJECTS[relation]))
+        same = rng.random() < 0.5
+        value = told.object if same else rng.choice(OBJECTS[relation])
+        claim = statement(Fact(person, relation, value), rng.randrange(3))
+        label = LABELS[0] if value == told.object else LABELS[1]
+        lines += [f"Claim: {claim}", f"[[{document_id(told)}]]: {statement(told)}"]
+        lines.append(f"Label: {label}")
+    return "\n".join(lines)
 
 
 def _made_up(world: World, rng: random.Random) -> World:
