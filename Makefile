@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test test-vllm bench lab clean distclean
+.PHONY: help reproduce test test-vllm test-verl bench lab clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -71,6 +71,22 @@ $(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/with_vll
 test-vllm: $(VLLM)/done  ## The GPU code with real vLLM and DeepSpeed, on the CPU
 	$(VLLM)/bin/python -m pytest --durations=0 tests/with_vllm
 
+# verl takes no transformers as new as the kit's: its environment has none of our pins
+# but those of its own lock, and the kit without its requirements.
+VERL := .venv-verl
+VERL_PIP := $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+
+$(VERL)/done: pyproject.toml $(LOCKS)/verl.txt
+	@echo "== Set-up: .venv-verl with verl (3 min, 2 GB) =="
+	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
+	@echo '*' > $(VERL)/.gitignore
+	$(VERL_PIP) --requirement $(LOCKS)/verl.txt
+	$(VERL_PIP) --no-deps --editable .
+	@touch $@
+
+test-verl: $(VERL)/done  ## RLFH's token rewards through verl's own code, on the CPU
+	$(VERL)/bin/python -m pytest --durations=0 tests/with_verl
+
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
 	@for script in tests/benchmarks/bench_*.py; do \
 	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
@@ -83,4 +99,4 @@ clean:  ## Remove runs (the reference results stay)
 	rm -rf .snakemake .pytest_cache .ruff_cache
 
 distclean: clean  ## Remove the environment too
-	rm -rf $(VENV) $(VLLM) .venv-veriscore factkit.egg-info
+	rm -rf $(VENV) $(VLLM) $(VERL) .venv-veriscore factkit.egg-info

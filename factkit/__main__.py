@@ -15,7 +15,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Paper = Annotated[str, typer.Argument(help="Paper: truthrl | rar | reason | rlfh.")]
+PAPERS = "truthrl | rar | reason | rlfh | veri"
+Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
 Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_full")]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -135,6 +136,22 @@ def serve_rewards(
 
 
 @app.command()
+def serve_search(
+    entries: Annotated[
+        str, typer.Argument(help="Folder of an entry index, or: leads.")
+    ] = "leads",
+    host: Annotated[
+        str, typer.Option(help="Beyond loopback, FACTKIT_SEARCH_TOKEN must be set.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")] = 8003,
+) -> None:
+    """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
+    from factkit import search_service
+
+    search_service.serve(entries, host, port)
+
+
+@app.command()
 def assets(
     prepare: Annotated[
         bool, typer.Option(help="Also convert the policy: needed once, takes 20 s.")
@@ -155,9 +172,7 @@ def assets(
 
 @app.command()
 def doctor(
-    paper: Annotated[
-        str, typer.Option(help="truthrl | rar | reason | rlfh")
-    ] = "truthrl",
+    paper: Annotated[str, typer.Option(help=PAPERS)] = "truthrl",
     profile: Profile = "laptop",
     variant: Variant = "",
 ) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import llm
 from factkit.params import ParamError
-from factkit.reward_service import COLUMNS, Limits, environment_token
+from factkit.reward_service import COLUMNS, TOKEN_VARIABLE, Limits
 from factkit.rewards.reason import Scored
+from factkit.serving import environment_token
 from factkit.verify.claims import Support
 from factkit.verify.response import Reasoned
 
@@ -37,7 +38,7 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     """
     import httpx
 
-    secret = environment_token()
+    secret = environment_token(TOKEN_VARIABLE)
     try:
         url = httpx.URL(f"{p.reward_url.rstrip('/')}/rewards")
     except httpx.InvalidURL:

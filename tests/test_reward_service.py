@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from factkit import params, reward_client, reward_service, runs
+from factkit import params, reward_client, reward_service, runs, serving
 from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
@@ -72,14 +72,18 @@ ROWS = columns(
 ONE = columns(EXAMPLES[:1], [stating(EXAMPLES[0], 2)])
 
 
+def bound(host, port, token):
+    return serving.bound(host, port, token, reward_service.TOKEN_VARIABLE)
+
+
 @contextmanager
-def serving(engine=ENGINE, token="", listening=None, **limits):
+def serving_engine(engine=ENGINE, token="", listening=None, **limits):
     """The real server in a thread; its URL."""
     service = Service(engine, BY_ID, Limits(**limits))
-    listening = listening or reward_service._bound("127.0.0.1", 0, token)
+    listening = listening or bound("127.0.0.1", 0, token)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     web = reward_service.web(service, ABOUT, token)
-    server = reward_service.server(web, service.limits)
+    server = serving.server(web, service.limits.drain_s)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -122,7 +126,7 @@ def alone(monkeypatch):
 
 @pytest.fixture(scope="module")
 def url():
-    with serving() as found:
+    with serving_engine() as found:
         yield found
 
 
@@ -220,7 +224,7 @@ class Failing(WorldEngine):
 def test_a_failure_of_the_verifier_or_the_judge_stays_none():
     engine = Failing(WORLD, BY_ID, REFERENCE)
     rows = columns(EXAMPLES[:4], [stating(e, 2) for e in EXAMPLES[:4]])
-    with serving(engine) as url:
+    with serving_engine(engine) as url:
         found = remote(at(url))(*rows)
     assert found == reason.scored("fact_relevance", engine, *rows)
     assert [of.reward is None for of in found] == [True, True, True, False]
@@ -237,7 +241,7 @@ def test_a_batch_beyond_the_service_s_limits_goes_in_pieces_in_order():
     many = [EXAMPLES[i % len(EXAMPLES)] for i in range(2 * Limits.responses + 76)]
     rows = columns(many, [stating(e, i % 4) for i, e in enumerate(many)])
     engine = Spy()
-    with serving(engine) as url:
+    with serving_engine(engine) as url:
         assert remote(at(url))(*rows) == reason.scored("fact_relevance", ENGINE, *rows)
     assert [len(said) for said in engine.calls] == [512, 512, 76]
 
@@ -247,7 +251,7 @@ def test_long_responses_go_in_requests_of_few_bytes():
     said = [written(thought, "") for thought in (half, half, "short")]
     rows = columns(EXAMPLES[:3], said)
     engine = Spy()
-    with serving(engine) as url:
+    with serving_engine(engine) as url:
         assert [of.reward for of in remote(at(url))(*rows)] == [0.0] * 3
     assert len(engine.calls) == 2
 
@@ -263,7 +267,7 @@ def test_health_says_what_is_served(url):
 @pytest.fixture(scope="module")
 def strict():
     engine = Spy()
-    with serving(engine, responses=8) as found:
+    with serving_engine(engine, responses=8) as found:
         yield found, engine
 
 
@@ -300,7 +304,7 @@ def test_a_bad_request_is_refused_without_being_echoed(strict, content, said):
 
 
 def test_a_body_beyond_the_limit_is_refused_with_or_without_its_length():
-    with serving(body_bytes=1000) as url:
+    with serving_engine(body_bytes=1000) as url:
         for content in (b" " * 1001, iter([b" " * 600] * 2)):
             found = httpx.post(f"{url}/rewards", content=content)
             assert (found.status_code, "1000 bytes" in found.text) == (413, True)
@@ -316,7 +320,7 @@ def test_a_body_beyond_the_limit_is_refused_with_or_without_its_length():
     ],
 )
 def test_the_client_s_error_names_url_status_and_reason(arm, rows, limits, said):
-    with serving(**limits) as url, pytest.raises(RewardServiceError) as error:
+    with serving_engine(**limits) as url, pytest.raises(RewardServiceError) as error:
         remote(at(url, arm))(*rows)
     assert f"{url}/rewards" in str(error.value)
     assert said in str(error.value)
@@ -327,7 +331,7 @@ def test_an_engine_that_breaks_is_named_without_what_it_was_asked(capfd, retried
         raise KeyError(SECRET)
 
     engine = Spy(breaks)
-    with serving(engine) as url, pytest.raises(RewardServiceError) as error:
+    with serving_engine(engine) as url, pytest.raises(RewardServiceError) as error:
         remote(at(url))(*ONE)
     said = "".join(capfd.readouterr())
     for text in (said, str(error.value)):
@@ -341,7 +345,7 @@ def test_a_prompt_without_evidence_is_named():
     def lacks(call):
         raise DataError(f"no evidence for prompt {EXAMPLES[0].id!r}")
 
-    with serving(Spy(lacks)) as url:
+    with serving_engine(Spy(lacks)) as url:
         found = post(url)
     assert found.status_code == 422
     assert f"no evidence for prompt {EXAMPLES[0].id!r}" in found.json()["detail"]
@@ -357,14 +361,14 @@ def sent(url, content, length):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for():
-    with serving(waiting=0, body_s=0.2) as url:
+    with serving_engine(waiting=0, body_s=0.2) as url:
         with sent(url, '{"arm": ', 100) as connection:
             assert b" 408 " in connection.recv(1000)
         assert post(url).status_code == 200
 
 
 def test_a_client_that_hangs_up_leaves_its_place(capfd):
-    with serving(waiting=0) as url:
+    with serving_engine(waiting=0) as url:
         with sent(url, '{"arm": ', 100):
             until(lambda: health(url)["queued"] == 1)
             assert post(url).status_code == 503
@@ -381,7 +385,7 @@ def serving_held(last=999, **limits):
     """A service whose engine waits until it may go on, in its calls up to the last."""
     go = threading.Event()
     engine = Spy(lambda call: call > last or go.wait(90))
-    with serving(engine, **limits) as url:
+    with serving_engine(engine, **limits) as url:
         try:
             yield url, engine, go
         finally:
@@ -439,18 +443,18 @@ def test_a_call_that_takes_too_long_is_made_again(monkeypatch, retried):
 
 
 def test_training_waits_for_a_service_that_is_not_up_yet(retried):
-    listening = reward_service._bound("127.0.0.1", 0, "")
+    listening = bound("127.0.0.1", 0, "")
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     with ThreadPoolExecutor(1) as pool:
         early = pool.submit(remote(at(url)), *ONE)
         until(lambda: retried)
-        with serving(listening=listening):
+        with serving_engine(listening=listening):
             found = early.result()
     assert found == reason.scored("fact_relevance", ENGINE, *ONE)
 
 
 def test_a_service_that_stays_away_is_named_with_the_command_for_it(impatient):
-    with reward_service._bound("127.0.0.1", 0, "") as nobody:
+    with bound("127.0.0.1", 0, "") as nobody:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(RewardServiceError) as error:
             remote(at(url))(*ONE)
@@ -510,7 +514,7 @@ def test_a_bad_url_is_refused_before_training(wrong):
 @pytest.mark.parametrize("wrong", ["other", f"{SECRET}x", SECRET[:-1], "ö"])
 def test_without_the_token_nothing_is_scored(wrong, monkeypatch, retried):
     engine = Spy()
-    with serving(engine, token=SECRET) as url:
+    with serving_engine(engine, token=SECRET) as url:
         for header in (f"Bearer {wrong}", f"Basic {SECRET}", SECRET, "Bearer", ""):
             found = post(url, authorization=header.encode("latin-1"))
             assert found.status_code == 401
@@ -525,7 +529,7 @@ def test_without_the_token_nothing_is_scored(wrong, monkeypatch, retried):
 
 def test_with_the_token_rewards_are_given(monkeypatch):
     monkeypatch.setenv(reward_service.TOKEN_VARIABLE, f" {SECRET}\n")
-    with serving(token=SECRET) as url:
+    with serving_engine(token=SECRET) as url:
         found = remote(at(url))(*ROWS)
     assert found == reason.scored("fact_relevance", ENGINE, *ROWS)
 
@@ -546,12 +550,12 @@ def test_beyond_loopback_the_service_does_not_start_without_a_token(host):
 
 
 def test_with_a_token_any_address_is_bound():
-    with reward_service._bound("0.0.0.0", 0, SECRET) as bound:
-        assert bound.getsockname()[0] == "0.0.0.0"
+    with bound("0.0.0.0", 0, SECRET) as found:
+        assert found.getsockname()[0] == "0.0.0.0"
 
 
 def test_an_address_that_cannot_be_had_is_named():
-    with reward_service._bound("127.0.0.1", 0, "") as taken:
+    with bound("127.0.0.1", 0, "") as taken:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ParamError, match=f"--port {port}: .*in use"):
