@@ -370,15 +370,28 @@ def encode_prompts(
 
     Raises ValueError on one of more than p.max_prompt_length tokens.
     """
-    asked = models.as_chat(tokenizer, texts) if p.chat else list(texts)
-    ids = tokenizer(asked)["input_ids"]
-    longest = max(range(len(ids)), key=lambda i: len(ids[i]))
-    if len(ids[longest]) > p.max_prompt_length:
-        raise ValueError(
-            f"a prompt has {len(ids[longest])} tokens, max_prompt_length is "
-            f"{p.max_prompt_length}: {texts[longest][:80]!r}"
-        )
+    ids = _prompts(texts, tokenizer, p)
+    for text, of in zip(texts, ids, strict=True):
+        if len(of) > p.max_prompt_length:
+            raise ValueError(
+                f"a prompt has {len(of)} tokens, max_prompt_length is "
+                f"{p.max_prompt_length}: {text[:80]!r}"
+            )
     return ids
+
+
+def prompt_lengths(
+    texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", p: "VeriParams"
+) -> list[int]:
+    """The tokens that each prompt has."""
+    return [len(of) for of in _prompts(texts, tokenizer, p)]
+
+
+def _prompts(
+    texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", p: "VeriParams"
+) -> list[Tokens]:
+    asked = models.as_chat(tokenizer, texts) if p.chat else list(texts)
+    return tokenizer(asked)["input_ids"]
 
 
 def sft_row(

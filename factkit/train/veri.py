@@ -64,6 +64,25 @@ def policy_of(p: Veri) -> str:
     return setup.base_policy(p.model_copy(update=larger))
 
 
+def fitting(
+    sets: Mapping[str, Sequence[Example]], p: Veri
+) -> tuple[dict[str, list[Example]], int]:
+    """The claims whose prompt has at most p.max_prompt_length tokens, and how many have
+    more."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(policy_of(p))
+    kept = {}
+    for name, examples in sets.items():
+        lengths = search_rollout.prompt_lengths(
+            claim_sets.asked(examples, p), tokenizer, p
+        )
+        rows = zip(examples, lengths, strict=True)
+        kept[name] = [e for e, n in rows if n <= p.max_prompt_length]
+    lost = sum(map(len, sets.values())) - sum(map(len, kept.values()))
+    return kept, lost
+
+
 def reward_params(p: Veri) -> Veri:
     """The parameters with what the arm changes of reward and rollouts."""
     return p.model_copy(update=CHANGES.get(p.arm, {}))
