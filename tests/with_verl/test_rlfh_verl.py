@@ -1,0 +1,520 @@
+"""RLFH's token rewards through verl's own code: loading, data, agent loop, trainer."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+
+import datasets
+import numpy as np
+import pytest
+import ray
+import torch
+import transfer_queue
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from transformers import LlamaConfig
+from verl import DataProto
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.reward_loop import RewardLoopManager, RewardLoopWorker
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.config import validate_config
+from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+from verl.workers.rollout.replica import TokenOutput
+
+from factkit import params, runs, world_text
+from factkit import world as worlds
+from factkit.curate.probing import turn
+from factkit.curate.rlfh_sets import rlfh_sets
+from factkit.datasets.examples import write_examples
+from factkit.params import ParamError
+from factkit.rewards import rlfh, rlfh_verl
+from factkit.train import token_level
+from factkit.verify.feedback import world_annotator
+
+# Ray's workers cannot import this module
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+SMALL = {
+    "world_people": 40,
+    "train_requests": 8,
+    "dev_requests": 8,
+    "test_requests": 8,
+    "max_completion_length": 24,
+    "gamma": 0.9,
+    "beta": 0.1,
+}
+# tokens with a reward: of three statements in two sentences, and of one in one
+PAID = {"statement": [5, 2], "sentence": [2, 1], "paragraph": [1, 1]}
+# a reward manager on whose annotator "Perhaps" is lost
+FAILING = """
+from factkit.rewards.rlfh_verl import RlfhRewardManager
+
+
+class Failing(RlfhRewardManager):
+    def __init__(self, **given):
+        super().__init__(**given)
+        world = self._annotate
+
+        def annotate(ids, questions, responses):
+            found = world(ids, questions, responses)
+            lost = [r.startswith("Perhaps") for r in responses]
+            return [None if no else of for of, no in zip(found, lost)]
+
+        self._annotate = annotate
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Where datasets keeps its copies of the data."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where verl's files are, and a policy's folder without weights."""
+    return tmp_path_factory.mktemp("verl")
+
+
+@pytest.fixture(scope="module")
+def p(folder):
+    """Profile tiny's parameters for a policy in a folder, with its data written."""
+    paths = {"output_dir": str(folder / "outputs"), "policy": str(folder / "policy")}
+    p = params.load("rlfh", "tiny", SMALL | paths)
+    for split, examples in rlfh_sets(p)[0].items():
+        path = runs.run_folder(p.data_notebook, p) / f"{split}.jsonl"
+        write_examples(path, examples)
+    return p
+
+
+@pytest.fixture(scope="module")
+def world(p):
+    return worlds.build_world(people=p.world_people, seed=p.world_seed)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(world, p, folder):
+    """The world's, saved in folder/policy with the configuration of a model."""
+    tokenizer = world_text.build_tokenizer(world, p.answer_format)
+    tokenizer.save_pretrained(folder / "policy")
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        architectures=["LlamaForCausalLM"],
+    )
+    config.save_pretrained(folder / "policy")
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def config(p, folder, tokenizer):
+    """verl's config, as its command would read it from what `write` writes."""
+
+    def config(*overrides, **values):
+        rlfh_verl.write(p.model_copy(update=values), folder)
+        return composed(folder, *overrides)
+
+    return config
+
+
+def composed(folder, *overrides):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(folder), version_base=None):
+        defaults = "hydra.searchpath=[pkg://verl.trainer.config]"
+        return compose("rlfh", overrides=[defaults, *overrides])
+
+
+@pytest.fixture(scope="module")
+def cases(p, world, tokenizer):
+    """Each a training question with the tokens of a response to it."""
+    examples = rlfh_sets(p)[0]["train"][:5]
+    return list(zip(examples, responses(examples, world, tokenizer), strict=True))
+
+
+def responses(examples, world, tokenizer):
+    """Two statements in a sentence and one more; a wrong one; cut off; empty; lost."""
+    eos = [tokenizer.eos_token_id]
+
+    def tokens(text):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    a, b, c, _, d = (world.facts_of(example.entity) for example in examples)
+    wrong = next(o for o in worlds.OBJECTS[b[0].relation] if o != b[0].object)
+    untrue = worlds.Fact(b[0].subject, b[0].relation, wrong)
+    return [
+        tokens(f"{worlds.joined(a[0], a[1])} {worlds.statement(a[2])}") + eos,
+        tokens(worlds.statement(untrue)) + eos,
+        tokens(worlds.joined(c[0], c[1]))[:-3],
+        eos,
+        tokens(f"Perhaps {worlds.joined(d[0], d[1])}") + eos,
+    ]
+
+
+def expected(p, world, cases, tokenizer):
+    """The rewards of notebook 42, by hand on each response."""
+    examples = {example.id: example for example, _ in cases}
+    texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
+    asked = [example.question for example in examples.values()]
+    found = world_annotator(world, examples)(list(examples), asked, texts)
+    how = rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
+    return [
+        torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()
+        for of, (_, ids) in zip(found, cases, strict=True)
+    ]
+
+
+def batch_of(cases, p, tokenizer, left=0, right=0):
+    """verl's batch: prompts padded on the left, responses on the right."""
+    prompts = [tokenizer(turn(example, p))["input_ids"] for example, _ in cases]
+    width = max(map(len, prompts)) + left
+    length = max(len(ids) for _, ids in cases) + right
+    pad = tokenizer.pad_token_id
+    tensors = {
+        "prompts": [[pad] * (width - len(ids)) + ids for ids in prompts],
+        "responses": [ids + [pad] * (length - len(ids)) for _, ids in cases],
+        "attention_mask": [
+            [0] * (width - len(asked))
+            + [1] * (len(asked) + len(ids))
+            + [0] * (length - len(ids))
+            for asked, (_, ids) in zip(prompts, cases, strict=True)
+        ],
+    }
+    info = [{"id": example.id, "question": example.question} for example, _ in cases]
+    return DataProto.from_dict(
+        {name: torch.tensor(rows) for name, rows in tensors.items()},
+        non_tensors={"extra_info": np.array(info, dtype=object)},
+    )
+
+
+def padded(rows, length):
+    return torch.stack([torch.nn.functional.pad(r, (0, length - len(r))) for r in rows])
+
+
+def scores_of(worker, batch):
+    """The reward worker's answers to all rows, asked at once."""
+    return asyncio.run(worker.compute_score_batch(batch))
+
+
+# One response
+
+
+@pytest.mark.parametrize("arm", ["statement", "sentence", "paragraph"])
+def test_the_scores_of_a_batch_are_the_kit_s_token_rewards(
+    arm, config, p, world, cases, tokenizer
+):
+    made, batch = config(arm=arm), batch_of(cases, p, tokenizer, left=3, right=2)
+    found = [s["reward_score"] for s in scores_of(RewardLoopWorker(made), batch)]
+    scores = resolve_reward_manager_cls(made).assemble_rm_scores(batch, found)
+    of_arm = p.model_copy(update={"arm": arm})
+    by_hand = expected(of_arm, world, cases, tokenizer)
+    assert scores.dtype == torch.float32
+    assert torch.equal(scores, padded(by_hand, scores.shape[1]))
+    lengths = [len(ids) for _, ids in cases]
+    assert [len(row) for row in found] == lengths
+    paid = [(row != 0).sum().item() for row in by_hand]
+    assert paid[:2] == PAID[arm]
+
+
+def test_a_batch_is_scored_as_by_verl_s_own_managers(config):
+    manager = resolve_reward_manager_cls(config())
+    asked = {*RewardManagerBase.__abstractmethods__, "assemble_rm_scores"}
+    assert asked <= set(dir(manager))
+
+
+def test_the_rewards_are_on_the_tokens_alone(config, p, cases, tokenizer):
+    """Padding at either side changes nothing, and a bare EOS is worth nothing."""
+    worker = RewardLoopWorker(config())
+    bare = [s["reward_score"] for s in scores_of(worker, batch_of(cases, p, tokenizer))]
+    wide = batch_of(cases, p, tokenizer, left=7, right=5)
+    worker = RewardLoopWorker(config())
+    assert bare == [s["reward_score"] for s in scores_of(worker, wide)]
+    assert bare[3] == [0.0] and bare[0][-1] == 0.0
+
+
+def test_a_response_of_no_token_has_no_rewards(config, p, cases, tokenizer):
+    (score,) = scores_of(
+        RewardLoopWorker(config()), batch_of([(cases[0][0], [])], p, tokenizer)
+    )
+    assert score["reward_score"] == []
+
+
+def test_what_was_stated_is_reported_beside_the_rewards(config, p, cases, tokenizer):
+    said = scores_of(RewardLoopWorker(config()), batch_of(cases, p, tokenizer))
+    info = [s["reward_extra_info"] for s in said]
+    assert (
+        info[0]["correct"] == 3 and info[1]["wrong"] == 1 and info[3]["responds"] == 0
+    )
+
+
+# Where the annotator fails
+
+
+@pytest.fixture
+def worker(config, p):
+    """A worker whose annotator is set by the test."""
+
+    def worker(annotate):
+        made = RewardLoopWorker(config())
+        made.reward_manager._annotate = annotate
+        return made
+
+    return worker
+
+
+def asked_one_by_one(worker, batch, times=1):
+    async def scores():
+        rows = [batch[i : i + 1] for _ in range(times) for i in range(len(batch))]
+        asked = [worker.compute_score(row) for row in rows]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(scores())
+
+
+def test_a_failed_response_raises_and_the_others_do_not(worker, p, cases, tokenizer):
+    batch = batch_of(cases[:2], p, tokenizer)
+    lost = cases[0][0].id
+    of = worker(lambda ids, *_: [None if i == lost else [] for i in ids])
+    first, second = asked_one_by_one(of, batch)
+    assert isinstance(first, rlfh_verl.NoFeedback) and lost in str(first)
+    assert second["reward_score"] == [0.0] * len(cases[1][1])
+
+
+def test_after_too_many_failures_no_response_has_rewards(worker, p, cases, tokenizer):
+    batch = batch_of(cases[:1], p, tokenizer)
+    of = worker(lambda ids, *_: [None] * 11 + [[]] * (len(ids) - 11))
+    found = asked_one_by_one(of, batch, times=200)  # all, but for the first, at once
+    assert all("at most 5% may" in str(error) for error in found[1:])
+    of.reward_manager._annotate = lambda ids, *_: [[]] * len(ids)
+    (after,) = asked_one_by_one(of, batch)
+    assert "at most 5% may" in str(after)
+
+
+def test_an_error_of_the_annotator_ends_the_run_too(worker, p, cases, tokenizer):
+    def broken(*_):
+        raise KeyError("no evidence")
+
+    of, batch = worker(broken), batch_of(cases[:2], p, tokenizer)
+    assert all(isinstance(error, KeyError) for error in asked_one_by_one(of, batch))
+
+
+def test_waiting_responses_are_annotated_at_once(worker, p, cases, tokenizer):
+    sizes = []
+
+    def annotate(ids, *_):
+        sizes.append(len(ids))
+        return [[]] * len(ids)
+
+    asked_one_by_one(worker(annotate), batch_of(cases, p, tokenizer), times=8)
+    assert sum(sizes) == 8 * len(cases) and len(sizes) == 2
+
+
+# What verl is told
+
+
+def test_one_worker_counts_the_failures_of_a_run(config, tokenizer):
+    with pytest.raises(ParamError, match="reward.num_workers=8"):
+        load_reward_manager(config("reward.num_workers=8"), tokenizer)
+
+
+def test_a_parameter_is_checked_where_verl_overrides_it(config, tokenizer):
+    with pytest.raises(ParamError, match="factkit: alpha=-1"):
+        load_reward_manager(config("factkit.alpha=-1"), tokenizer)
+
+
+def test_verl_reads_the_data_and_puts_a_prompt_as_the_kit_does(
+    config, p, folder, tokenizer
+):
+    made = config()
+    tokenizer.chat_template = made.actor_rollout_ref.model.custom_chat_template
+    rows = RLHFDataset(made.data.train_files, tokenizer, made.data)
+    examples = rlfh_sets(p)[0]["train"]
+    assert [row["extra_info"]["id"] for row in rows] == [e.id for e in examples]
+    prompts = tokenizer.apply_chat_template(
+        [row["raw_prompt"] for row in rows], add_generation_prompt=True
+    )["input_ids"]
+    assert prompts == [tokenizer(turn(e, p))["input_ids"] for e in examples]
+
+
+@pytest.mark.parametrize("variant", ["", "qwen2.5-7b"])
+def test_the_config_is_valid_and_has_the_values_of_the_yaml(
+    variant, p, folder, tokenizer, tmp_path
+):
+    paths = {"output_dir": p.output_dir, "policy": p.policy}
+    p = params.load("rlfh", "h100_full", paths, variant)
+    data = runs.run_folder(p.data_notebook, p)
+    shutil.copytree(folder / "outputs/tiny/40_rlfh_data/main-s0", data)
+    rlfh_verl.write(p, tmp_path)
+    made = composed(tmp_path)
+    assert need_reference_policy(made) and need_critic(made)
+    validate_config(made, use_reference_policy=True, use_critic=True)
+    assert made.trainer.use_v1 and made.trainer.v1.trainer_mode == "sync"
+    actor, rollout = made.actor_rollout_ref.actor, made.actor_rollout_ref.rollout
+    assert made.data.train_batch_size * rollout.n == p.rl_batch_size
+    assert actor.ppo_mini_batch_size == made.critic.ppo_mini_batch_size == 64
+    assert rollout.prompt_length + rollout.response_length == p.max_context_length
+    assert (made.algorithm.gamma, made.algorithm.lam) == (p.gamma, p.gae_lambda)
+    assert actor.optim.lr_scheduler_type == "constant" and not actor.use_kl_loss
+    assert rlfh_verl.parameters(made) == p
+
+
+def test_the_command_of_the_docs_finds_the_config(config, folder):
+    """As far as it goes without a GPU: verl prints the config to train by."""
+    config()
+    (line,) = re.findall(r"^    python (-m verl.*)$", rlfh_verl.__doc__, flags=re.M)
+    words = line.replace("$PWD/outputs/verl", str(folder)).split()
+    command = [sys.executable, *words, "trainer.nnodes=2", "--cfg", "job"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    made = OmegaConf.create(said[said.index("actor_rollout_ref:") :])
+    assert made.trainer.nnodes == 2 and made.factkit.arm == "statement"
+    assert made.algorithm.lam == 0.95 and made.algorithm.use_kl_in_reward
+
+
+def test_verl_without_the_agent_loop_refuses_the_rewards():
+    plain = AgentLoopOutput(
+        prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 1], metrics={}
+    )
+    plain.reward_score = [0.5, 1.0]
+    with pytest.raises((TypeError, ValueError)):
+        plain.as_dict()
+
+
+# A step of the trainer
+
+
+class Canned:
+    """An LLM client with a response to each prompt."""
+
+    def __init__(self, responses):
+        self.responses = responses
+
+    async def generate(self, request_id, *, prompt_ids, **_):
+        ids = self.responses[tuple(prompt_ids)]
+        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids))
+
+
+def start_ray(attempts=3):
+    """Ray on this machine; its node has but 30 s to come up, and others may be busy."""
+    try:
+        ray.init(num_cpus=2, include_dashboard=False)
+    except Exception:
+        ray.shutdown()
+        if attempts == 1:
+            raise
+        start_ray(attempts - 1)
+
+
+@pytest.fixture(scope="module")
+def trainer(config, p, cases, tokenizer, folder):
+    """verl's, with its reward worker and its rollout worker on Ray, but no model."""
+    (folder / "failing.py").write_text(FAILING)
+    made = config(
+        "reward.reward_manager.name=Failing",
+        f"reward.reward_manager.module.path={folder}/failing.py",
+        "actor_rollout_ref.rollout.agent.num_workers=1",
+        "actor_rollout_ref.rollout.n=1",
+        "transfer_queue.enable=True",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    )
+    start_ray()
+    transfer_queue.init(made.transfer_queue)
+    trainer = PPOTrainerSync(made)
+    trainer.global_steps, trainer.replay_buffer.poll_interval = 1, 0.2
+    prompts = [tuple(tokenizer(turn(e, p))["input_ids"]) for e, _ in cases]
+    responses = (ids for _, ids in cases)
+    trainer.reward_loop_manager = RewardLoopManager(made)
+    trainer.agent_loop_manager = AgentLoopManagerTQ.create(
+        config=made,
+        llm_client=Canned(dict(zip(prompts, responses, strict=True))),
+        reward_loop_worker_handles=trainer.get_reward_handles(),
+    )
+    yield trainer
+    transfer_queue.close()
+    ray.shutdown()
+
+
+def rollout(trainer, numbers, tokenizer):
+    """The trainer's rollout of some rows of its data: what of it is to train on."""
+    data = trainer.config.data
+    rows = RLHFDataset(data.train_files, tokenizer, data)
+    columns = collate_fn([rows[i] for i in numbers])
+    columns["uid"] = np.array([f"row{i}" for i in numbers], dtype=object)
+    batch = get_tensordict(columns)
+    assign_non_tensor_data(batch, "global_steps", 1)
+    trainer._submit_batch_to_rollout(batch)
+    return trainer.replay_buffer.sample(1, "train", len(numbers))[0]
+
+
+def put(batch, **rows):
+    """Put what models would have said of each response's tokens."""
+    columns = {
+        name: torch.nested.as_nested_tensor(values, layout=torch.jagged)
+        for name, values in rows.items()
+    }
+    fields = TensorDict(columns, batch_size=len(batch))
+    transfer_queue.kv_batch_put(keys=batch.keys, partition_id="train", fields=fields)
+
+
+def test_a_step_of_the_trainer_has_the_kit_s_advantages(
+    trainer, p, world, cases, tokenizer
+):
+    """From data to GAE: of five responses one fails; eight make a batch."""
+    kept = rollout(trainer, range(5), tokenizer)
+    assert sorted(kept.keys) == [f"row{i}_0_0" for i in range(4)]
+    batch = upsample_batch_to_divisible_size(kept, 8, tokenizer.eos_token_id)
+    order = [int(key[3]) for key in batch.keys[:4]]
+    mine = [cases[i] for i in order]
+    lengths = [len(ids) for _, ids in mine]
+    generator = torch.Generator().manual_seed(0)
+    said = {
+        name: [torch.randn(n, generator=generator) for n in [*lengths, 1, 1, 1, 1]]
+        for name in ("values", "old_log_probs", "ref_log_prob")
+    }
+    put(batch, **said)
+    trainer._compute_advantage(batch, {})
+
+    wanted = ["rm_scores", "advantages", "returns"]
+    found = transfer_queue.kv_batch_get(
+        keys=batch.keys, partition_id="train", select_fields=wanted
+    )
+    found = {name: found[name].to_padded_tensor(0.0)[:4] for name in wanted}
+    width = max(lengths)
+    rewards = padded(expected(p, world, mine, tokenizer), width)
+    assert torch.equal(found["rm_scores"], rewards)
+
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    values, old, reference = (padded(rows[:4], width) for rows in said.values())
+    rewards = token_level.less_kl(rewards, old, reference, p.beta)
+    advantages, returns = token_level.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    n = mask.sum()
+    whitened = (
+        token_level.whiten(advantages, mask) * ((n - 1) / n).sqrt()
+    )  # verl: n − 1
+    torch.testing.assert_close(found["returns"], returns)
+    torch.testing.assert_close(found["advantages"], whitened)
+
+
+def test_a_batch_has_the_same_scores_on_ray(trainer, p, world, cases, tokenizer):
+    """As verl scores a batch at once, which a reward model on its own would have."""
+    batch = batch_of(cases[:4], p, tokenizer, left=3, right=2)
+    scored = trainer.reward_loop_manager.compute_rm_score(batch)
+    by_hand = padded(
+        expected(p, world, cases[:4], tokenizer), batch.batch["responses"].shape[1]
+    )
+    assert torch.equal(scored.batch["rm_scores"], by_hand)
+    assert scored.non_tensor_batch["correct"].tolist() == [3, 0, 1, 0]
+
+
+def test_a_rollout_without_feedback_ends_the_run(trainer, tokenizer):
+    with pytest.raises(RuntimeError, match="no materializable trajectories"):
+        rollout(trainer, [4], tokenizer)
