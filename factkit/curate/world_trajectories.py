@@ -121,7 +121,7 @@ def _answer(
     label = LABELS[2]
     if len(read) == len(stated.relation.split()):
         label = LABELS[0] if read[-1].object == stated.object else LABELS[1]
-    if rng.random() < habits.guess:
+    if rng.random() < habits.guess and shown:
         label = rng.choice(LABELS)
     used = [document_id(fact) for fact in read]
     cited = [entry.id for entry in shown]

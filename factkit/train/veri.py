@@ -127,8 +127,10 @@ def played(
             claim_rows(examples), claim_sets.asked(examples, p), strict=True
         )
     ]
+    alone: dict[str, object] = {"num_processes": 1}
     if p.rollouts != "transformers":  # an engine of its own, in a process of its own
-        p = p.model_copy(update={"rollouts": "vllm_colocate", "num_processes": 1})
+        alone["rollouts"] = "vllm_colocate"
+    p = p.model_copy(update=alone)
     return read_verified(search_rollout.play(str(policy), rows, folder, p))
 
 

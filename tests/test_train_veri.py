@@ -1,0 +1,343 @@
+"""Veri-R1's arms: each does what its name says, and starts where it is to start."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from factkit import params, runs, world, world_text
+from factkit.curate import claim_sets, trajectories
+from factkit.evaluate.claim_verification import of_examples, write_verified
+from factkit.params import VERI_ARMS
+from factkit.params.veri import VERI_ONLINE_ARMS
+from factkit.retrieval import CorpusIndex
+from factkit.search_client import in_process
+from factkit.train import grpo, search_rollout, setup, sft, veri
+from factkit.verify import trajectory as t
+from factkit.verify.trajectory import Turn
+
+SWITCHES = ("online", "evidence_reward", "validity_weight", "format_reward")
+UNTRAINED = ("instruct", "larger")
+SMALL = {"world_people": 40, "train_claims": 12, "dev_claims": 3, "test_claims": 6}
+
+
+def load(**values):
+    return params.load("veri", "tiny", SMALL | values)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Claims to train on, what offline prompts give, what SFT is shown, the search."""
+    p = load()
+    sets, entries, _ = claim_sets.claim_sets(p)
+    search = in_process(CorpusIndex(entries, cache=False))
+    given = claim_sets.given_offline(sets["train"], entries, search, p)
+    told = trajectories.scripted(p, sets["train"], search)
+    shown = veri.shown_rows(sets["train"], of_examples(sets["train"], told), p)
+    return SimpleNamespace(
+        train=sets["train"], given=given, told=told, shown=shown, search=search
+    )
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A folder with the tokenizer of profile tiny."""
+    folder = tmp_path_factory.mktemp("start")
+    made = world.build_world(people=SMALL["world_people"])
+    world_text.build_tokenizer(made, "claims").save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What sft and grpo are called with, by name; neither trains."""
+    made = {}
+
+    def fake_sft(base, rows, folder, p):
+        made["sft"] = SimpleNamespace(base=base, rows=rows, folder=folder, p=p)
+        return folder / "model"
+
+    def fake_grpo(start, rows, make_reward, folder, p, make_rollout=None):
+        made["grpo"] = SimpleNamespace(
+            start=start,
+            rows=rows,
+            make_reward=make_reward,
+            folder=folder,
+            p=p,
+            make_rollout=make_rollout,
+        )
+        return folder / "model"
+
+    monkeypatch.setattr(sft, "sft", fake_sft)
+    monkeypatch.setattr(grpo, "grpo", fake_grpo)
+    monkeypatch.setattr(setup, "base_policy", policy_name)
+    return made
+
+
+def policy_name(p):
+    """Stands for base_policy: what the policy is made from, as its path."""
+    return f"{p.policy} {p.pretrain_hidden_size} {p.world_seed}"
+
+
+def trained(arm, data, start, folder, **values):
+    p = load(arm=arm, **values)
+    made = veri.train_arm(p, start, data.train, data.given, data.shown, folder)
+    assert made == folder / "model"
+    return p
+
+
+# ---- what an arm changes
+
+
+@pytest.mark.parametrize(
+    ("arm", "on"),
+    [
+        ("online_rl", (True, True, True, True)),
+        ("offline_rl", (False, True, True, True)),
+        ("without_evidence", (True, False, True, True)),
+        ("without_validity", (True, True, False, True)),
+        ("without_format", (True, True, True, False)),
+        ("label_only", (True, False, False, False)),
+    ],
+)
+def test_an_arm_switches_off_what_its_name_says_and_nothing_else(arm, on):
+    p = load(arm=arm)
+    changed = veri.reward_params(p).model_dump()
+    assert tuple(changed[name] for name in SWITCHES) == on
+    same = p.model_dump()
+    assert {k: changed[k] for k in same if k not in SWITCHES} == {
+        k: v for k, v in same.items() if k not in SWITCHES
+    }
+
+
+def test_every_arm_but_the_papers_own_has_a_change_or_another_way_to_train():
+    own = {"instruct", "sft", "larger", "online_rl"}
+    assert veri.CHANGES.keys() == set(VERI_ARMS) - own
+    assert set(VERI_ONLINE_ARMS) - {"online_rl"} <= veri.CHANGES.keys()
+
+
+def worth(p):
+    """What p's reward gives for the right label, two of three gold ids and another."""
+    answer = "<answer>\nLabel: SUPPORT\nEvidence: [[a]], [[b]], [[x]]\n</answer>"
+    said = [Turn(f"<think> so </think>\n{answer}", by_model=True)]
+    if p.online:
+        said = [
+            Turn("<plan> p </plan>\n<search> q </search>", by_model=True),
+            Turn("\n<information>\n[[a]]: A.\n</information>\n", by_model=False),
+            *said,
+        ]
+    columns = {"label": ["SUPPORT"], "evidence": [["a", "b", "c"]]}
+    columns |= {"trajectory": [t.as_rows(said)]} if p.online else {}
+    return lambda reward: reward(completions=[said[-1].text], **columns)
+
+
+@pytest.mark.parametrize(
+    ("arm", "by_hand"),
+    [
+        ("online_rl", 2 * 0.5 + 2 / 4 + 1),
+        ("offline_rl", 2 * 0.5 + 2 / 4 + 1),
+        ("without_evidence", 2 * 0.5 + 1),
+        ("without_validity", 2 + 2 / 4 + 1),
+        ("without_format", 2 * 0.5 + 2 / 4),
+        ("label_only", 2),
+    ],
+)
+def test_an_arm_is_rewarded_by_its_terms(arm, by_hand, data, start, calls, tmp_path):
+    trained(arm, data, start, tmp_path)
+    how = calls["grpo"].p
+    reward = calls["grpo"].make_reward(how, tmp_path)
+    assert worth(how)(reward) == [pytest.approx(by_hand)]
+    assert reward.__name__ == f"veri_{arm}"
+
+
+# ---- what an arm trains
+
+
+@pytest.mark.parametrize("arm", VERI_ONLINE_ARMS)
+def test_an_online_arm_searches_in_its_rollouts(arm, data, start, calls, tmp_path):
+    p = trained(arm, data, start, tmp_path)
+    assert calls.keys() == {"grpo"}
+    assert calls["grpo"].make_rollout is search_rollout.rollout_function
+    assert calls["grpo"].start == start
+    prompts = [row["prompt"] for row in calls["grpo"].rows]
+    assert prompts == claim_sets.asked(data.train, p)
+
+
+def test_the_offline_arm_is_given_the_evidence_and_answers_at_once(
+    data, start, calls, tmp_path
+):
+    p = trained("offline_rl", data, start, tmp_path)
+    assert calls.keys() == {"grpo"} and calls["grpo"].make_rollout is None
+    prompts = [row["prompt"] for row in calls["grpo"].rows]
+    assert prompts == claim_sets.asked_offline(data.train, data.given, p)
+    for prompt, example in zip(prompts, data.train, strict=True):
+        assert all(f"[[{name}]]: " in prompt for name in example.evidence)
+
+
+@pytest.mark.parametrize("arm", ["offline_rl", "online_rl"])
+@pytest.mark.parametrize("chat", [False, True])
+def test_rl_s_rows_have_what_the_reward_needs(arm, chat, data, start, calls, tmp_path):
+    trained(arm, data, start, tmp_path, chat=chat)
+    for row, example in zip(calls["grpo"].rows, data.train, strict=True):
+        assert row.keys() == {"prompt", "label", "evidence"}
+        assert (row["label"], row["evidence"]) == (example.label, example.evidence)
+        prompt = row["prompt"]
+        if chat:
+            (turn,) = prompt
+            assert turn.keys() == {"role", "content"} and turn["role"] == "user"
+            prompt = turn["content"]
+        assert example.question in prompt
+
+
+def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp_path):
+    p = trained("sft", data, start, tmp_path)
+    assert calls.keys() == {"sft"} and calls["sft"].base == start
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    assert len(calls["sft"].rows) == len(data.shown) == len(data.train)
+    for row, (prompt, turns) in zip(calls["sft"].rows, data.shown, strict=True):
+        assert row == search_rollout.sft_row(prompt, turns, tokenizer, p)
+        own = "".join(turn.text for turn in turns if turn.by_model)
+        both = zip(row["input_ids"], row["completion_mask"], strict=True)
+        said = tokenizer.decode([i for i, mine in both if mine])
+        assert "".join(said.split()) == "".join(own.split()) + tokenizer.eos_token
+
+
+# ---- where it starts
+
+
+@pytest.mark.parametrize("arm", sorted(set(VERI_ARMS) - {"larger"}))
+def test_all_arms_but_the_larger_one_have_the_same_policy(arm, calls):
+    p = load(arm=arm, larger_policy="another", larger_hidden_size=256)
+    assert veri.policy_of(p) == "tiny-world 128 0"
+
+
+def test_the_larger_arm_has_a_policy_of_its_own(calls):
+    p = load(arm="larger", larger_policy="another", larger_hidden_size=256)
+    assert veri.policy_of(p) == "another 256 0"
+
+
+def test_without_a_cold_start_rl_starts_from_the_untrained_policy(data, calls):
+    assert veri.start_of(load(), data.shown, []) == "tiny-world 128 0"
+    assert not calls
+
+
+def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
+    data, start, calls, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(setup, "base_policy", lambda p: start)
+    inputs = [tmp_path / "input"]
+    inputs[0].write_text("x")
+    p = load(cold_start=True, seed=4, output_dir=str(tmp_path / "out"), rl_steps=7)
+    model = veri.start_of(p, data.shown, inputs)
+    cold = p.model_copy(update={"arm": "sft"})
+    folder = runs.run_folder(veri.NOTEBOOK, cold)
+    assert model == str(folder / "model") and folder.name == "sft-s4"
+    assert calls["sft"].folder == folder and calls["sft"].base == start
+    assert len(calls["sft"].rows) == len(data.shown)
+    # the sft arm's own run finds it there, whatever RL's parameters are
+    (folder / "model").mkdir()
+    own = cold.model_copy(update={"rl_steps": 9})
+    run = runs.start(veri.NOTEBOOK, own, inputs, veri.depends_on("sft"))
+    assert (run.folder / "model").exists()
+
+
+# ---- what a run depends on
+
+
+def depends(arm, name):
+    return name in veri.depends_on(arm).model_fields
+
+
+@pytest.mark.parametrize("arm", VERI_ARMS)
+def test_a_run_depends_on_what_trains_it(arm):
+    searches = ("max_searches", "retrieved_entries", "max_observation_length", "seed")
+    assert all(depends(arm, name) for name in searches)
+    assert depends(arm, "sft_epochs") == (arm != "instruct")
+    assert depends(arm, "rl_steps") == (arm not in ("instruct", "sft"))
+    assert depends(arm, "larger_policy") == (arm == "larger")
+    assert not depends(arm, "arms") or arm == "larger"
+
+
+# ---- what is shown and played
+
+
+def test_shown_rows_are_the_claims_that_were_taught(data):
+    p = load()
+    some = of_examples(data.train[3:6], data.told[3:6])
+    rows = veri.shown_rows(data.train, some[::-1], p)
+    prompts = claim_sets.asked(data.train[3:6], p)
+    assert rows == list(zip(prompts, data.told[3:6], strict=True))
+
+
+def test_a_script_shows_how_it_is_done(data):
+    shown = veri.shown_to_sft(load(), data.train, data.search)
+    assert shown == data.told
+    assert all(t.well_formed(turns, online=True) for turns in shown)
+    asked = [t.queries(turns) for turns in shown]
+    assert asked == [[example.question] for example in data.train]
+
+
+def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
+    made = []
+
+    def with_server(url, model, sampling):
+        made.append((url, model, sampling.temperature, sampling.max_new_tokens))
+        return lambda prompts, most: ([[3] for _ in prompts], None)
+
+    monkeypatch.setattr(search_rollout, "with_server", with_server)
+    p = load(verifier="judge", judge_model=start, judge_url="http://there/v1")
+    shown = veri.shown_to_sft(p, data.train, data.search)
+    assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
+    assert len(shown) == len(data.train)
+    assert all(len(turns) == 1 and turns[0].by_model for turns in shown)
+
+
+@pytest.mark.parametrize("rollouts", ["transformers", "vllm_colocate", "vllm_server"])
+def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
+    rollouts, data, monkeypatch, tmp_path
+):
+    seen = {}
+
+    def play(policy, rows, folder, p):
+        seen.update(policy=policy, rows=rows, p=p)
+        write_verified(folder / "x.jsonl", of_examples(data.train, data.told))
+        return folder / "x.jsonl"
+
+    monkeypatch.setattr(search_rollout, "play", play)
+    p = load(rollouts=rollouts, rl_batch_size=96, num_processes=2)
+    found = veri.played(tmp_path / "model", data.train, tmp_path, p)
+    assert [row.trajectory for row in found] == data.told
+    assert seen["policy"] == str(tmp_path / "model")
+    prompts = [row["prompt"] for row in seen["rows"]]
+    assert prompts == claim_sets.asked(data.train, p)
+    json.dumps(seen["rows"])
+    own = rollouts == "transformers"
+    assert seen["p"].rollouts == ("transformers" if own else "vllm_colocate")
+    assert seen["p"].num_processes == 1
+
+
+# ---- deviations
+
+
+def said(**values):
+    return "; ".join(veri.deviations(load(**values)))
+
+
+def test_what_differs_from_the_paper_is_said_where_it_does():
+    for arm in VERI_ARMS:
+        script = "a script" in said(arm=arm)
+        assert script == (arm not in UNTRAINED)
+        cold = "RL starts from the SFT model" in said(arm=arm, cold_start=True)
+        assert cold == (arm not in (*UNTRAINED, "sft"))
+        assert "RL starts" not in said(arm=arm)
+    assert "claims=world" in said() and "leads" not in said()
+    assert "not written by people" in said(claims="leads")
+    assert "small model" in said()
+
+
+def test_the_papers_own_setting_has_nothing_to_say():
+    p = params.load("veri", "h100_full")
+    assert p.rl_learning_rate == 1e-6
+    assert veri.deviations(p) == []

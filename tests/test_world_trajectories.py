@@ -1,0 +1,288 @@
+"""The scripted searcher of the fact world: its form, its habits, what it can know."""
+
+import random
+import re
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from factkit import params, world_text
+from factkit import world as w
+from factkit.curate import claim_sets
+from factkit.curate import trajectories as curated
+from factkit.curate import world_trajectories as wt
+from factkit.curate.world_trajectories import MIXED, PLAIN, Habits
+from factkit.entries import shown
+from factkit.retrieval import CorpusIndex
+from factkit.search_client import in_process
+from factkit.train.search_rollout import FORCED, HEAD, TAIL
+from factkit.verify import trajectory as t
+from factkit.verify.trajectory import answer_of, well_formed
+
+CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
+WORLD = w.build_world(people=60)
+ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
+SEARCH = in_process(CorpusIndex(ENTRIES.values(), cache=False))
+CLAIMS = w.claims(WORLD, 90, 0)
+N = 2_000
+
+shares = st.floats(0, 1)
+habits = st.builds(Habits, shares, shares, shares, shares)  # none is malformed
+
+
+@cache
+def find(query, k):
+    return SEARCH([query], k)[0]
+
+
+def online(claim, how, seed=0):
+    return wt.online(WORLD, claim.question, find, how, random.Random(seed))
+
+
+def offline(claim, how, seed=0):
+    return wt.offline(WORLD, claim.question, pieces(claim), how, random.Random(seed))
+
+
+def pieces(claim):
+    """What an offline prompt gives: its evidence among other texts."""
+    gold = [ENTRIES[name] for name in claim.evidence]
+    return [piece for e in [*find(claim.question, 2), *gold] for piece in shown(e)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return world_text.build_tokenizer(WORLD, "claims")
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return wt.pretraining_texts(WORLD, 0, N)
+
+
+# ---- form
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
+def test_without_a_forgotten_tag_all_is_of_the_form(claim, how, seed):
+    searched = online(claim, how, seed)
+    assert well_formed(searched, online=True)
+    assert [turn.by_model for turn in searched] == [
+        i % 2 == 0 for i in range(len(searched))
+    ]
+    assert well_formed(offline(claim, how, seed), online=False)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
+def test_with_a_forgotten_tag_it_is_not_but_searches_are(claim, how, seed):
+    forgetful = online(claim, replace(how, malformed=1.0), seed)
+    assert not well_formed(forgetful, online=True)
+    assert not well_formed(offline(claim, replace(how, malformed=1.0), seed), False)
+    for turn in forgetful[:-1:2]:
+        assert re.search(r"<search> .+ </search>$", turn.text)
+
+
+@given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
+def test_where_nothing_is_found_there_is_nothing_to_cite(claim, how, seed):
+    rng = random.Random(seed)
+    nothing = wt.online(WORLD, claim.question, lambda query, k: [], how, rng)
+    for found, form in (
+        (nothing, True),
+        (wt.offline(WORLD, claim.question, [], how, rng), False),
+    ):
+        assert answer_of(found) == t.Answer(t.NEI, ())
+        assert well_formed(found, online=form)
+
+
+def test_what_is_no_claim_of_the_world_is_refused():
+    with pytest.raises(ValueError, match="'Bo sang.' is no claim of the world"):
+        wt.online(WORLD, "Bo sang.", find, PLAIN, random.Random(0))
+
+
+# ---- what it knows
+
+
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.label != t.NEI][:30])
+def test_a_claim_and_its_swapped_twin_get_the_same_searches_and_thoughts(claim):
+    others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
+    stated = w.parse(WORLD, claim.question)[0]
+    for other in others[:3]:
+        twin = claim.question.replace(stated.object, other)
+        assert twin != claim.question
+        one, two = (
+            wt.online(WORLD, text, find, CAREFUL, random.Random(0))
+            for text in (claim.question, twin)
+        )
+        assert t.queries(one) == t.queries(two)
+        assert t.thoughts(one) == t.thoughts(two)
+        assert answer_of(one).evidence == answer_of(two).evidence
+        assert twin not in str(two) and claim.question not in str(one[:1])
+
+
+@pytest.mark.parametrize("claim", CLAIMS[:30])
+def test_the_plain_script_searches_once_for_the_claim_as_it_stands(claim):
+    assert t.queries(online(claim, PLAIN)) == [claim.question]
+
+
+def right(claims, script):
+    """The share of claims with the right label and the exact evidence."""
+    answers = [answer_of(script(claim)) for claim in claims]
+    return sum(
+        a.label == c.label and (c.label == t.NEI or set(a.evidence) == set(c.evidence))
+        for a, c in zip(answers, claims, strict=True)
+    ) / len(claims)
+
+
+def test_a_careful_script_is_right_and_a_plain_one_only_about_labels_of_one_hop():
+    one, two = ([c for c in CLAIMS if c.meta["hops"] == hops] for hops in (1, 2))
+    assert right(CLAIMS, lambda claim: online(claim, CAREFUL)) == 1
+    assert right(CLAIMS, lambda claim: offline(claim, CAREFUL)) == 1
+    plain = [(c.label, answer_of(online(c, PLAIN))) for c in one]
+    assert all(label == answer.label for label, answer in plain)
+    assert all(len(answer.evidence) == wt.ENTRIES for _, answer in plain)
+    assert {answer_of(online(c, PLAIN)).label for c in two} == {t.NEI}
+
+
+# ---- habits
+
+
+def drawn(**changed):
+    """Trajectories of MIXED's script, or one with some other habits, N in number."""
+    how = replace(MIXED, malformed=0.0, **changed)
+    return [online(CLAIMS[i % len(CLAIMS)], how, seed=i) for i in range(N)]
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return drawn()
+
+
+def assert_share(expected, chosen, of=None):
+    """Of those rows that count, within four standard deviations."""
+    rows = [c for c, counts in zip(chosen, of or [True] * N, strict=True) if counts]
+    assert len(rows) > N / 4
+    deviation = (expected * (1 - expected) / len(rows)) ** 0.5
+    assert sum(rows) / len(rows) == pytest.approx(expected, abs=4 * deviation)
+
+
+def test_mixed_habits_search_in_own_words_as_often_as_stated(mixed):
+    own = [
+        t.queries(made)[0] != CLAIMS[i % len(CLAIMS)].question
+        for i, made in enumerate(mixed)
+    ]
+    assert_share(MIXED.own_words, own)
+
+
+def test_mixed_habits_take_the_second_hop_as_often_as_stated(mixed):
+    can = [len(t.queries(made)) == 2 for made in drawn(second_hop=1.0)]
+    goes_on = [len(t.queries(made)) == 2 for made in mixed]
+    assert_share(MIXED.second_hop, goes_on, can)
+    assert not any(a > b for a, b in zip(goes_on, can, strict=True))
+
+
+def test_mixed_habits_cite_what_was_used_alone_as_often_as_stated():
+    """Where that is not all that was shown."""
+    cited = [
+        [answer_of(made).evidence for made in drawn(guess=0.0, precise=precise)]
+        for precise in (0.0, MIXED.precise, 1.0)
+    ]
+    differs = [most != least for most, _, least in zip(*cited, strict=True)]
+    precise = [some != most for most, some, _ in zip(*cited, strict=True)]
+    assert_share(MIXED.precise, precise, differs)
+
+
+def test_mixed_habits_guess_as_often_as_stated(mixed):
+    honest = [answer_of(made).label for made in drawn(guess=0.0)]
+    others = [
+        answer_of(made).label != label
+        for made, label in zip(mixed, honest, strict=True)
+    ]
+    assert_share(MIXED.guess * 2 / 3, others)
+
+
+def test_mixed_habits_forget_a_tag_as_often_as_stated():
+    claims = [CLAIMS[i % len(CLAIMS)] for i in range(N)]
+    searched = [online(c, MIXED, i) for i, c in enumerate(claims)]
+    given = [offline(c, MIXED, i) for i, c in enumerate(claims)]
+    for made, form in ((searched, True), (given, False)):
+        forgot = [not well_formed(of, online=form) for of in made]
+        assert_share(MIXED.malformed, forgot)
+
+
+# ---- what is read before anything else
+
+
+def test_the_same_seed_gives_the_same_texts(texts):
+    assert wt.pretraining_texts(WORLD, 0, 40) == texts[:80]
+    assert wt.pretraining_texts(WORLD, 1, 40) != texts[:80]
+
+
+def test_every_second_text_is_an_exercise_and_of_the_others_a_quarter_is_offline(texts):
+    told, exercises = texts[::2], texts[1::2]
+    assert len(told) == len(exercises) == N
+    assert all("<" not in text for text in exercises)
+    given = ["\nDocuments:\n" in text for text in told]
+    searching = ["<search>" in text for text in told]
+    assert_share(wt.OFFLINE_SHARE, given)
+    assert all(a != b for a, b in zip(given, searching, strict=True))
+
+
+def test_no_text_is_longer_than_a_row(texts, tokenizer):
+    lengths = [len(ids) + 1 for ids in tokenizer(texts)["input_ids"]]  # with its end
+    assert max(lengths) <= wt.LONGEST
+
+
+def test_every_word_of_all_texts_is_known(texts, tokenizer):
+    said = [*texts, HEAD, TAIL, FORCED]
+    said += [text for e in ENTRIES.values() for text in (e.text, f"[[{e.id}]]")]
+    said += [claim.question for claim in CLAIMS]
+    unknown = tokenizer.unk_token_id
+    for text, ids in zip(said, tokenizer(said)["input_ids"], strict=True):
+        assert unknown not in ids, text
+
+
+def test_no_fact_is_taught(texts):
+    """What is stated is true as often as by chance."""
+    lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
+    facts = [w.parse(WORLD, line)[0] for line in lines if w.parse(WORLD, line)]
+    known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
+    true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)
+    chance = sum(1 / len(w.OBJECTS[f.relation]) for f in known)
+    assert len(known) > 1_000
+    assert true == pytest.approx(chance, abs=5 * chance**0.5)
+
+
+def test_an_exercise_s_labels_follow_from_its_sentences(texts):
+    seen = set()
+    for text in texts[1:400:2]:
+        rows = re.findall(r"Claim: (.*)\n\[\[(.*)\]\]: (.*)\nLabel: (.*)", text)
+        assert len(rows) == wt.EXERCISE_CLAIMS
+        for claim, name, sentence, label in rows:
+            stated, told = (w.parse(WORLD, line)[0] for line in (claim, sentence))
+            assert (stated.subject, stated.relation) == (told.subject, told.relation)
+            assert name == w.document_id(told)
+            same = stated.object == told.object
+            assert label == (w.LABELS[0] if same else w.LABELS[1])
+            seen.add(label)
+    assert seen == set(w.LABELS[:2])
+
+
+# ---- what SFT learns from on profile tiny
+
+
+def test_the_scripts_trajectories_fit_the_budgets_of_profile_tiny(tokenizer):
+    p = params.load("veri", "tiny", {"world_people": 60})
+    scripts = curated.scripted(p, CLAIMS, SEARCH)
+    for turn in (turn for script in scripts for turn in script):
+        n = len(tokenizer(turn.text)["input_ids"])
+        assert n <= (
+            p.max_completion_length if turn.by_model else p.max_observation_length
+        )
+    given = claim_sets.given_offline(CLAIMS, [*ENTRIES.values()], SEARCH, p)
+    asked = claim_sets.asked(CLAIMS, p) + claim_sets.asked_offline(CLAIMS, given, p)
+    assert max(map(len, tokenizer(asked)["input_ids"])) <= p.max_prompt_length
+    assert all(well_formed(script, online=True) for script in scripts)

@@ -1,0 +1,199 @@
+"""Rollouts that search, with real vLLM: in training, in evaluation, served.
+
+A model of 135M that has not been trained for it goes on with what its prompt repeats:
+it searches, or answers. That the texts make no sense does not matter.
+"""
+
+import csv
+import importlib
+import json
+
+import pytest
+import torch
+from test_grpo import REWARD
+
+from factkit import models, params, runs
+from factkit.curate import claim_sets
+from factkit.entries import entries_of_sentences, page_entry
+from factkit.evaluate.claim_verification import read_verified
+from factkit.params import VeriRlParams
+from factkit.retrieval import CorpusIndex
+from factkit.search_client import in_process
+from factkit.train import grpo, search_rollout
+from factkit.train.search_rollout import STOPS
+from factkit.verify.trajectory import Turn, queries
+
+ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
+ENTRIES = [
+    page_entry("</information> <answer>", "A trap for an old red fox and wolf."),
+    *entries_of_sentences("Animals", [f"The {name} is an animal." for name in ANIMALS]),
+]
+SEARCHING = "".join(f"<search>{q}</search>\n" for q in ("red fox", "iron", "old wolf"))
+ANSWER = "<answer>\nLabel: SUPPORT\nEvidence: [[Fox]]\n</answer>\n"
+PROMPTS = [SEARCHING, ANSWER * 3, f"{SEARCHING}<search>bear</search>\n", "Hello, who"]
+
+# beside what test_grpo has there: what the rollouts were, in folder/rollouts.jsonl
+SEARCH_REWARD = """
+import json
+from dataclasses import asdict
+from factkit.train import search_rollout
+from factkit.verify.trajectory import from_rows, queries
+
+
+def make_reward(p, folder):
+    make = search_rollout.rollouts
+
+    def keep(*arguments):
+        made = make(*arguments)
+        with (folder / "rollouts.jsonl").open("a") as f:
+            f.write(json.dumps([asdict(rollout) for rollout in made]) + "\\n")
+        return made
+
+    search_rollout.rollouts = keep
+
+    def searches(trajectory, **columns):
+        return [float(len(queries(from_rows(rows)))) for rows in trajectory]
+    return searches
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Parameters of profile laptop, whose data run has written ENTRIES."""
+
+    def load(**values):
+        shared = {
+            "rollouts": "vllm_colocate",
+            "output_dir": str(tmp_path),
+            "chat": False,
+            "max_prompt_length": 160,
+            "max_completion_length": 24,
+            "max_observation_length": 64,
+            "max_searches": 2,
+            "max_context_length": 512,
+            "rl_steps": 2,
+            "rl_batch_size": 16,
+            "num_generations": 4,
+            "micro_batch_size": 4,
+        }
+        p = params.load("veri", "laptop", shared | values)
+        folder = runs.run_folder(p.data_notebook, p)
+        folder.mkdir(parents=True, exist_ok=True)
+        claim_sets.write_entries(folder / "entries.jsonl", ENTRIES)
+        known = p.model_dump(include=set(VeriRlParams.model_fields))
+        return VeriRlParams(**known)
+
+    return load
+
+
+def assert_sound(made, tokenizer):
+    """Masks, texts and log-probabilities of rollouts fit each other."""
+    for rollout in made:
+        ids, mask = torch.tensor(rollout.ids), torch.tensor(rollout.env_mask)
+        logprobs = torch.tensor(rollout.logprobs)
+        assert len(ids) == len(mask) == len(logprobs)
+        assert not logprobs[mask == 0].any() and (logprobs[mask == 1] <= 0).all()
+        own = "".join(turn.text for turn in rollout.turns if turn.by_model)
+        assert tokenizer.decode(ids[mask == 1], skip_special_tokens=True) == own
+        theirs = "".join(turn.text for turn in rollout.turns if not turn.by_model)
+        assert tokenizer.decode(ids[mask == 0], skip_special_tokens=True) == theirs
+        for turn in rollout.turns:
+            ends = (
+                [text for text in STOPS if text in turn.text] if turn.by_model else ()
+            )
+            # no token more than the one that completes the tag
+            assert all(turn.text.partition(end)[2].strip() == "" for end in ends)
+    searching = [rollout for rollout in made if 0 in rollout.env_mask]
+    assert searching and len(searching) < len(made)
+
+
+@pytest.mark.parametrize(("rank", "learning_rate"), [(0, 1e-4), (8, 2e-3)])
+def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
+    rank, learning_rate, smollm, modules, settings, tmp_path
+):
+    patch = REWARD.partition("def make_reward")[0]
+    (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD)
+    make_reward = importlib.import_module("a_search_reward").make_reward
+    p = settings(lora_rank=rank, rl_learning_rate=learning_rate)
+    rows = [{"prompt": prompt} for prompt in PROMPTS for _ in range(3)]
+    run = tmp_path / "run"
+    model = grpo.grpo(
+        smollm, rows, make_reward, run, p, search_rollout.rollout_function
+    )
+    assert {f.suffix for f in model.iterdir()} >= {".safetensors", ".json"}
+    lines = (run / "rollouts.jsonl").read_text().splitlines()
+    made = [[rollout_of(row) for row in json.loads(line)] for line in lines]
+    assert [len(batch) for batch in made] == [16, 16]
+    _, tokenizer = models.load_policy(smollm)
+    assert_sound(made[0] + made[1], tokenizer)
+    with (run / "metrics.csv").open() as f:
+        curve = list(csv.DictReader(f))
+    for row, batch in zip(curve, made, strict=True):
+        mean = sum(len(queries(rollout.turns)) for rollout in batch) / 16
+        assert float(row["reward"]) == pytest.approx(mean)
+        sampled = sum(sum(rollout.env_mask) for rollout in batch) / 16
+        assert float(row["completions/mean_length"]) == pytest.approx(sampled)
+        # the engine's log-probabilities against the trainer's, of what was sampled
+        assert float(row["sampling/sampling_logp_difference/mean"]) < 0.3
+    assert float(curve[1]["kl"]) > 0.01
+
+
+def rollout_of(row):
+    turns = [Turn(**turn) for turn in row.pop("turns")]
+    return search_rollout.Rollout(**row, turns=turns)
+
+
+def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
+    smollm, settings, tmp_path
+):
+    claim = {"claim": "a", "set": "leads", "label": "SUPPORT", "gold": ("Fox",)}
+    rows = [
+        {"id": str(i), "prompt": prompt, "also_right": (), **claim}
+        for i, prompt in enumerate(PROMPTS)
+    ]
+    p = settings(dtype="bfloat16")
+    path = search_rollout.play(smollm, rows, tmp_path / "played", p)
+    assert (tmp_path / "played" / "launch").exists()
+    searching, answering, *_, other = read_verified(path)
+    assert queries(searching.trajectory) != []
+    assert not searching.trajectory[1].by_model
+    assert answering.answer.label == "SUPPORT" and len(answering.trajectory) == 1
+    assert 0.5 < answering.label_probability <= 1  # it is there three times
+    assert other.answer.label is None and other.label_probability is None
+
+
+@pytest.fixture(scope="module")
+def policy(smollm):
+    return models.load_policy(smollm, "bfloat16")
+
+
+def play_served(endpoint, policy, settings, temperature):
+    model, tokenizer = policy
+    p, search = settings(), in_process(CorpusIndex(ENTRIES, cache=False))
+    sampling = models.Sampling(p.max_completion_length, temperature)
+    generate = search_rollout.with_server(endpoint, "judge", sampling)
+    ids = search_rollout.encode_prompts(PROMPTS * 4, tokenizer, p)
+    return search_rollout.rollouts(ids, generate, search, tokenizer, p)
+
+
+def test_a_served_policy_gives_its_tokens_up_to_the_tag(endpoint, policy, settings):
+    made = play_served(endpoint, policy, settings, temperature=0.0)
+    assert_sound(made, policy[1])
+    searching, answering = made[:2]
+    assert searching.turns[0].text.endswith("</search>")
+    assert answering.turns[-1].text.endswith("</answer>")
+    prompts = {tuple(rollout.prompt) for rollout in made}
+    assert len(prompts) == len(PROMPTS)
+
+
+def test_its_log_probabilities_are_those_of_the_model(endpoint, policy, settings):
+    made = play_served(endpoint, policy, settings, temperature=1.0)
+    assert_sound(made, policy[1])
+    served = [rollout.logprobs for rollout in made]
+    search_rollout.add_logprobs(made, *policy, batch_size=8)
+    apart = [
+        abs(a - b)
+        for theirs, rollout in zip(served, made, strict=True)
+        for a, b in zip(theirs, rollout.logprobs, strict=True)
+    ]
+    assert sum(apart) / len(apart) < 0.1 and max(apart) > 0
