@@ -324,8 +324,8 @@ def claim_about(
 
 
 @cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """(relation, regular expression with groups s and o) of each statement."""
+def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """(relation, regular expression with groups s and o) of each wording."""
     return tuple(
         (
             relation,
@@ -344,7 +344,7 @@ def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
     """
     hedge = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
     plain = hedge.sub("", " ".join(sentence.split()))
-    for relation, pattern in _patterns():
+    for relation, pattern in patterns():
         match = pattern.fullmatch(plain)
         if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
             return Fact(match["s"], relation, match["o"]), bool(hedge.search(sentence))

@@ -8,7 +8,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from factkit import corpus, prompts, runs, search_client, world
 from factkit.assets import write_atomically
 from factkit.curate import claim_filter
 from factkit.curate.splits import split_by_entity
-from factkit.curate.world_trajectories import world_entries
+from factkit.curate.world_trajectories import marked, marking, world_entries
 from factkit.datasets import claim_benchmarks, claim_corpora
 from factkit.datasets.examples import Example
 from factkit.entries import page_of, shown
@@ -175,7 +175,8 @@ def searcher(p: "VeriParams") -> Search:
         return search_client.over_http(p.search_url)
     folder = runs.run_folder(p.data_notebook, p)
     entries = read_entries(folder / "entries.jsonl")
-    return search_client.in_process(CorpusIndex(entries))
+    search = search_client.in_process(CorpusIndex(entries))
+    return marking(search) if p.claims == "world" else search
 
 
 # ---- prompts
@@ -215,6 +216,9 @@ def given_offline(
     given = {}
     for example, some in zip(examples, found, strict=True):
         gold = {i: pieces[i] for i in example.evidence}
+        if p.claims == "world":
+            told = {i: marked(c.text, example.question) for i, c in gold.items()}
+            gold = {i: replace(c, text=told[i]) for i, c in gold.items()}
         others = {c.id: c for entry in some for c in shown(entry)}
         texts = list((others | gold).values())
         random.Random(f"given {example.id}").shuffle(texts)

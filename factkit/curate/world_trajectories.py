@@ -11,10 +11,11 @@ has, and mostly goes the worse.
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from factkit.entries import page_entry, shown
 from factkit.retrieval import Chunk, listed
+from factkit.search_client import Search
 from factkit.verify.trajectory import Turn, information
 from factkit.world import (
     ABSTENTION,
@@ -29,15 +30,16 @@ from factkit.world import (
     document_id,
     documents,
     parse,
+    patterns,
     statement,
 )
 
 ENTRIES = 3  # a search (App. B)
+UNKNOWN = f"{ABSTENTION}."
 CLAIM, WITH_DOCUMENTS = "Claim: {}\n", "Claim: {}\nDocuments:\n{}\n"
 OFFLINE_SHARE = 0.25  # of what is read
 READ = 6_000  # trajectories
 LONGEST = 256  # tokens of one
-EXERCISE_CLAIMS = 5
 OTHERS = 2  # people in a made-up world beside the one that a claim is about
 
 # a query and how many → the best entries
@@ -72,11 +74,11 @@ def online(
     stated = _stated(world, claim)
     hops, subject = stated.relation.split(), stated.subject
     said, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
-    for place, hop in enumerate(hops):
+    for place in range(len(hops)):
         if place and rng.random() >= habits.second_hop:
             break
         own = place > 0 or rng.random() < habits.own_words
-        query = f"{subject} {_verb(hop)}" if own else claim
+        query = _wanted(stated, subject, place) if own else claim
         found = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
         seen |= {piece.id: piece for piece in found}
         turns += [
@@ -85,7 +87,9 @@ def online(
         ]
         read = _read(world, stated, seen.values())
         known = len(read) > place
-        said = f"<think> {statement(read[place]) if known else _unknown()} </think>\n"
+        said = (
+            f"<think> {_thought(read[place], query) if known else UNKNOWN} </think>\n"
+        )
         if not known:
             break
         subject = read[place].object
@@ -103,7 +107,8 @@ def offline(
 ) -> list[Turn]:
     """The script's response to a claim with its evidence (Fig 10)."""
     stated = _stated(world, claim)
-    thought = " ".join(map(statement, _read(world, stated, entries))) or _unknown()
+    read = _read(world, stated, entries)
+    thought = " ".join(_thought(fact, claim) for fact in read) or UNKNOWN
     said = _answer(world, stated, entries, habits, rng)
     turns = [Turn(f"<think> {thought} </think>\n{said}", by_model=True)]
     return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
@@ -133,7 +138,7 @@ def _answer(
 
 def _read(world: World, stated: Fact, entries: Sequence[Chunk]) -> list[Fact]:
     """What the entries state of the claim's hops, as far as the chain goes."""
-    told = [parse(world, entry.text) for entry in entries]
+    told = [parse(world, unmarked(entry.text)) for entry in entries]
     by_key = {(of[0].subject, of[0].relation): of[0] for of in told if of}
     read, subject = [], stated.subject
     for hop in stated.relation.split():
@@ -151,13 +156,16 @@ def _stated(world: World, claim: str) -> Fact:
     return parsed[0]
 
 
-def _verb(relation: str) -> str:
-    """The words between subject and object: "was born in"."""
-    return " ".join(STATEMENTS[relation][0].format(s="", o="").strip(" .").split())
+def _wanted(stated: Fact, subject: str, place: int) -> str:
+    """A query for a hop in the world's words, with the object if the claim has it."""
+    hops = stated.relation.split()
+    value = stated.object if place == len(hops) - 1 else ""
+    words = STATEMENTS[hops[place]][0].format(s=subject, o=value)
+    return " ".join(words.strip(" .").split())
 
 
-def _unknown() -> str:
-    return f"{ABSTENTION}."
+def _thought(fact: Fact, query: str) -> str:
+    return marked(statement(fact), query)
 
 
 def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
@@ -173,6 +181,46 @@ def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
     return [*turns[:i], Turn(text, by_model=True), *turns[i + 1 :]]
 
 
+def marked(text: str, query: str) -> str:
+    """A sentence of the world with its object in parentheses if the query lacks it.
+
+    As search engines mark what was asked for. A policy of 0.9M parameters learns to
+    read, and not to tell whether two words are the same: in 500 updates of nothing else
+    it stays at chance. So the search of the fact world tells.
+    """
+    asked = frozenset(re.findall(r"\w+", query))
+    for relation, pattern in patterns():
+        found = pattern.fullmatch(text)
+        if found and found["o"] in OBJECTS[relation]:
+            if asked.issuperset(found["o"].split()):
+                return text
+            start, end = found.span("o")
+            return f"{text[:start]}({text[start:end]}){text[end:]}"
+    return text
+
+
+def unmarked(text: str) -> str:
+    """The sentence that `marked` was given."""
+    return text.replace("(", "").replace(")", "")
+
+
+def marking(search: Search) -> Search:
+    """A search of the fact world's entries that marks what it finds."""
+
+    def found(queries: Sequence[str], k: int) -> list[list[Chunk]]:
+        return [
+            [_marked_entry(entry, query) for entry in of]
+            for query, of in zip(queries, search(queries, k), strict=True)
+        ]
+
+    return found
+
+
+def _marked_entry(entry: Chunk, query: str) -> Chunk:
+    head, _, text = entry.text.partition("\n")
+    return replace(entry, text=f"{head}\n{marked(text, query)}")
+
+
 def world_entries(world: World) -> list[Chunk]:
     """An entry for each fact; what is searched has the id in it, too."""
     return [page_entry(d.id, d.text) for d in documents(world)]
@@ -182,18 +230,14 @@ def world_entries(world: World) -> list[Chunk]:
 
 
 def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
-    """n prompts with trajectories by the script with `MIXED` habits, and as many
-    `exercise`s.
+    """n prompts with trajectories by the script with `MIXED` habits.
 
     Each is about made-up facts of people who bear the world's names: it teaches to read
     and to search, and no fact. Three in four trajectories are online.
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
     texts: list[str] = []
-    while len(texts) < 2 * n:
-        if len(texts) % 2:
-            texts.append(exercise(world, rng))
-            continue
+    while len(texts) < n:
         made = _made_up(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
         if relation in HOPS and rng.random() < 0.5:
@@ -215,23 +259,6 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
             turns = online(made, example.question, find, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
-
-
-def exercise(world: World, rng: random.Random) -> str:
-    """Claims with one sentence each and the label that follows from it: to compare is
-    what a small policy learns last, and a trajectory has it once only."""
-    lines = []
-    for _ in range(EXERCISE_CLAIMS):
-        person, relation = rng.choice(world.people), rng.choice(list(OBJECTS))
-        relation = relation.split()[0]
-        told = Fact(person, relation, rng.choice(OBJECTS[relation]))
-        same = rng.random() < 0.5
-        value = told.object if same else rng.choice(OBJECTS[relation])
-        claim = statement(Fact(person, relation, value), rng.randrange(3))
-        label = LABELS[0] if value == told.object else LABELS[1]
-        lines += [f"Claim: {claim}", f"[[{document_id(told)}]]: {statement(told)}"]
-        lines.append(f"Label: {label}")
-    return "\n".join(lines)
 
 
 def _made_up(world: World, rng: random.Random) -> World:
@@ -260,6 +287,7 @@ def _by_words(entries: Sequence[Chunk], rng: random.Random) -> Find:
         asked = frozenset(re.findall(r"\w+", query))
         scores = [sum(1 / count[w] for w in asked & of) for of in words]
         best = sorted(range(len(order)), key=lambda i: -scores[i])
-        return [order[i] for i in best[:k] if scores[i] > 0]
+        chosen = [order[i] for i in best[:k] if scores[i] > 0]
+        return [_marked_entry(entry, query) for entry in chosen]
 
     return find
