@@ -43,6 +43,8 @@ FIELDS = {
     "verify_statement": ["evidence", "statement"],
     "rate_informativeness": ["question", "response", "statements"],
     "annotate_response": ["evidence", "question", "response"],
+    "claim": ["claim"],
+    "claim_with_documents": ["claim", "evidence"],
     "verify_claim_online": ["claim"],
     "verify_claim_offline": ["claim", "evidence"],
 }
