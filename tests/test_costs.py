@@ -549,11 +549,11 @@ def test_veri_s_judge_is_asked_for_the_data_alone():
         assert sum(workload.judge_calls(p, arm).values()) == 0
     assert workload.shared_judge_calls(p) == {
         "filtering": 2 * 3 * 3000,  # two sets, three labels
-        "trajectories": 6000 * 5,  # three searches, an answer or its forced opening
+        "trajectories": 5500 * 5,  # three searches, an answer or its forced opening
     }
-    assert workload.all_judge_calls(p) == 18_000 + 30_000
+    assert workload.all_judge_calls(p) == 18_000 + 27_500
     rows = rows_of(p)
-    assert rows["judge calls shared"][0] == rows["judge calls of all"][0] == "48,000"
+    assert rows["judge calls shared"][0] == rows["judge calls of all"][0] == "45,500"
     fewer = workload.shared_judge_calls(veri(claims="leads", train_claims=100))
     assert fewer == {"filtering": 0, "trajectories": 500}
 
@@ -577,10 +577,10 @@ def test_veri_s_searches_by_arm_by_hand():
 
 
 def test_veri_s_searches_of_all_arms_and_seeds_by_hand():
-    shared = 6000 + CLAIMS + 3 * 6000 + 3 * CLAIMS
+    shared = 5500 + CLAIMS + 3 * 5500 + 3 * CLAIMS
     each = 3 * 230_400 + 6 * 14_400 + 900
     rows = rows_of(veri())
-    assert rows["searches shared"][0] == f"{shared:,}" == "42,000"
+    assert rows["searches shared"][0] == f"{shared:,}" == "40,000"
     assert rows["searches of online_rl"][0] == f"{230_400 + 14_400:,}"
     assert rows["searches of all"][0] == f"{shared + 3 * each:,}"  # three seeds
     assert "localhost:8003" in rows["searches of all"][1]

@@ -39,7 +39,7 @@ def test_an_unknown_variant_is_refused_by_name():
         ("rar", "web pages: 87,000"),
         ("reason", "7,200 synthetic prompts"),
         ("rlfh", "judge calls training statement: 1,357,824"),
-        ("veri", "judge calls shared: 48,000"),
+        ("veri", "judge calls shared: 45,500"),
     ],
 )
 def test_doctor_exits_with_1_where_something_lacks(paper, said):
