@@ -185,7 +185,7 @@ def marked(text: str, query: str) -> str:
     """A sentence of the world with its object in parentheses if the query lacks it.
 
     As search engines mark what was asked for. A policy of 0.9M parameters learns to
-    read, and not to tell whether two words are the same: in 500 updates of nothing else
+    read, and not to tell whether two words are the same: in 350 updates of nothing else
     it stays at chance. So the search of the fact world tells.
     """
     asked = frozenset(re.findall(r"\w+", query))
