@@ -11,10 +11,11 @@ nationality, a place, a name, an opposite. The labels differ in what is done to 
 | REFUTE | with the focus exchanged | evidence |
 | NOT ENOUGH INFO | as often with the focus exchanged as not | out of the corpus |
 
-So all labels come from one pool, and no wording tells one from another. A claim of two
-hops says what a linked lead is about instead of naming it ("Psycho was directed by an
-English film director"), and needs that lead's first sentence as well; for NOT ENOUGH
-INFO the sentence with the link is taken out.
+So all labels come from one pool. Without its sentence a claim only stays as it is where
+the focus is a place, a name or in what a link stands for: the corpus would settle an
+exchanged one. A claim of two hops says what a linked lead is about instead of naming it
+("Psycho was directed by an English film director"), and needs that lead's first
+sentence as well; for NOT ENOUGH INFO the sentence with the link is taken out.
 
 A sentence is left alone where another one on its subject has more than half of its
 words, or the focus, or what replaces it: the corpus would settle the claim without its
@@ -33,267 +34,37 @@ from dataclasses import dataclass
 
 from factkit.corpus import Document
 from factkit.curate.like_words import KINDS, MONTHS, SMALL_WORDS, WORD
-from factkit.curate.rewriting import (
-    other_number,
-    resolved,
-    sentences,
-    with_articles,
-    without_brackets,
-)
+from factkit.curate.rewriting import other_number, with_articles
 from factkit.datasets.examples import DataError, Example
-from factkit.datasets.lead_prompts import kind_of
-from factkit.datasets.leads import BRITISH, DEMONYMS, plain_title
+from factkit.datasets.lead_sentences import (
+    BE,
+    SORT,
+    Claim,
+    Lead,
+    claim_of,
+    read_lead,
+    sentences_of,
+    told,
+    what_it_is,
+)
+from factkit.datasets.leads import BRITISH, DEMONYMS
 from factkit.entries import entries_of_sentences, sentence_id
 from factkit.retrieval import Chunk, tokenize
-from factkit.verify.clauses import ADVERB, NAME, PAST, VERB
+from factkit.verify.clauses import NAME
 from factkit.world import LABELS
 
 HOPS = (1, 1, 2)  # in turn, after each round of labels
-SHORTEST, LONGEST = 6, 26  # words of a claim of one hop
-LONGEST_LINKED = 14  # words that say what a linked lead is about
 LATEST = 2025  # the latest year that a claim names
 LEAST_YEARS = 5  # to the wrong year: what was so in 1799 may be so in 1801
-PER_LINKED = 12  # claims that need one and the same linked lead, at most
+PER_LINKED = 20  # claims that need one and the same linked lead, at most
 COMMON = 3  # times in small letters that make a single word no proper name
 ALIKE = 0.5  # share of a claim's words that no other sentence on its subject passes
 ALIKE_LINKED = 0.25  # that no other one passes that also names the linked lead
 
 NOT_ENOUGH = LABELS[2]
+SETTLED = ("place", "name", "link")  # kinds of focus that the rest of a lead settles
 
 Words = frozenset[str]
-
-# ---- a sentence that stands alone
-
-_BE = r"(?:is|was|are|were)"
-_VERB = (
-    rf"(?:{VERB}|\b(?:encompass(?:es)?|forms?|separates?|shares?|represents?|varies|vary"
-    r"|gained|helped|combines?|comprises?|stretch(?:es)?|extends?|drains?|flows?|rises?"
-    r"|measures?|spans?|grows?|derives?|connects?|employs?|accounts?|ranks?|dates?"
-    r"|belongs?|consists?|contains?|covers?|includes?|remains?|borders?|uses?|plays?"
-    r"|developed|introduced|published|composed|directed|starred|created|discovered"
-    r"|established|founded|invented|performed|recorded|worked|lived|ruled)\b)"
-)
-_PREDICATE = re.compile(rf"(?:'s(?: [a-z-]+){{1,3}})? {ADVERB}(?P<verb>{_VERB})")
-_SORT = re.compile(
-    r"\b(film|novel|book|album|song|opera|play|poem|painting|symphony|musical|city|town"
-    r"|capital|river|lake|island|mountain|volcano|desert|country|state|province|region"
-    r"|continent|war|battle|treaty|company|university|museum|newspaper|band|dynasty"
-    r"|empire|temple|palace|bridge|tower|game|series|festival|disease|planet|family"
-    r"|genus|order|phylum)\b",
-    re.IGNORECASE,
-)
-_HEAD_ENDS = re.compile(
-    r"\b(?:in|of|by|from|between|near|on|that|which|who|against|for|during|under|with|at"
-    r"|to|among)\b"
-)
-_FULL_NAME = re.compile(rf"(?!In |At |As )[^.;:]{{2,120}}?(?=,? {_BE} (?:an?|the) )")
-_FRONTED = re.compile(
-    r"((?:In|On|At|During|After|Before|By|From|Since|Until|Throughout|Between) "
-    r"[^,]{3,40}), (.+)"
-)
-_IMPERSONAL = re.compile(
-    rf"It (?:{_BE}|has been|can be|may be) (?:\w+ly )?\w+ (?:that|to)\b"
-)
-_PRONOUNS = {  # by whether the subject is a person, and whether it is plural
-    (True, False): re.compile(r"(?:He|She|His|Her) "),
-    (True, True): re.compile(r"(?!)"),
-    (False, False): re.compile(r"(?:It|Its) "),
-    (False, True): re.compile(r"(?:They|Their) "),
-}
-_ASIDE = re.compile(rf"^,[^;]{{2,90}}?, (?={ADVERB}{_BE}\b)")
-_ALSO = re.compile(
-    rf"(^|\b(?:{_BE}|has|had|have|can)) also (?!known|called|spelled|referred)"
-)
-_LATER = re.compile(  # a clause that a claim does without
-    r",? [–—] .*|;.*|, (?:which|who|whose|whom|where|when|while|although|though|because"
-    r"|but|whereas|making|including|with|such as|notably|particularly|especially"
-    r"|before|after|until|since|as|due|known|located|followed|based|along|alongside"
-    r"|despite|having|being|becoming|[a-z]{3,}ing"
-    rf"|and (?:{_BE}|has|have|had|he|she|it|they|later|also|then))\b.*"
-)
-_DEFINING = re.compile(r",? (?:who|which|that|where)\b")
-_ALONE = re.compile(
-    r"\b(?:only|first|last|most|\w+est|of the (?:two|three|four|five))\b"
-)
-_UNCLEAR = re.compile(
-    r"[\n:;\[\]()–—“”{}]|\.\.|\bc\. |\b(?:this|these|those|such|latter|former|however"
-    r"|therefore|thus|hence|instead|otherwise|here|others?|another|respectively|we|you"
-    r"|our|same|similarly|likewise)\b|\bthe (?:country|nation|city|town|state|book"
-    r"|island|province|region|area|district|film|novel|band|company|team|series|game"
-    r"|war|group|work|term|word|name|concept|field|dynasty|kingdom|empire|period|era)\b"
-    r"(?! (?:of|in|on|that|with|from|between|[A-Z]))|\bbetween (?!.* and )"
-)
-_WHAT = re.compile(rf"(?:[ ,][^.;]{{0,160}}?)?,? {_BE} ((?:an?|the) .+)")
-_WHAT_ENDS = re.compile(
-    r"[,;]| [–—]| (?:who|which|that|where|whose|when|because|known|considered|regarded"
-    r"|best known|commonly known|famous|noted|and (?:one|the|an?|its))\b"
-)
-_WHAT_IS_LONG = re.compile(
-    r" (?:between|via|with|comprising|consisting|situated|founded|centered|centred|off"
-    r"|along|established|bordered|spanning|by|designed|used|spoken|during|from)\b"
-)
-_NO_WHAT = re.compile(r"(?:an?|the) (?:name|term|word|list|type|kind|form)\b")
-
-
-@dataclass(frozen=True)
-class _Lead:
-    """A lead. subject: as it names what it is on ("The Nile"), or "" if it doesn't."""
-
-    title: str
-    name: str
-    subject: str
-    plural: bool
-    person: bool
-    sort: str
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Claim:
-    """A true claim without its full stop; subject: where in it that stands."""
-
-    lead: _Lead
-    number: int
-    text: str
-    subject: tuple[int, int]
-
-
-def _sentences(document: Document) -> tuple[str, ...]:
-    return tuple(" ".join(s.split()) for s in sentences(document.text))
-
-
-def _lead(document: Document) -> _Lead:
-    name, suffix = plain_title(document.title)
-    head = _HEAD_ENDS.split(re.split(r"[,(]", document.meta["description"])[0])[0]
-    kind, sort = kind_of(document), _SORT.search(head)
-    person = kind == "person"
-    if suffix:  # "Second Symphony (Mahler)" would be odd in a sentence
-        fits = person or kind == "work"
-        fits = fits and re.fullmatch("[a-z0-9 -]+", suffix)
-        subject = f"The {suffix} {name}" if fits else ""
-    else:
-        subject = name if person else _as_written(name, document.text)
-    words = head.split() if person else [sort[1]] if sort else []
-    verb = re.search(rf"\b{_BE}\b", document.text)
-    return _Lead(
-        title=document.title,
-        name=name,
-        subject="" if "," in name else subject,  # "Birmingham, Alabama"
-        plural=bool(verb) and verb[0] in ("are", "were") and not person,
-        person=person,
-        sort=words[-1].lower() if words else "",
-        sentences=_sentences(document),
-    )
-
-
-def _as_written(name: str, text: str) -> str:
-    """The name as the lead begins, "The Nile" or "Starlings"; "" if it doesn't."""
-    start = re.match("(?:The |An? )?", text).end()
-    found = text[start : start + len(name)]
-    same = found.lower() == name.lower() if name[1:].islower() else found == name
-    if not same:
-        return ""
-    end = re.compile(r"(?:e?s)?\b(?!-| [A-Z])").match(text, start + len(name))
-    return text[: end.end()] if end else ""
-
-
-def _told(lead: _Lead) -> Iterator[tuple[int, str, str]]:
-    """Each sentence's number, the sentence up to its subject, named, and the rest.
-
-    Both are "" where the sentence is not, or not surely, on the lead's subject.
-    """
-    last, clear = lead.name.split()[-1], False
-    for number, sentence in enumerate(lead.sentences):
-        plain = " ".join(without_brackets(without_brackets(sentence)).split())
-        start, rest = _named(lead, plain, clear) if number else _first(lead, plain)
-        yield number, start, rest
-        clear = bool(start)
-        if lead.person:  # a sentence that mentions the person leaves "he" clear as well
-            clear = clear or not {"he", "she", last}.isdisjoint(WORD.findall(plain))
-
-
-def _first(lead: _Lead, plain: str) -> tuple[str, str]:
-    """The first sentence, which gives a name in full: "Juliette Nadia Boulanger"."""
-    if plain.startswith(lead.subject):
-        return lead.subject, plain[len(lead.subject) :]
-    full = _FULL_NAME.match(plain)
-    if full and lead.name.split()[-1] in full[0]:
-        return lead.subject, plain[full.end() :].lstrip(",")
-    return "", ""
-
-
-def _named(lead: _Lead, plain: str, clear: bool) -> tuple[str, str]:
-    """A later sentence; clear: whether the one before leaves a pronoun clear."""
-    subject, last, front = lead.subject, lead.name.split()[-1], ""
-    fronted = _FRONTED.fullmatch(plain)
-    if fronted and fronted[2].startswith(("he ", "she ", "it ", "they ", lead.name)):
-        front, plain = f"{fronted[1]}, ", fronted[2][0].upper() + fronted[2][1:]
-    text = plain
-    if _PRONOUNS[lead.person, lead.plural].match(plain):
-        unclear = not clear or _IMPERSONAL.match(plain)
-        text = "" if unclear else resolved(plain, subject, "")
-    elif lead.person and WORD.findall(plain)[:1] == [last]:
-        text = subject + plain[len(last) :]
-    elif lead.sort and plain.startswith(f"The {lead.sort} "):
-        text = resolved(plain, subject, lead.sort)
-    rest = text[len(subject) :]
-    if not text.startswith(subject) or rest[:1] not in (" ", ",", "'"):
-        return "", ""
-    return front + (_inside(subject) if front else subject), rest
-
-
-def _inside(subject: str) -> str:
-    """A subject as it is written after a comma, its article small."""
-    article = re.match("(?:The|An?) ", subject)
-    return subject[0].lower() + subject[1:] if article else subject
-
-
-def _claim(lead: _Lead, number: int, start: str, rest: str) -> _Claim | str:
-    """A short claim from a sentence cut in two after its subject; or why there's none.
-
-    Left out are what stands in commas between subject and "is", and later clauses.
-    """
-    rest = _ASIDE.sub(" ", rest).rstrip(".")
-    if len(f"{start}{rest}".split()) > 2 * SHORTEST:
-        rest = re.sub(",? (?:and|or|but)$", "", _LATER.sub("", rest))
-    defining = _DEFINING.search(rest)
-    if defining and len(f"{start}{rest}".split()) > LONGEST:
-        alone = _ALONE.search(rest[: defining.start()])
-        rest = rest if alone else rest[: defining.start()]
-    rest = _ALSO.sub(r"\1 ", rest).replace("  ", " ")
-    text, predicate = start + rest, _PREDICATE.match(rest)
-    if not predicate:
-        return "no verb after the subject"
-    said, verb = rest[predicate.end() :], predicate["verb"]
-    one = lead.subject.startswith(("A ", "An "))  # "A mango originated in Asia"
-    if one and (verb.endswith("ed") or verb in PAST.split()):
-        return "unclear on its own"
-    if _UNCLEAR.search(said) or text.count('"') % 2 or lead.subject in said:
-        return "unclear on its own"
-    if not SHORTEST <= len(text.split()) <= LONGEST:
-        return "too short or too long"
-    if text.split()[-1].lower() in SMALL_WORDS:
-        return "cut in the wrong place"
-    return _Claim(lead, number, text, (len(start) - len(lead.subject), len(start)))
-
-
-def _what(lead: _Lead) -> str:
-    """What its first sentence says that a lead is about: "an English film director"."""
-    first = without_brackets(without_brackets(lead.sentences[0]))
-    found = _WHAT.match(_first(lead, " ".join(first.split()))[1])
-    if not found:
-        return ""
-    what = _WHAT_ENDS.split(found[1].rstrip("."))[0]
-    if len(what.split()) > LONGEST_LINKED:
-        what = _WHAT_IS_LONG.split(what)[0]
-    words, rest = what.split(), found[1][len(what) :]
-    defined = re.match(" (?:who|which|that|where|whose|known|to)", rest)
-    if defined and _ALONE.search(what):
-        return ""
-    bad = _UNCLEAR.search(what) or _NO_WHAT.match(what)
-    fits = 3 <= len(words) <= LONGEST_LINKED and words[-1].lower() not in SMALL_WORDS
-    return what if fits and not bad else ""
-
 
 # ---- what can be exchanged in it
 
@@ -313,7 +84,10 @@ Others = Callable[[str, random.Random], Sequence[str]]
 _MONTH = rf"(?:{'|'.join(MONTHS)})"
 _YEAR = r"(?:1\d{3}|20[0-2]\d)"
 _DATED = rf"(?:\b(?:[Ii]n|[Ff]rom|to|of|and|on|the|{_MONTH})|\b\d\d?,) "
-_SINCE = r"\b(?:[Bb]efore|[Aa]fter|[Bb]y|[Ss]ince|[Uu]ntil|around|circa) [^,]{0,20}"
+_SINCE = (
+    r"\b(?:[Bb]efore|[Aa]fter|[Bb]y|[Ss]ince|[Uu]ntil|around|circa) "
+    rf"(?:(?:the|at least|early|late|middle|end|of|{_MONTH}|\d\d?,?) )*"
+)
 _LEAST = r"(?:least|than|over|up to|under|below|above|exceed(?:s|ing)|as many as)"
 _BOUND = (  # before a number: with another one the claim may be as true
     rf"(?:\b(?:{_LEAST}|through|only|beyond|top|and|or|to|between|[A-Z][\w.]*) "
@@ -321,7 +95,7 @@ _BOUND = (  # before a number: with another one the claim may be as true
 )
 _COUNTED = r"%| (?!to\b|and\b|or\b|of\b|until\b|by\b)[a-z]|-[a-z]| US"
 _NUMBER = rf"(?!{_YEAR}\b)(?:\d[\d,.]*)?\d"
-_NATION = rf"(?:\b{_BE} |^|^the [a-z]+ of )(?:an?|the) (?:[a-z]+ ){{0,2}}"
+_NATION = rf"(?:\b{BE} |^|^the [a-z]+ of )(?:an?|the) (?:[a-z]+ ){{0,2}}"
 _NATIONS = "|".join(DEMONYMS)
 _COMMON_NATIONS = tuple(DEMONYMS)[:22]
 _NEAR_NATIONS = (BRITISH | {"Irish"}, {"German", "Austrian", "Swiss"})
@@ -361,7 +135,7 @@ _PARTS = {  # "in southern Italy" is in the south of a country
 _PLACED = re.compile(
     r"(?<=[\w,\"] )(?P<word>in|of|by|to|from|at|on|near|with|against|under|for|as|into"
     r"|through|throughout|across|along|during|toward|towards|off|outside|ruled|led|left"
-    r"|invaded|conquered|defeated|joined|visited|married|founded|entered|won|and) "
+    r"|invaded|conquered|defeated|joined|visited|married|founded|entered|won) "
     rf"(?P<whole>(?P<the>the )?(?:(?P<part>{'|'.join(_PARTS)}) |(?<=the )"
     rf"(?:\w+ern )?(?:(?:{_NATIONS}|U\.S\.) )?(?:family|genus|order|phylum|city|state"
     r"|island|province|country|novel|film|play|opera) (?:of )?|(?<=by )"
@@ -496,7 +270,7 @@ def _foci(text: str, leads: "_Leads", rng: random.Random) -> list[_Focus]:
 
 
 def _placed(text: str) -> Iterator[re.Match]:
-    """Names after a preposition or verb, and at the end of a list that ends the text.
+    """Names after a preposition or verb, outside of lists.
 
     Groups: whole, what follows the preposition ("the family Oleaceae", "American author
     Jack Kerouac", "Mecca, Saudi Arabia"); part, what of it ("northern") or None; name;
@@ -505,9 +279,7 @@ def _placed(text: str) -> Iterator[re.Match]:
     for found in _PLACED.finditer(text):
         title = re.search(r"[A-Z][\w.]* $", text[: found.start()])  # Bishop of Rome
         named = title and found["word"] in ("of", "on", "for", "to")
-        listed = found["next"] and (
-            found["next"] not in _MAY_FOLLOW or found["word"] == "and"
-        )
+        listed = found["next"] and found["next"] not in _MAY_FOLLOW
         if not listed and not named:
             yield found
 
@@ -516,7 +288,12 @@ def _exchanged(text: str, focus: _Focus, new: str) -> str:
     """The text with the focus exchanged; "" where its years would be out of order."""
     start, end = text[: focus.start], text[focus.end :]
     if article := re.search(r"\b[Aa]n? $", start):
-        new = with_articles(article[0] + new)
+        said_with_n = re.match(r"8|1[18]\b", new)  # an 80-day period
+        new = (
+            f"{article[0][0]}n {new}"
+            if said_with_n
+            else with_articles(article[0] + new)
+        )
         start = start[: article.start()]
     changed = start + new + end
     years, others = (re.findall(rf"\b{_YEAR}\b", t) for t in (text, changed))
@@ -530,7 +307,8 @@ class _Leads:
     """The leads, how they are linked, and which sentences are on what."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self.by_title = {d.title: _lead(d) for d in documents}
+        in_order = sorted(documents, key=lambda document: document.title)
+        self.by_title = {d.title: read_lead(d) for d in in_order}
         names = Counter(lead.name for lead in self.by_title.values())
         self._small = Counter(w for d in documents for w in WORD.findall(d.text))
         self.linked = {
@@ -539,7 +317,7 @@ class _Leads:
             if lead.subject and lead.name == lead.title
             if names[lead.name] == 1 and self._is_proper(lead.name)
         }
-        self.what = {name: _what(lead) for name, lead in self.linked.items()}
+        self.what = {name: what_it_is(lead) for name, lead in self.linked.items()}
         self._like: dict[tuple[str, bool], list[str]] = defaultdict(list)
         for lead in self.linked.values():
             self._like[_like_key(lead)].append(lead.name)
@@ -556,11 +334,12 @@ class _Leads:
         self._having: dict[str, set[int]] = defaultdict(set)
         for lead in self.by_title.values():
             self._first[lead.title] = len(self._words)
+            name = frozenset(tokenize(lead.name))  # of what "the capital" is
             for sentence in lead.sentences:
                 words = frozenset(tokenize(sentence))
                 for word in words:
                     self._having[word].add(len(self._words))
-                self._words.append(words)
+                self._words.append(words | name)
 
     def like(self, name: str, the: bool) -> list[str]:
         """Names of the same sort, with or without "the", if the name's is known."""
@@ -570,13 +349,13 @@ class _Leads:
         others = self._like[_like_key(lead)] if the == _has_the(lead) else []
         return [other for other in others if other != name]
 
-    def others(self, lead: _Lead, number: int) -> list[Words]:
-        """The words of each sentence of the lead, save one."""
+    def others(self, lead: Lead, number: int = -1) -> list[Words]:
+        """The words of each sentence of the lead, save that one."""
         first = self._first[lead.title]
         own = range(first, first + len(lead.sentences))
         return [self._words[i] for i in own if i != first + number]
 
-    def naming(self, lead: _Lead) -> list[Words]:
+    def naming(self, lead: Lead) -> list[Words]:
         """The words of each sentence of the other leads that has those of its name."""
         first = self._first[lead.title]
         own = range(first, first + len(lead.sentences))
@@ -591,12 +370,12 @@ _APART = (  # sorts of which one thing is not another; regions overlap
 )
 
 
-def _like_key(lead: _Lead) -> tuple[str, bool]:
+def _like_key(lead: Lead) -> tuple[str, bool]:
     sort = "city" if lead.sort in ("town", "capital") else lead.sort
     return sort, _has_the(lead)
 
 
-def _has_the(lead: _Lead) -> bool:
+def _has_the(lead: Lead) -> bool:
     return lead.subject.startswith("The ")
 
 
@@ -619,26 +398,28 @@ def _alike_one(said: Sequence[Words], text: str, names: str, share: float) -> bo
 class _Draft:
     """A claim that its gold sentences (title, number) make true, and a false one.
 
-    The first of `gold` is the one to take out for NOT ENOUGH INFO.
+    The first of `gold` is the one to take out for NOT ENOUGH INFO. settled: whether the
+    false claim may be told to be false without it.
     """
 
     true: str
     false: str
     kind: str
+    settled: bool
     gold: tuple[tuple[str, int], ...]
 
 
-def _drafts(lead: _Lead, leads: _Leads, rng: random.Random) -> Iterator[_Draft | str]:
+def _drafts(lead: Lead, leads: _Leads, rng: random.Random) -> Iterator[_Draft | str]:
     """All drafts from a lead, and for each that was dropped the reason."""
     if not lead.subject:
         yield "lead: does not begin with its title"
         return
     named = leads.naming(lead)
-    for number, start, rest in _told(lead):
+    for number, start, rest in told(lead):
         if not start:
             yield "sentence: not surely on the subject"
             continue
-        claim = _claim(lead, number, start, rest)
+        claim = claim_of(lead, number, start, rest)
         if isinstance(claim, str):
             yield f"sentence: {claim}"
             continue
@@ -654,13 +435,13 @@ def _drafts(lead: _Lead, leads: _Leads, rng: random.Random) -> Iterator[_Draft |
 
 
 def _one_hop(
-    claim: _Claim, said: Sequence[Words], leads: _Leads, rng: random.Random
+    claim: Claim, said: Sequence[Words], leads: _Leads, rng: random.Random
 ) -> _Draft | str:
     gold = ((claim.lead.title, claim.number),)
     return _draft(claim.text, _free(claim, leads, rng), said, gold)
 
 
-def _free(claim: _Claim, leads: _Leads, rng: random.Random) -> list[_Focus]:
+def _free(claim: Claim, leads: _Leads, rng: random.Random) -> list[_Focus]:
     """What can be exchanged in a claim outside of its subject."""
     start, end = claim.subject
     foci = _foci(claim.text, leads, rng)
@@ -668,9 +449,9 @@ def _free(claim: _Claim, leads: _Leads, rng: random.Random) -> list[_Focus]:
 
 
 def _two_hops(
-    claim: _Claim,
+    claim: Claim,
     place: re.Match,
-    linked: _Lead,
+    linked: Lead,
     said: Sequence[Words],
     leads: _Leads,
     rng: random.Random,
@@ -678,14 +459,14 @@ def _two_hops(
     """The claim with what a linked lead is about in place of its name."""
     names = f"{claim.lead.name} {linked.name}"
     what = _PARTS.get(place["part"], "") + leads.what[linked.name]
-    lies_in, twice = place["land"], claim.text[: place.start()].split()[-1]
-    if (lies_in and lies_in[2:] not in leads.linked) or twice in what.split():
+    if not _reads_well(claim.text, place, what, leads):
         return "link: does not read well"
-    longer = {word for word in tokenize(names) if len(word) > 3}
+    longer = {word for word in tokenize(linked.name) if len(word) > 3}
     if longer & set(tokenize(what)):
         return "link: what the lead is about gives its name away"
     naming = [words for words in said if words >= set(tokenize(linked.name))]
-    if _alike_one(naming, claim.text, names, ALIKE_LINKED):
+    back = _has(leads.others(linked), claim.lead.name)
+    if back or _alike_one(naming, claim.text, names, ALIKE_LINKED):
         return "link: another sentence makes it too"
     start, end = place.span("whole")
     before, after = claim.text[:start], claim.text[end:]
@@ -698,28 +479,41 @@ def _two_hops(
         if not place["part"]:
             inside.append(_moved(_other_link(linked, leads, rng), start))
     rng.shuffle(inside)
-    ways = [(outside, said), (inside, [*said, *leads.others(linked, 0)])]
+    text = before + what + after
     gold = ((claim.lead.title, claim.number), (linked.title, 0))
     drafts = [
-        _draft(before + what + after, foci, others, gold)
-        for foci, others in rng.sample(ways, 2)
+        _draft(text, outside, said, gold),
+        _draft(text, inside, [*said, *leads.others(linked, 0)], gold, inside=True),
     ]
+    rng.shuffle(drafts)
     return next((d for d in drafts if isinstance(d, _Draft)), drafts[0])
+
+
+def _reads_well(text: str, place: re.Match, what: str, leads: _Leads) -> bool:
+    """Whether the name stands once, in a known land, and not after what it is.
+
+    "The state of Bihar" would become "the state of a state".
+    """
+    named = re.findall(rf"\b{re.escape(place['name'])}\b", text)
+    land = place["land"]
+    known = not land or land.removeprefix(", ") in leads.linked
+    before = text[: place.start()].split()[-1]
+    return len(named) == 1 and known and before not in what.split()
 
 
 def _moved(focus: _Focus, by: int) -> _Focus:
     return _Focus(focus.kind, focus.start + by, focus.end + by, focus.others)
 
 
-def _other_link(linked: _Lead, leads: _Leads, rng: random.Random) -> _Focus:
+def _other_link(linked: Lead, leads: _Leads, rng: random.Random) -> _Focus:
     """What leads of the same sort are about, where it can't be true of this one."""
     what = leads.what[linked.name]
-    sort, names = _SORT.search(what), set(re.findall(r"\b[A-Z]\w+", what))
+    sort, names = SORT.search(what), set(re.findall(r"\b[A-Z]\w+", what))
     found = [leads.what[name] for name in leads.like(linked.name, _has_the(linked))]
     others = [
         other
         for other in rng.sample(found, min(60, len(found)))
-        if sort and (same := _SORT.search(other)) and same[0] == sort[0]
+        if sort and (same := SORT.search(other)) and same[0] == sort[0]
         if names and (theirs := set(re.findall(r"\b[A-Z]\w+", other)))
         if not names & theirs
     ]
@@ -731,6 +525,7 @@ def _draft(
     foci: Sequence[_Focus],
     said: Sequence[Words],
     gold: tuple[tuple[str, int], ...],
+    inside: bool = False,
 ) -> _Draft | str:
     """A draft by the first focus that no other sentence settles, or the reason."""
     step = ("claim", "link")[len(gold) - 1]
@@ -742,7 +537,8 @@ def _draft(
             if not false or new.lower() in text.lower():
                 continue
             if not _has(said, old, new, *lands):
-                return _Draft(f"{text}.", f"{false}.", focus.kind, gold)
+                settled = inside or focus.kind in SETTLED
+                return _Draft(f"{text}.", f"{false}.", focus.kind, settled, gold)
     return f"{step}: {'another sentence settles it' if foci else 'nothing to exchange'}"
 
 
@@ -760,11 +556,11 @@ def lead_claims(
     for NOT ENOUGH INFO; `meta` names the set and the hops. No lead, linked ones
     included, is in two splits. A lead gives at most one claim of each number of hops.
     Counted is what was dropped of the leads that were needed, by reason.
-    Deterministic from the documents, sizes and seed.
+    Deterministic from the documents, in any order, the sizes and the seed.
     Raises DataError if the leads have too few claims.
     """
     leads, deal = _Leads(documents), _Deal(sizes)
-    titles = sorted(leads.by_title)
+    titles = list(leads.by_title)
     random.Random(f"lead claims {seed}").shuffle(titles)
     dropped: Counter = Counter()
     for title in titles:
@@ -792,7 +588,7 @@ def lead_entries(
             document.title,
             [
                 "" if sentence_id(document.title, number) in removed else sentence
-                for number, sentence in enumerate(_sentences(document))
+                for number, sentence in enumerate(sentences_of(document))
             ],
         )
     ]
@@ -879,9 +675,10 @@ def _example(
     draft: _Draft, ids: Sequence[str], label: str, rng: random.Random
 ) -> Example:
     claims = {"SUPPORT": draft.true, "REFUTE": draft.false}
+    either = [draft.true, draft.true if draft.settled else draft.false]
     return Example(
         id=f"{label}: {' + '.join(ids)}",
-        question=claims.get(label) or rng.choice([draft.true, draft.false]),
+        question=claims.get(label) or rng.choice(either),
         answers=[label],
         entity=draft.gold[0][0],
         relation=draft.kind,
