@@ -8,7 +8,7 @@ import pytest
 
 from factkit import params, prompts, runs
 from factkit import world as w
-from factkit.curate import claim_filter, claim_sets
+from factkit.curate import claim_filter, claim_sets, world_trajectories
 from factkit.datasets.examples import refuse_overlap
 from factkit.entries import entries_of_sentences, shown
 from factkit.params import VERI_ARMS
@@ -128,7 +128,8 @@ def test_a_policy_searches_what_the_data_run_wrote(tmp_path, p, entries, search)
     queries = [w.statement(f) for f in w.build_world(people=120).facts[:5]]
     for arm in VERI_ARMS:  # one data run for all
         of_arm = p.model_copy(update={"arm": arm, "seed": 3})
-        assert claim_sets.searcher(of_arm)(queries, 3) == search(queries, 3)
+        found = claim_sets.searcher(of_arm)(queries, 3)
+        assert found == world_trajectories.marking(search)(queries, 3)
 
 
 def test_or_the_service_whose_address_is_given(monkeypatch, p):
