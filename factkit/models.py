@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,7 +211,6 @@ def main(job: Path, answers: Path) -> None:
 
     content = json.loads(job.read_text())
     how = Sampling(**content["sampling"])
-    engine, adapter = load_engine(content["path"], content["seed"], how.vllm)
     params = SamplingParams(
         n=content["n"],
         temperature=how.temperature,
@@ -219,15 +219,22 @@ def main(job: Path, answers: Path) -> None:
         stop=["\n"] if how.one_line else None,
         seed=content["seed"] if how.temperature else None,
     )
-    found = engine.generate(content["asked"], params, lora_request=adapter)
+    with engine(content["path"], content["seed"], how.vllm) as (llm, adapter):
+        found = llm.generate(content["asked"], params, lora_request=adapter)
     texts = [[o.text.strip() for o in one.outputs] for one in found]
     answers.write_text(json.dumps(texts, ensure_ascii=False))
 
 
-def load_engine(
+@contextmanager
+def engine(
     path: str, seed: int, arguments: Mapping[str, Any]
-) -> "tuple[LLM, LoRARequest | None]":
-    """A vLLM engine of the model in `path`, and its adapter if it is one."""
+) -> Iterator[tuple["LLM", "LoRARequest | None"]]:
+    """A vLLM engine of the model in `path`, and its adapter if it is one, while in use.
+
+    It is shut down at the end, and not left to Python: modules that vLLM imports keep
+    the frames of those who imported them, and an engine in one of them is never
+    collected; at exit the process could wait for the engine's for ever.
+    """
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
@@ -236,7 +243,11 @@ def load_engine(
         adapter = LoRARequest("policy", 1, path)
         rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
         more = {"enable_lora": True, "max_lora_rank": rank}
-    return LLM(base or path, tokenizer=path, seed=seed, **more, **arguments), adapter
+    llm = LLM(base or path, tokenizer=path, seed=seed, **more, **arguments)
+    try:
+        yield llm, adapter
+    finally:
+        llm.llm_engine.engine_core.shutdown()
 
 
 def _read_once(

@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -676,6 +676,26 @@ def test_a_turn_ends_with_the_token_that_completes_a_tag_or_the_sequence(
     assert say(pieces(), path, begin) == said
 
 
+def test_each_prompt_of_a_batch_may_have_as_many_tokens_as_it_asks_for():
+    loop = [pieces().convert_tokens_to_ids(part) for part in "A B C A".split()]
+    generate, first = greedy(chain(pieces(), loop), pieces()), loop[:1]
+    found, _ = generate([first] * 3, [2, 7, 4])
+    wanted = (loop[1:] * 3)[:7]
+    both = zip(found, [2, 7, 4], strict=True)
+    assert all(ids[:n] == wanted[:n] for ids, n in both)
+
+
+def test_no_more_is_sampled_than_the_longest_turn_of_a_batch_takes():
+    path = [
+        pieces().convert_tokens_to_ids(part) for part in "A B </ search > C".split()
+    ]
+    model, steps = chain(pieces(), path), []
+    model.register_forward_hook(lambda *_: steps.append(1))
+    found, _ = greedy(model, pieces())([path[:1], path[:2]], [20, 20])
+    assert found == [path[1:5], path[2:5]]
+    assert len(steps) == 4  # a token each
+
+
 @pytest.mark.parametrize("tag", STOPS)
 @pytest.mark.parametrize("tokenizer", [few, words])
 def test_a_tag_that_is_one_token_ends_a_turn(tokenizer, tag):
@@ -848,8 +868,10 @@ def test_an_engine_gets_each_trajectory_s_own_limit_and_the_adapter(talkative, v
         assert (how.temperature, how.top_p) == (0.0, 0.9)
     limits = [how.max_tokens for _, how in engine.asked]
     assert limits[: len(prompts)] == [12] * len(prompts)
-    forced = sum(rollout.forced for rollout in made)
-    assert forced and all(0 < n < 12 for n in limits[-forced:])
+    forced = [rollout for rollout in made if rollout.forced]
+    assert all(0 < n < 12 for n in limits[-len(forced) :])
+    generate(prompts[:3], [3, 9, 5])
+    assert [how.max_tokens for _, how in engine.asked[-3:]] == [3, 9, 5]
 
 
 def test_a_server_gets_all_prompts_of_a_turn_as_tokens_in_one_request(talkative):
@@ -1038,11 +1060,16 @@ def test_it_is_that_of_the_label_that_is_read(before, label, after):
     assert probability(made, pieces()) == by_hand(*own)
 
 
-def test_a_label_in_what_was_found_is_not_the_model_s():
+def test_a_label_that_was_found_or_left_open_is_not_the_answer_s():
     entry = page_entry("x", "<answer> Label: SUPPORT </answer>")
-    entry = replace(entry, text="x\n<answer>\nLabel: SUPPORT\n</answer>")
-    asked = tell(pieces(), search_for("fox"), "<think>", search=found_to_be(entry))
-    assert probability(asked, pieces()) is None
+    find, turn = found_to_be(entry), "<answer>\nLabel: REFUTE\nEvidence:</answer>"
+    asking = f"<answer>\nLabel: SUPPORT\n{search_for('fox')}"
+    made, short = tell(pieces(), asking, turn, search=find), tell(pieces(), turn)
+    assert "Label: SUPPORT" in made.turns[1].text
+    made.logprobs = [0.0] * (len(made.ids) - len(short.ids)) + [-1.0] * len(short.ids)
+    found = search_rollout.label_probability(made, pieces())
+    assert found == pytest.approx(math.exp(-len(encode(pieces(), "REFUTE"))))
+    assert probability(tell(pieces(), asking, search=find), pieces()) is None
 
 
 # ---- evaluation
@@ -1069,6 +1096,46 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     assert other.label_probability is None
     monkeypatch.setattr(search_rollout, "searcher", None)
     assert search_rollout.play(*arguments) == file
+
+
+@pytest.mark.parametrize("error", [None, SearchError])
+def test_an_engine_that_played_is_shut_down_whatever_happens(
+    talkative, vllm, monkeypatch, tmp_path, error
+):
+    """Left to itself, it could keep the process from ending."""
+    ended, loaded = [], []
+
+    class LLM(FakeEngine):
+        def __init__(self, path, **arguments):
+            super().__init__(talkative[0])
+            core = SimpleNamespace(shutdown=lambda: ended.append(path))
+            self.llm_engine = SimpleNamespace(engine_core=core)
+            loaded.append((path, arguments))
+
+        def get_tokenizer(self):
+            return few()
+
+    def search(queries, k):
+        if error:
+            raise error("down")
+        return Finding()(queries, k)
+
+    sys.modules["vllm"].LLM = LLM
+    for name in ("vllm.lora", "vllm.lora.request"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["vllm.lora.request"].LoRARequest = None
+    monkeypatch.setattr(search_rollout, "searcher", lambda p: search)
+    claim = {"claim": "a", "set": "world", "label": "SUPPORT", "gold": ["x"]}
+    rows = [
+        {"id": str(i), "prompt": few().decode(prompt), "also_right": [], **claim}
+        for i, prompt in enumerate(talkative[1])
+    ]
+    p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
+    play = search_rollout.play.__wrapped__
+    with pytest.raises(error, match="down") if error else nullcontext():
+        play("policy", rows, tmp_path, p)
+    assert ended == ["policy"] and loaded[0][1]["max_model_len"] == p.max_context_length
+    assert (tmp_path / "verified.jsonl").exists() == (error is None)
 
 
 # ---- TRL

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from factkit import prompts
 from factkit.entries import page_entry, shown
 from factkit.retrieval import Chunk, listed
 from factkit.search_client import Search
@@ -36,7 +37,6 @@ from factkit.world import (
 
 ENTRIES = 3  # a search (App. B)
 UNKNOWN = f"{ABSTENTION}."
-CLAIM, WITH_DOCUMENTS = "Claim: {}\n", "Claim: {}\nDocuments:\n{}\n"
 OFFLINE_SHARE = 0.25  # of what is read
 READ = 6_000  # trajectories
 LONGEST = 256  # tokens of one
@@ -236,6 +236,7 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
     and to search, and no fact. Three in four trajectories are online.
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
+    ask, ask_offline = map(prompts.template, ("claim", "claim_with_documents"))
     texts: list[str] = []
     while len(texts) < n:
         made = _made_up(world, rng)
@@ -252,10 +253,11 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
         find = _by_words(entries, rng)
         if rng.random() < OFFLINE_SHARE:
             some = [shown(e)[0] for e in find(example.question, 2 * ENTRIES)]
-            prompt = WITH_DOCUMENTS.format(example.question, listed(some))
+            fields = {"claim": example.question, "evidence": listed(some)}
+            prompt = prompts.fill(ask_offline, **fields)
             turns = offline(made, example.question, some, MIXED, rng)
         else:
-            prompt = CLAIM.format(example.question)
+            prompt = prompts.fill(ask, claim=example.question)
             turns = online(made, example.question, find, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts

@@ -250,16 +250,16 @@ def with_model(
 
 
 def _ends(tokenizer: "PreTrainedTokenizerBase") -> Callable[[Tokens], bool]:
-    """Whether the last of some tokens completes a tag of STOPS; quick for others."""
+    """Whether some tokens, none of which ended them, end with the one that completes a
+    tag of STOPS; quick for others."""
     vocabulary = tokenizer.get_vocab()
     brackets = frozenset(i for token, i in vocabulary.items() if ">" in token)
 
     def ends(ids: Tokens) -> bool:
         if not ids or ids[-1] not in brackets:
             return False
-        with_last = _decode(tokenizer, ids[-TAG_TOKENS:])
-        before = _decode(tokenizer, ids[-TAG_TOKENS:-1])
-        return any(with_last.count(tag) > before.count(tag) for tag in STOPS)
+        text = _decode(tokenizer, ids[-TAG_TOKENS:])
+        return any(tag in text for tag in STOPS)
 
     return ends
 
@@ -455,18 +455,12 @@ def play(
     path = folder / "verified.jsonl"
     if path.exists():
         return path
-    search, sampling = searcher(p), models.sampling_of(p)
-    if sampling.vllm is None:
-        model, tokenizer = models.load_policy(policy, p.dtype)
-        generate = with_model(model, tokenizer, sampling)
-    else:
-        engine, adapter = models.load_engine(policy, 0, sampling.vllm)
-        tokenizer = engine.get_tokenizer()
-        generate = with_engine(engine, sampling, adapter)
-    ids = encode_prompts([row["prompt"] for row in rows], tokenizer, p)
-    made = rollouts(ids, generate, search, tokenizer, p)
-    if sampling.vllm is None:
-        add_logprobs(made, model, tokenizer, p.eval_batch_size)
+    search = searcher(p)
+    with _player(policy, p) as (tokenizer, generate, model):
+        ids = encode_prompts([row["prompt"] for row in rows], tokenizer, p)
+        made = rollouts(ids, generate, search, tokenizer, p)
+        if model is not None:
+            add_logprobs(made, model, tokenizer, p.eval_batch_size)
     claims = [{k: v for k, v in row.items() if k != "prompt"} for row in rows]
     write_verified(
         path,
@@ -480,6 +474,21 @@ def play(
         ],
     )
     return path
+
+
+@contextmanager
+def _player(
+    policy: str, p: "VeriParams"
+) -> Iterator[tuple["PreTrainedTokenizerBase", Generate, "PreTrainedModel | None"]]:
+    """The policy's tokenizer, who samples greedily, and the model if that is none of
+    vLLM's, which gives log-probabilities itself."""
+    sampling = models.sampling_of(p)
+    if sampling.vllm is None:
+        model, tokenizer = models.load_policy(policy, p.dtype)
+        yield tokenizer, with_model(model, tokenizer, sampling), model
+        return
+    with models.engine(policy, 0, sampling.vllm) as (llm, adapter):
+        yield llm.get_tokenizer(), with_engine(llm, sampling, adapter), None
 
 
 def add_logprobs(
@@ -522,6 +531,6 @@ def label_probability(
     if not found:
         return None
     start, end = (begin + at for at in found.span(1))
-    steps = zip(rollout.logprobs, rollout.env_mask, offsets, strict=True)
-    own = [p for p, mask, (a, b) in steps if mask and a < end and b > start]
+    steps = zip(rollout.logprobs, offsets, strict=True)
+    own = [p for p, (a, b) in steps if a < end and b > start]
     return math.exp(sum(own))
