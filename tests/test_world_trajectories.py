@@ -15,7 +15,7 @@ from factkit.curate import claim_sets
 from factkit.curate import trajectories as curated
 from factkit.curate import world_trajectories as wt
 from factkit.curate.world_trajectories import MIXED, PLAIN, Habits
-from factkit.entries import shown
+from factkit.entries import page_entry, shown
 from factkit.retrieval import CorpusIndex
 from factkit.search_client import in_process
 from factkit.train.search_rollout import FORCED, HEAD, TAIL
@@ -246,6 +246,24 @@ def test_a_quarter_of_the_texts_is_offline(texts):
     searching = ["<search>" in text for text in texts]
     assert_share(wt.OFFLINE_SHARE, given)
     assert all(a != b for a, b in zip(given, searching, strict=True))
+
+
+def test_texts_ask_as_the_policy_is_asked_later(texts):
+    """Nothing stands between a prompt and what the policy begins with."""
+    p, checked = params.load("veri", "tiny"), {"<plan>": 0, "<think>": 0}
+    for text in texts:
+        first = "<think>" if "\nDocuments:\n" in text else "<plan>"
+        prompt, begun, _ = text.partition(first)
+        claim = re.match("Claim: (.*)", prompt)[1]
+        lines = re.findall(r"^\[\[(.*?)\]\]: (.*)$", prompt, re.MULTILINE)
+        given = {claim: [shown(page_entry(*line))[0] for line in lines]}
+        one = [CLAIMS[0].model_copy(update={"id": claim, "question": claim})]
+        if begun and first == "<plan>":
+            assert [prompt] == claim_sets.asked(one, p)
+        elif begun:
+            assert [prompt] == claim_sets.asked_offline(one, given, p)
+        checked[first] += bool(begun)
+    assert min(checked.values()) > 0.1 * len(texts)
 
 
 def test_no_text_is_longer_than_a_row(texts, tokenizer):
