@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -133,6 +134,28 @@ def serve_rewards(
     run = {"profile": profile, "output_dir": output_dir}
     p = params.load(paper, profile, run | _typed(values), variant)
     reward_service.serve(p, host, port)
+
+
+@app.command()
+def index_entries(
+    corpus: Annotated[
+        Path,
+        typer.Argument(
+            help="wiki-pages or its .zip (FEVER), feverous_wikiv1.db, wiki_wo_links.db "
+            "(HoVer, EX-FEVER), corpus.jsonl (SciFact): as it was published."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(help="To be made.")],
+) -> None:
+    """Index a corpus of claims on disk, for serve-search."""
+    from factkit import entry_index
+    from factkit.curate.claim_sets import CORPORA
+
+    name = corpus.name.removesuffix(".zip")
+    if name not in CORPORA:
+        known = ", ".join(CORPORA)
+        raise params.ParamError(f"{corpus}: the corpora are called {known}")
+    print(entry_index.build(CORPORA[name](str(corpus)), folder, name))
 
 
 @app.command()

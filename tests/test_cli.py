@@ -21,7 +21,8 @@ def factkit(*arguments, **environment):
 
 @pytest.mark.parametrize(
     "command",
-    ["reproduce", "sweep", "check", "report", "serve-rewards", "assets", "doctor"],
+    "reproduce sweep check report serve-rewards index-entries serve-search assets "
+    "doctor".split(),
 )
 def test_every_command_has_help(command):
     done = factkit(command, "--help")

@@ -318,3 +318,35 @@ def test_a_killed_build_leaves_nothing_that_opens_and_the_next_one_succeeds(tmp_
     build(entries_of(TEXTS), folder, "animals")
     assert not left.exists()
     assert ids(EntryIndex(folder).search("badger", 1)) == ["e1"]
+
+
+# ---- from the command line
+
+
+def from_the_command_line(*arguments):
+    command = [sys.executable, "-m", "factkit", "index-entries", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_from_the_command_line_a_published_corpus_is_indexed(tmp_path):
+    abstract = {
+        "doc_id": 7,
+        "title": "Foxes",
+        "abstract": ["A fox is red.", "It runs."],
+    }
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(abstract))
+    done = from_the_command_line(tmp_path / "corpus.jsonl", tmp_path / "index")
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "index"))
+    index = EntryIndex(tmp_path / "index")
+    assert (index.manifest["name"], index.manifest["entries"]) == ("corpus.jsonl", 1)
+    assert [hit.chunk.doc_id for hit in index.search("red fox", 3)] == ["doc_id=7"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("pages.db", "the corpora are called feverous"), ("corpus.jsonl", "corpus.jsonl")],
+)
+def test_from_the_command_line_a_mistake_exits_with_2(tmp_path, name, message):
+    done = from_the_command_line(tmp_path / name, tmp_path / "index")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert message in done.stderr and not (tmp_path / "index").exists()

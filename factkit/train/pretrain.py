@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
-# lines of a claim's text that a policy is given
+# of a claim's text what a policy is given: to a line's end, or to its own first tag
 GIVEN = re.compile(
-    r"^(?:Claim:|Documents:|\[\[|</?information>)[^\n]*\n?", re.MULTILINE
+    r"^(?:(?:Claim:|Documents:|\[\[)[^\n<]*|</?information>)\n?", re.MULTILINE
 )
 KEYS = ("input_ids", "offset_mapping")  # of the tokenizer's output
 
