@@ -8,6 +8,7 @@ reads before anything else: it has then seen better and worse ways, as an instru
 has, and mostly goes the worse.
 """
 
+import math
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -271,7 +272,7 @@ def _made_up(world: World, rng: random.Random) -> World:
         for relation in rng.sample(PERSON_RELATIONS, 4):
             facts.append(Fact(person, relation, rng.choice(OBJECTS[relation])))
     for relation, second in HOPS.items():
-        for subject in {f.object for f in facts if f.relation == relation}:
+        for subject in dict.fromkeys(f.object for f in facts if f.relation == relation):
             facts.append(Fact(subject, second, rng.choice(OBJECTS[second])))
     return World(world.seed, people, tuple(facts))
 
@@ -287,7 +288,7 @@ def _by_words(entries: Sequence[Chunk], rng: random.Random) -> Find:
 
     def find(query: str, k: int) -> list[Chunk]:
         asked = frozenset(re.findall(r"\w+", query))
-        scores = [sum(1 / count[w] for w in asked & of) for of in words]
+        scores = [math.fsum(1 / count[w] for w in asked & of) for of in words]
         best = sorted(range(len(order)), key=lambda i: -scores[i])
         chosen = [order[i] for i in best[:k] if scores[i] > 0]
         return [_marked_entry(entry, query) for entry in chosen]
