@@ -7,7 +7,7 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import rar, reason, rlfh, truthrl
+from factkit.train import rar, reason, rlfh, truthrl, veri
 
 REFERENCE = ROOT / "outputs" / "reference"
 TRAIN = {
@@ -15,13 +15,16 @@ TRAIN = {
     "rar": "22_rar_train",
     "reason": "32_reason_train",
     "rlfh": "42_rlfh_train",
+    "veri": "52_veri_train",
 }
 DEPENDS_ON = {
     "truthrl": truthrl.depends_on,
     "rar": rar.depends_on,
     "reason": reason.depends_on,
     "rlfh": rlfh.depends_on,
+    "veri": veri.depends_on,
 }
+OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
 RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
 RUNS = [p for p in RESULTS if p.parts[-3] in TRAIN.values()]
 SEEDS = {
@@ -41,6 +44,8 @@ SEEDS = {
     ("reason", "laptop", ""): "0",
     ("rlfh", "tiny", ""): "0 1 2",
     ("rlfh", "laptop", ""): "0",
+    ("veri", "tiny", ""): "0 1 2",
+    ("veri", "laptop", ""): "0",
 }
 
 
@@ -76,7 +81,7 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
     found = result["params"]
     p = params.load(result["paper"], found["profile"], variant=found["variant"])
     keys = set(DEPENDS_ON[result["paper"]](result["arm"]).model_fields)
-    now = p.model_dump(include=keys - {"seed", "output_dir"})
+    now = p.model_dump(include=keys - OWN)
     # what came later has the value that left things as they were
     later = {k: f.default for k, f in type(p).model_fields.items()}
     assert {k: found.get(k, later[k]) for k in now} == now
@@ -87,6 +92,7 @@ def test_the_curves_of_reference_runs_are_whole():
         *("binary", "ternary", *params.RAR_RL_ARMS),
         *params.REASON_RL_ARMS,
         *params.RLFH_RL_ARMS,
+        *("offline_rl", *params.VERI_ONLINE_ARMS),
     )
     for path in RUNS:
         found = read(path)

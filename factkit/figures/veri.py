@@ -88,10 +88,12 @@ def reward_curves(
     return figure
 
 
-def learning_curve(curve: "pd.DataFrame") -> "Figure":
+def learning_curve(curve: "pd.DataFrame", window: int = 5) -> "Figure":
     """Reward, rates, and searches of the rollouts, by step of one run.
 
-    curve: its metrics.csv; a panel says if it has none of its quantities.
+    curve: its metrics.csv; a panel says if it has none of its quantities. The lines are
+    running means of `window` steps, the faint ones the steps themselves: each has only
+    a few claims.
     """
     panels = {
         "mean reward": {"reward": "reward"},
@@ -109,8 +111,10 @@ def learning_curve(curve: "pd.DataFrame") -> "Figure":
     for ax, (label, names) in zip(axes, panels.items(), strict=True):
         for i, (column, name) in enumerate(names.items()):
             if column in curve:
-                style = {"ls": LINES[i], "color": ARM_COLOURS[i], "label": name}
-                ax.plot(curve.step, curve[column], **style)
+                smooth = curve[column].rolling(window, min_periods=1).mean()
+                style = {"ls": LINES[i], "color": ARM_COLOURS[i]}
+                ax.plot(curve.step, smooth, label=name, **style)
+                ax.plot(curve.step, curve[column], lw=0.8, alpha=0.3, **style)
         ax.set_xlabel("GRPO step")
         ax.set_ylabel(label)
         if len(names) > 1:
