@@ -39,7 +39,7 @@ from factkit.world import (
 ENTRIES = 3  # a search (App. B)
 UNKNOWN = f"{ABSTENTION}."
 OFFLINE_SHARE = 0.25  # of what is read
-READ = 6_000  # trajectories
+READ = 12_000  # trajectories
 LONGEST = 256  # tokens of one
 OTHERS = 2  # people in a made-up world beside the one that a claim is about
 
@@ -65,7 +65,7 @@ class Habits:
 
 
 PLAIN = Habits()
-MIXED = Habits(own_words=0.4, second_hop=0.4, precise=0.35, guess=0.25, malformed=0.15)
+MIXED = Habits(own_words=0.4, second_hop=0.6, precise=0.35, guess=0.25, malformed=0.15)
 
 
 def online(
