@@ -11,7 +11,8 @@ has, and mostly goes the worse.
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from factkit import prompts
@@ -238,7 +239,7 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
     ask, ask_offline = map(prompts.template, ("claim", "claim_with_documents"))
-    texts: list[str] = []
+    rarity, texts = _rarity(world), []
     while len(texts) < n:
         made = _made_up(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
@@ -251,7 +252,7 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
         if example is None:
             continue
         entries = world_entries(made)
-        find = _by_words(entries, rng)
+        find = _by_words(entries, rarity, rng)
         if rng.random() < OFFLINE_SHARE:
             some = [shown(e)[0] for e in find(example.question, 2 * ENTRIES)]
             fields = {"claim": example.question, "evidence": listed(some)}
@@ -277,20 +278,27 @@ def _made_up(world: World, rng: random.Random) -> World:
     return World(world.seed, people, tuple(facts))
 
 
-def _by_words(entries: Sequence[Chunk], rng: random.Random) -> Find:
+def _by_words(
+    entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
+) -> Find:
     """A search by rare words in common, as BM25's; ties in a random order."""
     order = rng.sample(list(entries), len(entries))
     words = [frozenset(re.findall(r"\w+", entry.text)) for entry in order]
-    count: dict[str, int] = {}
-    for of in words:
-        for word in of:
-            count[word] = count.get(word, 0) + 1
 
     def find(query: str, k: int) -> list[Chunk]:
         asked = frozenset(re.findall(r"\w+", query))
-        scores = [math.fsum(1 / count[w] for w in asked & of) for of in words]
+        scores = [math.fsum(rarity[w] for w in asked & of) for of in words]
         best = sorted(range(len(order)), key=lambda i: -scores[i])
         chosen = [order[i] for i in best[:k] if scores[i] > 0]
         return [_marked_entry(entry, query) for entry in chosen]
 
     return find
+
+
+def _rarity(world: World) -> Mapping[str, float]:
+    """Each word's idf among the world's entries: in a made-up world of a few people a
+    name is no rare word, and a search would find others' entries that say the same."""
+    entries = world_entries(world)
+    counts = Counter(w for e in entries for w in set(re.findall(r"\w+", e.text)))
+    idf = {word: math.log((len(entries) + 1) / n) for word, n in counts.items()}
+    return defaultdict(lambda: math.log(len(entries) + 1), idf)
