@@ -9,6 +9,7 @@ four turns of 512 and three observations of 768 are 4,864.
 """
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -344,6 +345,8 @@ def rollout_function(
 ) -> Callable[[list[Any], "GRPOTrainer"], dict[str, list[Any] | None]]:
     """TRL's `rollout_func`: a trajectory for each prompt; a prompt comes once for each
     of its group's. The rewards get `trajectory`, turns as [text, by_model]."""
+    # that it may change some day is nothing to a pinned TRL
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     search = searcher(p)
 
     def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
