@@ -33,7 +33,8 @@ def data():
     search = in_process(CorpusIndex(entries, cache=False))
     given = claim_sets.given_offline(sets["train"], entries, search, p)
     told = trajectories.scripted(p, sets["train"], search)
-    shown = veri.shown_rows(sets["train"], of_examples(sets["train"], told), p)
+    taught = of_examples(sets["train"], told)
+    shown = veri.shown_rows(sets["train"], taught, given, p)
     return SimpleNamespace(
         train=sets["train"], given=given, told=told, shown=shown, search=search
     )
@@ -266,9 +267,34 @@ def test_a_run_depends_on_what_trains_it(arm):
 def test_shown_rows_are_the_claims_that_were_taught(data):
     p = load()
     some = of_examples(data.train[3:6], data.told[3:6])
-    rows = veri.shown_rows(data.train, some[::-1], p)
+    rows = veri.shown_rows(data.train, some[::-1], data.given, p)
     prompts = claim_sets.asked(data.train[3:6], p)
     assert rows == list(zip(prompts, data.told[3:6], strict=True))
+
+
+def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(data):
+    p, taught = load(cold_start=True), of_examples(data.train, data.told)
+    offline = claim_sets.asked_offline(data.train, data.given, p)
+    cites = [t.answer_of(turns).evidence for turns in data.told]
+    given = [{c.id for c in data.given[e.id]} for e in data.train]
+    for i, (prompt, turns) in enumerate(
+        veri.shown_rows(data.train, taught, data.given, p)
+    ):
+        if i % 2 and given[i].issuperset(cites[i]):
+            assert prompt == offline[i] and t.well_formed(turns, online=False)
+            assert t.answer_of(turns) == t.answer_of(data.told[i])
+        else:
+            assert (prompt, turns) == data.shown[i]
+    assert {given[i].issuperset(cites[i]) for i in range(1, len(cites), 2)} == {
+        *(True, False)
+    }
+
+
+def test_what_has_no_thought_before_its_answer_stays_online(data):
+    p, forced = load(cold_start=True), [t.Turn("SUPPORT\n</answer>", by_model=True)]
+    taught = of_examples(data.train, [forced] * len(data.train))
+    rows = veri.shown_rows(data.train, taught, data.given, p)
+    assert [turns for _, turns in rows] == [forced] * len(data.train)
 
 
 def test_a_script_shows_how_it_is_done(data):

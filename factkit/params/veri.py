@@ -61,12 +61,12 @@ class VeriSftParams(VeriParams, SftParams):
     """Veri-R1: supervised fine-tuning on trajectories."""
 
     sft_trajectories: int = Field(ge=8)
+    cold_start: bool
 
 
 class VeriRlParams(VeriSftParams, RlParams):
     """Veri-R1: GRPO, with search or with the evidence given."""
 
-    cold_start: bool
     online: bool = True
     evidence_reward: bool = True
     validity_weight: bool = True

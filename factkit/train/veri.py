@@ -1,6 +1,6 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from factkit import runs
@@ -13,7 +13,7 @@ from factkit.retrieval import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
 from factkit.train import grpo, search_rollout, setup, sft
-from factkit.verify.trajectory import Turn
+from factkit.verify.trajectory import Turn, answer_of
 
 NOTEBOOK = "52_veri_train"
 # what an arm changes of the reward, or of the rollouts
@@ -107,13 +107,36 @@ def shown_to_sft(p: Veri, train: Sequence[Example], search: Search) -> list[list
 
 
 def shown_rows(
-    train: Sequence[Example], taught: Sequence[Verified], p: VeriSftParams
+    train: Sequence[Example],
+    taught: Sequence[Verified],
+    given: Mapping[str, Sequence[Chunk]],
+    p: VeriSftParams,
 ) -> list[tuple[str, list[Turn]]]:
-    """What SFT learns from: the claims' prompts with their trajectories."""
+    """What SFT learns from: the claims' prompts with their trajectories.
+
+    Where RL starts from the SFT model (`p.cold_start`), every other trajectory is told
+    offline, for arm offline_rl starts from it, too (ours).
+    """
     by_id = {row.id: row.trajectory for row in taught}
     chosen = [e for e in train if e.id in by_id]
     prompts = claim_sets.asked(chosen, p)
-    return [(q, by_id[e.id]) for q, e in zip(prompts, chosen, strict=True)]
+    rows = [(q, by_id[e.id]) for q, e in zip(prompts, chosen, strict=True)]
+    if p.cold_start:
+        offline = claim_sets.asked_offline(chosen, given, p)
+        for i in range(1, len(rows), 2):
+            turns = _offline(rows[i][1], {c.id for c in given[chosen[i].id]})
+            rows[i] = (offline[i], turns) if turns else rows[i]
+    return rows
+
+
+def _offline(turns: Sequence[Turn], given: Set[str]) -> list[Turn]:
+    """The trajectory's last thought and its answer, as one that is given the evidence
+    would write them (Fig 10); nothing if it cites what is not given."""
+    _, think, rest = turns[-1].text.rpartition("<think>")
+    whole = (
+        think and answer_of(turns).label and given.issuperset(answer_of(turns).evidence)
+    )
+    return [Turn(think + rest, by_model=True)] if whole else []
 
 
 def played(
