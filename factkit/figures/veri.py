@@ -196,6 +196,7 @@ def before_and_after(
     figure.axes[1].set_xlabel("gold label")
     for ax in figure.axes:
         ax.set_ylim(0, 1)
+    figure.axes[-1].legend(**LEGEND, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     return figure
 
 
