@@ -255,10 +255,10 @@ def depends(arm, name):
 def test_a_run_depends_on_what_trains_it(arm):
     searches = ("max_searches", "retrieved_entries", "max_observation_length", "seed")
     assert all(depends(arm, name) for name in searches)
-    assert depends(arm, "sft_epochs") == (arm != "instruct")
-    assert depends(arm, "rl_steps") == (arm not in ("instruct", "sft"))
+    assert depends(arm, "sft_epochs") == (arm not in UNTRAINED)
+    assert depends(arm, "rl_steps") == (arm not in (*UNTRAINED, "sft"))
     assert depends(arm, "larger_policy") == (arm == "larger")
-    assert not depends(arm, "arms") or arm == "larger"
+    assert not depends(arm, "arms")
 
 
 # ---- what is shown and played

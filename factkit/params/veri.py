@@ -74,11 +74,16 @@ class VeriRlParams(VeriSftParams, RlParams):
     validity_at_half: bool = False
 
 
-class Veri(VeriRlParams):
+class VeriLargerParams(VeriParams):
+    """Veri-R1: a larger policy that is not trained."""
+
+    larger_policy: str
+    larger_hidden_size: int = Field(128, ge=16)
+
+
+class Veri(VeriRlParams, VeriLargerParams):
     """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
 
     arm: Literal[VERI_ARMS] = "online_rl"
     arms: str
     seeds: str
-    larger_policy: str
-    larger_hidden_size: int = Field(128, ge=16)

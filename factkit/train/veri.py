@@ -8,7 +8,13 @@ from factkit.curate import claim_sets, trajectories
 from factkit.datasets.examples import Example
 from factkit.evaluate.claim_verification import Verified, claim_rows, read_verified
 from factkit.models import Sampling
-from factkit.params import Veri, VeriParams, VeriRlParams, VeriSftParams
+from factkit.params import (
+    Veri,
+    VeriLargerParams,
+    VeriParams,
+    VeriRlParams,
+    VeriSftParams,
+)
 from factkit.retrieval import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
@@ -36,7 +42,7 @@ def depends_on(arm: str) -> type[VeriParams]:
         case "sft":
             return VeriSftParams
         case "larger":
-            return Veri
+            return VeriLargerParams
     return VeriRlParams
 
 
