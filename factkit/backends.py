@@ -27,6 +27,8 @@ from factkit.llm import (
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+THINK = "<think>"
+MOST_TOKENS = 10**8  # of a call; a server that says more does not count
 HEALS = (408, 409, 429)  # and 5xx: statuses that another attempt may not meet
 
 
@@ -49,27 +51,35 @@ class Endpoint(Remote):
         self.model = model
         self.api_key = api_key
         self.extra_body = extra_body
-        self.name = _name(model, extra_body)
+        self.name = f"{_address(base_url)} {_name(model, extra_body)}"
         self._refused: set[str] = set()  # schemas that the server does not take
 
     def connect(self, limits: Limits) -> "AsyncOpenAI":
-        """A client for the running event loop; retries are ours.
+        """A client for the running event loop; retries are ours, redirects refused.
 
         Raises ValueError on a key that no header can carry: the error of each call
         would spell the key out.
         """
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        from factkit.http_client import PLAIN, bounded_async
 
         key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
+        http = DefaultAsyncHttpxClient(timeout=limits.timeout_s, **bounded_async())
         return AsyncOpenAI(
-            base_url=self.base_url, api_key=key, timeout=limits.timeout_s, max_retries=0
+            base_url=self.base_url,
+            api_key=key,
+            timeout=limits.timeout_s,
+            max_retries=0,
+            default_headers=PLAIN,
+            http_client=http,
         )
 
     async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
         """One call. Raises SchemaRefused if the server refuses response_format."""
-        from openai import BadRequestError
+        from openai import BadRequestError, UnprocessableEntityError
         from openai.types.chat import ChatCompletion
 
         body: dict[str, Any] = {}
@@ -92,14 +102,14 @@ class Endpoint(Remote):
                     **(self.extra_body or {}),
                 },
             )
-        except BadRequestError as error:
+        except (BadRequestError, UnprocessableEntityError) as error:
             if not body or not _is_about_schema(error.message):
                 raise
             if schema not in self._refused:
                 warnings.warn(f"asking without a schema: {error}", stacklevel=2)
             self._refused.add(schema)
             raise SchemaRefused from error
-        return _read(response)
+        return _read(response, request)
 
     def may_heal(self, error: BaseException) -> bool:
         """Whether another attempt may fare better."""
@@ -212,8 +222,9 @@ class Transformers:
         import torch
 
         tokenizer, device = self.tokenizer, self.model.device
+        asked = [self._prompt(request) for request in requests]
         inputs = tokenizer(
-            [self._prompt(request) for request in requests],
+            asked,
             return_tensors="pt",
             padding=True,
             add_special_tokens=not tokenizer.chat_template,  # the template has them
@@ -229,6 +240,7 @@ class Transformers:
                 f"prompt of {ids.shape[1]} tokens: the model's context has room for "
                 f"{room} and {sampling.max_new_tokens} new ones"
             )
+        ends = self._end_tokens()
         gpus = range(torch.cuda.device_count())
         with torch.inference_mode(), torch.random.fork_rng(devices=gpus):
             torch.manual_seed(_seed(self.name, requests))
@@ -236,7 +248,7 @@ class Transformers:
                 input_ids=ids,
                 attention_mask=mask,
                 max_new_tokens=sampling.max_new_tokens,
-                eos_token_id=self._end_tokens(),
+                eos_token_id=ends,
                 pad_token_id=tokenizer.pad_token_id,
                 **models.decoding(sampling),
             )
@@ -244,8 +256,12 @@ class Transformers:
         texts = tokenizer.batch_decode(new, skip_special_tokens=True)
         prompt_tokens = mask.sum(dim=1).tolist()
         new_tokens = (new != tokenizer.pad_token_id).sum(dim=1).tolist()
-        rows = zip(texts, prompt_tokens, new_tokens, strict=True)
-        return [_reply(text, "stop", before, after) for text, before, after in rows]
+        ended = torch.isin(new, torch.tensor(ends, dtype=new.dtype)).any(dim=1).tolist()
+        rows = zip(asked, texts, ended, prompt_tokens, new_tokens, strict=True)
+        return [
+            _reply(_opening(prompt) + text, "stop" if end else "length", before, after)
+            for prompt, text, end, before, after in rows
+        ]
 
     def _prompt(self, request: Request) -> str:
         messages = [dict(message) for message in request.messages]
@@ -263,6 +279,17 @@ class Transformers:
         ends = self.model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
         return sorted({self.tokenizer.eos_token_id, *ends} - {None})
+
+
+def _address(url: str) -> str:
+    """An endpoint's address in one spelling, without user and password."""
+    import httpx
+
+    try:
+        plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
+    except httpx.InvalidURL:  # the first call says so
+        return url
+    return str(plain).rstrip("/")
 
 
 def _name(model: str, extra: Mapping[str, Any] | None) -> str:
@@ -313,29 +340,49 @@ def _vllm_sampling(request: Request) -> Any:
     )
 
 
-def _read(response: Any) -> Reply:
-    """The reply in a server's answer, which may be anything."""
+def _opening(prompt: str) -> str:
+    """The tag of reasoning that a chat template may have written before the reply."""
+    return THINK if prompt.rstrip().endswith(THINK) else ""
+
+
+def _read(response: Any, request: Request) -> Reply:
+    """The reply in a server's answer, which may be anything.
+
+    Tokens that the server does not count, or not in whole numbers, are taken to be as
+    many as there can be: one a byte, and those asked for. So a cap on them holds.
+    """
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
-    usage = response.usage
-    before = (usage and usage.prompt_tokens) or 0
-    after = (usage and usage.completion_tokens) or 0
-    return _reply(text, reason, before, after)
+    usage = getattr(response, "usage", None)
+    counts = [
+        getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")
+    ]
+    if not all(type(n) is int and 0 <= n <= MOST_TOKENS for n in counts):
+        warnings.warn(
+            "the endpoint does not count its tokens, or not in whole numbers: the most "
+            "that there can be are counted",
+            stacklevel=2,
+        )
+        prompt = "".join(str(m.get("content")) for m in request.messages)
+        size = len(prompt.encode(errors="replace"))
+        counts = [size, request.sampling.max_new_tokens]
+    return _reply(text, reason, *counts)
 
 
 def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
     """A reply of `before` prompt and `after` completion tokens; no text, no answer."""
     if isinstance(text, str) and text.strip():
-        return Reply(text, prompt_tokens=before, completion_tokens=after)
+        reason = str(reason or "")
+        return Reply(text, "", False, before, after, finish_reason=reason)
     error = f"the answer is empty (finish reason: {reason})"
     return Reply(None, error, prompt_tokens=before, completion_tokens=after)
 
 
 def _is_about_schema(message: str) -> bool:
-    words = ("response_format", "json_schema", "json schema", "structured output")
+    words = ("response_format", "schema", "structured output", "grammar", "guided")
     return any(word in message.lower() for word in words)
 
 

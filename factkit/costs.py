@@ -229,8 +229,8 @@ def _sizes(p: Paper, shape: Shape) -> list[Row]:
         how = f"LoRA of rank {p.lora_rank} on every linear map"
     rows.append(("trained parameters", f"{trained:,}", how))
     kept = len(p.kept_steps)
-    how = f"roughly: {kept} kept × 4 B a trained weight, a checkpoint × 12 B"
-    disk = f"{(4 * kept + 12) * trained / 1e9:.1f} GB"
+    how = f"roughly: {kept} kept × 4 B a trained weight, two checkpoints × 12 B"
+    disk = f"{(4 * kept + 24) * trained / 1e9:.1f} GB"
     rows.append(("disk of an RL arm", disk, how))
     at_once = p.minibatches * p.rl_batch_size
     cache = at_once * workload.sequence_tokens(p) * shape.kv_bytes / 1e9

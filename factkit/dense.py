@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from factkit import assets
+from factkit import assets, weights
 from factkit.retrieval import Chunk, Hit, index_hash, tokenize, top_places
 
 # Part of the cache key: raise it whenever `Encoder` changes what it computes.
@@ -74,10 +74,14 @@ class Encoder:
         from transformers import AutoModel, AutoTokenizer
 
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        model = AutoModel.from_pretrained(
-            self.model, dtype=dtype, use_safetensors=True
-        ).to(self.device)
-        return model.eval(), AutoTokenizer.from_pretrained(self.model)
+        with weights.loading(self.model):
+            model = AutoModel.from_pretrained(
+                self.model, dtype=dtype, **weights.SAFE
+            ).to(self.device)
+            tokenizer = AutoTokenizer.from_pretrained(
+                self.model, trust_remote_code=False
+            )
+        return model.eval(), tokenizer
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         # each text once and texts of one length together: the least padding

@@ -7,10 +7,6 @@ models themselves are in `factkit.backends`.
 import asyncio
 import hashlib
 import json
-import math
-import random
-import time
-import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import (
@@ -24,17 +20,14 @@ from collections.abc import (
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factkit import models
+from factkit import models, retries
 from factkit.runs import progress_bar
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
-
-LONGEST_WAIT_S = 60.0  # between two attempts, whatever Retry-After says
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,8 @@ class Reply:
     """An answer; `text` is None if the call failed, and `error` says why.
 
     cached: it took no call. Tokens are those of the call that was made for it.
+    finish_reason: as the server names it; all but "stop" means that the text was cut
+    off, as "length" does, or was not the model's own.
     """
 
     text: str | None
@@ -72,6 +67,12 @@ class Reply:
     cached: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    finish_reason: str = "stop"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a text that ends where the model ended it."""
+        return self.text is not None and self.finish_reason == "stop"
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,9 @@ class LLM:
         self._cache = None
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
         if cache is not None:
-            import diskcache
+            from factkit.cache import Cache
 
-            # by default it would drop the oldest answers beyond 1 GB
-            keep_all = {"eviction_policy": "none", "cull_limit": 0}
-            self._cache = diskcache.Cache(str(cache), **keep_all)
+            self._cache = Cache(cache)
 
     async def complete(
         self, requests: Sequence[Request], progress: str = ""
@@ -230,8 +229,7 @@ class LLM:
         return _run_in_thread(self.complete(requests, progress))
 
     def _stored(self, key: str) -> Reply | None:
-        found = None if self._cache is None else self._cache.get(key, retry=True)
-        return Reply(**json.loads(found), cached=True) if found else None
+        return None if self._cache is None else self._cache.kept(key, _kept_reply)
 
     def _count(self, reply: Reply, requests: int) -> None:
         """Add a reply, and the requests that share it, to the totals."""
@@ -253,10 +251,7 @@ class LLM:
             return
         stored = asdict(reply)
         del stored["cached"], stored["error"]
-        try:  # as JSON: no pickles, and text that is no valid UTF-8 survives
-            self._cache.set(key, json.dumps(stored), retry=True)
-        except Exception as error:  # a full disk must not cost the answer
-            warnings.warn(f"{self._cache.directory}: not cached: {error}", stacklevel=2)
+        self._cache.keep(key, stored)
 
     def _cap(self) -> str:
         """The cap that is reached, in words; empty if none is."""
@@ -328,7 +323,7 @@ class LLM:
 
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self.limits.attempts),
-            wait=lambda state: wait_s(state, self.limits.backoff_s),
+            wait=lambda state: retries.wait_s(state, self.limits.backoff_s),
             retry=retry_if_exception(session.remote.may_heal),
             before_sleep=count,
             reraise=True,
@@ -389,6 +384,15 @@ def cache_key(model: str, request: Request) -> str:
     return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
 
 
+def _kept_reply(stored: dict[str, Any]) -> Reply:
+    """The reply that a cache keeps. Raises TypeError if it is none."""
+    reply = Reply(**stored, cached=True)
+    counts = (reply.prompt_tokens, reply.completion_tokens)
+    if not isinstance(reply.text, str) or {type(n) for n in counts} != {int}:
+        raise TypeError("an entry that is no reply")
+    return reply
+
+
 def _in_order(keys: Sequence[str], replies: dict[str, Reply]) -> list[Reply]:
     """A reply for each key; where a key comes again, its answer took no call."""
     ordered = []
@@ -416,35 +420,3 @@ def _run_in_thread(work: Coroutine[Any, Any, list[Reply]]) -> list[Reply]:
             with suppress(RuntimeError):  # it ended just now
                 loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-def wait_s(state: "RetryCallState", backoff_s: float) -> float:
-    """Seconds to wait before the next attempt: what the server says, or twice the last.
-
-    Both with jitter, so that calls that failed together do not return together.
-    """
-    from tenacity import wait_exponential_jitter
-
-    error = state.outcome.exception() if state.outcome else None
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    said = _retry_after_s(headers.get("retry-after"), time.time())
-    if said is not None:
-        return said + random.uniform(0, backoff_s)
-    return wait_exponential_jitter(
-        multiplier=backoff_s, max=LONGEST_WAIT_S, jitter=backoff_s
-    )(state)
-
-
-def _retry_after_s(header: str | None, now: float) -> float | None:
-    """A Retry-After header (seconds or an HTTP date) in seconds from `now`.
-
-    Within [0, LONGEST_WAIT_S]; None if it is absent or says nothing.
-    """
-    try:
-        seconds = float(header or "nan")
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - now
-        except (ValueError, OverflowError):
-            return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_WAIT_S)

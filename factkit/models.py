@@ -2,7 +2,6 @@
 
 import copy
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import prompts
+from factkit import child, prompts, weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -69,18 +68,22 @@ def load_policy(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     keep_freed_memory()
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    with weights.loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, padding_side="left", trust_remote_code=False
+        )
     tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     base = _adapter_base(path)
-    model = AutoModelForCausalLM.from_pretrained(
-        base or path, dtype=getattr(torch, dtype), use_safetensors=True
-    )
+    with weights.loading(base or path):
+        model = AutoModelForCausalLM.from_pretrained(
+            base or path, dtype=getattr(torch, dtype), **weights.SAFE
+        )
     if base:
         from peft import PeftModel
 
-        model = PeftModel.from_pretrained(model, path)
+        model = PeftModel.from_pretrained(model, path, use_safetensors=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     make_lm_head_input_contiguous(model)
     return model.to(device).eval(), tokenizer
@@ -193,15 +196,16 @@ def _sample_with_vllm(
 ) -> list[list[str]]:
     """`sample` by a vLLM engine of the model in `path`, in a process of its own.
 
-    An engine gives a GPU's memory back only when its process ends. Raises
-    CalledProcessError if the engine fails; what it says goes to stderr.
+    An engine gives a GPU's memory back only when its process ends, which it does with
+    this one at the latest. Raises CalledProcessError if the engine fails; what it says
+    goes to stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
         job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"
         content = {"path": path, "asked": list(asked), "n": n, "seed": seed}
         job.write_text(json.dumps(content | {"sampling": asdict(sampling)}))
-        command = [sys.executable, "-m", "factkit.models", str(job), str(answers)]
-        subprocess.run(command, check=True)
+        module = (sys.executable, "-m", "factkit.models")
+        child.run(*module, str(job), str(answers))
         return json.loads(answers.read_text())
 
 
@@ -368,7 +372,9 @@ def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[f
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
-    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, num_labels=1, **weights.SAFE
+    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).eval()
 

@@ -1,15 +1,11 @@
 """The reward service's client: rewards by URL, for `rewards.reason.trl_reward`."""
 
 import json
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit import llm
-from factkit.params import ParamError
 from factkit.reward_service import COLUMNS, TOKEN_VARIABLE, Limits
 from factkit.rewards.reason import Scored
-from factkit.serving import environment_token
 from factkit.verify.claims import Support
 from factkit.verify.response import Reasoned
 
@@ -36,18 +32,11 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     of the environment variable FACTKIT_REWARD_TOKEN, if it is set. Raises ParamError on
     a bad URL; what it returns raises RewardServiceError.
     """
-    import httpx
+    from factkit import http_client
 
-    secret = environment_token(TOKEN_VARIABLE)
-    try:
-        url = httpx.URL(f"{p.reward_url.rstrip('/')}/rewards")
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-        raise ParamError("reward_url: must be http://host:port, without user or token")
-    headers = {"Content-Type": "application/json"}
-    headers |= {"Authorization": f"Bearer {secret}"} if secret else {}
-    client = httpx.Client(headers=headers, timeout=httpx.Timeout(CALL_S, connect=10))
+    refusal = "reward_url: must be http://host:port, without user or token"
+    url = http_client.service_url(f"{p.reward_url.rstrip('/')}/rewards", refusal)
+    client = http_client.service_client(TOKEN_VARIABLE, CALL_S)
 
     def score(
         ids: Sequence[str], prompts: Sequence[str], responses: Sequence[str]
@@ -81,66 +70,64 @@ def _ask(
 ) -> list[Scored]:
     """One request's rewards, after as many attempts as it takes in its time."""
     import httpx
-    from tenacity import Retrying, retry_if_exception, stop_before_delay
 
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    body = json.dumps({"arm": arm} | columns)
-    attempts = Retrying(
-        stop=stop_before_delay(PATIENCE_S),
-        wait=lambda state: llm.wait_s(state, backoff_s=1.0),
-        retry=retry_if_exception(_may_heal),
-        before_sleep=_warn,
-        reraise=True,
-    )
+    from factkit import http_client
+
+    content = {"arm": arm} | dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
     try:
-        reply = attempts(lambda: client.post(url, content=body).raise_for_status())
-        found = [_scored(row) for row in reply.json()]
+        reply = http_client.ask(
+            client, url, content, PATIENCE_S, MAY_HEAL.__contains__, _warn
+        )
+        found = [_scored(row) for row in reply]
     except httpx.HTTPError as error:
         raise RewardServiceError(f"{url}: {_in_words(error)}") from None
-    except (ValueError, LookupError, TypeError):
-        found = []
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        found, bad = [], isinstance(error, http_client.BadReply)
+        why = f" ({error})" if bad else ""
+    else:
+        why = ""
     if len(found) != len(rows):
-        why = f"no {len(rows)} rewards in the reply; is another factkit there?"
+        why = f"no {len(rows)} rewards in the reply{why}; is another factkit there?"
         raise RewardServiceError(f"{url}: {why}")
     return found
 
 
 def _scored(row: dict[str, Any]) -> Scored:
-    """What `_row` was made of. Raises KeyError, TypeError or ValueError."""
+    """What `_row` was made of. Raises KeyError, TypeError or ValueError.
+
+    The reply is strict JSON: a reward that is a number is a finite one.
+    """
     said, supports = (row["reasoning"], row["answer"]), row["supports"]
+    for value, types in (
+        (row["reward"], (int, float)),
+        (row["wins"], (bool,)),
+        *((text, (str,)) for text in said),
+    ):
+        if value is not None and type(value) not in types:
+            raise TypeError("a field of another type")
     return Scored(
-        row["reward"],
+        None if row["reward"] is None else float(row["reward"]),
         None if None in said else Reasoned(*said),
         supports and [None if s is None else Support(s) for s in supports],
         row["wins"],
     )
 
 
-def _may_heal(error: BaseException) -> bool:
-    """Whether another attempt may fare better."""
-    import httpx
-
-    if isinstance(error, httpx.HTTPStatusError):
-        return error.response.status_code in MAY_HEAL
-    return isinstance(error, httpx.TransportError)
-
-
 def _warn(state: "RetryCallState") -> None:
     """Say why training waits, the first time that it does."""
-    if state.attempt_number == 1:
-        why = _in_words(state.outcome.exception())
-        warnings.warn(f"reward service: {why}; trying again", stacklevel=2)
+    from factkit.http_client import warn_once
+
+    warn_once(state, "reward service", _in_words(state.outcome.exception()))
 
 
 def _in_words(error: Exception) -> str:
     """What went wrong with a call; the service's refusals name the fix themselves."""
     import httpx
 
+    from factkit.http_client import detail
+
     if not isinstance(error, httpx.HTTPStatusError):
         start = "python -m factkit serve-rewards reason"
         return f"{type(error).__name__}; is it running, by {start}?"
-    try:
-        said = str(error.response.json()["detail"])
-    except (ValueError, LookupError, TypeError):
-        said = "not a reward service; mend reward_url"
-    return f"HTTP {error.response.status_code}: {said[:500]}"
+    why = detail(error.response) or "not a reward service; mend reward_url"
+    return f"HTTP {error.response.status_code}: {why}"

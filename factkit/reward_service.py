@@ -43,7 +43,7 @@ class Limits:
     at_once: int = 1
     waiting: int = 64
     retry_after_s: int = 2
-    body_s: float = 60.0
+    body_s: float = 20.0
     drain_s: int = 25  # Kubernetes kills after 30
 
 
@@ -142,15 +142,14 @@ class Service:
             why = f"the verifier failed: {type(error).__name__}"
             print(f"factkit: arm={arm}: {why}", file=sys.stderr, flush=True)
             refuse(500, f"{why}; see to the service")
-        return json.dumps([_row(of) for of in found]).encode()
+        try:
+            return json.dumps([_row(of) for of in found], allow_nan=False).encode()
+        except ValueError:
+            refuse(500, "the verifier gave a reward that is no finite number")
 
     def _asked(self, body: bytes) -> tuple[str, list[list[str]]]:
         """A request's arm and columns, checked; of its text an error names an id."""
-        try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            refuse(422, "the body is not JSON")
-        content = content if isinstance(content, dict) else {}
+        content = serving.json_object(body)
         arm, columns = content.get("arm"), [content.get(name) for name in COLUMNS]
         if not isinstance(arm, str) or arm not in WEIGHTS:
             refuse(422, f"arm: must be one of {', '.join(WEIGHTS)}")

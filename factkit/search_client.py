@@ -5,16 +5,11 @@ sent; where nothing is left, nothing is found and nobody asked. A failure is nev
 empty result: it is raised.
 """
 
-import json
 import unicodedata
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit import llm
-from factkit.params import ParamError
 from factkit.retrieval import Chunk, Index
-from factkit.serving import environment_token
 
 if TYPE_CHECKING:
     import httpx
@@ -56,20 +51,12 @@ def over_http(url: str) -> Search:
     FACTKIT_SEARCH_TOKEN, if it is set. Raises ParamError on a bad URL; the search
     raises SearchError if it gets no entries, or other than asked for.
     """
-    import httpx
+    from factkit import http_client
 
-    secret = environment_token(TOKEN_VARIABLE)
-    try:
-        address = httpx.URL(url)
-    except httpx.InvalidURL:
-        address = httpx.URL()
-    if address.scheme not in ("http", "https") or not address.host or address.userinfo:
-        raise ParamError(
-            "search_url: must be http://host:port/retrieve, without user or token"
-        )
-    headers = {"Content-Type": "application/json"}
-    headers |= {"Authorization": f"Bearer {secret}"} if secret else {}
-    client = httpx.Client(headers=headers, timeout=httpx.Timeout(CALL_S, connect=10))
+    address = http_client.service_url(
+        url, "search_url: must be http://host:port/retrieve, without user or token"
+    )
+    client = http_client.service_client(TOKEN_VARIABLE, CALL_S)
 
     def ask(queries: list[str], k: int) -> list[list[Chunk]]:
         starts = range(0, len(queries), QUERIES)
@@ -141,25 +128,19 @@ def _ask(
 ) -> list[list[Chunk]]:
     """One request's entries, after as many attempts as it takes in its time."""
     import httpx
-    from tenacity import Retrying, retry_if_exception, stop_before_delay
 
-    body = json.dumps({"queries": queries, "topk": k, "return_scores": True})
-    attempts = Retrying(
-        stop=stop_before_delay(PATIENCE_S),
-        wait=lambda state: llm.wait_s(state, backoff_s=1.0),
-        retry=retry_if_exception(_may_heal),
-        before_sleep=_warn,
-        reraise=True,
-    )
+    from factkit import http_client
+
+    content = {"queries": queries, "topk": k, "return_scores": True}
     try:
-        reply = attempts(lambda: client.post(url, content=body).raise_for_status())
-        found = [_entries(row)[:k] for row in reply.json()["result"]]
+        reply = http_client.ask(client, url, content, PATIENCE_S, _heals, _warn)
+        found = [_entries(row)[:k] for row in reply["result"]]
     except httpx.HTTPError as error:
         raise SearchError(f"{url}: {_in_words(error)}") from None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = error if isinstance(error, http_client.BadReply) else "no entries in it"
         raise SearchError(
-            f"{url}: HTTP 200, but no entries in the reply; is it a server with "
-            "Search-R1's contract?"
+            f"{url}: HTTP 200, but {why}; is it a server with Search-R1's contract?"
         ) from None
     if len(found) != len(queries):
         raise SearchError(
@@ -176,34 +157,27 @@ def _entries(row: list[dict[str, Any]]) -> list[Chunk]:
     return [entry_of(item.get("document", item)) for item in row]
 
 
-def _may_heal(error: BaseException) -> bool:
-    """Whether another attempt may fare better."""
-    import httpx
-
-    if isinstance(error, httpx.HTTPStatusError):
-        status = error.response.status_code
-        return status in (408, 429) or status >= 500
-    return isinstance(error, httpx.TransportError)
+def _heals(status: int) -> bool:
+    """Whether another attempt may not meet an HTTP status."""
+    return status in (408, 429) or status >= 500
 
 
 def _warn(state: "RetryCallState") -> None:
     """Say why the rollout waits, the first time that it does."""
-    if state.attempt_number == 1:
-        why = _in_words(state.outcome.exception())
-        warnings.warn(f"search: {why}; trying again", stacklevel=2)
+    from factkit.http_client import warn_once
+
+    warn_once(state, "search", _in_words(state.outcome.exception()))
 
 
 def _in_words(error: Exception) -> str:
     """What went wrong with a call, and the fix."""
     import httpx
 
+    from factkit.http_client import detail
+
     if not isinstance(error, httpx.HTTPStatusError):
         start = "python -m factkit serve-search"
         return f"{type(error).__name__}; is a retriever there, as {start} starts one?"
-    status = error.response.status_code
-    try:
-        said = f": {str(error.response.json()['detail'])[:500]}"
-    except (ValueError, LookupError, TypeError):
-        said = ""
+    status, why = error.response.status_code, detail(error.response)
     fix = "mend search_url: it is the address of /retrieve" if status < 500 else ""
-    return f"HTTP {status}{said}; {fix or 'see to the server'}"
+    return f"HTTP {status}{why and f': {why}'}; {fix or 'see to the server'}"

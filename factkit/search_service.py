@@ -40,7 +40,7 @@ class Limits:
     queries: int = 512
     topk: int = 100
     at_once: int = 4
-    body_s: float = 60.0
+    body_s: float = 20.0
     drain_s: int = 25  # Kubernetes kills after 30
 
 
@@ -136,11 +136,7 @@ class Service:
 
     def _asked(self, body: bytes) -> tuple[list[str], int, bool]:
         """A request's queries, topk and return_scores, checked."""
-        try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            refuse(422, "the body is not JSON")
-        content = content if isinstance(content, dict) else {}
+        content = serving.json_object(body)
         queries, topk = content.get("queries"), content.get("topk", TOPK)
         with_scores, limits = content.get("return_scores", False), self.limits
         if not isinstance(queries, list) or {type(q) for q in queries} - {str}:

@@ -6,13 +6,16 @@ They speak plain HTTP: across a network that others listen to, put them behind T
 import asyncio
 import hmac
 import ipaddress
+import json
+import logging
+import math
 import os
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from factkit.params import ParamError
 
@@ -57,6 +60,9 @@ def run(
 
     drain_s: seconds for requests under way. busy: how many threads are still at work.
     """
+    from factkit.connections import Seldom
+
+    logging.getLogger("asyncio").addFilter(Seldom())
     # uvicorn raises the signal that it drained for once more
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -69,18 +75,33 @@ def run(
 
 
 def server(app: "FastAPI", drain_s: int) -> "uvicorn.Server":
-    """uvicorn, of the same parts whatever else is installed."""
+    """uvicorn, of the same parts whatever else is installed, and with bounds."""
     import uvicorn
 
+    from factkit import connections
+
+    most = connections.most_at_once()
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=connections.protocol(most),
         loop="asyncio",
+        ws="none",
+        backlog=max(most // 2, 1),  # so many are accepted in one turn of the loop
+        h11_max_incomplete_event_size=connections.HEAD_BYTES,
+        timeout_keep_alive=5,
         log_config=None,
         log_level="critical",  # its errors come with stack traces
+        access_log=False,
         timeout_graceful_shutdown=drain_s,
     )
-    return uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listening in sockets or ():
+                listening.listen(2048)  # and so many wait for it
+
+    return Server(config)
 
 
 def authorised(token: str, variable: str) -> Callable[["Request"], Awaitable[None]]:
@@ -95,6 +116,29 @@ def authorised(token: str, variable: str) -> Callable[["Request"], Awaitable[Non
             refuse(401, why, {"WWW-Authenticate": "Bearer"})
 
     return check
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """A request's JSON object; refused where it is no JSON, {} where it is another."""
+    try:
+        content = strict_json(body)
+    except ValueError:
+        refuse(422, "the body is not JSON")
+    return content if isinstance(content, dict) else {}
+
+
+def strict_json(text: bytes | str) -> Any:
+    """JSON's value. Raises ValueError on none, too deep a one, NaN or infinity."""
+
+    def finite(number: str) -> float:
+        if not math.isfinite(value := float(number)):
+            raise ValueError(f"{number[:20]} is no finite number")
+        return value
+
+    try:
+        return json.loads(text, parse_float=finite, parse_constant=finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 async def body_of(request: "Request", most: int, within_s: float, what: str) -> bytes:

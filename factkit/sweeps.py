@@ -1,5 +1,6 @@
 """Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -7,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from factkit import params, runs
+from factkit.assets import write_atomically
 from factkit.params import ROOT, RunParams
 
 if TYPE_CHECKING:
@@ -43,10 +47,15 @@ def snakemake(
     targets: results files, by default those of the figures notebook. jobs: runs at a
     time. overrides: values other than the YAML's. extra: further
     arguments of snakemake. What was killed is gone on with.
-    Raises SweepError if a run fails.
+    Raises SweepError if a run fails or is interrupted, ParamError on an argument that
+    snakemake does not have.
     """
     from filelock import FileLock
 
+    if extra:
+        _refuse_unknown_flags(extra)
+    folder = runs.profile_folder(p)
+    folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "snakemake"),
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
@@ -61,18 +70,49 @@ def snakemake(
         *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
         *(f"arms={' '.join(arms)}", f"first={first_arm(p)}"),
-        f"overrides={' '.join(f'-p {k} {v}' for k, v in (overrides or {}).items())}",
+        f"overrides={_overrides_file(folder, overrides or {})}",
         f"seeds={' '.join(map(str, seeds))}",
     ]
-    folder = runs.profile_folder(p)
-    folder.mkdir(parents=True, exist_ok=True)
+    where = runs.relative(folder)
     with FileLock(folder / ".sweep.lock"):
-        done = subprocess.run(command, env=environment(jobs), cwd=ROOT)
+        try:
+            done = subprocess.run(command, env=environment(jobs), cwd=ROOT)
+        except KeyboardInterrupt:
+            raise SweepError(
+                f"interrupted; what is done below {where} stays, and the same command "
+                "goes on with the rest"
+            ) from None
     if done.returncode:
-        where = runs.relative(folder)
         raise SweepError(
-            f"a run failed: its notebook.partial.ipynb below {where} shows the error"
+            f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
+            "mended, the same command goes on with what is left"
         )
+
+
+def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
+    """The path of a parameter file with the overrides, or nothing without any.
+
+    papermill takes a file, so that no value passes through a shell.
+    """
+    if not overrides:
+        return ""
+    text = yaml.safe_dump(dict(overrides))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    path = folder / f".overrides-{digest}.yaml"
+    write_atomically(path, text)
+    return str(path)
+
+
+def _refuse_unknown_flags(extra: Sequence[str]) -> None:
+    """Raises ParamError, in a line, on arguments that Snakemake does not take."""
+    from snakemake.cli import get_argument_parser
+
+    def refuse(message: str) -> None:
+        raise params.ParamError(f"snakemake: {message}; see: snakemake --help")
+
+    parser = get_argument_parser()
+    parser.error = refuse
+    parser.parse_args(list(extra))
 
 
 def first_arm(p: RunParams) -> str:

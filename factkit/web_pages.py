@@ -12,6 +12,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.robotparser import RobotFileParser
 
+from factkit.page_text import Extractor, NotHad, Page
+
 if TYPE_CHECKING:
     import httpx
 
@@ -29,7 +31,8 @@ class WebLimits:
 
     searches, pages: at once; of one host one page at once, `delay_s` seconds after the
     last (a robots.txt may ask for more). timeout_s: of a search call and of a page.
-    page_bytes: read of a page, the rest is cut off. attempts: at a search; a page has
+    page_bytes: read of a page, the rest is cut off. extract_s: seconds that taking a
+    page's text may work. attempts: at a search; a page has
     one. backoff_s: the first wait before a retry, each next one twice as long.
     contact: a mail or web address that is told to the hosts. private_hosts: hosts that
     may be on this machine or its network, by name as in the address.
@@ -40,13 +43,15 @@ class WebLimits:
     delay_s: float = 1.0
     timeout_s: float = 20.0
     page_bytes: int = 2_000_000
+    extract_s: float = 10.0
     attempts: int = 5
     backoff_s: float = 1.0
     contact: str = ""
     private_hosts: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for name in ("searches", "pages", "timeout_s", "page_bytes", "attempts"):
+        above = "searches pages timeout_s page_bytes extract_s attempts"
+        for name in above.split():
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.delay_s < 0 or self.backoff_s < 0:
@@ -54,19 +59,6 @@ class WebLimits:
 
 
 DEFAULT_LIMITS = WebLimits()
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page that was read; `lack` says why there is no text."""
-
-    title: str
-    text: str
-    lack: str = ""
-
-
-class NotHad(Exception):
-    """A search or a page failed; the message is the kind of reason, to be counted."""
 
 
 @dataclass
@@ -102,13 +94,15 @@ class Reader:
         self._transport = httpx.AsyncHTTPTransport(
             trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
         )
+        self._extractor = Extractor(limits.extract_s)
         self._slots = asyncio.Semaphore(limits.pages)
         self._hosts: dict[str, _Host] = {}
         self._rules: dict[str, RobotFileParser | str] = {}
 
     async def aclose(self) -> None:
-        """Close the connections that are open."""
+        """Close the connections that are open, and end the processes."""
         await self._transport.aclose()
+        await self._extractor.aclose()
 
     async def read(self, address: str) -> Page:
         """A page's title and text. Raises NotHad, or what the network meets."""
@@ -119,7 +113,7 @@ class Reader:
             raise NotHad(f"HTTP {response.status_code}")
         if _media_type(response) not in HTML:
             return Page("", "", "not HTML")
-        return await asyncio.to_thread(_extract, body, response.charset_encoding)
+        return await self._extractor.page(body, response.charset_encoding)
 
     async def _follow(
         self, url: "httpx.URL", rules: bool = False
@@ -246,19 +240,6 @@ async def _first_bytes(response: "httpx.Response", most: int, end: bytes) -> byt
     return bytes(body)
 
 
-def _extract(body: bytes, charset: str | None) -> Page:
-    """A page's title and main text by trafilatura. charset: as the header says."""
-    from trafilatura import bare_extraction
-
-    try:
-        html = body.decode(charset, "replace") if charset else body
-    except LookupError:  # no such charset: let the page say
-        html = body
-    found = bare_extraction(html, with_metadata=True, include_comments=False)
-    text = (found.text or "").strip() if found else ""
-    return Page(found.title or "", text) if text else Page("", "", "without text")
-
-
 def _is_public(address: str) -> bool:
     """Whether an IP address is of the public internet."""
     ip = ipaddress.ip_address(address)
@@ -274,7 +255,9 @@ def in_words(error: Exception) -> str:
     """The kind of an error: no address in it, no key, so that it can be counted."""
     import httpx
 
-    if isinstance(error, NotHad):
+    from factkit.http_client import BadReply
+
+    if isinstance(error, NotHad | BadReply):
         return str(error)
     if isinstance(error, httpx.HTTPStatusError):
         return f"HTTP {error.response.status_code}"

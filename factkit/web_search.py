@@ -28,8 +28,9 @@ from factkit.evidence import (
     reference_of,
     unrepeated,
 )
-from factkit.llm import wait_s
+from factkit.retries import wait_s
 from factkit.runs import progress_bar
+from factkit.serving import strict_json
 from factkit.web_pages import (
     DEFAULT_LIMITS,
     NotHad,
@@ -156,12 +157,14 @@ class _Web:
         self._pages: dict[str, asyncio.Task[Page | str]] = {}
 
     async def __aenter__(self) -> "_Web":
-        import diskcache
         import httpx
 
-        keep_all = {"eviction_policy": "none", "cull_limit": 0}
-        self._cache = diskcache.Cache(str(self.folder), **keep_all)
-        self._client = httpx.AsyncClient(timeout=None)  # `_post` has one for the whole
+        from factkit.cache import Cache
+        from factkit.http_client import PLAIN, bounded_async
+
+        self._cache = Cache(self.folder)
+        # `_post` has a timeout for the whole
+        self._client = httpx.AsyncClient(timeout=None, headers=PLAIN, **bounded_async())
         self._reader = Reader(self.limits)
         return self
 
@@ -175,8 +178,8 @@ class _Web:
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         key = _digest(["search", self.endpoint, query, n])
-        if (stored := self._cache.get(key, retry=True)) is not None:
-            return [(title, address) for title, address in json.loads(stored)]
+        if (stored := self._cache.kept(key, _kept_results)) is not None:
+            return stored
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self.limits.attempts),
             wait=lambda state: wait_s(state, self.limits.backoff_s),
@@ -187,7 +190,7 @@ class _Web:
             results = await attempts(self._post, query, n)
         except Exception as error:  # whatever one search meets is that search's failure
             raise NotHad(in_words(error)) from None
-        self._cache.set(key, json.dumps(results), retry=True)
+        self._cache.keep(key, results)
         return results
 
     async def _post(self, query: str, n: int) -> list[Result]:
@@ -205,7 +208,7 @@ class _Web:
             self.refused = f"{response.url.host} refuses the search key (HTTP {status})"
         response.raise_for_status()  # also for a redirect: the key goes nowhere else
         try:
-            rows = response.json()["organic"]
+            rows = strict_json(response.content)["organic"]
             found = [(_plain(row.get("title")), row.get("link")) for row in rows]
         except (ValueError, LookupError, TypeError, AttributeError):
             raise NotHad("a reply without results") from None
@@ -220,14 +223,29 @@ class _Web:
     async def _page(self, address: str) -> Page | str:
         parser = f"trafilatura {version('trafilatura')}"
         key = _digest(["page", parser, self.limits.page_bytes, address])
-        if (stored := self._cache.get(key, retry=True)) is not None:
-            return Page(**json.loads(stored))
+        if (stored := self._cache.kept(key, _kept_page)) is not None:
+            return stored
         try:
             page = await self._reader.read(address)
         except Exception as error:  # whatever one page meets is that page's failure
             return in_words(error)
-        self._cache.set(key, json.dumps(vars(page)), retry=True)
+        self._cache.keep(key, vars(page))
         return page
+
+
+def _kept_results(stored: list[list[str]]) -> list[Result]:
+    return [(_text(title), _text(address)) for title, address in stored]
+
+
+def _kept_page(stored: dict[str, str]) -> Page:
+    return Page(**{name: _text(value) for name, value in stored.items()})
+
+
+def _text(value: Any) -> str:
+    """What a cache keeps as a text. Raises TypeError if it is none."""
+    if not isinstance(value, str):
+        raise TypeError("an entry that is no text")
+    return value
 
 
 def _search_key() -> str:

@@ -115,6 +115,8 @@ def _ask(
 def _fate(example: Example, reply: Reply) -> str:
     if reply.text is None:
         return FAILED
+    if not reply.finished:  # cut off
+        return UNREADABLE
     answer = answer_of([Turn(reply.text, by_model=True)])
     if answer.label is None:
         return UNREADABLE

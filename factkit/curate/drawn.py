@@ -13,7 +13,7 @@ from factkit.assets import write_atomically
 from factkit.curate.probing import reply, turn
 from factkit.datasets.examples import DataError, Example
 from factkit.runs import progress_bar
-from factkit.verify.response import ANSWER, CLOSE, OPEN, written
+from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
     from factkit.params import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PART = 32  # requests drawn between two writes
 
-# (ids, prompts, responses) → scores; None where the verifier failed
+# (ids, prompts, whole responses) → scores of their answers; None: the verifier failed
 Score = Callable[[Sequence[str], Sequence[str], Sequence[str]], Sequence[float | None]]
 
 
@@ -184,7 +184,8 @@ def gap_pairs(
     """Binary RAR's pairs for DPO: of a request's responses, the two furthest apart in
     score whose lengths differ by less than `p.length_difference` (§4.3: 10 %).
 
-    Length in words, the difference relative to the longer one. On a tie the pair whose
+    Length in words of the answers, without reasoning, the difference relative to the
+    longer one. On a tie the pair whose
     better response is best. A request without two such responses gives none.
     """
     pairs = [widest_pair(of, p.length_difference) for of in drawn]
@@ -212,8 +213,9 @@ def margin_pairs(
     the widest margin in precision, if it is above τ_m = `p.least_margin` and
     |1 − l_c / l_r| ≤ τ_l = `p.length_difference`.
 
-    l_c, l_r: words of the better and of the worse response. On a tie the pair whose
-    better response is best. A request without two such responses gives none.
+    l_c, l_r: words of the better and of the worse answer, without reasoning. On a tie
+    the pair whose better response is best. A request without two such responses gives
+    none.
     """
     limits = p.least_margin, p.length_difference
     return _pair_rows(examples, [margin_pair(of, *limits) for of in drawn], p)
@@ -225,7 +227,7 @@ def margin_pair(
     """(better, worse) of one request's responses, or None; see `margin_pairs`."""
 
     def near(better: str, worse: str) -> bool:
-        chosen, rejected = len(better.split()), len(worse.split())
+        chosen, rejected = _words(better, worse)
         # not by their quotient: |1 - 11/10| is above 0.1 in floats
         return rejected > 0 and abs(rejected - chosen) <= length_difference * rejected
 
@@ -267,6 +269,11 @@ def _widest(
 
 
 def _lengths_differ(a: str, b: str) -> float:
-    """|a − b| / max(a, b) of two texts' words; 0 for two empty ones."""
-    lengths = len(a.split()), len(b.split())
+    """|a − b| / max(a, b) of two answers' words; 0 for two empty ones."""
+    lengths = _words(a, b)
     return (max(lengths) - min(lengths)) / max(*lengths, 1)
+
+
+def _words(*responses: str) -> list[int]:
+    """The words of each response's answer; its reasoning is not counted."""
+    return [len(said.split()) for said in answers(responses)]

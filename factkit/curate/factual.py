@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import MAX_QUESTION_CHARS, Example
 from factkit.datasets.long_form_prompts import Loaded
 from factkit.verify import judge
-from factkit.verify.replies import parse_label
+from factkit.verify.replies import Form, read, word
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
+
+REPLY_TOKENS = 128
+
+
+class Factual(Form):
+    """The form of the filter's reply."""
+
+    reason: str = ""
+    label: word("yes", "no")
 
 
 def keep_factual(
@@ -25,19 +34,11 @@ def keep_factual(
         {"prompt": e.question, "response": "".join(e.answers[:1])[:MAX_QUESTION_CHARS]}
         for e in examples
     ]
-    schema = {
-        "type": "object",
-        "properties": {
-            "reason": {"type": "string"},
-            "label": {"type": "string", "enum": ["yes", "no"]},
-        },
-        "required": ["reason", "label"],
-        "additionalProperties": False,
-    }
-    replies = judge.ask(llm, template, fields, schema, 128, "filtering")
-    said = [parse_label(reply.text, ["yes", "no"]) for reply in replies]
+    replies = judge.ask(llm, template, fields, Factual, REPLY_TOKENS, "filtering")
+    verdicts = [read(reply, Factual) for reply in replies]
+    labels = [None if verdict is None else verdict.label for verdict in verdicts]
     fates = {"yes": "kept", "no": "not factual", None: "failed"}
     counts = Counter({fate: 0 for fate in fates.values()})
-    counts.update(fates[label] for label in said)
-    kept = [e for e, label in zip(examples, said, strict=True) if label == "yes"]
+    counts.update(fates[label] for label in labels)
+    kept = [e for e, label in zip(examples, labels, strict=True) if label == "yes"]
     return kept, counts

@@ -4,20 +4,28 @@
 `meta["set"]` names the evaluation set that it belongs to or is like.
 """
 
+import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit.curate.factual import keep_factual
 from factkit.curate.small_sets import Sets, in_set, lead_sets, world_sets
 from factkit.curate.synthetic_prompts import synthetic_prompts
 from factkit.datasets import fact_benchmarks
+from factkit.datasets.examples import Example
 from factkit.datasets.long_form_prompts import longfact, split_prompts, wildchat
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
+    from factkit.llm import LLM
     from factkit.params import ReasonParams
 
 CALLS = 1.5  # of the writing model for each prompt wanted: some are dropped
+# prompts that the paper evaluates on, of sets of which it takes a part (App. A)
+PART = {"longfact_objects": 250, "fava": 141, "alpaca_fact": 241}
+FACTUAL = ("fava", "alpaca_fact")  # parts chosen for seeking facts
 DIVERSE = 2_000  # WildChat's prompts that demonstrations are drawn from
 # in p.requests_path, what is not on the hub; any other set may be there as <name>.jsonl
 FILES = {
@@ -48,21 +56,39 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
 
     It is shown LongFact's concepts, since its objects are an evaluation set.
     """
+    llm = judge_llm(p, p.judge_model, p.judge_url)
     found = {
-        name: fact_benchmarks.load(name, _file(p, name), p.test_requests)[0]
+        name: evaluated(name, fact_benchmarks.load(name, _file(p, name))[0], p, llm)
         for name in p.eval_sets.split()
     }
     shown = longfact(_file(p, "longfact") or "longfact")[0]
     concepts = [e for e in shown if e.meta["kind"] == "concepts"]
     diverse, _ = wildchat(_file(p, "wildchat"), limit=DIVERSE)
     n = p.sft_requests + p.train_requests + p.dev_requests
-    llm = judge_llm(p, p.judge_model, p.judge_url)
     calls = round(CALLS * n)
     written, dropped = synthetic_prompts(llm, concepts, diverse, calls, found)
     sizes = {"train": p.train_requests, "sft": p.sft_requests, "dev": p.dev_requests}
-    sets = split_prompts([in_set(e, "synthetic") for e in written], sizes)
+    named = [in_set(e, "synthetic") for e in written]
+    sets = split_prompts(named, sizes, p.split_seed)
     test = [in_set(e, name) for name, rows in found.items() for e in rows]
     return sets | {"test": test}, dropped
+
+
+def evaluated(
+    name: str, rows: Sequence[Example], p: "ReasonParams", llm: "LLM"
+) -> list[Example]:
+    """The prompts of an evaluation set that are evaluated on, p.test_requests at most.
+
+    Of a set of which the paper takes a part that is published nowhere, as many as it
+    takes are drawn from all (a set goes by topic: its first ones are of few), and where
+    its part was chosen for seeking facts, from those that do so by the LLM (ours). A
+    file that holds no more than the part is taken as it is.
+    """
+    part = PART.get(name, len(rows))
+    if name in FACTUAL and len(rows) > part:
+        rows = keep_factual(llm, rows)[0]
+    n = min(part, p.test_requests, len(rows))
+    return random.Random(f"evaluated {name}").sample(rows, n)
 
 
 def _file(p: "ReasonParams", name: str) -> str:

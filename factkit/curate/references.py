@@ -1,11 +1,17 @@
 """Retrieved references for a prompt (TruthRL §4.1, Appendix C), and questions that
-offer the answers (Table 2)."""
+offer the answers (Table 2).
+
+CRAG's questions have web pages of their own; those of the other benchmarks are searched
+for in Wikipedia of 2018; the fact world and the leads are their own corpora.
+"""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from factkit import corpus, world
 from factkit.corpus import Document
+from factkit.datasets import benchmarks
 from factkit.datasets.examples import Example
 from factkit.dense import DenseIndex, Encoder
 from factkit.retrieval import (
@@ -19,72 +25,87 @@ from factkit.retrieval import (
 if TYPE_CHECKING:
     from factkit.params import QuestionParams
 
-E5 = "intfloat/e5-base-v2"  # as Search-R1, whose set-up Appendix C follows
-Search = Callable[[Example], list[Chunk]]
+Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
 
 def with_references(
-    examples: Sequence[Example], p: "QuestionParams", tokenizer
-) -> list[Example]:
-    """The examples with the top chunks for their questions in `meta["references"]`.
+    sets: Mapping[str, Sequence[Example]], p: "QuestionParams", tokenizer
+) -> dict[str, list[Example]]:
+    """The sets, each example with the top chunks for its question in its meta.
 
-    A chunk a line, best first. `meta["answer_in_references"]` says whether an answer
-    occurs there: not every reference helps. Without `p.retriever` nothing is added.
+    A set is of the benchmark whose name it has, any other one of `p.questions`.
+    `meta["references"]` holds a chunk a line, best first; `answer_in_references` says
+    whether an answer occurs there: not every reference helps. Without `p.retriever`
+    nothing is added.
     """
     if not p.retriever:
-        return list(examples)
-    search = searcher(p, tokenizer)
-    found = []
-    for example in examples:
-        chunks = search(example)
-        references = "\n".join(" ".join(chunk.text.split()) for chunk in chunks)
-        helps = answer_in_chunks(example.answers, chunks)
-        more = {"references": references, "answer_in_references": helps}
-        found.append(example.model_copy(update={"meta": example.meta | more}))
-    return found
+        return {name: list(examples) for name, examples in sets.items()}
+    searches: dict[str, Search] = {}
+    given = {}
+    for name, examples in sets.items():
+        source = name if name in benchmarks.BENCHMARKS else p.questions
+        if source not in ("world", "leads", "crag"):
+            source = "wikipedia"
+        if source not in searches:
+            searches[source] = searcher(source, p, tokenizer)
+        found = zip(examples, searches[source](examples), strict=True)
+        given[name] = [_referring(example, chunks) for example, chunks in found]
+    return given
 
 
-def searcher(p: "QuestionParams", tokenizer) -> Search:
-    """Example → its best chunks: of its own pages for CRAG, else of the corpus."""
-    if p.questions == "crag":
-        from factkit.datasets import benchmarks
+def _referring(example: Example, chunks: Sequence[Chunk]) -> Example:
+    more = {
+        "references": "\n".join(" ".join(chunk.text.split()) for chunk in chunks),
+        "answer_in_references": answer_in_chunks(example.answers, chunks),
+    }
+    return example.model_copy(update={"meta": example.meta | more})
 
-        pages = benchmarks.load_pages("crag", p.questions_path)
 
-        def own_pages(example: Example) -> list[Chunk]:
-            own = pages.get(example.id, [])
-            chunks = chunk_documents(own, tokenizer, p.chunk_tokens)
-            hits = PromptIndex(chunks).search(example.question, p.retrieved_chunks)
-            return [hit.chunk for hit in hits]
+def searcher(source: str, p: "QuestionParams", tokenizer) -> Search:
+    """Examples → each one's best chunks, at most `p.retrieved_chunks`.
 
-        return own_pages
-    chunks = chunk_documents(documents(p), tokenizer, p.chunk_tokens)
+    source: crag, whose questions' own pages BM25 ranks, or what `documents` takes; it
+    is ranked by BM25 or by `p.encoder`, as `p.retriever` says.
+    """
+    k = p.retrieved_chunks
+    if source == "crag":
+        path = p.questions_path if p.questions == "crag" else ""
+        pages = benchmarks.load_pages("crag", path)
+
+        def of_own_pages(example: Example) -> list[Chunk]:
+            own = chunk_documents(pages.get(example.id, []), tokenizer, p.chunk_tokens)
+            return [hit.chunk for hit in PromptIndex(own).search(example.question, k)]
+
+        return lambda examples: [of_own_pages(example) for example in examples]
+    chunks = chunk_documents(documents(source, p), tokenizer, p.chunk_tokens)
     if p.retriever == "e5":
-        index = DenseIndex(chunks, Encoder(E5))
-    else:
-        index = CorpusIndex(chunks)
-    return lambda example: [
-        hit.chunk for hit in index.search(example.question, p.retrieved_chunks)
+        dense = DenseIndex(chunks, Encoder(p.encoder))
+        return lambda examples: [
+            [hit.chunk for hit in hits]
+            for hits in dense.search_all([e.question for e in examples], k)
+        ]
+    index = CorpusIndex(chunks)
+    return lambda examples: [
+        [hit.chunk for hit in index.search(e.question, k)] for e in examples
     ]
 
 
-def documents(p: "QuestionParams") -> list[Document]:
+def documents(source: str, p: "QuestionParams") -> list[Document]:
     """What is searched: the fact world, the leads, or Wikipedia of 2018 (App. C).
 
     A document's text begins with its title where a chunk would not say whom it is about
     (leads: recall@1 89.7 % instead of 76.7 %).
     """
-    from factkit import corpus, world
-
-    if p.questions == "world":
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        return world.documents(made)
-    if p.questions == "leads":
-        return [
-            Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
-            for d in corpus.load_leads()
-        ]
-    return list(corpus.wikipedia_2018())
+    match source:
+        case "world":
+            made = world.build_world(people=p.world_people, seed=p.world_seed)
+            return world.documents(made)
+        case "leads":
+            return [
+                Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
+                for d in corpus.load_leads()
+            ]
+    return list(corpus.wikipedia_2018(p.wikipedia_path))
 
 
 def offering(examples: Sequence[Example], n: int, seed: int = 0) -> list[Example]:

@@ -9,6 +9,7 @@ from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import OPEN
 from factkit.retrieval import Chunk, CorpusIndex
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
@@ -93,7 +94,7 @@ def coverage_by_chunks(
     wrong = [
         (example, response, errors)
         for example, of in zip(examples, drawn, strict=True)
-        for response in of.responses
+        for response in answers(of.responses)
         if (errors := _errors(engine, example.id, response))
     ]
     table = {}

@@ -17,7 +17,7 @@ from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPE
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
-    from factkit.params import RequestParams
+    from factkit.params import RarParams
 
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 TEST_SHARE, DEV_SHARE = 0.3, 0.15  # of the fact world's people
@@ -30,7 +30,7 @@ ASKS = {  # how short questions are put outside the fact world
 
 
 def request_sets(
-    p: "RequestParams",
+    p: "RarParams",
 ) -> tuple[dict[str, list[Example]], list[str], Counter]:
     """train, dev and test requests, held-out texts, and counts of what was dropped.
 
@@ -46,7 +46,7 @@ def request_sets(
 
 
 def _world_sets(
-    p: "RequestParams",
+    p: "RarParams",
 ) -> tuple[dict[str, list[Example]], list[str], Counter]:
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     people = list(made.people)
@@ -75,18 +75,18 @@ def _world_sets(
 
 
 def _lead_sets(
-    p: "RequestParams",
+    p: "RarParams",
 ) -> tuple[dict[str, list[Example]], list[str], Counter]:
     """Long requests about leads, and short questions about others of them."""
     documents = load_leads()
     asked, dropped = lead_prompts(documents)
     sizes = {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
-    sets = split_prompts([_of_kind(e, OPEN) for e in asked], sizes)
+    sets = split_prompts([_of_kind(e, OPEN) for e in asked], sizes, p.split_seed)
     used = {e.entity for rows in sets.values() for e in rows}
     questions, _ = lead_questions(documents, assets.verified("elements"))
     free = [e for e in questions if e.entity not in used]
     del sizes["train"]
-    for name, rows in split_by_entity(free, sizes).items():
+    for name, rows in split_by_entity(free, sizes, p.split_seed).items():
         sets[name] += [_asked(e, kind) for kind in ASKS for e in rows]
         used |= {e.entity for e in rows}
     texts = [d.text for d in documents if d.title not in used]
@@ -94,16 +94,16 @@ def _lead_sets(
 
 
 def _wildchat_sets(
-    p: "RequestParams",
+    p: "RarParams",
 ) -> tuple[dict[str, list[Example]], list[str], Counter]:
     """WildChat's requests that a judge finds factual; PopQA's short questions."""
     asked, dropped = wildchat(p.requests_path, limit=WILDCHAT_READ * p.train_requests)
     kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), asked)
     sizes = {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
-    sets = split_prompts([_of_kind(e, OPEN) for e in kept], sizes)
+    sets = split_prompts([_of_kind(e, OPEN) for e in kept], sizes, p.split_seed)
     questions, _ = benchmarks.load("popqa")
     del sizes["train"]
-    for name, rows in split_by_entity(questions, sizes).items():
+    for name, rows in split_by_entity(questions, sizes, p.split_seed).items():
         sets[name] += [_asked(e, kind) for kind in ASKS for e in rows]
     texts = [d.text for d in load_leads()]
     texts = random.Random("held out").sample(texts, HELD_OUT)

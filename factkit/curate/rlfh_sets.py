@@ -40,7 +40,7 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     there = {name: folder / file for name, file in FILES.items()} if folder else {}
     paths = {name: str(path) for name, path in there.items() if path.exists()}
     sizes = training_sizes(p) | {"dev": p.dev_requests, "test": p.test_requests}
-    return rlfh_prompts(paths, sizes)
+    return rlfh_prompts(paths, sizes, seed=p.split_seed)
 
 
 def rlfh_evidence(

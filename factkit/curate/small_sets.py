@@ -65,7 +65,7 @@ def lead_sets(p: "RequestParams") -> tuple[Sets, Counter]:
     asked, dropped = lead_prompts(load_leads())
     named = [in_set(e, "people" if e.relation == "person" else "other") for e in asked]
     sizes = {"test": 8 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
-    sets = split_prompts(named, sizes)
+    sets = split_prompts(named, sizes, p.split_seed)
     sets["test"] = [
         example
         for name in ("people", "other")

@@ -1,6 +1,7 @@
 """Splits by entity, with a balanced mix of relations."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
@@ -12,17 +13,21 @@ def split_by_entity(
 ) -> dict[str, list[Example]]:
     """Splits of the given sizes, no entity in two of them, relations mixed evenly.
 
-    Entities are dealt to the splits at random in proportion to `sizes`; each split
-    then takes one question of every relation in turn until it is full.
-    Raises DataError if there are too few questions.
+    Entities are dealt to the splits at random in proportion to `sizes`; those that
+    share a question go together, and a split that chance left short is filled up from
+    those that have more than they need. Each split then takes one question of every
+    relation in turn until it is full. Raises DataError if there are too few questions.
     """
     rng = random.Random(f"split {seed}")
-    entities = sorted({e.entity.casefold() for e in examples})
-    owners = rng.choices(list(sizes), weights=list(sizes.values()), k=len(entities))
-    owner = dict(zip(entities, owners, strict=True))
+    group = _together(examples)
+    groups = sorted(set(group.values()))
+    owners = rng.choices(list(sizes), weights=list(sizes.values()), k=len(groups))
+    owner = dict(zip(groups, owners, strict=True))
+    members = Counter(group[e.entity.casefold()] for e in examples)
+    _fill_up(owner, members, sizes, seed)
     splits = {}
     for name, size in sizes.items():
-        pool = [e for e in examples if owner[e.entity.casefold()] == name]
+        pool = [e for e in examples if owner[group[e.entity.casefold()]] == name]
         rng.shuffle(pool)
         by_relation: dict[str, list[Example]] = {}
         for example in pool:
@@ -38,3 +43,42 @@ def split_by_entity(
         rng.shuffle(splits[name])
     refuse_overlap(splits)
     return splits
+
+
+def _fill_up(
+    owner: dict[str, str],
+    members: Mapping[str, int],
+    sizes: Mapping[str, int],
+    seed: int,
+) -> None:
+    """Give groups of splits with questions to spare to the splits that lack some."""
+    spare = Counter({name: -size for name, size in sizes.items()})
+    for group, name in owner.items():
+        spare[name] += members[group]
+    for group in random.Random(f"fill {seed}").sample(list(owner), len(owner)):
+        short, n = min(spare, key=spare.__getitem__), members[group]
+        if spare[short] >= 0:
+            return
+        if spare[owner[group]] >= n:
+            spare.update({owner[group]: -n, short: n})
+            owner[group] = short
+
+
+def _together(examples: Sequence[Example]) -> dict[str, str]:
+    """Each entity's group: the entities that share a question, by one of their names.
+
+    A published set may hold a question twice, about two entities.
+    """
+    group: dict[str, str] = {}
+    first: dict[str, str] = {}
+
+    def top(entity: str) -> str:
+        while group.setdefault(entity, entity) != entity:
+            entity = group[entity]
+        return entity
+
+    for example in examples:
+        entity = example.entity.casefold()
+        other = first.setdefault(example.question.casefold(), entity)
+        group[top(entity)] = top(other)
+    return {entity: top(entity) for entity in group}

@@ -109,10 +109,13 @@ def written_prompts(
     requests = _requests(drawn, temperature, template)
     replies = llm.run(requests, progress="writing prompts")
     values = [
-        {"reply": reply.text, "shown": [e.id for group in groups for e in group]}
+        {
+            "reply": reply.text if reply.finished else None,
+            "shown": [e.id for group in groups for e in group],
+        }
         for reply, groups in zip(replies, drawn, strict=True)
     ]
-    return collected(values, _example, "the LLM's replies")
+    return collected(values, _example, "the LLM's replies", once=True)
 
 
 def demonstrations(

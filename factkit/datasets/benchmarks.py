@@ -20,7 +20,6 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,15 @@ from typing import Any
 
 from factkit.corpus import Document
 from factkit.datasets import rows
-from factkit.datasets.examples import BadRows, DataError, Example, problem_of
+from factkit.datasets.examples import (
+    BadRows,
+    DataError,
+    Example,
+    digest,
+    made_id,
+    numbered,
+    problem_of,
+)
 from factkit.datasets.html_text import plain_text
 from factkit.datasets.rows import Row, RowError
 
@@ -101,7 +108,7 @@ def crag_pages(row: Row) -> list[Document]:
 def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
     question = rows.text(row, "question").strip()
-    made = f"nq-{_digest(question)}"
+    made = made_id("nq", question)
     answers = _distinct(rows.texts(row, "answer"))
     return Example(id=made, question=question, answers=answers, entity=made)
 
@@ -109,7 +116,7 @@ def nq_open(row: Row) -> Example:
 def hotpotqa(row: Row) -> Example:
     """HotpotQA (Yang et al. 2018): the hub's rows, the authors', or without context."""
     question = rows.text(row, "question").strip()
-    own = rows.optional(row, "id", "_id") or f"hotpotqa-{_digest(question)}"
+    own = rows.optional(row, "id", "_id") or made_id("hotpotqa", question)
     supporting = [title for title, _ in rows.titled(row, "supporting_facts", "sent_id")]
     return Example(
         id=own,
@@ -283,8 +290,8 @@ def load(
     .bz2. Without it the rows come from the hub, streamed if `limit` is given.
     `split` is by default the evaluation split; for a file, all of it. `limit` is the
     largest number of questions. A bad row is one that is not UTF-8, not JSON, does not
-    have its source's fields, has an empty or overlong question, no answer, or an id or
-    a question seen before.
+    have its source's fields, has an empty or overlong question, no answer, or an id
+    seen before.
     Raises DataError on an unknown name or split, a file or hub that can't be read, no
     usable row, and on a bad row under `refuse`; ValueError if limit < 1.
     """
@@ -307,26 +314,19 @@ def load_all(name: str, path: str = "") -> tuple[list[Example], Counter]:
 
     For a paper that trains on it and splits it itself (TruthRL on CRAG, §4.1).
     """
-    if path:
-        return load(name, path)
-    source = _benchmark(name)
     found: dict[str, Example] = {}
     problems: Counter = Counter()
-    for split in dict.fromkeys((source.train, source.evaluation)):
-        examples, dropped = load(name, split=split)
+    for split in _both(name, path):
+        examples, dropped = load(name, path, split)
         problems += dropped
         found |= {e.id: e for e in examples}
     return list(found.values()), problems
 
 
 def load_pages(
-    name: str,
-    path: str = "",
-    split: str = "",
-    bad_rows: BadRows = "drop",
-    limit: int | None = None,
+    name: str, path: str = "", bad_rows: BadRows = "drop"
 ) -> dict[str, list[Document]]:
-    """The documents of each question that `load` gives: question id → documents.
+    """The documents of each question that `load_all` gives: question id → documents.
 
     A question's documents are deduplicated by their text; the same text under the same
     title has the same id everywhere. All of CRAG is gigabytes of HTML, parsed
@@ -336,8 +336,18 @@ def load_pages(
     benchmark = _benchmark(name)
     if benchmark.pages is None:
         raise DataError(f"{name} has no documents; use corpus.wikipedia_2018")
-    checked = _checked(name, path, split, bad_rows, limit, with_pages=True)
-    return {example.id: pages for example, pages, _ in checked if example}
+    return {
+        example.id: pages
+        for split in _both(name, path)
+        for example, pages, _ in _checked(name, path, split, bad_rows, None, True)
+        if example
+    }
+
+
+def _both(name: str, path: str) -> list[str]:
+    """The splits that a benchmark is made of; a file is read whole, as one."""
+    source = _benchmark(name)
+    return [""] if path else list(dict.fromkeys((source.train, source.evaluation)))
 
 
 def _benchmark(name: str) -> Benchmark:
@@ -370,7 +380,7 @@ def _checked(
                 "mend the row, or drop such rows with bad_rows='drop'"
             )
         if example:
-            seen |= {example.id, example.question.casefold()}
+            seen.add(example.id)
             good += 1
         yield example, pages, problem
         if good == limit:
@@ -386,7 +396,7 @@ def _convert(
             raise row
         if not isinstance(row, Mapping):
             raise RowError("not a JSON object")
-        example = benchmark.example(row)
+        example = numbered(benchmark.example(row), seen)
         if problem := problem_of(example, seen):
             raise RowError(problem)
         return example, benchmark.pages(row) if with_pages else [], ""
@@ -437,9 +447,6 @@ def _documents(found: Iterable[tuple[str, str, str]]) -> list[Document]:
     for title, text, source in found:
         text = text.strip()
         if text and text not in documents:
-            documents[text] = Document(f"{title} {_digest(text)}", title, text, source)
+            name = f"{title} {digest(text)}"
+            documents[text] = Document(name, title, text, source)
     return list(documents.values())
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

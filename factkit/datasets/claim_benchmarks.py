@@ -35,12 +35,11 @@ import html
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from factkit.datasets import rows
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError, Example, digest
 from factkit.datasets.long_form_prompts import Loaded, collected, existing
 from factkit.datasets.rows import Row, RowError
 from factkit.entries import page_id, page_of, sentence_id
@@ -144,8 +143,8 @@ def veri_r1(path: str) -> Loaded:
     """Veri-R1's published claims: a .parquet file of its training or of a test set.
 
     Or the same as JSON lines {id, claim, label, evidence, source}, plain or packed. The
-    8,192 rows of its training file are 7,097 claims: rarer labels were drawn more than
-    once, and that is dropped here ("duplicate id or question").
+    8,192 rows of its training file have 7,097 ids: rarer labels were drawn more than
+    once, and that is dropped here ("duplicate id").
     """
     file = existing(path)
     found = _parquet_rows(file) if file.suffix == ".parquet" else rows.of_file(file)
@@ -234,7 +233,7 @@ def _exfever(row: Row) -> Example:
         raise RowError("golden entity: not a list of titles") from None
     titles = rows.strings("golden entity", titles)
     evidence = [page_id(title.replace("_", " ")) for title in titles]
-    made = sha256(rows.text(row, "claim").strip().encode()).hexdigest()[:12]
+    made = digest(rows.text(row, "claim").strip())
     return _claim("exfever", made, row, label, evidence, f"{len(set(evidence))}hop")
 
 

@@ -3,12 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from factkit.assets import write_atomically
+from factkit.errors import UserError
 
 LONG_FORM = "long_form"  # the label of requests that need no reference answer
 MAX_QUESTION_CHARS = 4_000
@@ -16,7 +18,7 @@ MAX_QUESTION_CHARS = 4_000
 BadRows = Literal["refuse", "drop"]
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """A data file can't be used; the message names file, row, value and fix."""
 
 
@@ -53,7 +55,7 @@ def read_examples(
     """Read JSON lines into examples; returns them and a count of each problem dropped.
 
     A bad row is one that is not UTF-8, not JSON, does not fit the schema, has an empty
-    or overlong question, no reference answer, or a question or id seen before.
+    or overlong question, no reference answer, or an id seen before.
     Raises DataError on a missing or empty file, and on a bad row under `refuse`.
     """
     if not path.is_file():
@@ -70,7 +72,7 @@ def read_examples(
             problems[problem] += 1
         else:
             examples.append(example)
-            seen |= {example.id, example.question.casefold()}
+            seen.add(example.id)
     if not examples:
         raise DataError(f"{path}: no usable row ({dict(problems)})")
     return examples, problems
@@ -94,7 +96,8 @@ def _parse_row(raw: bytes, seen: set[str]) -> tuple[Example | None, str]:
 def problem_of(example: Example, seen: set[str]) -> str:
     """The name of what is wrong with an example; "" if nothing is.
 
-    seen: ids and casefolded questions of the examples before it.
+    seen: ids of the examples before it. A question may stand in a set twice: published
+    test sets are never thinned.
     """
     if not example.question.strip():
         return "empty question"
@@ -102,9 +105,28 @@ def problem_of(example: Example, seen: set[str]) -> str:
         return f"question longer than {MAX_QUESTION_CHARS} characters"
     if example.label != LONG_FORM and not any(a.strip() for a in example.answers):
         return "no reference answer"
-    if example.id in seen or example.question.casefold() in seen:
-        return "duplicate id or question"
+    if example.id in seen:
+        return "duplicate id"
     return ""
+
+
+def made_id(source: str, text: str) -> str:
+    """The id of a row to which its source gives none: a hash of its text."""
+    return f"{source}-{digest(text)}"
+
+
+def digest(text: str) -> str:
+    """Twelve hexadecimal digits that stand for a text."""
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def numbered(example: Example, seen: set[str]) -> Example:
+    """The example; where its id was made from its text and is taken, as `<id>-2` …"""
+    source, _, _ = example.id.rpartition("-")
+    if example.id not in seen or example.id != made_id(source, example.question):
+        return example
+    n = next(n for n in range(2, len(seen) + 2) if f"{example.id}-{n}" not in seen)
+    return example.model_copy(update={"id": f"{example.id}-{n}"})
 
 
 def refuse_overlap(splits: dict[str, Sequence[Example]]) -> None:

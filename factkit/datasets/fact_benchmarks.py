@@ -23,12 +23,11 @@ has no usable row: an error says which column was missing.
 
 import csv
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from factkit.datasets import rows
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError, Example, made_id
 from factkit.datasets.long_form_prompts import (
     Loaded,
     biography,
@@ -71,7 +70,7 @@ def load(name: str, path: str = "", limit: int | None = None) -> Loaded:
             return _first(biography(_needed(name, path)), limit)
         case "fava":
             found = _given(path) if path else _hub_file(*FAVA)
-            return collected(found, _fava, path or FAVA[0], limit)
+            return collected(found, _fava, path or FAVA[0], limit, once=True)
         case "alpaca_fact":
             found = _given(path) if path else _hub_file(*ALPACA_FARM)
             return collected(found, _alpaca, path or ALPACA_FARM[0], limit)
@@ -116,7 +115,7 @@ def _factbench(row: Row) -> Example:
 def _asked(source: str, prompt: str, relation: str = "") -> Example:
     """An example with a hash of its prompt as id, which stands for its entity, too."""
     prompt = prompt.strip()
-    name = f"{source}-{sha256(prompt.encode()).hexdigest()[:12]}"
+    name = made_id(source, prompt)
     return long_prompt(name, prompt, name, relation)
 
 

@@ -14,7 +14,6 @@ English, toxic, too long or too short is no prompt of ours either: every loader 
 its examples and a count of each reason that a row was dropped for.
 """
 
-import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +24,11 @@ from factkit.corpus import Document
 from factkit.datasets import rows
 from factkit.datasets.examples import (
     LONG_FORM,
-    MAX_QUESTION_CHARS,
     DataError,
     Example,
+    made_id,
+    numbered,
+    problem_of,
     refuse_overlap,
 )
 from factkit.datasets.rows import Row, RowError
@@ -109,7 +110,7 @@ def longfact(path: str) -> Loaded:
 
     def example(row: Row) -> Example:
         prompt = rows.text(row, "prompt").strip()
-        name = f"longfact-{hashlib.sha256(prompt.encode()).hexdigest()[:12]}"
+        name = made_id("longfact", prompt)
         return long_prompt(name, prompt, name, row["topic"], meta={"kind": row["kind"]})
 
     return collected(every(), example, path)
@@ -122,7 +123,7 @@ def wildchat(path: str = "", limit: int | None = None) -> Loaded:
     `keep_factual` filters them further (Binary RAR App. D).
     """
     source = _rows(path, WILDCHAT, limit=limit)
-    return collected(source, _wildchat, path or WILDCHAT, limit)
+    return collected(source, _wildchat, path or WILDCHAT, limit, once=True)
 
 
 def gpqa(
@@ -147,7 +148,7 @@ def gpqa(
 def split_prompts(
     examples: Sequence[Example], sizes: Mapping[str, int], seed: int = 0
 ) -> dict[str, list[Example]]:
-    """Splits of the given sizes, drawn at random, no entity in two of them.
+    """Splits of the given sizes, drawn at random, no entity or text in two of them.
 
     Unlike `curate.splits.split_by_entity` it keeps the mix of kinds as it is.
     Raises DataError if there are too few examples.
@@ -155,14 +156,17 @@ def split_prompts(
     order = list(examples)
     random.Random(f"prompts {seed}").shuffle(order)
     splits: dict[str, list[Example]] = {}
-    taken: dict[str, str] = {}
+    owner: dict[str, str] = {}  # of an entity or a text
+    taken: set[str] = set()  # ids
     for name, size in sizes.items():
         split: list[Example] = []
         for example in order:
-            owner = taken.get(example.entity.casefold(), name)
-            if len(split) < size and owner == name and example.id not in taken:
+            keys = (example.entity.casefold(), example.question.casefold())
+            free = example.id not in taken and {owner.get(k, name) for k in keys}
+            if len(split) < size and free == {name}:
                 split.append(example)
-                taken |= {example.entity.casefold(): name, example.id: name}
+                owner |= dict.fromkeys(keys, name)
+                taken.add(example.id)
         if len(split) < size:
             raise DataError(
                 f"{name}={size}: only {len(split)} of {len(examples)} prompts are left "
@@ -293,41 +297,39 @@ def collected(
     example: Callable[[Any], Example],
     where: str,
     limit: int | None = None,
+    once: bool = False,
 ) -> Loaded:
     """The examples of rows, `limit` at most, and a count of each reason to drop one.
 
-    Raises DataError if no row is usable, ValueError if limit < 1.
+    once: a text that is there already is dropped, too: for prompts to train on, never
+    for a published test set. Raises DataError if no row is usable, ValueError if
+    limit < 1.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit}; it must be at least 1, or None for all")
     examples: list[Example] = []
     problems: Counter = Counter()
     seen: set[str] = set()
+    texts: set[str] = set()
     for value in values:
         try:
             if isinstance(value, RowError):
                 raise value
             if not isinstance(value, Mapping | Document):
                 raise RowError("not a JSON object")
-            made = example(value)
-            _refuse(made, seen)
+            made = numbered(example(value), seen)
+            if problem := problem_of(made, seen):
+                raise RowError(problem)
+            if once and made.question.casefold() in texts:
+                raise RowError("duplicate question")
         except RowError as error:
             problems[error.args[0]] += 1
             continue
         examples.append(made)
-        seen |= {made.id, made.question.casefold()}
+        seen.add(made.id)
+        texts.add(made.question.casefold())
         if len(examples) == limit:
             break
     if not examples:
         raise DataError(f"{where}: no usable row ({dict(problems)})")
     return examples, problems
-
-
-def _refuse(example: Example, seen: set[str]) -> None:
-    """`examples.problem_of`, but for an answer, which these prompts may lack."""
-    if not example.question.strip():
-        raise RowError("empty question")
-    if len(example.question) > MAX_QUESTION_CHARS:
-        raise RowError(f"question longer than {MAX_QUESTION_CHARS} characters")
-    if example.id in seen or example.question.casefold() in seen:
-        raise RowError("duplicate id or question")

@@ -75,7 +75,7 @@ def hotpotqa(path: str = "") -> Loaded:
     examples, problems = benchmarks.load_all("hotpotqa", path)
     once = _first(examples, lambda e: e.question)
     long = [e for e in once if len(e.question.split()) >= LEAST_WORDS]
-    problems["duplicate id or question"] += len(examples) - len(once)
+    problems["duplicate question"] += len(examples) - len(once)
     problems[f"fewer than {LEAST_WORDS} words"] += len(once) - len(long)
     return long, +problems
 

@@ -67,6 +67,8 @@ def _json_rows(path: Path) -> Iterator[Any] | None:
         ) from None
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: cut short or damaged: {error}") from None
+    except RecursionError:
+        raise DataError(f"{path}: nested too deeply to be data") from None
     rows = value.get("data", [value]) if isinstance(value, dict) else value
     if not isinstance(rows, list):
         raise DataError(f"{path}: must hold a JSON list of rows, or {{data: [...]}}")
@@ -156,7 +158,7 @@ def _literal(written: str) -> object:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(written)
-        except (ValueError, SyntaxError, RecursionError):
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     return written
 

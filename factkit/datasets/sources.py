@@ -25,18 +25,3 @@ def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
     from factkit.datasets.leads import lead_questions
 
     return lead_questions(load_leads(), assets.verified("elements"))
-
-
-def deviations(p: QuestionParams) -> list[str]:
-    """What in a run's data differs from TruthRL, as sentences."""
-    said = []
-    if p.questions != "crag":
-        source = {"world": "a made-up fact world", "leads": "Wikipedia leads by rules"}
-        said.append(f"questions from {source.get(p.questions, p.questions)}, not CRAG")
-    if p.probe_samples != 256:
-        said.append(f"{p.probe_samples} probing samples instead of 256")
-    if not p.retriever:
-        said.append("without retrieval")
-    if p.answer_format == "plain":
-        said.append("short answers without reasoning")
-    return said

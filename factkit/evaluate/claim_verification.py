@@ -8,14 +8,14 @@ What is asked of an answer, y the claim's label, G its gold evidence, P the cite
 | verification_accuracy | label and G ⊆ P | label |
 | joint_accuracy | label and G = P | label |
 | evidence_score | abs(G ∩ P) / abs(G ∪ P) | the same |
+| checkable_evidence_score | the same | – |
 | evidence_cover | G ⊆ P | the same, where G is not empty |
 
-The paper relaxes NOT ENOUGH INFO for the two accuracies alone, so the evidence score is
-the mean over all claims. An answer without a readable label is wrong.
-
-Without gold evidence, a label that cites nothing has an evidence score of 1; in the
-public evaluation code it has 0 in any case. FEVER's and SciFact's NOT ENOUGH INFO are
-such claims: beside Table 3 belongs (support + refute) / 3 of their scores by label.
+The paper relaxes NOT ENOUGH INFO for the two accuracies alone, so its evidence score is
+the mean over all claims, also over the third of FEVER's and SciFact's that have no gold
+evidence: nothing can be found for them, and their score is 0 whatever is cited. What
+there is to find is in `checkable_evidence_score`, of SUPPORT and REFUTE alone, and
+`nei_evidence_score` is of the others. An answer without a readable label is wrong.
 """
 
 import json
@@ -34,6 +34,21 @@ from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
 
 SHORT = dict(zip(LABELS, ("support", "refute", "nei"), strict=True))
 LOW, HIGH = 0.85, 0.95  # §4.3
+ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
+OF_A_SET = (*ACCURACIES, "evidence_score")
+COMPARED = (  # by the claims of published/veri_claims.csv
+    *(*OF_A_SET, "checkable_evidence_score", "evidence_cover"),
+    *(f"{label}_{metric}" for label in ("support", "refute") for metric in ACCURACIES),
+    "nei_joint_accuracy",  # of NOT ENOUGH INFO the three are one
+    *(
+        f"{label}_{of}"
+        for label in SHORT.values()
+        for of in ("low_confidence_accuracy", "high_confidence_accuracy", "confidence")
+    ),
+    *("confidence", "high_confidence_share"),
+    *("searched_twice", "repeated_query"),
+    *("checkable_as_nei", "nei_as_support", "nei_as_refute"),
+)
 
 
 @dataclass(frozen=True)
@@ -146,16 +161,14 @@ def covers(answer: Answer, gold: Sequence[str]) -> bool:
 def evidence_score(answer: Answer, gold: Sequence[str]) -> float:
     """|P ∩ G| / |P ∪ G| of the cited and the gold ids, in [0, 1] (§2.3, R_evidence).
 
-    Where both are empty the paper's fraction is 0/0. An answer with a label has 1: it
-    "retrieves all true evidence while avoiding irrelevant selections", which is where
-    §2.3 has the reward at its most. One without a label has 0: silence cites nothing,
-    too. (The public code gives 0 to both; in its training data every claim has gold
-    evidence.)
+    0 where both are empty. There the fraction is 0/0, and the paper does not say what
+    it is worth. Its training claims all have gold evidence, so no reward hung on it;
+    its Table 3 counts 0 for each of FEVER's and SciFact's claims without any (public
+    code: `evidence_reward` stays 0 without gold evidence). And 1 would be a gift: an
+    answer that cites nothing, ever, had a third of all points.
     """
     cited, true = set(answer.evidence), set(gold)
-    if not cited | true:
-        return float(answer.label is not None)
-    return len(cited & true) / len(cited | true)
+    return len(cited & true) / len(cited | true) if cited | true else 0.0
 
 
 def verified(answer: Answer, label: str, gold: Sequence[str]) -> bool:
@@ -175,12 +188,14 @@ def joint(answer: Answer, label: str, gold: Sequence[str]) -> bool:
 
 
 def scores(rows: Sequence[Verified]) -> dict[str, float]:
-    """The five metrics of the table above, all in [0, 1].
+    """The metrics of the table above, all in [0, 1].
 
     Of all claims, and of those of each label as `support_…`, `refute_…`, `nei_…`; and
     for each label `…_recall` (right of the claims that have it, which is their label
-    accuracy) and `…_precision` (right of the answers that give it; Fig 5e-f). What
-    would be a mean over nothing is left out. Raises ValueError without rows.
+    accuracy) and `…_precision` (right of the answers that give it; Fig 5e-f).
+    empty_as_one_evidence_score: what the evidence score would be if 0/0 were 1 in an
+    answer with a label. What would be a mean over nothing is left out. Raises
+    ValueError without rows.
     """
     return _means([_marks(row) for row in rows])
 
@@ -188,15 +203,10 @@ def scores(rows: Sequence[Verified]) -> dict[str, float]:
 def summary(
     rows: Sequence[Verified], max_searches: int = t.MAX_SEARCHES
 ) -> dict[str, float]:
-    """What a run is told by: `scores`, also of each set as `<set>_…`; `by_confidence`
-    with `<label>_confidence_gap`, high less low; format_share, searches, forced_share.
+    """What a run is told by: `scores`, also of each set as `<set>_…`; `by_confidence`;
+    what `_conduct` tells; format_share, searches, forced_share.
     """
-    metrics = scores(rows) | by_confidence(rows)
-    for name in SHORT.values():
-        tiers = [f"{name}_{tier}_confidence_accuracy" for tier in ("high", "low")]
-        if all(tier in metrics for tier in tiers):
-            high, low = map(metrics.get, tiers)
-            metrics[f"{name}_confidence_gap"] = high - low
+    metrics = scores(rows) | by_confidence(rows) | _means([_conduct(r) for r in rows])
     sets = dict.fromkeys(row.set for row in rows)
     for name in sets if len(sets) > 1 else ():
         of = scores([row for row in rows if row.set == name])
@@ -208,20 +218,39 @@ def summary(
     }
 
 
+def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
+    """<set>/<claim> → what the claim counts in those metrics of `summary` that the
+    paper's claims compare (COMPARED); of several sets, in a set's own ones, too.
+
+    Raises ValueError if two claims have the same name.
+    """
+    several = len({row.set for row in rows}) > 1
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        marks = _marks(row) | _tier(row) | _conduct(row)
+        marks = {k: round(v, 7) for k, v in marks.items() if k in COMPARED}
+        if several:
+            own = {f"{row.set}_{k}": v for k, v in marks.items() if k in OF_A_SET}
+            marks |= own
+        if found.setdefault(f"{row.set}/{row.id}", marks) is not marks:
+            raise ValueError(f"two claims are {row.set}/{row.id}")
+    return found
+
+
 def page_scores(rows: Sequence[Verified]) -> dict[str, float]:
     """label_accuracy, and evidence_score and evidence_cover with pages for sentences,
     of claims whose gold evidence is pages while sentences were cited."""
-    marks = []
-    for row in rows:
-        pages = Answer(row.answer.label, tuple(map(page_of, row.answer.evidence)))
-        marks.append(
-            {
-                "label_accuracy": float(pages.label == row.label),
-                "evidence_score": evidence_score(pages, row.gold),
-                "evidence_cover": float(covers(pages, row.gold)),
-            }
-        )
-    return _means(marks)
+    return _means([page_marks(row) for row in rows])
+
+
+def page_marks(row: Verified) -> dict[str, float]:
+    """What a claim counts in `page_scores`."""
+    pages = Answer(row.answer.label, tuple(map(page_of, row.answer.evidence)))
+    return {
+        "label_accuracy": float(pages.label == row.label),
+        "evidence_score": evidence_score(pages, row.gold),
+        "evidence_cover": float(covers(pages, row.gold)),
+    }
 
 
 def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:
@@ -231,14 +260,7 @@ def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:
     The paper speaks of logits, near 1 where the model is sure; we take probabilities.
     Left out: answers without one, and means over nothing.
     """
-    found = []
-    for row in rows:
-        said, sure = row.answer.label, row.label_probability
-        if said is None or sure is None or LOW <= sure <= HIGH:
-            continue
-        tier = "low" if sure < LOW else "high"
-        name = f"{SHORT[said]}_{tier}_confidence_accuracy"
-        found.append({name: float(row.right(said))})
+    found = [tier for row in rows if (tier := _tier(row))]
     return _means(found) if found else {}
 
 
@@ -300,6 +322,45 @@ def _marks(row: Verified) -> dict[str, float]:
     marks[f"{SHORT[label]}_recall"] = right
     if said:
         marks[f"{SHORT[said]}_precision"] = right
+    if label != NEI:
+        marks["checkable_evidence_score"] = marks["evidence_score"]
+    empty = said and not gold and not answer.evidence
+    marks["empty_as_one_evidence_score"] = 1.0 if empty else marks["evidence_score"]
+    return marks
+
+
+def _tier(row: Verified) -> dict[str, float]:
+    """What a claim counts in `by_confidence`."""
+    said, sure = row.answer.label, row.label_probability
+    if said is None or sure is None or LOW <= sure <= HIGH:
+        return {}
+    tier = "low" if sure < LOW else "high"
+    return {f"{SHORT[said]}_{tier}_confidence_accuracy": float(row.right(said))}
+
+
+def _conduct(row: Verified) -> dict[str, float]:
+    """How a claim was gone about, and how surely.
+
+    searched_twice: with two queries that differ or more; repeated_query: with one more
+    than once (App. J). nei_as_support, nei_as_refute: how NOT ENOUGH INFO was mistaken
+    (§4.3); checkable_as_nei: how another label was. Of an answer whose label has a
+    probability: confidence, also as `<label said>_confidence`, and
+    high_confidence_share (Fig 5a-b).
+    """
+    asked, said = t.queries(row.trajectory), row.answer.label
+    marks = {
+        "searched_twice": float(len(set(asked)) > 1),
+        "repeated_query": float(len(set(asked)) < len(asked)),
+    }
+    if row.label == NEI:
+        for label in LABELS[:2]:
+            wrong = said == label and not row.right(said)
+            marks[f"nei_as_{SHORT[label]}"] = float(wrong)
+    else:
+        marks["checkable_as_nei"] = float(said == NEI)
+    if said and (sure := row.label_probability) is not None:
+        marks |= {"confidence": sure, f"{SHORT[said]}_confidence": sure}
+        marks["high_confidence_share"] = float(sure > HIGH)
     return marks
 
 

@@ -2,27 +2,28 @@
 
 What counts how:
 
-| a response | in precision | in claims, words | in response_rate |
+| a response | precision, claims | claims per question, words | response_rate |
 |---|---|---|---|
-| with claims | supported / claims | yes | as responding |
-| without a claim: it abstains or refuses | left out | as 0 claims | as not responding |
+| with claims: an answer | yes | yes | as responding |
+| without a claim: it abstains or refuses | left out | 0 claims | as not responding |
 | that extraction or verification failed on | left out | left out | left out |
 
-So a policy can't raise its precision by refusals, but its correct claims fall with
-them. A single claim whose verification failed is left out of its response. Precision is
-the mean over responding answers, not over claims, and an inconclusive claim is not
-supported. FactScore's penalty for short answers is not applied (Binary RAR App. B.1
-takes 1 − precision).
+So refusals change neither precision nor claims, which are FactScore's: per answer given
+(RLFH Table 1). Claims per question fall with them. A single claim whose verification
+failed is left out of its response. Precision is the mean over answers, not over claims,
+and an inconclusive claim is not supported. FactScore's penalty for short answers is not
+applied (Binary RAR App. B.1 takes 1 − precision).
 """
 
 import json
-import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from factkit import models
 from factkit.assets import write_atomically
@@ -267,13 +268,33 @@ def scores(rows: Sequence[Checked]) -> dict[str, float]:
 
     With c_i of n_i claims supported and R the responses with n_i > 0:
     factual_precision = (1/|R|) Σ_R c_i / n_i, hallucination_rate = 1 − that (Binary RAR
-    §4.1, App. B.1), response_rate = |R| / all; all three in [0, 1]. Per response, over
-    all: correct_claims c_i, incorrect_claims n_i − c_i (of these contradicted_claims),
-    total_claims n_i, words. Where nobody responds there is no precision and no
-    hallucination rate: the two are left out.
+    §4.1, App. B.1), response_rate = |R| / all; all three in [0, 1]. Means over R, the
+    answers given: correct_claims c_i, incorrect_claims n_i − c_i (of these
+    contradicted_claims), total_claims n_i. Means over all: the four as
+    `…_claims_per_question`, and words. What is a mean over R is left out where nobody
+    responds. Each is the mean of its column of `items`.
     Raises ValueError without a response that can be scored.
     """
-    return _means([_counts(row) for row in rows if row.judged])
+    terms = _terms([row for row in rows if row.judged])
+    known = {name: column[~np.isnan(column)] for name, column in terms.items()}
+    return {name: float(of.mean()) for name, of in known.items() if len(of)}
+
+
+def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
+    """Id → what the response adds to each mean of `scores`, absent where it does not
+    count. Raises ValueError if two rows have one id."""
+    judged = [row for row in rows if row.judged]
+    if len({row.id for row in judged}) < len(judged):
+        raise ValueError("two responses with the same id")
+    terms = _terms(judged)
+    return {
+        row.id: {
+            name: float(column[i])
+            for name, column in terms.items()
+            if not np.isnan(column[i])
+        }
+        for i, row in enumerate(judged)
+    }
 
 
 def bootstrap(
@@ -283,15 +304,20 @@ def bootstrap(
 
     A resample in which nobody responds has no precision and counts for none.
     """
-    rng = random.Random(seed)
-    counts = [_counts(row) for row in rows if row.judged]
-    draws = [_means(rng.choices(counts, k=len(counts))) for _ in range(resamples)]
-    return {
-        name: (ordered[int(0.025 * n)], ordered[max(int(0.975 * n) - 1, 0)])
-        for name in _means(counts)
-        for ordered in [sorted(draw[name] for draw in draws if name in draw)]
-        for n in [len(ordered)]
-    }
+    terms = _terms([row for row in rows if row.judged])
+    table = np.stack(list(terms.values()), axis=1)  # (responses, metrics)
+    counts = ~np.isnan(table)
+    n = len(table)
+    # how often each response is in a resample: (resamples, responses)
+    drawn = np.random.default_rng(seed).multinomial(n, [1 / n] * n, resamples)
+    sums, sizes = drawn @ np.where(counts, table, 0.0), drawn @ counts
+    intervals = {}
+    for name, total, size in zip(terms, sums.T, sizes.T, strict=True):
+        if size.any():
+            means = total[size > 0] / size[size > 0]
+            low, high = np.percentile(means, [2.5, 97.5])
+            intervals[name] = float(low), float(high)
+    return intervals
 
 
 def mean_tokens(rows: Sequence[Checked], tokenizer) -> float:
@@ -301,35 +327,36 @@ def mean_tokens(rows: Sequence[Checked], tokenizer) -> float:
     return sum(map(len, ids)) / len(ids)
 
 
-def _counts(row: Checked) -> tuple[int, int, int, int]:
-    """A response's correct, contradicted and all claims, and its words."""
-    known = [s for s in row.supports if s is not None]
-    words = len(final_answer(row.response, boxed_required=False).split())
-    correct, contradicted = (
-        known.count(kind) for kind in (Support.SUPPORTED, Support.CONTRADICTED)
-    )
-    return correct, contradicted, len(known), words
+def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
+    """Metric → each response's term of its mean, NaN where it does not count.
 
-
-def _means(counts: Sequence[tuple[int, int, int, int]]) -> dict[str, float]:
-    if not counts:
+    Raises ValueError without a response.
+    """
+    if not rows:
         raise ValueError("no responses to score")
-    responding = [(correct, n) for correct, _, n, _ in counts if n]
-    correct, contradicted, total, words = (
-        sum(column) / len(counts) for column in zip(*counts, strict=True)
+    known = [[s for s in row.supports if s is not None] for row in rows]
+    total = np.array([len(supports) for supports in known], float)
+    correct, contradicted = (
+        np.array([supports.count(kind) for supports in known], float)
+        for kind in (Support.SUPPORTED, Support.CONTRADICTED)
     )
-    means = {
+    texts = [final_answer(row.response, boxed_required=False) for row in rows]
+    responds = total > 0
+    precision = np.divide(correct, total, np.full(len(rows), np.nan), where=responds)
+    claims = {
         "correct_claims": correct,
         "incorrect_claims": total - correct,
         "contradicted_claims": contradicted,
         "total_claims": total,
-        "response_rate": len(responding) / len(counts),
-        "words": words,
     }
-    if responding:
-        precision = sum(correct / n for correct, n in responding) / len(responding)
-        means |= {"factual_precision": precision, "hallucination_rate": 1 - precision}
-    return means
+    return {
+        **{name: np.where(responds, of, np.nan) for name, of in claims.items()},
+        **{f"{name}_per_question": of for name, of in claims.items()},
+        "response_rate": responds.astype(float),
+        "words": np.array([len(text.split()) for text in texts], float),
+        "factual_precision": precision,
+        "hallucination_rate": 1 - precision,
+    }
 
 
 def _share(flags: Iterable[bool]) -> float:

@@ -17,6 +17,8 @@ from factkit.verify.response import final_answer, parts
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from factkit.params import ReasonParams
     from factkit.verify.engine import ReasonEngine
 
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 Compare = Callable[
     [Sequence[str], Sequence[str], Sequence[str], Sequence[str]], list[float | None]
 ]
+# request id → metric → its value, absent where the response does not count
+Items = dict[str, dict[str, float]]
+# metrics that the claims compare (published/reason_claims.csv), stored for each request
+CLAIMED = (
+    *("factual_precision", "win_rate", "malformed"),
+    *("correct_claims_per_question", "incorrect_claims_per_question"),
+    *("reasoning_words", "answer_words"),
+)
 
 
 def compare(p: "ReasonParams", engine: "ReasonEngine") -> Compare:
@@ -55,13 +65,16 @@ def measure(
     decide: Compare,
     p: "ReasonParams",
     path: Path,
-) -> dict[str, float]:
-    """Metrics of the responses `said` (request id → text); their claims go to `path`.
+) -> tuple[dict[str, float], Items]:
+    """Metrics of the responses `said` (request id → text), and the items that they are
+    means of; the responses' claims go to `path`.
 
-    Those of `long_form.scores` (factual_precision F/T, correct_claims F, …), win_rate
-    over the base policy's responses, malformed (the share not of the form), and the
-    words of reasoning and answer; the first and win_rate also for each evaluation set,
-    as `<set>_factual_precision` … Raises ValueError above 5 % of failed extractions,
+    Those of `long_form.scores` (factual_precision F/T, detail F, which counts 0 of a
+    refusal, as correct_claims_per_question …), win_rate over the base policy's
+    responses, malformed (the share not of the form), and of the others the words of
+    reasoning and answer (Fig 2). Each for every evaluation set, as
+    `<set>_factual_precision` …, and their mean over the sets, whatever their sizes: the
+    averages of Tables 1 and 2. Raises ValueError above 5 % of failed extractions,
     verifications or comparisons; the shares are in `…_failures`.
     """
     texts = [said[e.id] for e in examples]
@@ -74,33 +87,139 @@ def measure(
     )
     failed = win_rate.judged([Verdict(w, "") for w in wins])[1]
     failures = long_form.failures(checked) | {"comparison_failures": failed}
-    metrics = _scores(checked, wins) | failures | _form(texts)
-    for name in dict.fromkeys(e.meta["set"] for e in examples):
-        rows = [i for i, e in enumerate(examples) if e.meta["set"] == name]
-        of = _scores([checked[i] for i in rows], [wins[i] for i in rows])
-        metrics |= {f"{name}_{k}": v for k, v in of.items()}
-    return metrics
-
-
-def _scores(
-    checked: Sequence[long_form.Checked], wins: Sequence[float | None]
-) -> dict[str, float]:
-    """`long_form.scores`, and win_rate; a comparison that failed is left out."""
-    known = [w for w in wins if w is not None]
-    share = {"win_rate": sum(known) / len(known)} if known else {}
-    return long_form.scores(checked) | share
-
-
-def _form(texts: Sequence[str]) -> dict[str, float]:
-    """The share of malformed responses, and the lengths of the others' parts in words,
-    means (Fig 2)."""
-    split = [found for found in map(parts, texts) if found]
-    lengths = {
-        "reasoning_words": [len(of.reasoning.split()) for of in split],
-        "answer_words": [len(of.answer.split()) for of in split],
+    terms = long_form.items(checked)
+    by_set: dict[str, Items] = {}
+    for e, text, won in zip(examples, texts, wins, strict=True):
+        won = {} if won is None else {"win_rate": won}
+        own = terms.get(e.id, {}) | won | _form(text)
+        by_set.setdefault(e.meta["set"], {})[e.id] = own
+    metrics, items = over_sets(by_set)
+    of_sets = {
+        f"{name}_{metric}": value
+        for name, rows in by_set.items()
+        for metric, value in means(rows).items()
     }
-    means = {name: sum(n) / len(n) for name, n in lengths.items() if n}
-    return {"malformed": 1 - len(split) / len(texts)} | means
+    return metrics | failures | of_sets, items
+
+
+def _form(text: str) -> dict[str, float]:
+    """Whether a response is malformed, and if not the words of its two parts."""
+    found = parts(text)
+    if not found:
+        return {"malformed": 1.0}
+    return {
+        "malformed": 0.0,
+        "reasoning_words": float(len(found.reasoning.split())),
+        "answer_words": float(len(found.answer.split())),
+    }
+
+
+def means(items: Items) -> dict[str, float]:
+    """Metric → its mean over the items that count in it."""
+    columns: dict[str, list[float]] = {}
+    for row in items.values():
+        for metric, value in row.items():
+            columns.setdefault(metric, []).append(value)
+    return {metric: sum(of) / len(of) for metric, of in columns.items()}
+
+
+def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
+    """Metric → the mean over sets of each set's mean M, and each item's share in it.
+
+    An item's share of its value x is M + w (x − M), where w = N / (K n): N items count
+    in the metric, n of them in the item's set, one of K sets. So the shares' mean is M,
+    and with sets of one size a share is the value itself.
+    """
+    of_sets = {name: means(rows) for name, rows in by_set.items()}
+    metrics: dict[str, float] = {}
+    shares: Items = {i: {} for rows in by_set.values() for i in rows}
+    for metric in dict.fromkeys(name for of in of_sets.values() for name in of):
+        counted = {
+            name: {i: row[metric] for i, row in rows.items() if metric in row}
+            for name, rows in by_set.items()
+            if metric in of_sets[name]
+        }
+        mean = sum(of_sets[name][metric] for name in counted) / len(counted)
+        total = sum(len(values) for values in counted.values())
+        metrics[metric] = mean
+        for values in counted.values():
+            weight = total / (len(counted) * len(values))
+            for i, x in values.items():
+                shares[i][metric] = mean + weight * (x - mean)
+    return metrics, shares
+
+
+def stored_items(items: Items) -> Items:
+    """Of the items, the metrics that the paper's claims compare."""
+    return {i: {k: row[k] for k in CLAIMED if k in row} for i, row in items.items()}
+
+
+def intervals(
+    items: Items, resamples: int, seed: int = 0
+) -> dict[str, tuple[float, float]]:
+    """95 % percentile intervals of the metrics over resampled requests."""
+    import numpy as np
+
+    names = list(means(items))
+    nan = float("nan")
+    table = np.array([[row.get(name, nan) for name in names] for row in items.values()])
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(table), size=(resamples, len(table)))
+    found = {}
+    for name, column in zip(names, table.T, strict=True):
+        of = column[drawn]  # (resamples, requests)
+        counted = of[~np.isnan(of).all(axis=1)]
+        low, high = np.percentile(np.nanmean(counted, axis=1), [2.5, 97.5])
+        found[name] = float(low), float(high)
+    return found
+
+
+# ---- what a claim on every set, or on the course of training, is measured by
+
+
+def over_base(
+    after: Mapping[str, float], before: Mapping[str, float], sets: Sequence[str]
+) -> dict[str, float]:
+    """Over the evaluation sets one by one (Table 1): the least gain in precision and in
+    detail over the base policy, the least win rate, and the share of the sets with at
+    least the base policy's detail."""
+    names = "factual_precision", "correct_claims_per_question"
+    gains = {
+        name: [
+            after[f"{of}_{name}"] - before[f"{of}_{name}"]
+            for of in sets
+            if f"{of}_{name}" in after and f"{of}_{name}" in before
+        ]
+        for name in names
+    }
+    least = {f"least_gain_{name}": min(of) for name, of in gains.items() if of}
+    kept = [gain >= 0 for gain in gains["correct_claims_per_question"]]
+    wins = [after[f"{of}_win_rate"] for of in sets if f"{of}_win_rate" in after]
+    return least | {
+        "least_win_rate": min(wins),
+        "sets_with_detail_kept": sum(kept) / len(kept),
+    }
+
+
+def growth(curve: "pd.DataFrame") -> dict[str, float]:
+    """Words of reasoning and answer in the rollouts of the first, the middle and the
+    last tenth of the updates, and what they grow by until the middle and after it
+    (Fig 2: a sharp rise early, then a plateau). curve: metrics.csv of an RL run."""
+    found = {}
+    for name in ("reasoning_words", "answer_words"):
+        values = curve[name].dropna().tolist() if name in curve else []
+        if values:
+            n = max(1, len(values) // 10)
+            middle = (len(values) - n) // 2
+            starts = {"first": 0, "middle": middle, "last": len(values) - n}
+            of = {k: sum(values[i : i + n]) / n for k, i in starts.items()}
+            found |= {f"{when}_{name}": mean for when, mean in of.items()}
+            found[f"early_growth_{name}"] = of["middle"] - of["first"]
+            found[f"late_growth_{name}"] = of["last"] - of["middle"]
+    return found
+
+
+# ---- strategies
 
 
 def strategies_used(

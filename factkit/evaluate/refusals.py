@@ -1,8 +1,9 @@
 """Whether a response refuses to answer, told in two ways (RLFH §4.2, §4.3).
 
-By words, as FactScore's pipeline does: characteristic phrases, wherever they stand. The
-paper reports this and notes that it counts too few responses once a policy says how
-unsure it is while it informs. By annotation: a response without a statement refuses.
+By annotation: a response without a statement refuses. By words, as FactScore's
+pipeline does: so does one with characteristic phrases, wherever they stand. The paper
+reports this and notes that it counts too few responses once a policy says how unsure it
+is while it informs.
 
 The phrases are ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each
 of FactScore's models, `refuses` agrees with its annotators on all of InstructGPT's (who
@@ -41,22 +42,27 @@ def refuses(response: str) -> bool:
     return not said or REFUSAL.search(said) is not None
 
 
+def responds_by_words(response: str, stated: Sized) -> bool:
+    """Whether FactScore's pipeline takes a response for an answer: it states something
+    and does not have the words of a refusal."""
+    return len(stated) > 0 and not refuses(response)
+
+
 def response_rates(
-    responses: Sequence[str], stated: Sequence[Sized | None]
+    responses: Sequence[str], stated: Sequence[Sized]
 ) -> dict[str, float]:
     """The share of responses that don't refuse, told in the two ways.
 
-    stated: of each response its statements, or the sentences that have some; None
-    where the annotation failed, which leaves the response out of both rates.
-    response_rate = |{i: stated_i not empty}| / n, as `long_form.scores` has it;
-    response_rate_by_words = |{i: not refuses(response_i)}| / n. Both in [0, 1].
-    Raises ValueError without a response that was annotated.
+    stated: of each response its statements. response_rate =
+    |{i: stated_i not empty}| / n, as `long_form.scores` has it;
+    factscore_response_rate = |{i: responds_by_words_i}| / n, never above it. Both in
+    [0, 1]. Raises ValueError without a response.
     """
     pairs = list(zip(responses, stated, strict=True))
-    judged = [(said, of) for said, of in pairs if of is not None]
-    if not judged:
-        raise ValueError(f"none of {len(pairs)} responses was annotated")
+    if not pairs:
+        raise ValueError("no responses to tell refusals of")
     return {
-        "response_rate": sum(len(of) > 0 for _, of in judged) / len(judged),
-        "response_rate_by_words": sum(not refuses(r) for r, _ in judged) / len(judged),
+        "response_rate": sum(len(of) > 0 for _, of in pairs) / len(pairs),
+        "factscore_response_rate": sum(responds_by_words(*pair) for pair in pairs)
+        / len(pairs),
     }

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -172,12 +173,6 @@ def exposure_bin(answered: Answered) -> int:
     return max(e for e in EXPOSURE_EDGES if e <= answered.meta["exposure"])
 
 
-def mean_reasoning(answered: Sequence[Answered]) -> float:
-    """The mean quality of the reasonings judged (Table 6), in [0, 1]."""
-    judged = [a.reasoning for a in answered if a.reasoning is not None]
-    return sum(judged) / len(judged)
-
-
 def flat(by: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> dict[str, float]:
     """{"exposure_10_abstention": …} from {"exposure": {10: {"abstention": …}}}.
 
@@ -250,3 +245,105 @@ def difficult(
     return {
         a.id for a in answers_by_arm[0] if right[a.id] <= share * len(answers_by_arm)
     }
+
+
+def relation_rule(
+    seen: Sequence[tuple[str, Outcome | None]], answered: Sequence[Answered]
+) -> list[Outcome | None]:
+    """Outcomes of an untrained rule: answer the relations that prompting mostly knows.
+
+    seen: relation and outcome of prompting on other questions than those answered;
+    answered: prompting's answers to the test questions. The rule gives them where more
+    than half of the relation's answers seen (abstentions apart) were right, and else
+    abstains. It knows templates and no facts: what a trained policy gains over it, it
+    knows of questions (ours).
+    """
+    given = [(relation, o) for relation, o in seen if o and o is not Outcome.ABSTAIN]
+    answers = Counter(relation for relation, _ in given)
+    right = Counter(relation for relation, o in given if o is Outcome.CORRECT)
+    return [
+        a.outcome if 2 * right[a.relation] > answers[a.relation] else Outcome.ABSTAIN
+        for a in answered
+    ]
+
+
+def within_relation_auc(
+    before: Sequence[Answered], after: Sequence[Answered]
+) -> tuple[float | None, int]:
+    """Whether a policy abstains by the question and not by its relation, and n pairs.
+
+    With a_i = 1 where `after` answers question i and 0 where it abstains, r_i = 1 where
+    `before` (prompting) is right and so would be right if it answered, over the pairs
+    P = {(i, j) of one relation: r_i = 1, r_j = 0}:
+
+        AUC = Σ_P ([a_i > a_j] + ½ [a_i = a_j]) / |P|
+
+    1/2: within a relation, answering says nothing of what is known. None without pairs.
+    """
+    groups: dict[str, tuple[list[bool], list[bool]]] = {}
+    for b, a in zip(before, after, strict=True):
+        if b.outcome and a.outcome:
+            wrong, right = groups.setdefault(b.relation, ([], []))
+            part = right if b.outcome is Outcome.CORRECT else wrong
+            part.append(a.outcome is not Outcome.ABSTAIN)
+    pairs = sum(len(wrong) * len(right) for wrong, right in groups.values())
+    ordered = sum(
+        len(wrong) * sum(right) + len(right) * (len(wrong) - sum(wrong))
+        for wrong, right in groups.values()
+    )  # per pair a_i + (1 − a_j): 2 if in order, 1 on a tie
+    return (ordered / (2 * pairs) if pairs else None), pairs
+
+
+def relation_metrics(
+    seen: Sequence[tuple[str, Outcome | None]],
+    before: Mapping[str, Sequence[Answered]],
+    after: Sequence[Answered],
+) -> dict[str, float]:
+    """Metrics of `relation_rule` on each test set and of `within_relation_auc` on test.
+
+    before: test set → prompting's answers; after: the policy's to the set "test".
+    """
+    metrics = {}
+    for name, answered in before.items():
+        prefix = "relation_rule_" if name == "test" else f"relation_rule_{name}_"
+        found = rates(relation_rule(seen, answered))
+        metrics |= {f"{prefix}{k}": v for k, v in found.items()}
+    auc, pairs = within_relation_auc(before["test"], after)
+    return (
+        metrics
+        | ({} if auc is None else {"within_relation_auc": auc})
+        | {"within_relation_pairs": pairs}
+    )
+
+
+def stored_relation_metrics(samples: Path) -> dict[str, float]:
+    """`relation_metrics` from a run's samples.jsonl alone (results made before them).
+
+    The training questions' answers are not stored: the rule decides on each question by
+    the other test questions of its relation. {} without the file.
+    """
+    if not samples.exists():
+        return {}
+    rows = list(map(json.loads, samples.read_text().splitlines()))
+    before, after = (
+        [_of_sample(r, when) for r in rows] for when in ("before", "after")
+    )
+    rule = []
+    for i, answered in enumerate(before):
+        others = before[:i] + before[i + 1 :]
+        rule += relation_rule([(b.relation, b.outcome) for b in others], [answered])
+    metrics = {f"relation_rule_{k}": v for k, v in rates(rule).items()}
+    auc, pairs = within_relation_auc(before, after)
+    metrics["within_relation_pairs"] = pairs
+    return metrics | ({} if auc is None else {"within_relation_auc": auc})
+
+
+def _of_sample(row: Mapping[str, Any], when: str) -> Answered:
+    """A line of samples.jsonl; without its relation, that is part of the id."""
+    name = row["id"]
+    relation = name.split(":")[0] if ":" in name else re.sub(r".*[A-Z]\w+ ", "", name)
+    outcome = row[f"{when}_outcome"]
+    return Answered(
+        *(name, row["question"], row["answers"], row.get("relation", relation)),
+        *(row[when], Outcome(outcome) if outcome else None),
+    )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.refusals import response_rates
+from factkit.evaluate.refusals import responds_by_words, response_rates
+from factkit.evaluate.short_form import EXPOSURE_EDGES
 from factkit.verify.claims import Support
 from factkit.verify.failures import MOST_JUDGE_FAILURES
 from factkit.verify.feedback import Sentence, Truth
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from factkit.verify.engine import ClaimEngine, WorldEngine
 
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of a response's accuracy (Fig 7)
-LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, refusals are compared
+LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
+ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)
+COLUMNS = (  # of `long_form.items`, what the paper's claims are on
+    *("factual_precision", "response_rate"),
+    *("correct_claims", "incorrect_claims", "total_claims"),
+)
+SETS = ("hotpotqa", "squad_v2", "biography")  # the paper's: claims are on each
+EXPOSURES = (0, 4)  # lower edges of the bins of people never read of, and read of
 
 
 def measure(
@@ -36,25 +44,104 @@ def measure(
     """Metrics of the responses `said` (question id → text); their claims go to `path`.
 
     feedback: the annotator's, of each example's response. Those of `long_form.scores`
-    (factual_precision is FactScore without its penalty for short answers), also for
-    each evaluation set as `<set>_…`; response_rate_by_words; and `kinds`. Raises
+    (factual_precision is FactScore without its penalty for short answers) and
+    `response_rates`, also for each evaluation set as `<set>_…`; and `kinds`. Raises
     ValueError above 5 % of failures of any kind; the shares are in `…_failures`.
     """
     texts = [said[e.id] for e in examples]
     checked = long_form.evaluate(examples, texts, *engine.reader, path, p.test_chunks)
-    metrics = long_form.scores(checked) | long_form.failures(checked)
-    words = response_rates(texts, [row.claims for row in checked])
-    metrics["response_rate_by_words"] = words["response_rate_by_words"]
+    metrics = _scores(checked) | long_form.failures(checked)
     sets = [e.meta["set"] for e in examples]
     for name in dict.fromkeys(sets):
         rows = [row for row, of in zip(checked, sets, strict=True) if of == name]
-        metrics |= {f"{name}_{k}": v for k, v in long_form.scores(rows).items()}
+        metrics |= {f"{name}_{k}": v for k, v in _scores(rows).items()}
     return metrics | kinds(feedback)
 
 
+def _scores(rows: Sequence[Checked]) -> dict[str, float]:
+    judged = [row for row in rows if row.judged]
+    rates = response_rates([r.response for r in judged], [r.claims for r in judged])
+    return long_form.scores(judged) | rates
+
+
+def items(
+    before: Sequence[Checked],
+    after: Sequence[Checked],
+    feedback: Sequence[Sequence[Sentence] | None],
+) -> dict[str, dict[str, float]]:
+    """<set>/<id> → what the response after adds to each metric that the paper's claims
+    are on, absent where it does not count; `means` are these metrics.
+
+    before, after: of the same questions; feedback: the annotator's, of the responses
+    after. Of `measure` those of `COLUMNS`, the response rate by words, and the paper's
+    sets one by one; hedged_claims, of all questions. In the fact world also
+    exposure_<n>_response_rate. Of answers, for Fig 4 to 8:
+
+    - accuracy_above_70, accuracy_below_40: whether it is;
+    - unverifiable_claims: neither supported nor contradicted;
+    - low_accuracy_claims, high_accuracy_claims: all, of those below `LOW`, from `HIGH`;
+    - refusal_low, refusal_high: whether there is none, where there was such a one.
+    """
+    table = long_form.items(after)
+    rows = zip(before, after, feedback, strict=True)
+    return {
+        f"{new.meta['set']}/{new.id}": _terms(old, new, table[new.id]) | _hedged(said)
+        for old, new, said in rows
+        if new.id in table
+    }
+
+
+def _hedged(said: Sequence[Sentence] | None) -> dict[str, float]:
+    """How many statements are hedged; nothing where the annotator failed."""
+    if said is None:
+        return {}
+    hedged = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
+    return {
+        "hedged_claims": sum(s.truth in hedged for of in said for s in of.statements)
+    }
+
+
+def _terms(old: Checked, new: Checked, scores: Mapping[str, float]) -> dict[str, float]:
+    found = {name: scores[name] for name in COLUMNS if name in scores}
+    by_words = responds_by_words(new.response, new.claims)
+    found["factscore_response_rate"] = float(by_words)
+    if (name := new.meta["set"]) in SETS:
+        found |= {f"{name}_{k}": v for k, v in found.items()}
+    if (share := accuracy(new)) is not None:
+        found["accuracy_above_70"] = float(share > ABOVE)
+        found["accuracy_below_40"] = float(share < LOW)
+        found["unverifiable_claims"] = new.supports.count(Support.INCONCLUSIVE)
+        if level := _level(share):
+            found[f"{level}_accuracy_claims"] = found["total_claims"]
+    if (share := accuracy(old)) is not None and (level := _level(share)):
+        found[f"refusal_{level}"] = float(not new.claims)
+    if (times := new.meta.get("exposure")) is not None:
+        edge = max(e for e in EXPOSURE_EDGES if e <= times)
+        if edge in EXPOSURES:
+            found[f"exposure_{edge}_response_rate"] = found["response_rate"]
+    return found
+
+
+def _level(share: float) -> str:
+    """low | high | "", of an accuracy between the two."""
+    return "low" if share < LOW else "high" if share >= HIGH else ""
+
+
+def means(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column of `items` over those that count in it."""
+    columns: dict[str, list[float]] = {}
+    for terms in table.values():
+        for name, value in terms.items():
+            columns.setdefault(name, []).append(value)
+    return {name: sum(column) / len(column) for name, column in columns.items()}
+
+
 def kinds(feedback: Sequence[Sequence[Sentence] | None]) -> dict[str, float]:
-    """A response's statements of each kind of truth and a statement's informativeness,
-    means, and the share of failures. Raises ValueError if that is above 5 %."""
+    """Statements of each kind of truth a question, refusals' 0 with them, and a
+    statement's informativeness, means; and the share of failures.
+
+    Raises ValueError if that is above 5 %.
+    """
     known = [of for of in feedback if of is not None]
     failed = 1 - len(known) / len(feedback)
     if failed > MOST_JUDGE_FAILURES:
@@ -100,21 +187,6 @@ def refusals_by_accuracy(
             refused, n = table[_bin(share)]
             table[_bin(share)] = refused + (not new.claims), n + 1
     return table
-
-
-def refusal_low_minus_high(
-    before: Sequence[Checked], after: Sequence[Checked]
-) -> float | None:
-    """Share of refusals after among the questions answered with an accuracy below LOW
-    before, less that among those from HIGH on; None where one of the two is empty."""
-    table = refusals_by_accuracy(before, after)
-    low = [of for (_, end), of in table.items() if end <= LOW]
-    high = [of for (begin, _), of in table.items() if begin >= HIGH]
-    sums = [[sum(column) for column in zip(*of, strict=True)] for of in (low, high)]
-    if not all(n for _, n in sums):
-        return None
-    (low_refused, n_low), (high_refused, n_high) = sums
-    return low_refused / n_low - high_refused / n_high
 
 
 def _bin(share: float) -> tuple[float, float]:

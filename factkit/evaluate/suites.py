@@ -7,8 +7,13 @@ of 272 problems, which lm-eval does not have), and the variants of a benchmark (
 prompt, strict or loose scoring), which the paper does not name, are ours. BIG-bench
 Hard, GSM8K and MATH keep their shots, given as turns of a chat.
 
-HumanEval and MBPP run what the model writes, inside lm-eval and without a sandbox, so
-they need `allow_code=True`; `factkit.evaluate.code_sandbox` runs both with limits.
+HumanEval and MBPP run what the model writes, in lm-eval. They need `allow_code=True`
+and a container that the user has started, best without a network and with nothing in
+reach that matters, as by
+
+    docker run --rm --network none --gpus all -v "$PWD":/kit -w /kit IMAGE papermill …
+
+Outside one they are refused: a sandbox written in Python holds no program back.
 """
 
 import json
@@ -118,7 +123,7 @@ def arguments(
     """lm-eval's configuration (its `--config` file) for these suites.
 
     Raises SuiteError on an unknown suite, and on one that runs code without
-    `allow_code`.
+    `allow_code` or outside a container.
     """
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:
@@ -128,8 +133,13 @@ def arguments(
     unsafe = [name for name in suites if SUITES[name].runs_code]
     if unsafe and not allow_code:
         raise SuiteError(
-            f"{', '.join(unsafe)}: runs code that the model writes, without a sandbox; "
-            "set allow_code=True if this machine may, or leave it out"
+            f"{', '.join(unsafe)}: runs code that the model writes; set "
+            "allow_code=True inside a container, or leave it out"
+        )
+    if unsafe and not in_container():
+        raise SuiteError(
+            f"{', '.join(unsafe)}: runs code that the model writes, and this is no "
+            "container; start one (docker run --network none …), or leave it out"
         )
     return {
         "model": backend,
@@ -146,6 +156,13 @@ def arguments(
         "confirm_run_unsafe_code": bool(unsafe),
         "trust_remote_code": False,
     }
+
+
+def in_container() -> bool:
+    """Whether this process runs in a container of Docker, Podman or Apptainer."""
+    marks = (Path("/.dockerenv"), Path("/run/.containerenv"))
+    names = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "KUBERNETES_SERVICE_HOST")
+    return any(m.exists() for m in marks) or any(n in os.environ for n in names)
 
 
 def scores(folder: Path) -> dict[str, float]:

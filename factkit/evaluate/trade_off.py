@@ -6,7 +6,7 @@ quality prefers, and in how well the policy still predicts text.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +15,33 @@ from factkit import models
 from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.evaluate import long_form, short_form, utility
-from factkit.verify.outcome import Outcome, outcome
+from factkit.evaluate import long_form, short_form, suites, utility
+from factkit.verify import response
+from factkit.verify.outcome import Outcome
+from factkit.verify.response import CLOSE
+from factkit.verify.verifier import verifier
 from factkit.world import sentences
 
 if TYPE_CHECKING:
-    from factkit.params import RequestParams
+    from factkit.params import RarParams
     from factkit.verify.engine import Engine
 
-# higher is better in each; a drop of one by more than p.utility_drop stops training
-UTILITY = ("best_guess_accuracy", "format_following", "win_rate")
+# the metrics that are kept of each item, for intervals over items
+COMPARED = (
+    *("hallucination_rate", "claim_precision", "total_claims", "words", "win_rate"),
+    *("correct_claims_per_question", "total_claims_per_question"),
+    *("short_accuracy", "short_hallucination", "short_abstention"),
+    *("short_truthfulness", "best_guess_accuracy", "format_following"),
+)
+# kind of a short question → metric → the outcome that it is the share of
+SHORT = {
+    MAY_ABSTAIN: {
+        "short_accuracy": Outcome.CORRECT,
+        "short_hallucination": Outcome.WRONG,
+        "short_abstention": Outcome.ABSTAIN,
+    },
+    BEST_GUESS: {"best_guess_accuracy": Outcome.CORRECT},
+}
 # times that the policy read of a person whom utility asks for (fact world): as in the
 # paper's suites, it is to be about what a policy can do, not about what it can't know
 FAMILIAR = 10
@@ -38,11 +55,20 @@ class Answers:
     perplexity: float
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Metrics of a policy's answers, and what each request adds to those of COMPARED,
+    absent where it does not count."""
+
+    metrics: dict[str, float]
+    items: dict[str, dict[str, float]]
+
+
 def answer(
     policy: str,
     examples: Sequence[Example],
     held_out: Sequence[str],
-    p: "RequestParams",
+    p: "RarParams",
     path: Path,
 ) -> Answers:
     """The greedy answers of the policy in the folder `policy`; kept in `path`.
@@ -70,95 +96,186 @@ def measure(
     answers: Answers,
     base: Answers,
     engine: "Engine",
-    p: "RequestParams",
+    p: "RarParams",
     path: Path,
-) -> dict[str, float]:
-    """Metrics of the answers, with their claims kept in `path`.
+) -> Measured:
+    """Metrics of the answers without their reasoning, with their claims kept in `path`.
 
     Long answers: those of `long_form.scores`, and claim_precision, the share of all
     answers' claims that are correct. Short ones with leave to abstain:
-    short_accuracy, short_abstention, short_hallucination. Utility: best_guess_accuracy
-    of short ones without; format_following; win_rate over `base` in the engine's
-    judgement of quality (a tie is half a win), where it has one; perplexity.
-    All rates in [0, 1]. In the fact world form and preference
+    short_accuracy, short_abstention, short_hallucination, and short_truthfulness, the
+    first less the last. Utility: best_guess_accuracy of short ones without;
+    format_following; win_rate over `base` in the engine's judgement of quality (a tie
+    is half a win), where it has one; perplexity. In the fact world form and preference
     are measured on people whom the policy read of `FAMILIAR` times or more.
+    Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
     of = {
         kind: [e for e in examples if e.meta["kind"] == kind]
         for kind in (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
     }
-    said = _texts(of[OPEN], answers)
+    said = [answers.texts[e.id] for e in of[OPEN]]
     checked = long_form.evaluate(of[OPEN], said, *engine.reader, path, p.test_chunks)
-    metrics = long_form.scores(checked) | long_form.failures(checked)
-    if metrics["total_claims"]:
-        share = metrics["correct_claims"] / metrics["total_claims"]
-        metrics["claim_precision"] = share
-    short = short_form.rates(_outcomes(of[MAY_ABSTAIN], answers))
-    metrics |= {f"short_{k}": v for k, v in short.items() if k != "truthfulness"}
-    guessed = short_form.rates(_outcomes(of[BEST_GUESS], answers))
-    metrics["best_guess_accuracy"] = guessed["accuracy"]
-    if p.requests == "world":
-        if asked := list(filter(_familiar, of[COUNTED])):
-            metrics["format_following"] = format_following(asked, answers)
-    else:
-        said = [answers.texts[f.id] for f in utility.FORM_PROMPTS]
-        metrics["format_following"] = utility.form_rate(utility.FORM_PROMPTS, said)
+    items = long_form.items(checked)
+    for item in items.values():
+        if "total_claims" in item:  # by which it is weighted
+            item["claim_precision"] = item["factual_precision"]
     asked = list(filter(_familiar, of[OPEN]))
-    if (share := win_rate(asked, answers, base, engine)) is not None:
-        metrics["win_rate"] = share
-    return metrics | {"perplexity": answers.perplexity}
+    for i, win in wins(asked, answers, base, engine).items():
+        items.setdefault(i, {})["win_rate"] = win
+    failures = long_form.failures(checked)
+    for kind, names in SHORT.items():
+        outcomes = _outcomes(of[kind], answers, p)
+        failures[f"{kind}_failures"] = short_form.judge_failures(outcomes)
+        items |= {
+            e.id: {name: float(found is outcome) for name, outcome in names.items()}
+            for e, found in zip(of[kind], outcomes, strict=True)
+            if found is not None
+        }
+    for item in items.values():
+        if "short_accuracy" in item:
+            gain = item["short_accuracy"] - item["short_hallucination"]
+            item["short_truthfulness"] = gain
+    if p.requests == "world":
+        forms = [_world_form(e) for e in filter(_familiar, of[COUNTED])]
+    else:
+        forms = list(utility.FORM_PROMPTS)
+    formed = utility.keeps_form(forms, _texts(forms, answers))
+    for form, has in zip(forms, formed, strict=True):
+        items[form.id] = {"format_following": float(has)}
+    metrics = _means(items) | failures | {"perplexity": answers.perplexity}
+    compared = {
+        i: {name: item[name] for name in COMPARED if name in item}
+        for i, item in items.items()
+    }
+    return Measured(metrics, compared)
 
 
-def format_following(examples: Sequence[Example], answers: Answers) -> float:
-    """The share of answers with as many sentences as the request wants facts."""
-    texts = zip(examples, _texts(examples, answers), strict=True)
-    kept = [len(sentences(text)) == e.meta["wanted"] for e, text in texts]
-    return sum(kept) / len(kept)
-
-
-def win_rate(
+def wins(
     examples: Sequence[Example], answers: Answers, base: Answers, engine: "Engine"
-) -> float | None:
-    """How often an answer is of better quality than the base policy's; ties count ½.
-
-    None if the engine has no judge of quality.
-    """
+) -> dict[str, float]:
+    """Id → 1 if the answer is of better quality than the base policy's, ½ if as good,
+    else 0; without those that the judge failed on: all, if the engine has none."""
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
     ours, theirs = (
         engine.quality(ids, prompts, _texts(examples, of)) for of in (answers, base)
     )
-    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if None not in (a, b)]
-    if not pairs:
-        return None
-    return sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs)
+    return {
+        i: (a > b) + 0.5 * (a == b)
+        for i, a, b in zip(ids, ours, theirs, strict=True)
+        if None not in (a, b)
+    }
+
+
+def _means(items: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column over the items that have it; claim_precision weighted by
+    total_claims."""
+    columns: dict[str, list[tuple[float, float]]] = {}
+    for item in items.values():
+        for name, value in item.items():
+            weight = item["total_claims"] if name == "claim_precision" else 1.0
+            columns.setdefault(name, []).append((value, weight))
+    return {
+        name: sum(v * w for v, w in of) / sum(w for _, w in of)
+        for name, of in columns.items()
+    }
 
 
 def _familiar(example: Example) -> bool:
     return example.meta.get("exposure", FAMILIAR) >= FAMILIAR
 
 
+def _world_form(example: Example) -> utility.FormPrompt:
+    """As many sentences as the request wants facts."""
+    wanted = example.meta["wanted"]
+    return utility.FormPrompt(
+        example.id, example.question, lambda said: len(sentences(said)) == wanted
+    )
+
+
 def _form_request(form: utility.FormPrompt) -> Example:
     return Example(id=form.id, question=form.prompt, answers=[""], entity=form.id)
+
+
+def _texts(asked: Iterable[Example | utility.FormPrompt], of: Answers) -> list[str]:
+    """The answers to what was asked, without reasoning."""
+    return response.answers(of.texts[a.id] for a in asked)
+
+
+def _outcomes(
+    examples: Sequence[Example], answers: Answers, p: "RarParams"
+) -> list[Outcome | None]:
+    """By the judge where there is one (App. B.2), else by rules."""
+    verify = verifier(p, "judge" if p.verifier == "judge" else "rules")
+    said = [answers.texts[e.id] for e in examples]
+    return verify(said, [e.answers for e in examples], [e.question for e in examples])
+
+
+# ---- When training stops
+
+
+def benchmarks(policy: str, p: "RarParams", folder: Path) -> dict[str, float]:
+    """Scores of the public benchmarks in `p.utility_benchmarks`, each in [0, 1], by
+    lm-eval on the policy in its folder; its results are kept in `folder`."""
+    names = [name for name in p.utility_benchmarks.split() if name in suites.SUITES]
+    if not names:
+        return {}
+    found = suites.run(
+        policy,
+        names,
+        folder,
+        backend="hf" if p.rollouts == "transformers" else "vllm",
+        model_args={"think_end_token": CLOSE, "max_length": p.max_context_length},
+        gen_kwargs={"max_gen_toks": p.max_completion_length},
+        allow_code=p.allow_code,
+    )
+    return {name: found[name] for name in names}
 
 
 def stopped_at(
     before: Mapping[str, float],
     trajectory: Mapping[int, Mapping[str, float]],
-    most: float,
+    p: "RarParams",
 ) -> int:
-    """The step to keep: the last one before a utility benchmark had dropped by more
-    than `most` of what it was before (App. C), the first if that was already too far.
+    """The step to keep: the last one before one of `p.utility_benchmarks` had dropped
+    by more than `p.utility_drop` of what it was before (App. C), the first if that was
+    already too far. A stand-in that was not measured before stops nothing.
 
     trajectory: step → metrics, in the order of training.
     """
-    names = [name for name in UTILITY if name in before]
+    names = [name for name in p.utility_benchmarks.split() if name in before]
     wanted = {name: before[name] for name in names}
     kept = next(iter(trajectory))
     for step, metrics in trajectory.items():
-        if utility.stops(wanted, {n: metrics[n] for n in names}, most):
+        after = {name: metrics[name] for name in names}
+        if utility.stops(wanted, after, p.utility_drop):
             break
         kept = step
     return kept
+
+
+def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
+    """Hallucination and win rate (Fig 5) of the base policy (dev_base_…), of the policy
+    after half of the training (halfway_…) and at its end (end_…), on the dev requests.
+
+    trajectory: step → what was measured, in the order of training; nothing of one step.
+    """
+    if len(trajectory) < 2:
+        return Measured({}, {})
+    steps = list(trajectory)
+    half = max(step for step in steps if step == steps[0] or 2 * step <= steps[-1])
+    named = {"dev_base": before, "halfway": trajectory[half]}
+    named["end"] = trajectory[steps[-1]]
+    metrics: dict[str, float] = {}
+    items: dict[str, dict[str, float]] = {}
+    for when, found in named.items():
+        for name in ("hallucination_rate", "win_rate"):
+            if name in found.metrics:
+                metrics[f"{when}_{name}"] = found.metrics[name]
+            for i, item in found.items.items():
+                if name in item:
+                    items.setdefault(i, {})[f"{when}_{name}"] = item[name]
+    return Measured(metrics, items)
 
 
 def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]]:
@@ -172,14 +289,3 @@ def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]
         edge: long_form.scores(of) | {"n": len(of)}
         for edge, of in sorted(groups.items())
     }
-
-
-def _texts(examples: Sequence[Example], answers: Answers) -> list[str]:
-    return [answers.texts[e.id] for e in examples]
-
-
-def _outcomes(examples: Sequence[Example], answers: Answers) -> list[Outcome]:
-    return [
-        outcome(text, e.answers, e.question)
-        for e, text in zip(examples, _texts(examples, answers), strict=True)
-    ]

@@ -3,7 +3,7 @@
 Three measures that a small model moves: best-guess accuracy (short questions,
 abstention counts as wrong), perplexity on held-out text, and prompts whose form a
 program can check, in the spirit of IFEval. Binary RAR measures ten benchmarks (§4.1);
-`factkit.evaluate.suites` drives those that fit a GPU.
+`factkit.evaluate.suites` runs public ones by lm-eval, where a profile names them.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit.verify.outcome import Outcome
-from factkit.verify.response import final_answer
+from factkit.verify.response import answers, final_answer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -116,20 +116,11 @@ class FormPrompt:
     check: Check
 
 
-def form_rate(prompts: Sequence[FormPrompt], responses: Sequence[str]) -> float:
-    """The share of responses that have the form asked for, reasoning left out.
-
-    An empty response has no form. A prompt may occur several times, each time with
-    another response: at a rate of 0.2, one of 42 responses is already a relative drop
-    of 11 %. Raises ValueError without prompts.
-    """
-    if not prompts:
-        raise ValueError("no prompts to check")
-    answers = [final_answer(said, boxed_required=False) for said in responses]
-    kept = [
-        bool(said) and p.check(said) for p, said in zip(prompts, answers, strict=True)
-    ]
-    return sum(kept) / len(kept)
+def keeps_form(prompts: Sequence[FormPrompt], responses: Sequence[str]) -> list[bool]:
+    """Whether each response has the form asked for, reasoning left out; an empty one
+    has none."""
+    rows = zip(prompts, answers(responses), strict=True)
+    return [bool(said) and form.check(said) for form, said in rows]
 
 
 def words_between(least: int, most: int) -> Check:

@@ -14,26 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.verify import judge
 from factkit.verify.failures import MOST_JUDGE_FAILURES
-from factkit.verify.replies import Verdict, parse_label
+from factkit.verify.replies import Form, Verdict, read, word
 from factkit.verify.response import final_answer
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
 
 REPLY_TOKENS = 256
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string"},
-        "label": {"type": "string", "enum": ["a", "b"]},
-    },
-    "required": ["reason", "label"],
-    "additionalProperties": False,
-}
 STYLE = ("words", "headers", "bold", "lists")
 _HEADER = re.compile(r"^#{1,6}\s+\S", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+\S", re.MULTILINE)
+
+
+class Choice(Form):
+    """The form of the judge's reply."""
+
+    reason: str = ""
+    label: word("a", "b")
 
 
 def compare(
@@ -54,8 +52,9 @@ def compare(
         for prompt, a, b in zip(prompts, *said, strict=True)
         for first, second in ((a, b), (b, a))
     ]
-    replies = judge.ask(llm, template, rows, SCHEMA, REPLY_TOKENS, "comparing")
-    labels = [parse_label(reply.text, ["a", "b"]) for reply in replies]
+    replies = judge.ask(llm, template, rows, Choice, REPLY_TOKENS, "comparing")
+    choices = [read(reply, Choice) for reply in replies]
+    labels = [None if choice is None else choice.label for choice in choices]
     raw = [reply.text or reply.error for reply in replies]
     pairs = zip(labels[::2], labels[1::2], raw[::2], raw[1::2], strict=True)
     return [

@@ -57,11 +57,6 @@ def widen(ax: "Axes", least: float) -> None:
 
 def mean_and_range(values: list[float]) -> tuple[float, float]:
     """Mean and half-width of the 95 % t interval of values over seeds (0 for one)."""
-    from statistics import mean, stdev
+    from factkit.statistics import interval_over_seeds
 
-    # two-sided 97.5 % quantiles of Student's t for 1 … 9 degrees of freedom
-    quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-    n = len(values)
-    if n < 2:
-        return mean(values), 0.0
-    return mean(values), quantiles[min(n - 2, 8)] * stdev(values) / n**0.5
+    return interval_over_seeds(values)

@@ -20,9 +20,9 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
     figure, ax = new_figure(max(4.5, 0.8 * len(groups) + 1.5), 3.4)
     bottoms = [0.0] * len(groups)
     for metric, label, colour in parts:
-        found = [
-            mean_and_range([r["metrics"][metric] for r in runs])
-            for runs in groups.values()
+        found = [  # what a run lacks, as claims per answer of none, is left out
+            mean_and_range([m[metric] for m in all_of if metric in m] or [0.0])
+            for all_of in ([r["metrics"] for r in runs] for runs in groups.values())
         ]
         means = [mean for mean, _ in found]
         spans = [half for _, half in found] if any(h for _, h in found) else None
@@ -37,16 +37,20 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
 
 
 def claims(
-    groups: Groups, parts: Parts, paper: Mapping[str, tuple[float, float]]
+    groups: Groups,
+    parts: Parts,
+    paper: Mapping[str, tuple[float, float]],
+    label: str = "claims an answer",
 ) -> "Figure":
-    """Claims a response by arm, in two parts; grey lines: the paper's.
+    """Claims by arm, in two parts; grey lines: the paper's.
 
     paper: arm → its (total, lower part), drawn if the base policy is among the groups.
     """
     figure, ax = stacked(groups, parts)
-    ax.set_ylabel("claims a response")
+    ax.set_ylabel(label)
     if "base" in groups and "base" in paper:
-        before = [r["metrics"]["total_claims"] for r in groups["base"]]
+        names = [metric for metric, _, _ in parts]
+        before = [sum(r["metrics"][name] for name in names) for r in groups["base"]]
         _paper_claims(ax, list(groups), paper, mean_and_range(before)[0])
     ax.legend(frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.0), loc="upper left")
     return figure

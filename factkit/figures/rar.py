@@ -31,6 +31,21 @@ LABELS = {
     "win_rate": "preferred to the base policy's answer",
     "format_following": "answers of the form asked for",
 }
+# variant, its model in the paper, table, the table's columns → our metrics
+OTHER_MODELS = (
+    (
+        *("qwen3-4b", "Qwen3-4B", 2),
+        {"biography": "hallucination_rate", "popqa": "short_hallucination"},
+    ),
+    ("qwen3-4b", "Qwen3-4B", 3, {"alpaca_eval": "win_rate"}),
+    ("qwen3-4b", "Qwen3-4B", 4, {"popqa": "best_guess_accuracy"}),
+    (
+        *("tulu3-8b", "Tulu3-8B", 5),
+        {"biography": "hallucination_rate", "alpaca_eval": "win_rate"},
+    ),
+    ("", "Qwen3-8B", 6, {"aime25": "aime25"}),
+    ("qwen3-4b", "Qwen3-4B", 6, {"aime25": "aime25"}),
+)
 # (arm, total, correct) of the paper's biographies (§6.1)
 PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
 
@@ -97,7 +112,7 @@ def before_and_after(
     after: Mapping[str, float],
     spans: Mapping[str, Mapping[str, tuple[float, float]]],
 ) -> "Figure":
-    """Rates and claims a response before and after; bars: intervals over requests.
+    """Rates and claims a question before and after; bars: intervals over requests.
 
     spans: `base` and `after` → metric → (low, high), of those that have one.
     """
@@ -108,26 +123,26 @@ def before_and_after(
         "best_guess_accuracy": "best guesses:\nright",
     }
     claims = {
-        "correct_claims": "correct claims",
-        "incorrect_claims": "other claims",
+        "correct_claims_per_question": "correct claims",
+        "incorrect_claims_per_question": "other claims",
     }
     figure = bars.before_and_after(before, after, spans, (rates, claims))
     percent_axis(figure.axes[0], "held-out requests")
-    figure.axes[1].set_ylabel("claims a response")
+    figure.axes[1].set_ylabel("claims a question")
     return figure
 
 
 def by_exposure(
     found: Mapping[str, Mapping[int, Mapping[str, float]]],
 ) -> "Figure":
-    """Correct and other claims a response, by how often the person was read of.
+    """Correct and other claims a question, by how often the person was read of.
 
     found: `base` and `after` → lower edge of the bin → metrics.
     """
     figure, axes = new_figure(9.0, 2.8, columns=2)
     for ax, name, label in (
-        (axes[0], "correct_claims", "correct claims a response"),
-        (axes[1], "incorrect_claims", "other claims a response"),
+        (axes[0], "correct_claims_per_question", "correct claims a question"),
+        (axes[1], "incorrect_claims_per_question", "other claims a question"),
     ):
         for (key, bins), style in zip(found.items(), LINES, strict=False):
             colour = PUBLISHED if key == "base" else WRONG
@@ -184,14 +199,49 @@ def _utility(results: Results) -> str:
 
 
 def claims(results: Results) -> "Figure":
-    """Fig 3: correct and other claims a response by arm; grey lines: the paper's."""
+    """Fig 3: correct and other claims a question by arm; grey lines: the paper's.
+
+    A refusal has 0 of them, as in the paper's public code: leaving details out counts.
+    """
     parts = (
-        ("correct_claims", "correct", CORRECT),
-        ("incorrect_claims", "other", WRONG),
+        ("correct_claims_per_question", "correct", CORRECT),
+        ("incorrect_claims_per_question", "other", WRONG),
     )
     groups = tables.by_arm(results)
     both = set(PAPER_CLAIMS) <= set(groups)
-    return bars.claims(groups, parts, PAPER_CLAIMS if both else {})
+    return bars.claims(groups, parts, PAPER_CLAIMS if both else {}, "claims a question")
+
+
+def other_models(found: Mapping[str, Results]) -> "pd.DataFrame":
+    """The paper's tables of its other models (Tables 2–5) and of AIME25 (Table 6), with
+    ours where there are runs, and else why there are none.
+
+    found: variant → results; "" is the main one.
+    """
+    import pandas as pd
+
+    parts = {}
+    for variant, model, table, columns in OTHER_MODELS:
+        theirs = tables.published(table, "rar")
+        theirs = theirs[theirs["model"] == model].set_index("arm")
+        have = [
+            r
+            for r in found.get(variant, ())
+            if all(metric in r["metrics"] for metric in columns.values())
+        ]
+        if have:
+            shown = tables.beside_paper(have, table, columns, "rar", model=model)
+        else:
+            shown = pd.concat({"paper": theirs[list(columns)]}, axis=1)
+            shown["ours", ""] = f"not reproduced: {_why(variant, columns)}"
+        parts[f"Table {table}, {model}"] = shown
+    return pd.concat(parts)
+
+
+def _why(variant: str, columns: Mapping[str, str]) -> str:
+    if "aime25" in columns:
+        return "needs a policy that reasons, and aime25 in utility_benchmarks"
+    return f"no run of h100_full's variant {variant}"
 
 
 def short_answers(results: Results) -> "Figure":
@@ -274,12 +324,12 @@ def _trajectory(
 
 
 def exposure_by_arm(results: Results, arms: Sequence[str]) -> "Figure":
-    """Correct and other claims a response, by how often the person was read of."""
+    """Correct and other claims a question, by how often the person was read of."""
     figure, axes = new_figure(9.0, 3.0, columns=2)
     groups = tables.by_arm([r for r in results if r["arm"] in arms])
     for i, (arm, runs) in enumerate(groups.items()):
         colour, style, _ = look(i)
-        kinds = ("correct_claims", "incorrect_claims")
+        kinds = [f"{k}_claims_per_question" for k in ("correct", "incorrect")]
         for ax, kind in zip(axes, kinds, strict=True):
             edges = _edges(runs[0]["metrics"], kind)
             means = [
@@ -291,7 +341,7 @@ def exposure_by_arm(results: Results, arms: Sequence[str]) -> "Figure":
             ax.set_xticks(range(len(edges)), [f"≥ {e}" if e else "0" for e in edges])
     for ax, label in zip(axes, ("correct", "other"), strict=True):
         ax.set_xlabel("times that the policy read of the person")
-        ax.set_ylabel(f"{label} claims a response")
+        ax.set_ylabel(f"{label} claims a question")
         ax.set_ylim(bottom=0)
     axes[0].legend(frameon=False, fontsize=8)
     return figure

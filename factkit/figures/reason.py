@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Results = Sequence[Mapping[str, Any]]
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+# claims a response, 0 of one that states none (§4.1: F of each response)
+DETAIL, UNSUPPORTED = "correct_claims_per_question", "incorrect_claims_per_question"
 RELEVANCE = 0.1  # μ of the arms that trade precision for detail by λ (Table 2)
 
 
@@ -181,12 +183,12 @@ def precision_and_detail(
     panels' scales differ.
     """
     published = tables.published(2, "reason") if published is None else published
-    groups = tables.by_arm(_measured(results, "factual_precision", "correct_claims"))
+    groups = tables.by_arm(_measured(results, "factual_precision", DETAIL))
     figure, (ours, paper) = new_figure(9.5, 4.0, columns=2)
     found = {
         arm: [
             mean_and_range([r["metrics"][name] for r in runs])
-            for name in ("factual_precision", "correct_claims")
+            for name in ("factual_precision", DETAIL)
         ]
         for arm, runs in groups.items()
     }
@@ -244,6 +246,36 @@ def _points(
         )
 
 
+def by_set(results: Results) -> "pd.DataFrame":
+    """Table 1: precision, detail and win rate by arm on each evaluation set and on
+    average; rates in per cent, means over seeds ± 95 % t intervals."""
+    import pandas as pd
+
+    end, others = "_win_rate", ("before_", "dev_", "least_")
+    prefixes = {
+        name.removesuffix(end) + "_": name.removesuffix(end).replace("_", " ")
+        for r in results
+        for name in r["metrics"]
+        if name.endswith(end) and not name.startswith(others)
+    } | {"": "average"}
+    measures = {
+        "precision": ("factual_precision", 100),
+        "detail": (DETAIL, 1),
+        "win rate": ("win_rate", 100),
+    }
+    rows = {
+        arm: {
+            (of, measure): tables.spread(
+                [r["metrics"].get(prefix + name) for r in runs], factor
+            )
+            for prefix, of in prefixes.items()
+            for measure, (name, factor) in measures.items()
+        }
+        for arm, runs in tables.by_arm(results).items()
+    }
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
 def win_rates(results: Results) -> "Figure":
     """Win rate over the base policy by arm; grey marks: the paper's (Table 2).
 
@@ -268,15 +300,15 @@ def win_rates(results: Results) -> "Figure":
 def claims(results: Results) -> "Figure":
     """Supported and unsupported claims a response by arm; grey lines: the paper's."""
     parts = (
-        ("correct_claims", "supported", CORRECT),
-        ("incorrect_claims", "unsupported", WRONG),
+        (DETAIL, "supported", CORRECT),
+        (UNSUPPORTED, "unsupported", WRONG),
     )
     paper = {
         row.arm: (row.supported + row.unsupported, row.supported)
         for row in tables.published(2, "reason").itertuples()
     }
-    measured = _measured(results, "correct_claims", "incorrect_claims", "total_claims")
-    return bars.claims(tables.by_arm(measured), parts, paper)
+    groups = tables.by_arm(_measured(results, DETAIL, UNSUPPORTED))
+    return bars.claims(groups, parts, paper, "claims a response")
 
 
 def before_and_after(
@@ -294,7 +326,7 @@ def before_and_after(
         "win_rate": "preferred\nto the base's",
         "malformed": "malformed",
     }
-    claims = {"correct_claims": "supported", "incorrect_claims": "unsupported"}
+    claims = {DETAIL: "supported", UNSUPPORTED: "unsupported"}
     words = {"reasoning_words": "reasoning", "answer_words": "answer"}
     figure = bars.before_and_after(before, after, spans, (rates, claims, words))
     percent_axis(figure.axes[0], "held-out requests")

@@ -45,11 +45,11 @@ KINDS = {  # of statements: column → label, colour, hatch; the lowest first
 }
 PANELS = {  # of `granularity`: metric → column of the paper's tables, label
     "factual_precision": ("precision", "FactScore"),
-    "response_rate": ("response_rate", "questions responded to"),
-    "correct_claims": ("correct", "correct statements a response"),
-    "incorrect_claims": ("incorrect", "incorrect statements a response"),
+    "factscore_response_rate": ("response_rate", "questions responded to\n(by words)"),
+    "correct_claims": ("correct", "correct statements an answer"),
+    "incorrect_claims": ("incorrect", "incorrect statements an answer"),
 }
-RATES = ("factual_precision", "response_rate")
+RATES = ("factual_precision", "factscore_response_rate")
 
 
 # Responses before and after
@@ -256,7 +256,7 @@ def before_and_after(
     counts = {"correct_claims": "correct", "incorrect_claims": "incorrect"}
     figure = bars.before_and_after(before, after, spans, (rates, counts))
     percent_axis(figure.axes[0], "share")
-    figure.axes[1].set_ylabel("statements a response")
+    figure.axes[1].set_ylabel("statements an answer")
     return figure
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.evaluate.long_form import Checked
 from factkit.figures import mean_and_range
+from factkit.ledger import ONE_POLICY, apart, with_iterations
 from factkit.params import (
     RAR_ARMS,
     REASON_ARMS,
@@ -17,15 +18,18 @@ from factkit.params import (
 )
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
+RULE = "relation_rule"  # no arm: the untrained baseline of `short_form.relation_rule`
+Result = Mapping[str, Any]
 ARMS = tuple(  # in order
     dict.fromkeys(
         (
-            *("base", "instruct", *TRUTHRL_ARMS),
+            *("base", "instruct", "prompting", RULE, *TRUTHRL_ARMS),
             *(*RAR_ARMS, *REASON_ARMS, *RLFH_ARMS, *VERI_ARMS),
         )
     )
@@ -41,7 +45,7 @@ SHOWN = {  # of a paper's results, at a glance
     "rlfh": ("factual_precision", "response_rate"),
     "veri": (
         *("joint_accuracy", "verification_accuracy", "label_accuracy"),
-        *("evidence_score", "evidence_cover"),
+        *("evidence_score", "checkable_evidence_score", "evidence_cover"),
     ),
 }
 PAPER_DEFAULT = {
@@ -94,14 +98,15 @@ def claim_colours(rows: Sequence[tuple[str, Checked, Checked]]) -> "Styler":
 
 def _coloured(row: Checked) -> str:
     """An answer as HTML, its sentences marked by what was found of their claims."""
+    (answer,) = answers([row.response])
     worst: dict[str, Support] = {}
     for claim, support in zip(row.claims or (), row.supports, strict=True):
         if support and SERIOUS[support] >= SERIOUS.get(worst.get(claim.sentence), -1):
             worst[claim.sentence] = support
     if not worst:
-        return escape(row.response)
+        return escape(answer)
     longest = sorted(worst, key=len, reverse=True)  # one may hold another
-    parts = re.split(f"({'|'.join(map(re.escape, longest))})", row.response)
+    parts = re.split(f"({'|'.join(map(re.escape, longest))})", answer)
     return "".join(
         f'<span style="{SUPPORT_BACKGROUND[worst[part]]}">{escape(part)}</span>'
         if part in worst
@@ -118,6 +123,20 @@ def published(table: int, paper: str = "truthrl") -> "pd.DataFrame":
     return pd.read_csv(str(files("factkit") / "published" / name))
 
 
+def test_sets(paper: str) -> "pd.DataFrame":
+    """How many items of each test set the paper has and ours, and why they differ.
+
+    ours: of the whole public file, as our loader gives it, where we had the file.
+    """
+    import pandas as pd
+
+    path = str(files("factkit") / "published" / "test_sets.csv")
+    rows = pd.read_csv(path, dtype=str, keep_default_na=False)
+    rows = rows[rows.paper == paper].drop(columns="paper").set_index("set")
+    names = {"n": "the paper's", "loaded": "ours, whole", "why": "why they differ"}
+    return rows.rename(columns=names)
+
+
 def results_table(
     results: Sequence[Mapping[str, Any]],
     names: Sequence[str] = RATES,
@@ -125,15 +144,17 @@ def results_table(
 ) -> "pd.DataFrame":
     """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
 
-    names: metrics, by default the four rates. arms: which, by default all.
+    names: metrics, by default the four rates. arms: which, by default all. Where the
+    results hold the rule by relation, it has a row.
     """
     import pandas as pd
 
     rows = {}
-    for arm, runs in by_arm(results).items():
-        if arms and arm not in arms:
+    for arm, runs in by_arm(with_rule(results, names)).items():
+        if arms and arm not in (*arms, RULE):
             continue
         row: dict[str, Any] = {"seeds": len(runs)}
+        runs = policies(arm, runs)
         row |= {name: spread([r["metrics"].get(name) for r in runs]) for name in names}
         rows[arm] = row
     return pd.DataFrame(rows).T.rename_axis("arm")
@@ -169,49 +190,73 @@ def beside_paper(
     table: int,
     metrics: Mapping[str, str],
     paper: str = "truthrl",
+    **chosen: str,
 ) -> "pd.DataFrame":
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
     metrics: column of the published table → our metric. Of tables with several models,
-    data sets or settings, the paper's main one is shown (`PAPER_DEFAULT`).
+    data sets or settings, the paper's main one is shown (`PAPER_DEFAULT`), or the one
+    chosen, as by setting="without retrieval".
     """
     import pandas as pd
 
     theirs = published(table, paper)
-    for column, chosen in PAPER_DEFAULT.items():
+    wanted = PAPER_DEFAULT | {
+        column: [value] for column, value in chosen.items() if value
+    }
+    for column, values in wanted.items():
         if column in theirs:
-            theirs = theirs[theirs[column].isin(chosen)]
+            theirs = theirs[theirs[column].isin(values)]
     theirs = theirs.set_index("arm")
-    ours = by_arm(with_iterations(results))
+    ours = by_arm(with_rule(with_iterations(results), [*metrics.values()]))
+    ours = {arm: policies(arm, runs) for arm, runs in ours.items()}
     rows = {
-        arm: {("paper", c): theirs.at[arm, c] for c in metrics}
+        arm: {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
         | {
             ("ours", c): spread([r["metrics"].get(m) for r in ours[arm]])
             for c, m in metrics.items()
         }
-        for arm in theirs.index
+        for arm in (*theirs.index, RULE)
         if arm in ours
     }
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
-def with_iterations(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
-    more = []
+def with_rule(
+    results: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """The results, and the untrained rule by relation as one more, of one seed.
+
+    It depends on the questions alone and is stored with every arm. Nothing is added if
+    no result holds one of `names` for it.
+    """
     for r in results:
-        found = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
-        for i in sorted(found):
-            rates = {name: r["metrics"][f"iteration_{i}_{name}"] for name in RATES}
-            more.append({**r, "arm": f"iterative_dpo_{i}", "metrics": rates})
-    return [*results, *more]
+        metrics = {
+            name: r["metrics"][f"{RULE}_{name}"]
+            for name in names
+            if f"{RULE}_{name}" in r["metrics"]
+        }
+        if metrics:
+            return [*results, {**r, "arm": RULE, "metrics": metrics}]
+    return list(results)
 
 
 def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Results of training runs grouped by arm, in the order that the paper tells."""
+    """Results of training runs grouped by arm, in the order that the paper tells.
+
+    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    """
+    if all("params" in r and "paper" in r for r in results):
+        results = apart(results)
     found = {r["arm"] for r in results}
     order = [a for a in ARMS if a in found]
     order += sorted(found - set(order))
     return {arm: [r for r in results if r["arm"] == arm] for arm in order}
+
+
+def policies(arm: str, runs: list[Result]) -> list[Result]:
+    """The runs of an arm that are policies of their own: one, where it is untrained."""
+    return runs[:1] if arm in ONE_POLICY else runs
 
 
 def by_prefix(

@@ -1,20 +1,11 @@
-"""Figures of Veri-R1, drawn from results, training curves and verified claims.
-
-A confidence is the probability that a policy gives the label it writes; the paper calls
-it a logit, and draws it on a logarithmic scale in its appendix.
-"""
+"""Figures of Veri-R1, drawn from results and training curves."""
 
 from collections.abc import Mapping, Sequence
-from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from factkit.evaluate.claim_verification import HIGH, LOW, SHORT, Verified
+from factkit.evaluate.claim_verification import SHORT
 from factkit.figures import (
-    ABSTAIN,
     ARM_COLOURS,
-    CORRECT,
     LINES,
     PUBLISHED,
     bars,
@@ -24,7 +15,7 @@ from factkit.figures import (
     percent_axis,
     tables,
 )
-from factkit.verify.trajectory import LABELS
+from factkit.ledger import ONE_POLICY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = Sequence[Mapping[str, Any]]
-RowsByArm = Mapping[str, Sequence[Verified]]
 MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
 SCALES = ("instruct", "online_rl", "larger")  # Fig 5e–f
 ABLATED = ("online_rl", "without_evidence", "without_validity")  # Fig 4
@@ -42,11 +32,11 @@ METRICS = {
     "verification_accuracy": "verification\naccuracy",
     "label_accuracy": "label accuracy",
     "evidence_score": "evidence score",
+    "checkable_evidence_score": "evidence score\n(not of NEI)",
     "evidence_cover": "evidence cover",
 }
-REWARDED = ("evidence_score", "verification_accuracy", "evidence_cover")
+REWARDED = ("checkable_evidence_score", "verification_accuracy", "evidence_cover")
 TOLD = {short: said.replace(" INFO", "\nINFO") for said, short in SHORT.items()}
-FLOOR = -30.0  # ln p of the first bin, which holds what is lower
 LEGEND = {"frameon": False, "fontsize": 8}
 
 
@@ -57,6 +47,9 @@ def reward_curves(
     curves: Mapping[str, Sequence["pd.DataFrame"]], window: int = 5
 ) -> "Figure":
     """Fig 4: evidence score, verification accuracy and evidence cover by step.
+
+    The evidence score is of SUPPORT and REFUTE: the paper's training claims all have
+    gold evidence, while our NOT ENOUGH INFO claims have none to find.
 
     curves: arm → the metrics.csv of each seed. The line is the mean over seeds of a
     running mean of `window` steps, the band their range. A panel says what no run
@@ -77,10 +70,10 @@ def reward_curves(
                 low, high = table.min(axis=1), table.max(axis=1)
                 colour, style, _ = look(i)
                 mean = table.mean(axis=1)
-                ax.plot(mean.index, mean, ls=style, color=colour, label=_spaced(arm))
+                ax.plot(mean.index, mean, ls=style, color=colour, label=spaced(arm))
                 ax.fill_between(mean.index, low, high, color=colour, alpha=0.15, lw=0)
         if not ax.lines:
-            _say(ax, "not logged")
+            say(ax, "not logged")
         ax.set_xlabel("GRPO step")
         ax.set_ylim(bottom=0)
         percent_axis(ax, f"{_flat(METRICS[column])} of rollouts")
@@ -98,7 +91,7 @@ def learning_curve(curve: "pd.DataFrame", window: int = 5) -> "Figure":
     panels = {
         "mean reward": {"reward": "reward"},
         "evidence": {
-            n: _flat(METRICS[n]) for n in ("evidence_score", "evidence_cover")
+            n: _flat(METRICS[n]) for n in ("checkable_evidence_score", "evidence_cover")
         },
         "claims": {
             "label_accuracy": "label right",
@@ -121,7 +114,7 @@ def learning_curve(curve: "pd.DataFrame", window: int = 5) -> "Figure":
             ax.set_ylim(0, 1.02)
             percent_axis(ax, label)
         if not ax.lines:
-            _say(ax, "not logged")
+            say(ax, "not logged")
         elif len(names) > 1:
             ax.legend(**LEGEND, loc="lower left", bbox_to_anchor=(0, 1))
     axes[-1].set_ylim(bottom=0)
@@ -129,11 +122,10 @@ def learning_curve(curve: "pd.DataFrame", window: int = 5) -> "Figure":
 
 
 def main_arms(results: Results, arms: Sequence[str] = MAIN) -> "Figure":
-    """Tables 1 and 3: the five metrics after training, a bar an arm.
+    """Tables 1 and 3: the metrics after training, a bar an arm.
 
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
-    Grey lines: the paper's (Qwen2.5), means over its five sets, in whose evidence score
-    a claim without gold evidence has 0; it has no cover.
+    Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
     """
     groups = _groups(results, arms)
     figure, ax = new_figure(9.5, 3.8)
@@ -183,7 +175,7 @@ def before_and_after(
     after: Mapping[str, float],
     spans: Mapping[str, bars.Spans],
 ) -> "Figure":
-    """The five metrics, and joint accuracy of each label, before and after; bars:
+    """The metrics, and joint accuracy of each label, before and after; bars:
     intervals over claims.
 
     spans: `base` and `after` → metric → (low, high), of those that have one.
@@ -198,125 +190,6 @@ def before_and_after(
         ax.set_ylim(0, 1)
     figure.axes[-1].legend(**LEGEND, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     return figure
-
-
-# Confidence
-
-
-def label_probabilities(rows_by_arm: RowsByArm) -> "Figure":
-    """Fig 5a–b: how likely the labels are that each arm writes, by label.
-
-    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
-    stops being low and starts being high. Answers without a label or a probability are
-    left out.
-    """
-    edges = np.arange(21) / 20
-    figure, axes = _panels(rows_by_arm)
-    for ax, (arm, rows) in zip(axes, rows_by_arm.items(), strict=True):
-        known = _known(rows)
-        for i, label in enumerate(LABELS):
-            found = [p for said, _, p in known if said == label]
-            if found:
-                share = np.histogram(np.clip(found, 0, 1), edges)[0] / len(found)
-                style = {"color": ARM_COLOURS[i], "ls": LINES[i], "lw": 1.6}
-                name = f"{label} (n = {len(found)})"
-                ax.stairs(share, edges, **style, baseline=None, label=name)
-        for limit in (LOW, HIGH):
-            ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
-        ax.set_xlim(0, 1)
-        ax.set_ylim(bottom=0)
-        ax.set_xlabel("probability of the label that is written")
-        percent_axis(ax, "answers with the label")
-        ax.set_title(_spaced(arm), fontsize=10, loc="left")
-        if known:
-            ax.legend(**LEGEND, loc="upper left")
-        else:
-            _say(ax, "no label has a probability")
-    return figure
-
-
-def label_log_probabilities(rows_by_arm: RowsByArm) -> "Figure":
-    """Figs 6–8: the logarithm of the same probabilities, a panel a label.
-
-    Shares are on a logarithmic scale, for answers of low confidence are rare.
-    """
-    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
-    known = {arm: _known(rows) for arm, rows in rows_by_arm.items()}
-    lowest = min((p for of in known.values() for *_, p in of), default=1.0)
-    least = min(log(max(lowest, exp(FLOOR))), -1.0)
-    edges = np.linspace(least, 0.0, 31)
-    for ax, label in zip(axes, LABELS, strict=True):
-        for i, (arm, of) in enumerate(known.items()):
-            found = [p for said, _, p in of if said == label]
-            if found:
-                logs = np.clip(np.log(np.maximum(found, exp(FLOOR))), least, 0)
-                share = np.histogram(logs, edges)[0] / len(found)
-                colour, style, _ = look(i)
-                name = f"{_spaced(arm)} (n = {len(found)})"
-                looks = {"color": colour, "ls": style, "lw": 1.6, "label": name}
-                ax.stairs(np.where(share > 0, share, np.nan), edges, **looks)
-        ax.set_title(label, fontsize=10, loc="left")
-        ax.set_xlabel("ln of the label's probability")
-        ax.set_xlim(least, 0)
-        _log_percent(ax, "answers with the label")
-        if ax.patches:
-            ax.legend(**LEGEND, loc="upper left")
-        else:
-            _say(ax, "no such answers")
-    return figure
-
-
-def accuracy_by_confidence(rows_by_arm: RowsByArm) -> "Figure":
-    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
-    (> 0.95) confidence are right, by label.
-
-    The number of answers stands on each bar; those between are told below.
-    """
-    figure, axes = _panels(rows_by_arm)
-    tiers = (
-        ("low: below 85 %", -0.2, ABSTAIN, lambda p: p < LOW),
-        ("high: above 95 %", 0.2, CORRECT, lambda p: p > HIGH),
-    )
-    for ax, (arm, rows) in zip(axes, rows_by_arm.items(), strict=True):
-        known = _known(rows)
-        said = [[of for of in known if of[0] == label] for label in LABELS]
-        for name, shift, colour, inside in tiers:
-            found = [[right for _, right, p in of if inside(p)] for of in said]
-            share = [sum(of) / len(of) if of else 0.0 for of in found]
-            places = [x + shift for x in range(len(LABELS))]
-            style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
-            drawn = ax.bar(places, share, 0.38, **style)
-            ax.bar_label(drawn, [f"n={len(of)}" for of in found], fontsize=8, padding=2)
-        between = [sum(LOW <= p <= HIGH for *_, p in of) for of in said]
-        names = [
-            f"{s}\n({n} between)" for s, n in zip(TOLD.values(), between, strict=True)
-        ]
-        ax.set_xticks(range(len(LABELS)), names, fontsize=8)
-        ax.set_xlabel(f"label said · {_spaced(arm)}")
-        ax.set_ylim(0, 1.1)
-        percent_axis(ax, "labels that are right")
-    handles = axes[0].get_legend_handles_labels()
-    style = LEGEND | {"loc": "outside upper center", "ncols": 2}
-    figure.legend(*handles, **style, title="confidence", title_fontsize=8)
-    return figure
-
-
-def _known(rows: Sequence[Verified]) -> list[tuple[str, bool, float]]:
-    """(label said, whether it is right, its probability) of the rows with both."""
-    return [
-        (said, said == row.label, row.label_probability)
-        for row in rows
-        if (said := row.answer.label) and row.label_probability is not None
-    ]
-
-
-def _panels(rows_by_arm: RowsByArm) -> tuple:
-    """A figure with a panel an arm. Raises ValueError without an arm."""
-    if not rows_by_arm:
-        raise ValueError("no arm's answers to draw")
-    n = len(rows_by_arm)
-    figure, _ = new_figure(4.2 * n + 0.4, 3.6, columns=n)
-    return figure, figure.axes
 
 
 # Bars
@@ -341,7 +214,7 @@ def _bars(
             0.94 * width,
             yerr=[half for _, half in found.values()] if len(runs) > 1 else None,
             capsize=2,
-            label=_spaced(arm),
+            label=spaced(arm),
             **style,
         )
         for x, name in enumerate(metrics):
@@ -352,7 +225,7 @@ def _bars(
             if value is not None:
                 _mark(ax, value, ends, PUBLISHED, "-", "paper (Qwen2.5)")
     if not groups:
-        _say(ax, "no results")
+        say(ax, "no results")
     ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
 
 
@@ -389,8 +262,10 @@ def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
 
 
 def _groups(results: Results, arms: Sequence[str]) -> dict[str, Results]:
-    """The results of the arms that there are, in the order of `arms`."""
+    """The results of the arms that there are, in the order of `arms`; one of an arm
+    that is one policy whatever the seed."""
     groups = {arm: [r for r in results if r["arm"] == arm] for arm in arms}
+    groups |= {arm: groups[arm][:1] for arm in ONE_POLICY if arm in groups}
     return {arm: runs for arm, runs in groups.items() if runs}
 
 
@@ -402,7 +277,7 @@ def _hatch(i: int) -> str:
 # Words
 
 
-def _spaced(name: str) -> str:
+def spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
@@ -410,18 +285,7 @@ def _flat(label: str) -> str:
     return label.replace("\n", " ")
 
 
-def _log_percent(ax: "Axes", label: str) -> None:
-    """A logarithmic y axis that shows fractions as per cent."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    ax.set_yscale("log")
-    ax.set_ylim(top=1.3)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.set_ylabel(f"{label} (%)")
-
-
-def _say(ax: "Axes", text: str) -> None:
+def say(ax: "Axes", text: str) -> None:
     style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
     ax.text(0.5, 0.5, text, **style, color="#555555")
 

@@ -6,17 +6,20 @@ their values; a notebook's parameters cell shows those it uses. A variant,
 `<paper>-<variant>.yaml`, holds only what differs: another setting or model.
 """
 
-import ast
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from factkit import prompts
+from factkit.params import notebook
+from factkit.params.files import ROOT, ParamError, defaults, read_yaml, yaml_path
 from factkit.params.long_form import RequestParams
 from factkit.params.rar import (
+    BENCHMARKS,
     RAR,
     RAR_ARMS,
     RAR_RL_ARMS,
@@ -77,6 +80,7 @@ from factkit.params.veri import (
 )
 
 __all__ = [
+    "BENCHMARKS",
     "Corpus",
     "DpoParams",
     "HardwareParams",
@@ -136,12 +140,7 @@ __all__ = [
     "yaml_path",
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-class ParamError(ValueError):
-    """A parameter is wrong; the message names where, key, value and fix."""
-
+POLICIES = ("tiny-world", "smollm2-135m-instruct")
 
 PAPERS: dict[str, type[RunParams]] = {
     "start": Start,
@@ -155,47 +154,59 @@ PAPERS: dict[str, type[RunParams]] = {
 }
 
 
-def check(paper: str, values: Mapping[str, Any]) -> Any:
+def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     """The parameters of a notebook, checked; call it as `check(paper, globals())`.
 
-    What papermill injected counts, and what the parameters cell changes; all else is
-    the profile's own, from its YAML file. (The cell shows profile tiny's values.) A key
-    that papermill injected and that the paper does not know is refused.
+    The parameters cell shows profile tiny's values. At another profile its own come
+    from its YAML file, by papermill's `-f`; a line of the cell that was left at tiny's
+    value is refused, for nobody can tell whether it is meant: delete the line for the
+    profile's own value, or give it in `meant`, as `check(paper, globals(), beta=0.1)`.
     Returns the paper's parameter class; raises ParamError.
     """
-    injected = {
-        name: values[name]
-        for cell in values.get("In", [])
-        if cell.startswith("# Parameters\n")
-        for name in _assigned(cell)
-    }
-    fields = PAPERS[paper].model_fields
-    shown = {k: f.default for k, f in fields.items() if not f.is_required()}
-    shown |= read_yaml(yaml_path(paper, "tiny"))
-    changed = {
-        key: values[key]
-        for key in fields
-        if key in values and values[key] != shown.get(key)
-    }
+    injected, cell = notebook.given(values)
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
-    taken = [
-        f"{key}={value}"
-        for key, value in own.items()
-        if key in values and key not in injected | changed and value != values[key]
-    ]
-    if taken:
-        print(f"profile {profile} {variant} sets {', '.join(taken)}")
-    return validate(paper, own | changed | injected, "the notebook's parameters")
+    fields = PAPERS[paper].model_fields
+    if mixed := notebook.mixed_files(paper, injected, profile, variant):
+        raise ParamError(mixed)
+    shown = {key: values[key] for key in cell if key not in injected}
+    for key in shown.keys() - fields.keys():
+        raise ParamError(_unknown(paper, "the parameters cell", key, shown[key]))
+    default = {k: f.default for k, f in fields.items() if not f.is_required()}
+    tiny, own = (default | of for of in (read_yaml(yaml_path(paper, "tiny")), own))
+    unclear = {k: v for k, v in shown.items() if v == tiny[k] != own[k]}
+    if left := unclear.keys() - meant.keys() - {"profile"}:
+        name = f"{profile} {variant}".strip()
+        lines = ", ".join(f"{k}={unclear[k]!r} ({name}: {own[k]!r})" for k in left)
+        raise ParamError(
+            f"the parameters cell: these lines have profile tiny's values: {lines}. "
+            "Delete them, and the profile's own are taken; or give its file, papermill "
+            f"-f params/{profile}/{paper}.yaml"
+        )
+    changed = {k: v for k, v in values.items() if k in fields and k not in injected}
+    return validate(
+        paper, own | changed | injected | meant, "the notebook's parameters"
+    )
 
 
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
     """The paper's parameter class made of `values`; its ParamError names `source`."""
+    fields = PAPERS[paper].model_fields
+    unknown = [key for key in values if key not in fields]
+    for other, of_other in PAPERS.items():
+        if len(unknown) > 2 and of_other.model_fields.keys() >= set(unknown):
+            raise ParamError(
+                f"{source}: these are parameters of {other}, not of {paper}: "
+                f"{', '.join(unknown)}; give a file params/*/{paper}.yaml"
+            )
     try:
-        return PAPERS[paper].model_validate(dict(values))
+        p = PAPERS[paper].model_validate(dict(values))
     except ValidationError as error:
         lines = [_explain(paper, source, e) for e in error.errors()]
         raise ParamError("\n".join(lines)) from None
+    if missing := _missing(p):
+        raise ParamError(f"{source}: {missing}")
+    return p
 
 
 def load(
@@ -205,62 +216,14 @@ def load(
     variant: str = "",
 ) -> Any:
     """The checked parameters of a profile's YAML files with overrides."""
-    values = defaults(paper, profile, variant) | dict(overrides or {})
-    return validate(paper, values, source=str(yaml_path(paper, profile, variant)))
-
-
-def defaults(paper: str, profile: str, variant: str = "") -> dict[str, Any]:
-    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if any."""
-    values = read_yaml(yaml_path(paper, profile))
-    if variant:
-        values |= read_yaml(yaml_path(paper, profile, variant))
-    return values
-
-
-def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
-    """The parameter file of a paper, profile and variant.
-
-    Raises ParamError if there is none, naming those there are.
-    """
-    name = f"{paper}-{variant}" if variant else paper
-    path = ROOT / "params" / profile / f"{name}.yaml"
-    if not path.is_file():
-        known = sorted(
-            str(p.relative_to(ROOT)) for p in ROOT.glob(f"params/*/{paper}*.yaml")
-        )
-        raise ParamError(f"{path}: no such file; there are: {', '.join(known)}")
-    return path
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
-    try:
-        node = yaml.compose(path.read_text(encoding="utf-8"))
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise ParamError(f"{path}: must hold lines of `key: value`")
-    keys = [key.value for key, _ in node.value]
-    for key, value in values.items():
-        if keys.count(key) > 1:
-            raise ParamError(f"{path}: {key} is set twice; keep one")
-        if isinstance(value, dict | list):
-            raise ParamError(
-                f"{path}: {key} must be a scalar: papermill merges files shallowly"
-            )
-    return values
-
-
-def _assigned(cell: str) -> list[str]:
-    """The names that a cell assigns to at its top level."""
-    return [
-        target.id
-        for statement in ast.parse(cell).body
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    ]
+    if paper not in PAPERS:
+        raise ParamError(f"paper={paper!r}: there are {', '.join(PAPERS)}")
+    own, given = defaults(paper, profile, variant), dict(overrides or {})
+    source = str(yaml_path(paper, profile, variant))
+    if given:  # the file alone may be at fault
+        validate(paper, own, source)
+        source = "--set"
+    return validate(paper, own | given, source)
 
 
 def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
@@ -269,10 +232,36 @@ def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
         return f"{source}: {error['msg'].removeprefix('Value error, ')}"
     key, value = str(error["loc"][0]), error["input"]
     if error["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key, PAPERS[paper].model_fields, n=1)
-        fix = f"did you mean {close[0]}?" if close else "remove it"
-        return f"{source}: {key}={value!r}: no such parameter of {paper}; {fix}"
+        return _unknown(paper, source, key, value)
     fix = ""
     if error["type"] == "float_type" and isinstance(value, str):
         fix = f"; YAML reads {value} as a string, write it with a point, as in 1.0e-5"
     return f"{source}: {key}={value!r}: {error['msg'].lower()}{fix}"
+
+
+def _unknown(paper: str, source: str, key: str, value: Any) -> str:
+    close = difflib.get_close_matches(key, PAPERS[paper].model_fields, n=1)
+    fix = f"did you mean {close[0]}?" if close else "remove it"
+    return f"{source}: {key}={value!r}: no such parameter of {paper}; {fix}"
+
+
+def _missing(p: RunParams) -> str:
+    """What a parameter names that does not exist: a template or a policy; or nothing.
+
+    A policy of the form owner/name may be on the hub and is not looked for there.
+    """
+    for key, value in p:
+        if key.endswith("_template"):
+            try:
+                prompts.template(value)
+            except FileNotFoundError as error:
+                return f"{key}={value!r}: {error}"
+        if key in ("policy", "larger_policy"):
+            on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", value)
+            if value not in POLICIES and not on_hub and not Path(value).is_dir():
+                known = ", ".join(POLICIES)
+                return (
+                    f"{key}={value!r}: neither one of {known}, nor a folder, nor "
+                    "a name on the hub (owner/name)"
+                )
+    return ""

@@ -20,6 +20,7 @@ class RequestParams(PolicyParams):
     train_requests: int = Field(ge=8)
     dev_requests: int = Field(ge=8)
     test_requests: int = Field(ge=8)
+    split_seed: int = Field(0, ge=0)  # of requests and questions, but in the fact world
     drawn_responses: int = Field(ge=2)
     drawn_temperature: float = Field(gt=0)
 

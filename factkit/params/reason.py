@@ -25,6 +25,9 @@ class ReasonParams(RequestParams):
     reasoning_template: str
     sft_requests: int = Field(ge=8)
     eval_sets: str = ""
+    # who writes y_ref and compares (App. G); empty: the judge
+    relevance_model: str = ""
+    relevance_url: str = ""
 
 
 class ReasonSftParams(ReasonParams, SftParams):

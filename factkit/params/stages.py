@@ -10,7 +10,9 @@ PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
 class RunParams(BaseModel):
     """What every run has."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
 
     profile: Literal[PROFILES]
     variant: str = Field("", pattern=r"^[\w.-]*$")  # joins params file and run folder

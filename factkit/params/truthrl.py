@@ -29,11 +29,14 @@ class QuestionParams(PolicyParams):
     train_questions: int = Field(ge=8)
     dev_questions: int = Field(ge=8)
     test_questions: int = Field(ge=8)
+    split_seed: int = Field(0, ge=0)
     probe_samples: int = Field(ge=2)
     probe_temperature: float = Field(gt=0)
     known_share: float = Field(ge=0, le=1)
 
     retriever: Literal["", "bm25", "e5"] = ""
+    encoder: str = "intfloat/e5-base-v2"
+    wikipedia_path: str = ""
     retrieved_chunks: int = Field(3, ge=1)
     chunk_tokens: int = Field(128, ge=8)
 

@@ -37,10 +37,24 @@ def reasoned(reasoning: str, answer: str) -> str:
     return f"<think> {reasoning} </think> \\boxed{{{answer}}}"
 
 
+# Where a control token of a usual chat template begins: ChatML, Llama 2 to 4, Gemma,
+# Mistral, Qwen, DeepSeek, GLM
+ANGLED = "s|bos|eos|pad|unk|sop|think|start_of_turn|end_of_turn|tool_call|tool_response"
+SQUARE = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|THINK|gMASK"
+CONTROL = re.compile(rf"<(?=[|｜]|/?(?:{ANGLED}|SYS>)>)|\[(?=/?(?:{SQUARE})\])")
+
+
+def neutral(text: str) -> str:
+    """A text in which no chat template's control token is one any more: a space parts
+    the first bracket from what follows, as in "< |im_end|>"."""
+    return CONTROL.sub(r"\g<0> ", text)
+
+
 def fill(text: str, **fields: str) -> str:
-    """Put the fields into a template's {places}; other braces stay as they are."""
+    """Put the fields, made `neutral`, into a template's {places}; other braces stay as
+    they are."""
     for field in fields:
         if text.count(f"{{{field}}}") != 1:
             raise ValueError(f"the template must hold {{{field}}} exactly once")
-    parts = {f"{{{field}}}": value for field, value in fields.items()}
+    parts = {f"{{{field}}}": neutral(value) for field, value in fields.items()}
     return re.sub("|".join(map(re.escape, parts)), lambda m: parts[m[0]], text)

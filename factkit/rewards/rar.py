@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import models
 from factkit.verify.claims import Support
 from factkit.verify.failures import Failures
-from factkit.verify.response import final_answer
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.params import RAR
@@ -140,7 +140,8 @@ def judged(
 ) -> dict[str, list]:
     """Piece → its values, one a response: all that the arms' rewards need, each once.
 
-    ids: of the prompts, by which the engine knows their evidence.
+    ids: of the prompts, by which the engine knows their evidence. Judged are the
+    answers alone, without what stands in `<think>`.
     """
     ask = {
         "no_contradiction": engine.no_contradiction,
@@ -149,7 +150,8 @@ def judged(
         "supports": engine.supports,
     }
     needed = dict.fromkeys(piece for arm in arms for piece in needs(arm))
-    return {piece: ask[piece](ids, prompts, responses) for piece in needed}
+    said = answers(responses)
+    return {piece: ask[piece](ids, prompts, said) for piece in needed}
 
 
 def rewards_from(arm: str, pieces: Mapping[str, Sequence[Any]]) -> list[float | None]:
@@ -200,11 +202,10 @@ def trl_reward(
 ) -> Callable[..., list[float | None]]:
     """The reward of an arm with TRL's `reward_funcs` signature.
 
-    The rows need `id` and `question`. Judged is the answer alone, without what stands
-    in `<think>`. A response that fills all of `most_tokens` did not stop; it costs the
-    penalty (A.5 has one without its size). A response that the judge failed on gets
-    None, which TRL leaves out of the group's baseline. Raises RuntimeError once more
-    than 5 % of the run's responses have none.
+    The rows need `id` and `question`. A response that fills all of `most_tokens` did
+    not stop; it costs the penalty, down to 0 (A.5 has one without its size). A response
+    that the judge failed on gets None, which TRL leaves out of the group's baseline.
+    Raises RuntimeError once more than 5 % of the run's responses have none.
     """
     failures = Failures(arm)
 
@@ -217,14 +218,13 @@ def trl_reward(
         **_: object,
     ) -> list[float | None]:
         texts = models.completion_texts(completions)
-        answers = [final_answer(text, boxed_required=False) for text in texts]
-        pieces = judged([arm], engine, id, question, answers)
+        pieces = judged([arm], engine, id, question, texts)
         rewards = rewards_from(arm, pieces)
         if log_metric:
-            log_batch(answers, pieces.get("supports", []), rewards, log_metric)
+            log_batch(texts, pieces.get("supports", []), rewards, log_metric)
         failures.count(rewards)
         return [
-            None if r is None else r - non_stop_penalty * (len(ids) >= most_tokens)
+            max(r - non_stop_penalty, 0.0) if r and len(ids) >= most_tokens else r
             for r, ids in zip(rewards, completion_ids, strict=True)
         ]
 
@@ -238,11 +238,11 @@ def log_batch(
     rewards: Sequence[float | None],
     log_metric: Callable[[str, float], None],
 ) -> None:
-    """Log a batch's length in words, its share of failures, and its claims a response.
+    """Log a batch's share of failures, and its words and claims an answer.
 
     supports: none for an arm without claims; responses that failed are left out.
     """
-    log_metric("response_words", _mean(len(r.split()) for r in responses))
+    log_metric("response_words", _mean(len(r.split()) for r in answers(responses)))
     log_metric("judge_failures", _mean(r is None for r in rewards))
     known = [s for s in supports if s is not None and None not in s]
     if known:

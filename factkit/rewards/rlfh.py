@@ -17,6 +17,7 @@ from factkit import assets, models, world_text
 from factkit.rewards import token_mapping
 from factkit.verify.failures import Failures
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -158,7 +159,7 @@ def token_rewards(
     statement: each r_truth on the token that a statement ends with, each r_info on its
     sentence's last token; sentence: both on the sentence's last token; paragraph: all
     on the response's last token (§4.4). Their sum is the same, as far as sentences are
-    found in the response.
+    found in the response; they are not looked for in its reasoning.
     """
     if granularity == "paragraph":
         rewards = np.zeros(len(completion_ids))
@@ -176,7 +177,8 @@ def token_rewards(
     if granularity == "sentence":
         placed = [(text, [(None, sum(r for _, r in of))]) for text, of in placed]
     text, offsets = token_mapping.offsets_of(completion_ids, tokenizer)
-    return token_mapping.spread(placed, text, offsets)
+    start = text.rfind(answers([text])[0])
+    return token_mapping.spread(placed, " " * start + text[start:], offsets)
 
 
 # The trainer

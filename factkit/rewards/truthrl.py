@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit.verify.failures import Failures
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
     The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
     the reward model in folder/reward_model. A response that the judge failed on gets
     None, which TRL leaves out of the group's baseline. Logs the outcomes' rates, the
-    abstention dynamics and the share of failed judgements of each batch.
+    abstention dynamics and the share of failed judgements of each batch. Raises
+    RuntimeError once more than 5 % of the run's responses have no reward.
     """
     from factkit import models
     from factkit.verify import verifier
@@ -124,6 +126,7 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
     if p.arm in ("rlhf", "rlkf"):
         learned = models.load_scorer(str(folder / "reward_model"))
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
+    failures = Failures(p.arm)
 
     def truthrl_reward(
         prompts: list,
@@ -147,7 +150,7 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
             known = [q for q in quality if q is not None]
             if log_metric and known:
                 log_metric("reasoning", sum(known) / len(known))
-        return [
+        rewards = [
             None
             if result is None or q is None
             else reward(p.arm, result, unknown, q, p.reason_weight)
@@ -155,6 +158,8 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
                 results, out_of_knowledge, quality, strict=True
             )
         ]
+        failures.count(rewards)
+        return rewards
 
     truthrl_reward.__name__ = f"truthrl_{p.arm}"
     return truthrl_reward

@@ -3,7 +3,8 @@
     R = R_label · w_validity + R_evidence + R_format, in [0, 4]
 
 R_evidence is `claim_verification.evidence_score`, R_format is 1 where
-`trajectory.well_formed`. Everything is a rule over strings: no reward can fail.
+`trajectory.well_formed`. A claim without gold evidence has R_evidence 0, whatever is
+cited, so it earns 3 at most. Everything is a rule over strings: no reward can fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from factkit.verify import trajectory as t
 from factkit.verify.trajectory import NEI, Answer, Trajectory, Turn
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from factkit.params.veri import VeriRlParams
 
 LABEL = 2.0  # R_label of a right label
@@ -153,16 +156,39 @@ def log_batch(
     log_metric: Callable[[str, float], None],
 ) -> None:
     """Log a batch's means of the metrics of `claim_verification` (Fig 4), of the share
-    of the form, and of the number of searches; evidence_cover of the claims with gold
-    evidence, if there are any."""
+    of the form, and of the number of searches; checkable_evidence_score of the SUPPORT
+    and REFUTE claims and evidence_cover of those with gold evidence, if there are any.
+    """
     rows = list(zip(answers, labels, golds, strict=True))
     log_metric("evidence_score", _mean([evidence_score(a, g) for a, _, g in rows]))
+    if checkable := [evidence_score(a, g) for a, y, g in rows if y != NEI]:
+        log_metric("checkable_evidence_score", _mean(checkable))
     log_metric("verification_accuracy", _mean([verified(*row) for row in rows]))
     log_metric("label_accuracy", _mean([a.label == y for a, y, _ in rows]))
     if covered := [covers(a, g) for a, _, g in rows if g]:
         log_metric("evidence_cover", _mean(covered))
     log_metric("format_share", _mean(formed))
     log_metric("searches", _mean([len(t.queries(of)) for of in trajectories]))
+
+
+AT = {"start": 0.05, "40": 0.4, "60": 0.6, "80": 0.8, "end": 0.95}
+
+
+def course(curve: "pd.DataFrame") -> dict[str, float]:
+    """What Fig 4's curves say, of a run's metrics.csv: for each metric that was logged
+    `rollout_<metric>`, its mean over all updates, and `rollout_<metric>_<when>`, over a
+    tenth of them about the share AT of the training (§4: steps 40 and 60 of about 100).
+    """
+    n, found = len(curve), {}
+    middle = curve.reset_index().index + 0.5
+    for metric in ("evidence_score", "verification_accuracy", "evidence_cover"):
+        if metric not in curve:
+            continue
+        found[f"rollout_{metric}"] = float(curve[metric].mean())
+        for when, share in AT.items():
+            near = abs(middle - share * n) <= max(n / 20, 0.5)
+            found[f"rollout_{metric}_{when}"] = float(curve[metric][near].mean())
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.params import RlParams
-from factkit.train import launch, setup
+from factkit.train import launch, recipe, setup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,6 +65,7 @@ def between_rollouts(steps: int, updates: int) -> int:
     return -(-steps // updates) * updates
 
 
+@recipe.held_to
 @launch.distributed
 def grpo(
     start: str,

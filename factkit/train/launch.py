@@ -5,13 +5,13 @@ import importlib
 import inspect
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from factkit import child
 from factkit.assets import write_atomically
 from factkit.params import HardwareParams, RunParams
 
@@ -26,8 +26,8 @@ def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
     Its arguments are written to folder/launch/<name>/job.json (functions by name, rows
     as JSON lines) and `accelerate launch` runs them in p.num_processes processes; what
     they print is passed on to stderr and kept in accelerate.log. Same call, same files,
-    same result either way. A finished job is not launched again. `__wrapped__` is the
-    function that always runs here.
+    same result either way. A finished job is not launched again. `inspect.unwrap` gives
+    the function that always runs here.
 
     Raises LaunchError if a process fails, ValueError on an argument that cannot be
     handed on.
@@ -150,13 +150,13 @@ def _is_done(job: Path, folder: Path) -> bool:
 
 
 def _run_job(command: Sequence[str], job: Path) -> None:
-    """Run a command, passing its output on; raises LaunchError if it fails."""
+    """Run a command, passing its output on; raises LaunchError if it fails.
+
+    Its processes end with this one: else they and a rerun would train into one folder.
+    """
     log = job / "accelerate.log"
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        preexec_fn=_end_with_parent,
+        child.command(*command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         with log.open("wb") as f:
@@ -173,28 +173,15 @@ def _run_job(command: Sequence[str], job: Path) -> None:
         raise LaunchError(f"training failed with exit code {code}; {log} ends:\n{tail}")
 
 
-def _end_with_parent() -> None:
-    """Ask Linux to end this process when its parent dies, were it by SIGKILL.
-
-    Else a rerun and the processes of the killed run would train into one folder.
-    """
-    import ctypes
-
-    set_parent_death_signal = 1  # linux/prctl.h
-    try:
-        ctypes.CDLL("libc.so.6").prctl(set_parent_death_signal, signal.SIGTERM)
-    except (OSError, AttributeError):
-        return
-
-
 def main(job_file: Path) -> None:
     """What each launched process runs: the job's function on the job's arguments."""
+    child.end_with_parent()  # accelerate starts each in a session of its own
     job = job_file.parent
     content = json.loads(job_file.read_text(encoding="utf-8"))
     arguments = {k: _from_json(v, job) for k, v in content["arguments"].items()}
     if arguments["p"].lora_backend == "unsloth":
         import unsloth  # noqa: F401  before trl, transformers and peft: it patches them
-    train = _named(content["function"]).__wrapped__
+    train = inspect.unwrap(_named(content["function"]))
     path = train(**arguments)
     if is_main_process():
         write_atomically(job / "result", str(path.relative_to(arguments["folder"])))

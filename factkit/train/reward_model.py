@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit import weights
 from factkit.params import RewardModelParams
-from factkit.train import launch, setup
+from factkit.train import launch, recipe, setup
 
 if TYPE_CHECKING:
     from trl import RewardConfig
@@ -25,6 +26,7 @@ def reward_config(p: RewardModelParams, folder: Path) -> "RewardConfig":
     )
 
 
+@recipe.held_to
 @launch.distributed
 def train_reward_model(
     start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
@@ -44,9 +46,10 @@ def train_reward_model(
     config = reward_config(p, folder / "reward_checkpoint")  # before the model
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    model = AutoModelForSequenceClassification.from_pretrained(
-        start, num_labels=1, dtype=torch.float32
-    )
+    with weights.loading(start):
+        model = AutoModelForSequenceClassification.from_pretrained(
+            start, num_labels=1, dtype=torch.float32, **weights.SAFE
+        )
     model.config.pad_token_id = tokenizer.pad_token_id
     trainer = RewardTrainer(
         model=model,

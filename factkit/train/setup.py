@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, models
+from factkit import assets, models, weights
 from factkit.params import HardwareParams, PolicyParams, TrainParams
+from factkit.train import checkpoint, recipe
 from factkit.train.launch import is_main_process
 
 if TYPE_CHECKING:
@@ -83,14 +84,17 @@ def load_trainable(
         return models.load_policy(path, dtype)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    with weights.loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, padding_side="left", trust_remote_code=False
+        )
+        model = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=getattr(torch, dtype),
+            attn_implementation=attention(dtype),
+            **weights.SAFE,
+        )
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=getattr(torch, dtype),
-        attn_implementation=attention(dtype),
-        use_safetensors=True,
-    )
     return model, tokenizer  # the trainer puts it on its process's GPU
 
 
@@ -129,6 +133,7 @@ def unsloth_arguments(
         "max_seq_length": p.max_context_length,
         "load_in_4bit": False,
         "use_exact_model_name": True,
+        **weights.SAFE,
         "random_state": p.seed,
         "fast_inference": rollouts and p.rollouts == "vllm_colocate",
         "gpu_memory_utilization": p.vllm_memory,
@@ -164,7 +169,7 @@ def trainer_arguments(p: TrainParams, folder: Path) -> dict[str, Any]:
         "logging_steps": 1,
         "save_strategy": "steps",
         "save_steps": p.checkpoint_steps,
-        "save_total_limit": 1,
+        "save_total_limit": 2,  # should the newest be cut off
     }
 
 
@@ -274,7 +279,9 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
     trainer.remove_callback(PrinterCallback)
     if is_main_process():
         trainer.add_callback(_progress_callback(label))
-    trainer.train(resume_from_checkpoint=last_checkpoint(Path(trainer.args.output_dir)))
+    trainer.train(
+        resume_from_checkpoint=checkpoint.last_whole(Path(trainer.args.output_dir))
+    )
 
 
 def train_and_keep(
@@ -319,18 +326,6 @@ def keep_at(
     trainer.add_callback(Keep())
 
 
-def last_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that was written to its end, or None.
-
-    The trainer writes trainer_state.json last; a folder without it was cut off.
-    """
-    steps = [
-        int(path.parent.name.removeprefix("checkpoint-"))
-        for path in folder.glob("checkpoint-*/trainer_state.json")
-    ]
-    return str(folder / f"checkpoint-{max(steps)}") if steps else None
-
-
 def save_whole(
     trainer: "Trainer",
     tokenizer: "PreTrainedTokenizerBase",
@@ -352,7 +347,8 @@ def save_whole(
         if merge and (partial / "adapter_config.json").exists():
             _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
         tokenizer.save_pretrained(partial)
-        partial.rename(folder)
+        recipe.tell(folder.parent, partial)
+        assets.rename_whole(partial, folder)
     trainer.accelerator.wait_for_everyone()
 
 
@@ -396,8 +392,9 @@ def _progress_callback(label: str) -> "TrainerCallback":
             self.bar.update(state.global_step - self.bar.n)
 
         def on_log(self, args, state, control, logs=None, **_):
-            shown = {k: logs[k] for k in ("reward", "loss") if k in (logs or {})}
-            self.bar.set_postfix({k: f"{float(v):.3f}" for k, v in shown.items()})
+            shown = {k: (logs or {}).get(k) for k in ("reward", "loss")}
+            known = {k: v for k, v in shown.items() if v is not None}
+            self.bar.set_postfix({k: f"{float(v):.3f}" for k, v in known.items()})
 
         def on_train_end(self, args, state, control, **_):
             self.bar.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.params.stages import TokenLevelParams
-from factkit.train import grpo, launch, setup
+from factkit.train import grpo, launch, recipe, setup
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -145,6 +145,7 @@ def token_level_config(p: TokenLevelParams, folder: Path) -> "GRPOConfig":
     return config
 
 
+@recipe.held_to
 @launch.distributed
 def token_level(
     start: str,

@@ -41,19 +41,86 @@ def depends_on(arm: str) -> type[QuestionParams]:
 
 
 def deviations(p: TruthRL) -> list[str]:
-    """What in a run's method differs from the paper, as sentences."""
-    from factkit.datasets import sources
+    """What differs from the paper and no parameter says, as sentences."""
+    trained = p.arm != "prompting"
+    by_rl = p.arm.startswith(("binary", "ternary", "rl"))
+    return _of_the_questions(p) + [
+        sentence
+        for holds, sentence in (
+            (True, "prompts of our own words, not those of Tables 9 to 12"),
+            (
+                p.prompting_template != p.prompt_template,
+                "the untrained policy is shown examples of answers",
+            ),
+            (
+                p.verifier == "judge",
+                "the judge is shown examples of ours; the paper's are not published",
+            ),
+            (
+                True,
+                "confidence is the mean probability of the answer's tokens, which "
+                "the paper does not define",
+            ),
+            (trained, "no search over batch sizes, learning rates and epochs"),
+            (trained, "trained by TRL, not by Open-R1 and VeRL"),
+            (
+                by_rl,
+                "a batch of RL is counted in responses; VeRL counts prompts with all "
+                f"their responses: {p.rl_batch_size // p.num_generations} prompts here",
+            ),
+            (by_rl, "the group size and the number of updates are ours, not stated"),
+            (
+                p.arm in ("rlhf", "rlkf"),
+                "preference pairs made from probing; the paper does not state its",
+            ),
+            (
+                p.verifier == "judge",
+                f"at most {p.max_context_length} tokens at "
+                "inference, too; the paper: 32k",
+            ),
+        )
+        if holds
+    ]
 
-    said = sources.deviations(p)
-    if p.verifier != "judge":
-        said.append("rule-based verifier with aliases instead of a 70B judge")
-    if p.cold_start and p.arm not in ("prompting", "sft", "rft", "r_tuning"):
-        said.append("starts from the R-Tuning model: the small policy never abstains")
-    if p.rl_learning_rate != 1e-6:
-        said.append("learning rates and steps of a small model")
-    if p.arm in ("rlhf", "rlkf"):
-        said.append("preference pairs made from probing; the paper does not state its")
-    return said
+
+def _of_the_questions(p: QuestionParams) -> list[str]:
+    """What differs in the questions and their references."""
+    own_pages = p.retriever and p.questions == "crag"
+    first = f"the first {p.test_questions} questions of " + ", ".join(
+        p.eval_sets.split()
+    )
+    return [
+        sentence
+        for holds, sentence in (
+            (
+                p.questions == "crag",
+                "CRAG is split by us; the paper states neither split nor sizes",
+            ),
+            (
+                p.questions != "crag",
+                "questions that offer the answer are made from the others, not CRAG's",
+            ),
+            (p.eval_sets, f"{first}; the paper does not say which"),
+            (
+                own_pages,
+                "a question's pages are cut into chunks that BM25 ranks; how 50 "
+                "pages fit into the paper's prompt is not stated",
+            ),
+            (
+                own_pages and not p.questions_path,
+                "5 pages a question (CRAG's tasks 1, 2) instead of up to 50 (task 3)",
+            ),
+            (
+                p.retriever and p.questions in ("world", "leads"),
+                "one corpus is searched for all questions, not pages of their own",
+            ),
+            (
+                p.answer_format == "boxed" and p.questions == "world",
+                "the quality of reasoning is read off the fact world, not judged",
+            ),
+        )
+        if holds
+    ]
 
 
 def start_of(
@@ -71,9 +138,9 @@ def start_of(
     if not p.cold_start:
         return setup.base_policy(p)
     cold = p.model_copy(update={"arm": "r_tuning"})
-    run = runs.start(NOTEBOOK, cold, inputs, QuestionSftParams)
     rows = probing.r_tuning_rows(train, probes, cold)
-    return str(sft.sft(setup.base_policy(p), rows, run.folder, cold))
+    with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
+        return str(sft.sft(setup.base_policy(p), rows, run.folder, cold))
 
 
 def train_arm(

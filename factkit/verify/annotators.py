@@ -15,21 +15,14 @@ from factkit.verify import hedges, informativeness, judge
 from factkit.verify.claims import Claim, Support
 from factkit.verify.clauses import sentences
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
-from factkit.verify.feedback_replies import (
-    LABEL_SCHEMA,
-    RATING_SCHEMA,
-    RESPONSE_SCHEMA,
-    SCALE,
-    TRUTHS,
-    parse_feedback,
-)
-from factkit.verify.replies import parse_label, parse_ratings
+from factkit.verify.replies import Claimed, Form, Text, read, whole, word
 from factkit.verify.statements import Stated, llm_statements, rule_statements
 from factkit.verify.support import ClaimVerifier, support_of
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM
+    from factkit.llm import LLM, Reply
 
+SCALE = range(1, 6)  # of informativeness
 LABEL_TOKENS, RATING_TOKENS, RESPONSE_TOKENS = 32, 1024, 4096  # of a reply
 
 # (prompt id, what to look for) → passages, best first
@@ -40,6 +33,40 @@ Verifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Truth | None]]
 Rater = Callable[
     [Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[list[int] | None]
 ]
+
+
+class Label(Form):
+    """The form of a statement's verification."""
+
+    label: word(*Truth)
+
+
+class Ratings(Form):
+    """The form of the informativeness of a response's statements, in order."""
+
+    ratings: list[whole(SCALE)]
+
+
+class ToldStatement(Form):
+    """A statement as a single pass tells it."""
+
+    statement: Claimed
+    truth: word(*Truth)
+    informativeness: whole(SCALE)
+
+
+class ToldSentence(Form):
+    """A sentence as a single pass tells it."""
+
+    sentence: Text
+    statements: list[ToldStatement]
+
+
+class Told(Form):
+    """The form of a single pass. Table 4 maps sentences to statements; here they are
+    lists, since a response may repeat both."""
+
+    sentences: list[ToldSentence]
 
 
 # A call for each part
@@ -75,10 +102,10 @@ def llm_verifier(llm: "LLM", template: str = "verify_statement") -> Verifier:
 
     def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[Truth | None]:
         fields = [{"evidence": list(e), "statement": text} for text, e in rows if e]
-        said = judge.ask(llm, template, fields, LABEL_SCHEMA, LABEL_TOKENS, "verifying")
-        labels = iter([parse_label(reply.text, TRUTHS) for reply in said])
-        found = [next(labels) if passages else Truth.VAGUE for _, passages in rows]
-        return [None if label is None else Truth(label) for label in found]
+        replies = judge.ask(llm, template, fields, Label, LABEL_TOKENS, "verifying")
+        labels = [read(reply, Label) for reply in replies]
+        truths = iter([None if of is None else Truth(of.label) for of in labels])
+        return [next(truths) if passages else Truth.VAGUE for _, passages in rows]
 
     return verify
 
@@ -106,14 +133,17 @@ def llm_rater(llm: "LLM", template: str = "rate_informativeness") -> Rater:
             for prompt, response, of in rows
             if of
         ]
-        said = judge.ask(llm, template, fields, RATING_SCHEMA, RATING_TOKENS, "rating")
-        replies = iter([reply.text for reply in said])
-        return [
-            parse_ratings(next(replies), len(of), SCALE) if of else []
-            for _, _, of in rows
-        ]
+        replies = judge.ask(llm, template, fields, Ratings, RATING_TOKENS, "rating")
+        told = iter(replies)
+        return [ratings_of(next(told), len(of)) if of else [] for _, _, of in rows]
 
     return rate
+
+
+def ratings_of(reply: "Reply", n: int) -> list[int] | None:
+    """The n ratings that a reply ends with, None without exactly n."""
+    told = read(reply, Ratings)
+    return told.ratings if told and len(told.ratings) == n else None
 
 
 # One call a response
@@ -144,13 +174,11 @@ def single_pass_annotator(
             }
             for i, prompt, response in filter(None, rows)
         ]
-        said = judge.ask(
-            llm, template, fields, RESPONSE_SCHEMA, RESPONSE_TOKENS, "annotating"
-        )
+        replies = judge.ask(llm, template, fields, Told, RESPONSE_TOKENS, "annotating")
         found = iter(
             [
-                _known(parse_feedback(reply.text), by=of["evidence"])
-                for reply, of in zip(said, fields, strict=True)
+                _known(feedback(reply), by=of["evidence"])
+                for reply, of in zip(replies, fields, strict=True)
             ]
         )
         return [next(found) if row else [] for row in rows]
@@ -158,13 +186,32 @@ def single_pass_annotator(
     return annotate
 
 
-def _known(feedback: list[Sentence] | None, by: Sequence[str]) -> list[Sentence] | None:
+def feedback(reply: "Reply") -> list[Sentence] | None:
+    """The feedback that a single pass ends with, None without exactly one. A sentence
+    without statements is left out."""
+    told = read(reply, Told)
+    if told is None:
+        return None
+    return [
+        Sentence(
+            sentence.sentence,
+            tuple(
+                Statement(of.statement, Truth(of.truth), of.informativeness)
+                for of in sentence.statements
+            ),
+        )
+        for sentence in told.sentences
+        if sentence.statements
+    ]
+
+
+def _known(told: list[Sentence] | None, by: Sequence[str]) -> list[Sentence] | None:
     """The feedback, with all that it calls correct or wrong vague without passages."""
-    if by or feedback is None:
-        return feedback
+    if by or told is None:
+        return told
     return [
         Sentence(s.text, tuple(replace(of, truth=Truth.VAGUE) for of in s.statements))
-        for s in feedback
+        for s in told
     ]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from factkit.verify import judge
 from factkit.verify.clauses import DETERMINERS, PREPOSITIONS, sentences, statements
-from factkit.verify.replies import parse_texts
+from factkit.verify.replies import Claimed, Form, read
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 3, 1  # sentences of context
 REPLY_TOKENS = 768
+
+
+class Claims(Form):
+    """The form of Binary RAR's Fig. 11."""
+
+    claims: list[Claimed]
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     def extract(
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
-        found = read_sentences(llm, template, "claims", prompts, responses)
+        found = read_sentences(llm, template, Claims, prompts, responses)
         return [_claims(of) for of in found]
 
     return extract
@@ -65,14 +71,15 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
 def read_sentences(
     llm: "LLM",
     template: str,
-    key: str,
+    form: type[Form],
     prompts: Sequence[str],
     responses: Sequence[str],
 ) -> list[list[tuple[str, list[str] | None]]]:
-    """Each sentence of each response, and the texts that a language model lists for it
-    as `key`; None where it failed. One request a sentence, all in one batch.
+    """Each sentence of each response, and the texts that a language model lists for it;
+    None where it failed. One request a sentence, all in one batch.
 
-    template: one with the fields question, before, sentence and after.
+    template: one with the fields question, before, sentence and after. form: its one
+    field is the list.
     """
     split = [sentences(response) for response in responses]
     rows = [
@@ -85,14 +92,10 @@ def read_sentences(
         for prompt, of in zip(prompts, split, strict=True)
         for i, sentence in enumerate(of)
     ]
-    schema = {
-        "type": "object",
-        "properties": {key: {"type": "array", "items": {"type": "string"}}},
-        "required": [key],
-        "additionalProperties": False,
-    }
-    replies = judge.ask(llm, template, rows, schema, REPLY_TOKENS, "extracting")
-    texts = iter([parse_texts(reply.text) for reply in replies])
+    replies = judge.ask(llm, template, rows, form, REPLY_TOKENS, "extracting")
+    (key,) = form.model_fields
+    lists = [read(reply, form) for reply in replies]
+    texts = iter([None if of is None else getattr(of, key) for of in lists])
     return [[(sentence, next(texts)) for sentence in of] for of in split]
 
 

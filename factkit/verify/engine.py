@@ -28,6 +28,7 @@ from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.feedback import Annotator
 from factkit.verify.preference import Preference, Relevance
 from factkit.verify.replies import Verdict
+from factkit.verify.response import answers
 from factkit.verify.support import ClaimVerifier, support_of
 from factkit.verify.verifier import judge_llm
 from factkit.verify.whole_response import ResponseJudge
@@ -129,8 +130,14 @@ def engine(p: "RarParams | ReasonParams | RlfhParams") -> Engine:
 
 
 def annotator(p: "RlfhParams", by: "WorldEngine | ClaimEngine") -> Annotator:
-    """Who gives RLFH's feedback: the exact one of the fact world, the kit's own models,
-    or a language model in steps or in a single pass, with the evidence of `by`."""
+    """Who gives RLFH's feedback, on the answers without reasoning: the exact one of the
+    fact world, the kit's own models, or a language model in steps or in a single pass,
+    with the evidence of `by`."""
+    annotate = _annotator(p, by)
+    return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
+
+
+def _annotator(p: "RlfhParams", by: "WorldEngine | ClaimEngine") -> Annotator:
     if isinstance(by, WorldEngine):
         return feedback.world_annotator(by.world, by.examples)
 
@@ -183,9 +190,15 @@ def _whole_judges(p: "RarParams") -> dict[str, ResponseJudge]:
 def _preference(
     p: "ReasonParams", examples: Mapping[str, Example], references: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Who prefers: a judge, or the stand-in that knows embeddings alone."""
+    """Who prefers: a judge, or the stand-in that knows embeddings alone.
+
+    The judge writes y_ref itself (App. G), so that it is the base policy, where
+    p.relevance_model names it.
+    """
     if p.verifier == "judge":
-        judge = whole_response.preferences(judge_llm(p, p.judge_model, p.judge_url))
+        model = p.relevance_model or p.judge_model
+        url = p.relevance_url or p.judge_url
+        judge = whole_response.preferences(judge_llm(p, model, url))
 
         def prefer(ids, prompts, answers) -> list[float | None]:
             rows = [(q, a, ()) for q, a in zip(prompts, answers, strict=True)]
@@ -221,11 +234,8 @@ class WorldEngine:
         return [float(Support.CONTRADICTED not in of) for of in found]
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
-        """10 times the share of claims that the world does not contradict; 10 without
-        claims."""
-        found = self.supports(ids, prompts, responses)
-        wrong = [of.count(Support.CONTRADICTED) / max(len(of), 1) for of in found]
-        return [float(round(10 * (1 - share))) for share in wrong]
+        """`whole_response.rating` of the claims' supports."""
+        return list(map(whole_response.rating, self.supports(ids, prompts, responses)))
 
     def quality(self, ids, prompts, responses) -> list[float | None]:
         """`world.quality`; a short answer is worth 10 if it is of the asked kind."""

@@ -7,28 +7,25 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 from factkit import prompts
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.verify.outcome import Outcome, abstains
-from factkit.verify.replies import Verdict, parse_score
+from factkit.verify.replies import Form, Verdict, read, whole
 
 PREDICTION_LIMIT = 2_000  # characters of a prediction that the judge reads
 REASONING_LIMIT = 12_000  # characters: 2,048 tokens, the paper's longest response
 REPLY_TOKENS = 256
 # `<`, control tokens' square bracket, and the line ends that JSON leaves as they are
-ESCAPED = re.compile(r"<|\[(?=/?[A-Z_]+\])|[\x7f-\x9f\u2028\u2029]")
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "explanation": {"type": "string"},
-        "score": {"type": "integer", "enum": [0, 1]},
-    },
-    "required": ["explanation", "score"],
-    "additionalProperties": False,
-}
+ESCAPED = re.compile(r"<|\[(?=/?[A-Z_]+\]|gMASK\])|[\x7f-\x9f\u2028\u2029]")
+
+
+class Grade(Form):
+    """The form of Tables 11 and 12."""
+
+    explanation: str = ""
+    score: whole(range(2))
 
 
 Row = tuple[str, str | Sequence[str], str]  # question, ground truth(s), text to grade
@@ -81,14 +78,17 @@ def ask(
     llm: LLM,
     template: str,
     rows: Sequence[Mapping[str, str | Sequence[str]]],
-    schema: Mapping[str, Any] | None,
+    form: type[Form] | None,
     reply_tokens: int,
     progress: str = "judging",
 ) -> list[Reply]:
     """One greedy request a row, all in one batch, and the replies.
 
-    rows: a template's fields; each arrives as JSON on one line (`quoted`).
+    rows: a template's fields; each arrives as JSON on one line (`quoted`). form: of a
+    reply, asked of endpoints that take a schema; None for a template that asks for
+    another end than an object.
     """
+    schema = None if form is None else form.model_json_schema()
     text = prompts.template(template)
     version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
     requests = []
@@ -127,5 +127,9 @@ def _judge(
         {"question": question, "ground_truth": truth, graded: answer[:limit]}
         for question, truth, answer in rows
     ]
-    replies = ask(llm, template, fields, SCHEMA, REPLY_TOKENS)
-    return [Verdict(parse_score(r.text), r.text or r.error) for r in replies]
+    replies = ask(llm, template, fields, Grade, REPLY_TOKENS)
+    grades = [read(reply, Grade) for reply in replies]
+    return [
+        Verdict(None if grade is None else float(grade.score), r.text or r.error)
+        for grade, r in zip(grades, replies, strict=True)
+    ]

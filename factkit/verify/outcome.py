@@ -1,9 +1,13 @@
 """Rule-based verification of short answers: correct, abstain or wrong."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
+
+from factkit.verify.abstention import offer
+from factkit.verify.framing import ends, leads
+from factkit.verify.values import ARTICLES, Word, is_number, plain, same, words
 
 
 class Outcome(StrEnum):
@@ -14,44 +18,49 @@ class Outcome(StrEnum):
     WRONG = "wrong"
 
 
-ABSTENTION = re.compile(
-    r"\b(i (do not|don't|dont) (really )?know|i am not (sure|certain)|i'm not (sure|"
-    r"certain)|not sure|no idea|i (cannot|can't|can not) (answer|say|tell|determine)"
-    r"|unsure|uncertain|unknown|(it is|it's) not known)\b"
+ASKING = re.compile(
+    r"\W*(?:(?:question|q|you asked)\W+)?(?:(?:in|on|at|to|for|of|from|by) )?"
+    r"(?:what|who|whom|whose|which|when|where|why|how)\b",
+    re.IGNORECASE,
 )
-# Words that frame an answer without adding to it: "It was in Paris." is "Paris".
-FRAME = frozenset(
-    "it its he she they his her is was were are be been in of on at by to from"
-    " for as that this which answer answers called named known city country place year"
-    " name".split()
+CERTAIN = re.compile(
+    r"\b(?:without (?:a |any )?|no |little |beyond )(?:doubt|question)\b|\b100 ?%",
+    re.IGNORECASE,
 )
-NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+ABOUT = frozenset(  # may stand before a number in a reference
+    """about approximately around nearly almost roughly over monday tuesday wednesday
+    thursday friday saturday sunday""".split()
+)
 
 
 def normalise(text: str) -> str:
     """Case-folded text with straight apostrophes, no diacritics, single spaces."""
-    text = unicodedata.normalize("NFKD", text.replace("’", "'").replace("‘", "'"))
-    text = "".join(c for c in text if not unicodedata.combining(c))
-    return " ".join(text.casefold().split())
+    return " ".join(plain(text).casefold().split())
 
 
 def abstains(response: str) -> bool:
-    """Whether a response says that it doesn't know."""
-    return ABSTENTION.search(normalise(response)) is not None
+    """Whether a response says that it doesn't know, and gives no answer besides."""
+    return offer(plain(response)) is None
 
 
 def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcome:
     """The outcome of a short answer against its reference answers.
 
-    Only the response's first line counts. A numeric reference is compared as a number
-    and must be the only number of its kind in the response. Otherwise the response,
-    without framing words and words of the question, must be one of the answers: a
-    response that offers several is therefore wrong, and so is an empty one.
+    Only the response's first line counts. Doubts beside an answer don't make it an
+    abstention (`abstention.offer`). An answer is correct if it is a reference answer,
+    dates and numbers compared as such, framed by words that add no other: after "I
+    think it is …", before "…, because …" (TruthRL Table 11: "exactly matches", a number
+    "almost exactly", a "self-contradictory" prediction is wrong). So one that offers
+    several answers or denies the reference is wrong, and so is the echoed question.
     """
     line = (response.strip().splitlines() or [""])[0]
-    if abstains(line):
+    if line and response.strip() in [answer.strip() for answer in answers]:
+        return Outcome.CORRECT  # also the song "I Don't Know"
+    said = offer(_without_echo(plain(line), question))
+    if said is None:
         return Outcome.ABSTAIN
-    if any(_matches(line, answer, question) for answer in answers):
+    given, asked = words(CERTAIN.sub("", said)), _asked(question)
+    if any(_gives(given, answer, asked) for answer in answers):
         return Outcome.CORRECT
     return Outcome.WRONG
 
@@ -73,40 +82,64 @@ def contains(response: str, answers: Sequence[str], question: str = "") -> Outco
     reference answer occurs in the response as whole words, whatever else it says."""
     if abstains(response):
         return Outcome.ABSTAIN
-    said = _words(response), re.findall(r"\w+", normalise(response))
-    wanted = [_words(answer) for answer in answers]
+    said = [w.text for w in words(response)]
+    kept = [w for w in said if w not in ARTICLES]
+    wanted = [[w.text for w in _wanted(answer)] for answer in answers]
     found = any(
-        words and f" {' '.join(words)} " in f" {' '.join(there)} "
-        for words in wanted
-        for there in said
+        w and f" {' '.join(w)} " in f" {' '.join(there)} "
+        for w in wanted
+        for there in (kept, said)
     )
     return Outcome.CORRECT if found else Outcome.WRONG
 
 
-def _matches(line: str, answer: str, question: str) -> bool:
-    """Whether one line of response gives this reference answer and no other."""
-    if NUMBER.fullmatch(answer.strip()):
-        given = {_number(n) for n in NUMBER.findall(line)} - {
-            _number(n) for n in NUMBER.findall(question)
-        }
-        if _is_year(answer):  # a date also holds a day
-            given = {n for n in given if n >= 100}
-        return given == {_number(answer)}
-    ignored = FRAME | set(_words(question))
-    wanted = _words(answer)
-    said = [w for w in _words(line) if w not in ignored or w in wanted]
-    return wanted == said
+@lru_cache(maxsize=100_000)
+def _wanted(answer: str) -> tuple[Word, ...]:
+    """The words of a reference answer without articles, or "about" before a number."""
+    found = words(answer)
+    kept = tuple(w for w in found if w.text not in ARTICLES) or found
+    vague = len(kept) > 1 and kept[0].text in ABOUT and is_number(kept[1].text)
+    return kept[1:] if vague else kept
 
 
-def _words(text: str) -> list[str]:
-    """Normalised words without articles and possessive endings."""
-    words = re.findall(r"\w+", normalise(text).replace("'s ", " "))
-    return [w for w in words if w not in ("a", "an", "the")] or words
+@lru_cache(maxsize=100_000)
+def _asked(question: str) -> frozenset[str]:
+    """The words of a question: an answer may repeat them. A capital is a city."""
+    found = frozenset(w.text for w in words(question))
+    return found | {"city"} if "capital" in found else found
 
 
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
+def _without_echo(said: str, question: str) -> str:
+    """A response without the question that it repeats."""
+    echo, mark, rest = said.rpartition("?")
+    if mark and ASKING.match(echo):
+        return rest
+    bare = plain(question).rstrip(" ?").casefold()
+    start = said.casefold().find(bare) if bare else -1
+    return said[:start] + said[start + len(bare) :] if start >= 0 else said
 
 
-def _is_year(text: str) -> bool:
-    return re.fullmatch(r"1\d{3}|20\d{2}", text.strip()) is not None
+def _gives(said: tuple[Word, ...], answer: str, asked: frozenset[str]) -> bool:
+    """Whether the words of a response give this reference answer and no other."""
+    wanted, units = _wanted(answer), frozenset()
+    if wanted and is_number(wanted[0].text) and len(wanted) <= 3:
+        rest = wanted[1:]
+        if not any(w.capital or is_number(w.text) for w in rest):
+            wanted, units = wanted[:1], frozenset(w.text for w in rest)
+    if not wanted:
+        return False
+    articles = any(w.text in ARTICLES for w in wanted)
+    kept = [i for i, w in enumerate(said) if articles or w.text not in ARTICLES]
+    for start in range(len(kept) - len(wanted) + 1):
+        at = kept[start : start + len(wanted)]
+        if (
+            all(same(w.text, said[i].text) for w, i in zip(wanted, at, strict=True))
+            and leads(said[: at[0]], said[at[0]], wanted, asked)
+            and ends(
+                said[at[-1] + 1 :],
+                said[at[0] - 1].text if at[0] else "",
+                *(wanted, units, asked),
+            )
+        ):
+            return True
+    return False

@@ -4,9 +4,13 @@ A response is `<think>reasoning</think>` and then an answer in `\boxed{}`. What 
 after the last `</think>` is the answer part. Reasoning that is never closed has no
 answer part: the answer was not reached. Learning to Reason for Factuality has its
 answer in `<answer></answer>`; these tags, where there are any, are no part of it.
+What reads a whole response (rewards, scores of drawn responses, lengths, evaluation,
+figures) reads its `answers`. One case can't be told from an answer: reasoning that the
+chat template opened and that was cut off before its end has no tag at all.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 OPEN, CLOSE, BOX = "<think>", "</think>", "\\boxed{"
@@ -63,6 +67,11 @@ def final_answer(text: str, boxed_required: bool) -> str:
     if boxed_required:
         return boxed(text) or ""
     return _answer_part(text).strip()
+
+
+def answers(responses: Iterable[str]) -> list[str]:
+    """What each response says after its reasoning; "" if that never ends."""
+    return [final_answer(text, boxed_required=False) for text in responses]
 
 
 @dataclass(frozen=True)

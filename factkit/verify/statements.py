@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from factkit.verify import clauses, hedges
 from factkit.verify.claims import read_sentences
+from factkit.verify.replies import Claimed, Form
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 Stated = list[tuple[str, list[str]]]  # sentences, and the statements of each, if any
 
 FILLER = re.compile(rf"(?:{hedges.OPENING.pattern}|{clauses.FILLER.pattern})+")
+
+
+class Statements(Form):
+    """The form of RLFH's Table 5, of one sentence."""
+
+    statements: list[Claimed]
 
 
 def llm_statements(
@@ -34,7 +41,7 @@ def llm_statements(
     def extract(
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[Stated | None]:
-        found = read_sentences(llm, template, "statements", prompts, responses)
+        found = read_sentences(llm, template, Statements, prompts, responses)
         return [
             None if any(texts is None for _, texts in of) else _stating(of)
             for of in found

@@ -9,41 +9,51 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import field_validator
 
 from factkit.verify import judge
 from factkit.verify.clauses import sentences
-from factkit.verify.replies import parse_json
+from factkit.verify.replies import Form, read, whole
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM
+    from factkit.llm import LLM, Reply
     from factkit.world import World
 
 HELPFULNESS = range(11)
 REPLY_TOKENS = 1536  # of an annotation: some ten steps
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "steps": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "step": {"type": "string"},
-                    "strategies": {"type": "array", "items": {"type": "string"}},
-                },
-                "required": ["step", "strategies"],
-                "additionalProperties": False,
-            },
-        },
-        "helpfulness": {"type": "integer", "enum": list(HELPFULNESS)},
-    },
-    "required": ["steps", "helpfulness"],
-    "additionalProperties": False,
-}
 
 
 # A language model
+
+
+def normalised(name: str) -> str:
+    """A strategy's name in lower case, its words joined by "_": Self-verification,
+    "self verification" and self_verification are one. "" if it has no word."""
+    return "_".join(re.findall(r"[^\W_]+", name.lower()))
+
+
+class Step(Form):
+    """What a reasoning did, and by which strategies."""
+
+    step: str
+    strategies: list[str]
+
+    @field_validator("strategies")
+    @classmethod
+    def _normalised(cls, names: list[str]) -> list[str]:
+        plain = [normalised(name) for name in names]
+        if not all(plain):
+            raise ValueError("a strategy has no name")
+        return list(dict.fromkeys(plain))
+
+
+class Steps(Form):
+    """The form of an annotator's reply."""
+
+    steps: list[Step]
+    helpfulness: whole(HELPFULNESS)
 
 
 @dataclass(frozen=True)
@@ -85,43 +95,17 @@ def annotate(
         {"question": question, "reasoning": reasoning, "answer": answer}
         for question, reasoning, answer in rows
     ]
-    said = judge.ask(llm, template, fields, SCHEMA, REPLY_TOKENS, "annotating")
-    return [Annotated(parse_annotation(r.text), r.text or r.error) for r in said]
+    replies = judge.ask(llm, template, fields, Steps, REPLY_TOKENS, "annotating")
+    return [Annotated(annotation(r), r.text or r.error) for r in replies]
 
 
-def parse_annotation(reply: str | None) -> Annotation | None:
-    """The annotation that a reply states; None unless it holds exactly one JSON object,
-    with the keys and types of SCHEMA and no other.
-
-    A `<think>` part may come first, and prose or a fence without braces stand around
-    the object. A number in quotes, half a point, a key given twice and a name without a
-    letter or digit are failures, too: nothing is guessed.
-    """
-    value = parse_json(reply)
-    if not isinstance(value, dict) or value.keys() != {"steps", "helpfulness"}:
+def annotation(reply: "Reply") -> Annotation | None:
+    """The annotation that a reply ends with, None without exactly one."""
+    told = read(reply, Steps)
+    if told is None:
         return None
-    steps, score = value["steps"], value["helpfulness"]
-    read = [_step(step) for step in steps] if isinstance(steps, list) else [None]
-    if None in read or type(score) is not int or score not in HELPFULNESS:
-        return None
-    return Annotation(tuple(read), score)
-
-
-def _step(value: Any) -> tuple[str, tuple[str, ...]] | None:
-    """What was done and by which strategies, None if it is not of SCHEMA."""
-    if not isinstance(value, dict) or value.keys() != {"step", "strategies"}:
-        return None
-    step, names = value["step"], value["strategies"]
-    if not isinstance(step, str) or not isinstance(names, list):
-        return None
-    plain = [normalised(name) if isinstance(name, str) else "" for name in names]
-    return (step.strip(), tuple(dict.fromkeys(plain))) if all(plain) else None
-
-
-def normalised(name: str) -> str:
-    """A strategy's name in lower case, its words joined by "_": Self-verification,
-    "self verification" and self_verification are one. "" if it has no word."""
-    return "_".join(re.findall(r"[^\W_]+", name.lower()))
+    steps = tuple((s.step.strip(), tuple(s.strategies)) for s in told.steps)
+    return Annotation(steps, told.helpfulness)
 
 
 # Rules, for texts with straight apostrophes

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 from factkit.verify import judge
 from factkit.verify.claims import Claim, Support
-from factkit.verify.replies import parse_label
+from factkit.verify.replies import Form, read, word
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from factkit.llm import LLM
+    from factkit.llm import LLM, Reply
     from factkit.world import World
 
 REPLY_TOKENS = 32  # the label alone
-SCHEMA = {
-    "type": "object",
-    "properties": {"label": {"type": "string", "enum": [s.value for s in Support]}},
-    "required": ["label"],
-    "additionalProperties": False,
-}
+
+
+class Label(Form):
+    """The form of Binary RAR's Fig. 12."""
+
+    label: word(*Support)
+
 
 # (claim text, evidence texts, best first) → support; None: failed
 ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
@@ -42,12 +43,9 @@ def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerif
 
     def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[Support | None]:
         fields = [{"evidence": list(e), "claim": claim} for claim, e in rows if e]
-        asked = judge.ask(llm, template, fields, SCHEMA, REPLY_TOKENS, "verifying")
-        replies = iter(asked)
-        return [
-            _support(next(replies).text) if evidence else Support.INCONCLUSIVE
-            for _, evidence in rows
-        ]
+        replies = judge.ask(llm, template, fields, Label, REPLY_TOKENS, "verifying")
+        support = iter([_support(reply) for reply in replies])
+        return [next(support) if e else Support.INCONCLUSIVE for _, e in rows]
 
     return verify
 
@@ -101,9 +99,9 @@ def support_of(
     return [None if of is None else [support[row] for row in of] for of in rows]
 
 
-def _support(reply: str | None) -> Support | None:
-    label = parse_label(reply, [s.value for s in Support])
-    return None if label is None else Support(label)
+def _support(reply: "Reply") -> Support | None:
+    verdict = read(reply, Label)
+    return None if verdict is None else Support(verdict.label)
 
 
 def _best(scores: "Sequence[np.ndarray]", threshold: float) -> Support | None:

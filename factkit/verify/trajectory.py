@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from factkit import prompts
 from factkit.retrieval import Chunk, listed
 from factkit.world import LABELS
 
@@ -82,7 +83,8 @@ def as_rows(trajectory: Trajectory) -> list[list]:
 
 def information(pieces: Iterable[Chunk]) -> str:
     """What the system inserts of what was found (Fig 9), with the lines around it."""
-    return f"\n{OPEN_INFORMATION}\n{listed(pieces)}\n{CLOSE_INFORMATION}\n"
+    texts = prompts.neutral(listed(pieces))
+    return f"\n{OPEN_INFORMATION}\n{texts}\n{CLOSE_INFORMATION}\n"
 
 
 # ---- steps

@@ -6,11 +6,11 @@ response instead of one for each sentence and claim. A judge that fails gives th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from factkit.verify import judge
 from factkit.verify.claims import Extractor, Support
-from factkit.verify.replies import Verdict, parse_preference, parse_score
+from factkit.verify.replies import Form, Verdict, preferred, read, whole
 from factkit.verify.support import ClaimVerifier
 
 if TYPE_CHECKING:
@@ -19,7 +19,21 @@ if TYPE_CHECKING:
 
 REPLY_TOKENS = 512
 ANSWER_TOKENS = 2048  # of a judge that writes an answer of its own first
-RATINGS = range(11)
+
+
+class Check(Form):
+    """The form of Binary RAR's Fig. 9: the score follows from the reasoning."""
+
+    REASONING: str = ""
+    SCORE: whole(range(2))
+
+
+class Rating(Form):
+    """The form of Binary RAR's Fig. 10."""
+
+    REASONING: str = ""
+    SCORE: whole(range(11))
+
 
 # rows of (prompt, response, evidence texts, best first)
 ResponseJudge = Callable[[Sequence[tuple[str, str, Sequence[str]]]], list[Verdict]]
@@ -31,12 +45,38 @@ def contradictions(llm: "LLM", template: str = "judge_contradiction") -> Respons
     Omissions are no errors, nor is what is unsupported but uncontradicted (Binary RAR
     §3.3 and Fig. 9).
     """
-    return _judge(llm, template, (0, 1), with_evidence=True)
+    return _judge(llm, template, Check, with_evidence=True)
 
 
 def ratings(llm: "LLM", template: str = "rate_factuality") -> ResponseJudge:
     """How surely a response holds no error, 0–10 or None (Binary RAR §6.2, Fig. 10)."""
-    return _judge(llm, template, RATINGS, with_evidence=True)
+    return _judge(llm, template, Rating, with_evidence=True)
+
+
+def rating(supports: Sequence[Support]) -> float:
+    """The rating that Fig. 10's guide gives a response with claims of these supports.
+
+    | the guide, 0–10 | claims | rating |
+    |---|---|---|
+    | 0–2 multiple clear contradictions | n ≥ 2 contradicted | max(4 − n, 0) |
+    | 3–4 one clear contradiction | one, something else not supported | 3 |
+    | | one, all others supported | 4 |
+    | 5 uncertain | none contradicted, more than half inconclusive | 5 |
+    | 6–7 mostly accurate, minor concerns | several inconclusive, at most half | 6 |
+    | | one inconclusive, at most half | 7 |
+    | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
+
+    Where the guide leaves a range, the place in it is ours. Stands in for the judge
+    where the support of each claim is known.
+    """
+    wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
+    if wrong > 1:
+        return float(max(4 - wrong, 0))
+    if wrong:
+        return 3.0 if open_ else 4.0
+    if 2 * open_ > len(supports):
+        return 5.0
+    return {0: 10.0, 1: 7.0}.get(open_, 6.0)
 
 
 def quality(llm: "LLM", template: str = "judge_quality") -> ResponseJudge:
@@ -44,7 +84,7 @@ def quality(llm: "LLM", template: str = "judge_quality") -> ResponseJudge:
 
     Without evidence. Binary RAR's LM judge; the paper prints no prompt, this is ours.
     """
-    return _judge(llm, template, RATINGS, with_evidence=False)
+    return _judge(llm, template, Rating, with_evidence=False)
 
 
 def preferences(llm: "LLM", template: str = "judge_relevance") -> ResponseJudge:
@@ -58,10 +98,8 @@ def preferences(llm: "LLM", template: str = "judge_relevance") -> ResponseJudge:
 
     def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
         fields = [{"question": prompt, "response": r} for prompt, r, _ in rows]
-        said = judge.ask(llm, template, fields, None, ANSWER_TOKENS)
-        return [
-            Verdict(value[parse_preference(r.text)], r.text or r.error) for r in said
-        ]
+        replies = judge.ask(llm, template, fields, None, ANSWER_TOKENS)
+        return [Verdict(value[preferred(r)], r.text or r.error) for r in replies]
 
     return judged
 
@@ -125,10 +163,9 @@ def _all_in_all(support: Mapping[str, Support | None]) -> Verdict:
 
 
 def _judge(
-    llm: "LLM", template: str, scores: Sequence[int], with_evidence: bool
+    llm: "LLM", template: str, form: type[Check | Rating], with_evidence: bool
 ) -> ResponseJudge:
     """One request a row, and the score that its reply states."""
-    schema = _schema(scores)
 
     def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
         fields = [
@@ -136,18 +173,11 @@ def _judge(
             | ({"evidence": list(evidence)} if with_evidence else {})
             for prompt, response, evidence in rows
         ]
-        said = judge.ask(llm, template, fields, schema, REPLY_TOKENS)
-        return [Verdict(parse_score(r.text, scores), r.text or r.error) for r in said]
+        replies = judge.ask(llm, template, fields, form, REPLY_TOKENS)
+        scores = [read(reply, form) for reply in replies]
+        return [
+            Verdict(None if score is None else float(score.SCORE), r.text or r.error)
+            for score, r in zip(scores, replies, strict=True)
+        ]
 
     return judged
-
-
-def _schema(scores: Sequence[int]) -> dict[str, Any]:
-    """Of a reply: the reasoning first, so that the score follows from it."""
-    score = {"type": "integer", "enum": list(scores)}
-    return {
-        "type": "object",
-        "properties": {"REASONING": {"type": "string"}, "SCORE": score},
-        "required": ["REASONING", "SCORE"],
-        "additionalProperties": False,
-    }

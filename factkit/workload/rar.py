@@ -10,6 +10,9 @@ ANSWER = LongAnswer(
     source="as Qwen3-8B's biographies had before training (§6.1)",
 )
 MAIN_ARMS = ("binary_rar", "veriscore")
+# of one evaluated request: its claims, its quality, and the outcome of a short question
+# with leave to abstain and of one without (an abstention is told by rule)
+EVALUATION_CALLS = ANSWER.veriscore_calls + 1 + 2
 
 
 def prompt_tokens(p: RAR) -> int:
@@ -40,13 +43,14 @@ def calls_a_response(p: RAR, arm: str) -> int:
 
 
 def judge_calls(p: RAR, arm: str) -> dict[str, int]:
-    """Evaluation: claims and quality of the open requests' answers, on dev of each kept
-    policy, on test of the last. The base policy's are shared: the cache has them."""
+    """Evaluation: claims and quality of the open requests' answers, and outcomes of the
+    short ones, on dev of each kept policy, on test of the last. The base policy's are
+    shared: the cache has them."""
     kept = len(p.kept_steps) if arm in PIECES else 1
     judged = 0 if arm == "base" else kept * p.dev_requests + p.test_requests
     return {
         "training": p.rl_steps * p.rl_batch_size * calls_a_response(p, arm),
-        "evaluation": judged * (ANSWER.veriscore_calls + 1),
+        "evaluation": judged * EVALUATION_CALLS,
     }
 
 
@@ -59,7 +63,7 @@ def shared_judge_calls(p: RAR) -> dict[str, int]:
     return {
         "filtering": WILDCHAT_READ * p.train_requests * (p.requests == "wildchat"),
         "drawn responses": drawn * ANSWER.veriscore_calls,
-        "evaluation before": judged * (ANSWER.veriscore_calls + 1),
+        "evaluation before": judged * EVALUATION_CALLS,
     }
 
 

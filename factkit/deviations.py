@@ -1,0 +1,82 @@
+"""What a run does otherwise than the paper, from the parameters themselves.
+
+factkit/published/<paper>_setup.csv holds what a paper states of its set-up: parameter,
+the paper's value, section, meaning. Each parameter with another value is a deviation,
+at every profile; `train/<paper>.deviations` adds those that no parameter shows.
+"""
+
+import csv
+import importlib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
+
+    from factkit.params import RunParams
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A value that a paper states.
+
+    paper: in YAML's syntax, " | " between those of several models. reason: why
+    profile h100_full has another, empty where it must not.
+    """
+
+    key: str
+    paper: str
+    section: str
+    meaning: str
+    reason: str = ""
+
+    def is_met(self, value: Any) -> bool:
+        """Whether a parameter's value is one that the paper states."""
+        return any(
+            value == yaml.safe_load(text.strip()) or str(value) == text.strip()
+            for text in self.paper.split(" | ")
+        )
+
+
+def stated(paper: str) -> list[Stated]:
+    """What a paper states of its set-up, from published/<paper>_setup.csv."""
+    path = files("factkit") / "published" / f"{paper}_setup.csv"
+    with path.open(encoding="utf-8") as rows:
+        return [Stated(**row) for row in csv.DictReader(rows)]
+
+
+def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
+    """The deviations of a run with parameters `p`, as sentences.
+
+    Of parameters, those that the run's arm depends on; whole: those of all arms.
+    """
+    training = importlib.import_module(f"factkit.train.{paper}")
+    keys = set(type(p).model_fields)
+    if not whole:
+        keys = set(training.depends_on(p.arm).model_fields)
+    return training.deviations(p) + [
+        f"{row.meaning}: {_shown(getattr(p, row.key))}; the paper: {row.paper} "
+        f"({row.section})"
+        for row in stated(paper)
+        if row.key in keys and not row.is_met(getattr(p, row.key))
+    ]
+
+
+def _shown(value: Any) -> Any:
+    return "none" if value == "" else value
+
+
+def table(paper: str, p: "RunParams") -> "Styler":
+    """All deviations at a profile, of whichever arm; a row each."""
+    import pandas as pd
+
+    title = f"What profile {p.profile} {p.variant}".rstrip()
+    rows = pd.DataFrame({f"{title} does otherwise": of(paper, p, whole=True)})
+    return rows.style.hide(axis="index").set_properties(**{"text-align": "left"})
+
+
+def _shown(value: Any) -> Any:
+    return "none" if value == "" else value
