@@ -40,8 +40,8 @@ reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 20 min
 	@echo "   11 rewards, 12 prompting, r_tuning (2 min), ternary (6 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
-test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (15–20 min)
-	@echo "== Lint, unit tests, notebooks (15 min or so on 2 cores) =="
+test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (25 min)
+	@echo "== Lint, unit tests, notebooks (25 min or so on 2 cores) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile

@@ -79,8 +79,9 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
         finally:
             seen.now -= 1
         status, content, headers = done
-        if isinstance(content, str):
-            return web.Response(status=status, text=content, headers=headers)
+        if isinstance(content, str | bytes):
+            body = content.encode() if isinstance(content, str) else content
+            return web.Response(status=status, body=body, headers=headers)
         return web.json_response(content, status=status, headers=headers)
 
     async def start(ready: threading.Event, stop: asyncio.Event) -> None:

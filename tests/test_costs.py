@@ -114,7 +114,7 @@ def test_offload_leaves_no_shard_on_the_gpu_and_names_the_host_s_memory():
 def test_tokens_by_hand():
     p = load()
     assert workload.rollout_tokens(p) == 300 * 64 * (200 + 2048) == 43_161_600
-    assert workload.sampled_tokens(p) == {"probing": 1800 * (200 + 256 * 2048)}
+    assert workload.sampled_tokens(p) == {"probing": 1700 * (200 + 256 * 2048)}
 
 
 def test_references_lengthen_a_prompt_as_far_as_the_context_goes():
@@ -124,16 +124,16 @@ def test_references_lengthen_a_prompt_as_far_as_the_context_goes():
 
 
 def test_judge_calls_by_hand():
-    p = load()  # test, comparison and 3 sets of 600, judged twice; 64 samples each
-    evaluation = 5 * 600 * 2 + 64 * 600
-    assert sum(workload.shared_judge_calls(p).values()) == 472_800
+    p = load()  # test, comparison and 3 sets of 643, judged twice; 64 samples each
+    evaluation = 5 * 643 * 2 + 64 * 643
+    assert sum(workload.shared_judge_calls(p).values()) == 448_060
     expected = {
         "ternary": (0, 300 * 64),
         "ternary_reason_additive": (0, 2 * 300 * 64),
         "ternary_strict_match": (0, 0),
         "rlhf": (0, 0),
-        "rft": (1800 * 64, 0),
-        "iterative_dpo": (4 * 1800 * 256, 0),
+        "rft": (1700 * 64, 0),
+        "iterative_dpo": (4 * 1700 * 256, 0),
     }
     for arm, (sampling, training) in expected.items():
         calls = workload.judge_calls(p, arm)
@@ -148,8 +148,8 @@ def test_gpu_hours_by_hand():
     hours = costs.gpu_hours(load(), LLAMA)
     rate = 2500 * 8 / 8.030261248  # tokens/s
     assert hours["rollouts"] == pytest.approx(300 * 64 * 2048 / rate / 3600)
-    assert hours["probing"] == pytest.approx(1800 * 256 * 2048 / rate / 3600)
-    assert hours["evaluation"] == pytest.approx((5 + 64) * 600 * 2048 / rate / 3600)
+    assert hours["probing"] == pytest.approx(1700 * 256 * 2048 / rate / 3600)
+    assert hours["evaluation"] == pytest.approx((5 + 64) * 643 * 2048 / rate / 3600)
     flops = 12 * 8.030261248e9 * 43_161_600
     assert hours["training"] == pytest.approx(flops / (989e12 * 0.3) / 3600)
 
@@ -231,26 +231,27 @@ def test_binary_rar_s_training_calls_by_hand():
 
 
 def test_binary_rar_s_evaluation_calls_by_hand():
-    p = rar()  # 45 calls for claims and 1 for quality; 200 dev and 500 test requests
+    # 45 calls for claims, 1 for quality, 2 for outcomes; 200 dev and 500 test requests
+    p = rar()
     calls = {arm: workload.judge_calls(p, arm)["evaluation"] for arm in p.arms.split()}
     assert calls["base"] == 0  # its answers are judged once for all arms
-    assert calls["sft"] == calls["dpo"] == (200 + 500) * 46 == 32_200
-    assert calls["binary_rar"] == calls["veriscore"] == (4 * 200 + 500) * 46 == 59_800
+    assert calls["sft"] == calls["dpo"] == (200 + 500) * 48 == 33_600
+    assert calls["binary_rar"] == calls["veriscore"] == (4 * 200 + 500) * 48 == 62_400
 
 
 def test_binary_rar_s_shared_calls_by_hand():
     assert workload.shared_judge_calls(rar()) == {
         "filtering": 20 * 8000,
         "drawn responses": 8000 * 8 * 45,
-        "evaluation before": 700 * 46,
+        "evaluation before": 700 * 48,
     }
 
 
 def test_binary_rar_s_calls_of_all_arms_and_seeds_by_hand():
     training = 256_000 * (3 * 1 + 3 * 45 + 46)
-    each = training + 7 * 59_800 + 2 * 32_200
-    shared = 160_000 + 2_880_000 + 32_200
-    assert workload.all_judge_calls(rar()) == shared + each == 50_659_200
+    each = training + 7 * 62_400 + 2 * 33_600
+    shared = 160_000 + 2_880_000 + 33_600
+    assert workload.all_judge_calls(rar()) == shared + each == 50_681_600
     assert workload.all_judge_calls(rar(seeds="0 1 2")) == shared + 3 * each
 
 
@@ -502,8 +503,8 @@ def test_veri_s_trajectory_is_its_budgets_together():
 
 
 def test_veri_s_tokens_by_hand():
-    p = veri()  # 100 rollouts of 256 claims, 3 trajectories each
-    assert workload.rollout_tokens(p) == 100 * 256 * 3 * 4864 == 373_555_200
+    p = veri()  # 215 rollouts of 256 claims, 3 trajectories each
+    assert workload.rollout_tokens(p) == 215 * 256 * 3 * 4864 == 803_143_680
     assert workload.sampled_tokens(p) == {"own trajectories": CLAIMS * 4864}
     assert workload.evaluated_responses(p) == 300 + CLAIMS
     assert workload.evaluated_responses(veri("tiny")) == 90 + 240
@@ -517,7 +518,7 @@ def test_veri_s_lengths_as_assumed_by_hand():
     assert workload.written_tokens(typical) == 450
     rows = rows_of(veri())
     assert rows["tokens of a trajectory, as assumed"][0] == "1,630"
-    tokens = 76_800 * 1630
+    tokens = 165_120 * 1630
     assert rows["rollout tokens of an RL run, as assumed"][0] == f"{tokens:,}"
 
 
@@ -559,7 +560,7 @@ def test_veri_s_judge_is_asked_for_the_data_alone():
 
 
 def test_veri_s_searches_by_arm_by_hand():
-    p, training = veri(), 3 * 76_800
+    p, training = veri(), 3 * 165_120
     evaluation = 3 * (300 + CLAIMS)
     expected = {
         "instruct": (0, 3 * 300),  # its test is in the data run
@@ -578,10 +579,10 @@ def test_veri_s_searches_by_arm_by_hand():
 
 def test_veri_s_searches_of_all_arms_and_seeds_by_hand():
     shared = 5500 + CLAIMS + 3 * 5500 + 3 * CLAIMS
-    each = 3 * 230_400 + 6 * 14_400 + 900
+    each = 3 * 495_360 + 6 * 14_400 + 900
     rows = rows_of(veri())
     assert rows["searches shared"][0] == f"{shared:,}" == "40,000"
-    assert rows["searches of online_rl"][0] == f"{230_400 + 14_400:,}"
+    assert rows["searches of online_rl"][0] == f"{495_360 + 14_400:,}"
     assert rows["searches of all"][0] == f"{shared + 3 * each:,}"  # three seeds
     assert "localhost:8003" in rows["searches of all"][1]
     assert "in process" in rows_of(veri("tiny"))["searches of all"][1]
@@ -613,10 +614,10 @@ def test_veri_s_gpu_hours_by_hand():
     hours = costs.gpu_hours(veri(), QWEN)
     hour = 2500 * 8 / 3.085938688 * 3600  # tokens
     # every GPU generates and trains in turn; what is found is not generated
-    assert hours["rollouts"] == pytest.approx(76_800 * 4 * 512 / hour)
+    assert hours["rollouts"] == pytest.approx(165_120 * 4 * 512 / hour)
     assert hours["own trajectories"] == pytest.approx(CLAIMS * 4 * 512 / hour)
     assert hours["evaluation"] == pytest.approx((300 + CLAIMS) * 4 * 512 / hour)
-    flops = 12 * 3.085938688e9 * 373_555_200
+    flops = 12 * 3.085938688e9 * 803_143_680
     assert hours["training"] == pytest.approx(flops / (989e12 * 0.3) / 3600)
 
 
@@ -625,7 +626,7 @@ def test_the_paper_s_15_hours_lie_between_veri_s_assumed_and_full_lengths(monkey
     which decoding is proportional, in place of an H100's 989 and 3.35."""
     monkeypatch.setattr(costs, "GPU_FLOPS", 312e12)
     monkeypatch.setattr(costs, "DECODE_TOKENS_S", 2500 * 2.04 / 3.35)
-    p = veri(num_processes=2)
+    p = veri(num_processes=2, rl_steps=400)  # 4 updates a step
     found = []
     for of in (workload.veri.typical(p), p):
         hours = costs.gpu_hours(of, QWEN)

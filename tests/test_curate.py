@@ -65,6 +65,25 @@ def test_the_same_seed_gives_the_same_split_whatever_the_order_of_entities():
     )
 
 
+def test_entities_that_share_a_question_are_of_one_split():
+    some = examples()
+    twice = [
+        e.model_copy(update={"id": f"{e.id} again", "entity": f"other {e.entity}"})
+        for e in some
+    ]
+    split = splits.split_by_entity([*some, *twice], SIZES)
+    asked = [{e.question for e in rows} for rows in split.values()]
+    assert not asked[0] & asked[1]
+    assert len({e.id for e in split["train"]}) == SIZES["train"]
+
+
+def test_a_split_that_chance_leaves_short_is_filled_up():
+    every = examples()
+    for seed in range(5):
+        split = splits.split_by_entity(every, {"train": 825, "test": 50}, seed)
+        assert (len(split["train"]), len(split["test"])) == (825, 50)
+
+
 def test_asking_for_more_than_there_is_names_the_parameter():
     with pytest.raises(DataError, match="train_questions=1000"):
         splits.split_by_entity(examples(), {"train": 1000, "test": 10})
@@ -480,11 +499,8 @@ def found():
     p = params.load("truthrl", "tiny", {"world_people": 200}, variant="retrieval")
     made = world.build_world(people=200)
     some = world.questions(made)
-    return (
-        references.with_references(some, p, world_text.build_tokenizer(made)),
-        made,
-        p,
-    )
+    tokenizer = world_text.build_tokenizer(made)
+    return references.with_references({"test": some}, p, tokenizer)["test"], made, p
 
 
 def test_references_are_sentences_of_the_world_a_line_each(found):
@@ -521,7 +537,8 @@ def test_references_change_nothing_else_of_an_example(found):
 
 
 def test_without_a_retriever_no_references_are_added():
-    assert references.with_references(examples()[:3], PLAIN, None) == examples()[:3]
+    sets = {"test": examples()[:3]}
+    assert references.with_references(sets, PLAIN, None) == sets
 
 
 # Questions that offer the answers

@@ -2,12 +2,14 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
+from factkit import world as w
 from factkit.curate import drawn
 from factkit.curate.drawn import (
     Drawn,
@@ -18,7 +20,11 @@ from factkit.curate.drawn import (
     margin_pairs,
     widest_pair,
 )
+from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
+from factkit.rewards import rar
+from factkit.verify.engine import WorldEngine, annotator
+from factkit.verify.feedback import share_true
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")
@@ -482,3 +488,43 @@ def test_the_furthest_pair_is_of_any_lengths_and_none_on_equal_scores(p):
     ]
     (row,) = furthest_pairs(EXAMPLES[:3], found, p)
     assert row["chosen"].strip() == long and row["rejected"].strip() == short
+
+
+# Reasoning
+
+
+LONG, SHORT = "<think>" + "hm " * 40 + "</think> ", "<think>hm</think> "
+NEVER = "<think>" + "hm " * 40
+
+
+def test_a_pair_s_lengths_are_those_of_the_answers():
+    """As the reward judges them; the responses of the pair are whole."""
+    same = Drawn("q", [LONG + "a b", SHORT + "c d"], [1.0, 0.0])
+    differ = Drawn("q", [SHORT + "a b " * 20, LONG + "c d"], [1.0, 0.0])
+    cut = Drawn("q", [SHORT + "a b", NEVER], [1.0, 0.0])
+    for pair in (
+        lambda of: widest_pair(of, 0.1),
+        lambda of: margin_pair(of, 0.1, 0.1),
+    ):
+        assert pair(same) == (LONG + "a b", SHORT + "c d")
+        assert pair(differ) is pair(cut) is None
+
+
+def test_drawn_responses_are_scored_without_their_reasoning(p):
+    """By VeriScore in the fact world; the reasoning has a claim that is false."""
+    made = w.build_world(3, people=30)
+    person = made.people[0]
+    (asked, *_) = wp.requests(made, [person], wp.OPEN)
+    first, second = made.facts_of(person)[:2]
+    wrong = next(o for o in w.OBJECTS[second.relation] if o != second.object)
+    thought = f"<think>{w.statement(replace(second, object=wrong))}"
+    said = [
+        f"{thought}</think> {w.statement(first)}",
+        f"{thought} {w.statement(first)}",
+    ]
+    engine = WorldEngine(made, {asked.id: asked})
+    columns = [asked.id] * 2, [asked.question] * 2, said
+    assert rar.rewards_of("veriscore", engine, *columns) == [1.0, 0.0]
+    rlfh = params.load("rlfh", "tiny")
+    found = annotator(rlfh, engine)(*columns)
+    assert [share_true(of) for of in found] == [1.0, None]

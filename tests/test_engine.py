@@ -95,18 +95,18 @@ def test_one_contradiction_is_enough_and_silence_is_none(world, person, exact):
     assert exact.no_contradiction(*asked) == [1.0, 0.0, 1.0, 1.0, 1.0]
 
 
-def test_a_rating_is_ten_times_the_share_that_is_not_contradicted(world, person, exact):
+def test_a_rating_follows_the_judge_s_guide(world, person, exact):
     first, second = true(world, person, 2)
     wrong = false(world, person, 2)
     asked = ask(
         exact,
         f"{person} open 0",
-        f"{first} {second} {wrong}",  # 10 · (1 − 1/3) = 6.7
+        f"{first} {second} {wrong}",  # one contradiction is one, whatever stands around
         f"{first} {unknown(world, person)} {wrong} {false(world, person, 3)}",
-        wrong,
+        f"{first} {second} {unknown(world, person)}",
         "I don't know.",
     )
-    assert exact.rating(*asked) == [7.0, 5.0, 0.0, 10.0]
+    assert exact.rating(*asked) == [4.0, 2.0, 7.0, 10.0]
 
 
 def test_quality_is_detail_whether_true_or_not(world, person, exact):

@@ -34,7 +34,7 @@ BAD = {
     "not JSON": b'{"id": ',
     "empty question": example(1, question=" ").model_dump_json().encode(),
     "no reference answer": example(1, answers=[""]).model_dump_json().encode(),
-    "duplicate id or question": example(0).model_dump_json().encode(),
+    "duplicate id": example(0).model_dump_json().encode(),
     "question longer": example(1, question="x" * 5000).model_dump_json().encode(),
     "answers": json.dumps(example(1).model_dump() | {"answers": "x"}).encode(),
     "id: Field required": b"{}",
@@ -57,6 +57,12 @@ def test_a_bad_row_is_dropped_and_counted_if_asked(tmp_path, problem):
     path.write_bytes(example(0).model_dump_json().encode() + b"\n" + BAD[problem])
     rows, dropped = read_examples(path, bad_rows="drop")
     assert (len(rows), dropped.total()) == (1, 1)
+
+
+def test_a_question_may_stand_twice_in_a_file_an_id_may_not(tmp_path):
+    rows = [example(0), example(1, question="WHO is 0?")]
+    write_examples(tmp_path / "a.jsonl", rows)
+    assert read_examples(tmp_path / "a.jsonl")[0] == rows
 
 
 @pytest.mark.parametrize("content", [None, b""])

@@ -66,7 +66,6 @@ def test_a_row_becomes_a_prompt_with_an_id_of_its_own(tmp_path, name):
         ({"prompt": None}, "{column}: missing or not text"),
         ({"prompt": 7}, "{column}: missing or not text"),
         ({"prompt": "a" * 4001}, "question longer than 4000 characters"),
-        ({"prompt": "who was BO?"}, "duplicate id or question"),
         ({"prompt": "Bo \ud83d"}, "{column}: half a character (a lone surrogate)"),
     ],
 )
@@ -87,7 +86,15 @@ def test_a_file_with_other_columns_is_refused_with_the_missing_one(tmp_path, nam
 def test_a_prompt_that_several_models_answered_comes_once(tmp_path):
     rows = [row("fava", "Who was Bo?", model=m) for m in "abc"]
     examples, problems = benchmarks.load("fava", json_lines(tmp_path, *rows))
-    assert (len(examples), problems) == (1, {"duplicate id or question": 2})
+    assert (len(examples), problems) == (1, {"duplicate question": 2})
+
+
+@pytest.mark.parametrize("name", sorted(set(FROM_HUB) - {"fava"}))
+def test_a_prompt_that_a_set_holds_twice_stays(tmp_path, name):
+    path = json_lines(tmp_path, *[row(name, "Who was Bo?")] * 2)
+    examples, problems = benchmarks.load(name, path)
+    assert len({e.id for e in examples}) == len(examples) == 2
+    assert not problems
 
 
 def test_an_instructions_input_follows_it(tmp_path):
@@ -163,7 +170,7 @@ def test_names_become_biography_prompts(tmp_path):
         "Tell me a bio of Bo.",
         "Tell me a bio of Al.",
     ]
-    assert problems == {"duplicate id or question": 1}
+    assert problems == {"duplicate id": 1}
 
 
 def test_a_limit_holds_for_every_set(tmp_path, longfact_folder):
@@ -276,11 +283,11 @@ def test_importing_the_loaders_loads_no_library_of_the_hub():
 
 
 @needs_data
-def test_longfacts_objects_are_half_of_it_with_its_duplicates_counted():
+def test_longfacts_objects_are_half_of_it_with_its_duplicates():
     whole, problems = benchmarks.load("longfact_objects", str(DATA / "longfact"))
     half, _ = benchmarks.load("longfact_objects", str(DATA / "longfact/objects"))
     assert whole == half
-    assert (len(whole), problems) == (1131, {"duplicate id or question": 9})
+    assert (len(whole), problems) == (1140, {})
     assert len({e.relation for e in whole}) == 38
 
 

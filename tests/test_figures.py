@@ -391,3 +391,14 @@ def test_outcomes_are_stacked_to_one_beside_the_published_bar():
         [0.566, 0.194, 0.24],  # Table 1, CRAG with retrieval: T 37.2, H 19.4
         [0.5, 0.3, 0.2],  # the paper has no arm of this name
     ]
+
+
+def test_the_rule_by_relation_has_a_row_of_its_own_where_results_hold_it():
+    rule = {f"relation_rule_{k}": 0.25 for k in RATES}
+    runs = [result("prompting"), result("ternary", **rule), result("ternary", seed=1)]
+    found = tables.results_table(runs, arms=["prompting"])
+    assert list(found.index) == ["prompting", "relation_rule"]
+    assert found.at["relation_rule", "truthfulness"] == "25.0"
+    beside = tables.beside_paper(runs, 1, {"T": "truthfulness"})
+    assert list(beside.loc["relation_rule"]) == ["–", "25.0"]
+    assert "relation_rule" not in tables.results_table(runs, ["reasoning"]).index

@@ -50,11 +50,12 @@ def train(start, folder, p, killed_in=None):
     asked = world.questions(made)[:8]
     rows = [{"prompt": world_text.exchange(e.question, "")} for e in asked]
     calls = []
+    ends = {"in": killed_in}  # no part of the recipe: the reward is the same
 
     def make_reward(p, folder):
         def varied(completions, trainer_state, **_):
             calls.append(trainer_state.global_step + 1)
-            if calls[-1] == killed_in:
+            if calls[-1] == ends["in"]:
                 raise Killed
             return [len(c) % 5 / 4 for c in completions]
 
@@ -124,6 +125,7 @@ def test_a_run_keeps_the_policies_of_its_steps_and_nothing_half_written(whole):
         "model-1",
         "model-2",
         "model-3",
+        "recipe.json",
     ]
 
 
@@ -154,8 +156,10 @@ def test_keeping_leaves_the_training_as_it_is(start, whole, p, tmp_path):
     assert same(tmp_path / "model", whole / "model")
 
 
-def test_an_arm_names_the_kept_policies_in_order_and_the_result_last(start, whole, p):
-    # the run is finished: nothing is trained
+def test_an_arm_names_the_kept_policies_in_order_and_the_result_last(
+    start, whole, p, monkeypatch
+):
+    monkeypatch.setattr(grpo, "grpo", lambda *_: whole / "model")  # nothing is trained
     found = rar.train_arm(p, start, [], [], whole)
     assert found == [*(whole / f"model-{i}" for i in (1, 2, 3)), whole / "model"]
     assert len(found) == len(p.kept_steps)
@@ -192,3 +196,27 @@ def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
     model, _ = models.load_policy(str(tmp_path / "model-1"))
     assert type(model).__name__.startswith("PeftModel")
     assert not same(tmp_path / "model-1", tmp_path / "model")
+
+
+def test_a_batch_without_any_reward_does_not_end_the_training(start, tmp_path):
+    """As when the judge does not answer for a while: TRL leaves such rows out."""
+    p = params.load("rar", "tiny", VALUES | {"rl_steps": 3, "kept_policies": 1})
+    made = world.build_world(people=8)
+    rows = [
+        {"prompt": world_text.exchange(e.question, "")}
+        for e in world.questions(made)[:8]
+    ]
+
+    def make_reward(p, folder):
+        def silent_at_first(completions, trainer_state, **_):
+            if trainer_state.global_step < 1:
+                return [None] * len(completions)
+            return [len(c) % 5 / 4 for c in completions]
+
+        return silent_at_first
+
+    grpo.grpo(start, rows, make_reward, tmp_path, p)
+    with (tmp_path / "metrics.csv").open() as f:
+        curve = list(csv.DictReader(f))
+    assert [row["step"] for row in curve] == ["1", "2", "3"]
+    assert all(float(row["grad_norm"]) == float(row["grad_norm"]) for row in curve)

@@ -1,6 +1,8 @@
 """Calls to language models: nothing raised, nothing lost, nothing paid for twice."""
 
 import asyncio
+import gzip
+import math
 import os
 import random
 import signal
@@ -14,9 +16,10 @@ from email.utils import format_datetime, parsedate_to_datetime
 import pytest
 from fake_endpoint import HANG, answer, echo, prompt_of, refuse, serve
 
-from factkit import models
+from factkit import http_client, models
 from factkit.backends import VLLM, Endpoint, Transformers
-from factkit.llm import LLM, Limits, Reply, Request, _retry_after_s, cache_key
+from factkit.llm import LLM, Limits, Reply, Request, cache_key
+from factkit.retries import retry_after_s
 
 QUICK = Limits(timeout_s=5, attempts=3, backoff_s=0.01)
 
@@ -194,7 +197,7 @@ def test_retry_after_is_waited_for():
 def test_retry_after_is_seconds_or_a_date_and_never_more_than_a_minute(header, seconds):
     now = parsedate_to_datetime("Wed, 21 Oct 2015 07:28:00 GMT")
     assert format_datetime(now, usegmt=True) == "Wed, 21 Oct 2015 07:28:00 GMT"
-    assert _retry_after_s(header, now.timestamp()) == seconds
+    assert retry_after_s(header, now.timestamp()) == seconds
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -241,6 +244,17 @@ def test_an_answer_without_text_is_a_failure(bad):
 def test_a_text_cut_for_length_is_returned_as_it_is():
     with serve(lambda b, n: answer(" It is tr", "length")) as server:
         assert client(server).run([ask("p")])[0].text == " It is tr"
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", None])
+def test_a_text_that_the_model_did_not_end_is_not_finished(reason, tmp_path):
+    with serve(lambda b, n: answer('{"score": 1}', reason)) as server:
+        llm = client(server, cache=tmp_path)
+        for _ in range(2):  # from the cache, too
+            [reply] = llm.run([ask("p")])
+            assert reply.finish_reason == (reason or "") and not reply.finished
+    with serve(lambda b, n: answer('{"score": 1}')) as server:
+        assert client(server).run([ask("p")])[0].finished
 
 
 def test_replies_come_in_the_requests_order():
@@ -310,6 +324,28 @@ def test_a_server_without_schemas_is_asked_once_more_and_then_without():
         replies = llm.run(asks(3, schema=SCHEMA))
         assert [r.text for r in replies] == ["echo p0", "echo p1", "echo p2"]
         assert server.prompts() == ["p0", "p0", "p1", "p2"]
+
+
+@pytest.mark.filterwarnings("ignore:asking without a schema")
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "This response_format type is unavailable now"),
+        (400, "Failed to convert the schema to a grammar"),
+        (400, "guided decoding is not supported"),
+        (422, "response_format.json_schema: unexpected field"),
+    ],
+)
+def test_a_server_that_refuses_schemas_in_its_own_words_is_asked_without(
+    status, message
+):
+    def behave(body, attempt):
+        return refuse(status, message) if "response_format" in body else answer("ok")
+
+    with serve(behave) as server:
+        llm = client(server, limits=Limits(attempts=1, concurrency=1))
+        assert [r.text for r in llm.run(asks(3, schema=SCHEMA))] == ["ok"] * 3
+        assert len(server.bodies) == 4
 
 
 def test_asking_without_a_schema_is_said_once():
@@ -392,6 +428,77 @@ def test_a_limit_that_would_never_end_is_refused(bad):
         Limits(**bad)
 
 
+# Counts of tokens
+
+
+def counting(prompt_tokens, completion_tokens=5):
+    """A server that says this of its tokens."""
+    status, body, headers = answer("yes")
+    counts = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    return lambda b, n: (status, body | {"usage": counts}, headers)
+
+
+NO_COUNTS = [
+    *(None, "10", "many", 10.5, float("nan"), float("inf"), -10, True, [10], {}),
+    10**30,
+]
+
+
+@pytest.mark.parametrize("count", NO_COUNTS)
+def test_a_count_that_is_none_costs_no_reply_and_disarms_no_cap(count):
+    limits = Limits(concurrency=1, timeout_s=5, attempts=1, max_tokens=2500)
+    with serve(counting(count)) as server, pytest.warns(UserWarning, match="count"):
+        llm = client(server, limits=limits, prices=(1.0, 1.0))
+        replies = llm.run([ask(f"{i}" * 500) for i in range(9)])
+        assert len(server.bodies) == 3  # of 500 bytes, and 512 tokens asked for
+    assert [reply.text for reply in replies] == ["yes"] * 3 + [None] * 6
+    assert {reply.error for reply in replies[3:]} == {"token cap of 2500 reached"}
+    assert math.isfinite(llm.totals.cost)
+
+
+@pytest.mark.parametrize("usage", [None, "none", 7, []])
+def test_a_usage_that_is_none_costs_no_reply(usage):
+    status, body, headers = answer("yes")
+    reply = (status, body | {"usage": usage}, headers)
+    with serve(lambda b, n: reply) as server, pytest.warns(UserWarning, match="count"):
+        llm = client(server)
+        assert [r.text for r in llm.run(asks(3))] == ["yes"] * 3
+    assert llm.totals.prompt_tokens == 6
+
+
+# Replies that are too long, or lead elsewhere
+
+
+def test_a_reply_beyond_its_bound_is_a_failure_that_is_not_asked_for_again(monkeypatch):
+    monkeypatch.setattr(http_client, "REPLY_BYTES", 100_000)
+    with serve(lambda b, n: answer("x" * 200_000)) as server:
+        [reply] = client(server).run([ask("p")])
+        assert len(server.bodies) == 1
+    assert reply == Reply(None, "BadReply: a reply of more than 100000 bytes")
+
+
+def test_a_packed_reply_is_not_unpacked():
+    packed = gzip.compress(b"x" * 1_000_000)
+    with serve(lambda b, n: (200, packed, {"Content-Encoding": "gzip"})) as server:
+        [reply] = client(server).run([ask("p")])
+    assert (reply.text, "packed" in reply.error) == (None, True)
+
+
+def test_a_redirect_is_not_followed():
+    there = []
+
+    def elsewhere(body, attempt):
+        there.append(body)
+        return echo(body, attempt)
+
+    with serve(elsewhere) as other:
+        address = f"{other.url}/chat/completions"
+        with serve(lambda b, n: (307, "", {"Location": address})) as server:
+            [reply] = client(server).run([ask("p")])
+    assert (reply.text, there) == (None, [])
+    assert "HTTP 307" in reply.error
+
+
 # The cache
 
 
@@ -448,6 +555,22 @@ def test_the_model_and_its_extra_fields_are_part_of_the_name():
         Endpoint("u", "a", extra_body={"top_k": 1}).name,
     }
     assert len(names) == 3
+
+
+def test_another_server_with_the_same_model_is_asked_anew(tmp_path):
+    with serve() as one, serve(lambda b, n: answer("another verdict")) as other:
+        assert client(one, tmp_path).run([ask("p")])[0].text == "echo p"
+        assert client(other, tmp_path).run([ask("p")])[0].text == "another verdict"
+        assert (len(one.bodies), len(other.bodies)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["http://HOST/v1/", "http://host:80/v1", "http://me:pw@host/v1#x"]
+)
+def test_an_endpoint_is_one_however_its_address_is_spelt(spelling):
+    name = Endpoint(spelling, "judge").name
+    assert name == Endpoint("http://host/v1", "judge").name
+    assert "pw" not in name
 
 
 def test_text_that_is_no_unicode_survives_the_cache(tmp_path):
@@ -639,6 +762,24 @@ def test_transformers_uses_the_chat_template_where_there_is_one(saved):
     assert backend._prompt(two) == "a\nb"
     backend.tokenizer.chat_template = CHAT
     assert backend._prompt(two) == "a b Answer:"
+
+
+def test_transformers_says_whether_the_model_ended_its_answer(saved):
+    folder, questions = saved
+    backend = Transformers(str(folder))
+    for ends, reason in ((range(1, len(backend.tokenizer)), "stop"), ([0], "length")):
+        backend._end_tokens = lambda ends=ends: list(ends)
+        replies = LLM(backend).run(short(questions))
+        assert {r.finish_reason for r in replies} == {reason}
+
+
+def test_reasoning_that_the_chat_template_opened_is_part_of_the_reply(saved):
+    folder, questions = saved
+    backend = Transformers(str(folder))
+    for template, opened in ((CHAT, False), (CHAT + "<think>\n", True)):
+        backend.tokenizer.chat_template = template
+        [reply] = LLM(backend).run(short(questions[:1]))
+        assert reply.text.startswith("<think>") == opened
 
 
 def test_a_prompt_too_long_for_the_model_fails_alone(saved):

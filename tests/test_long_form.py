@@ -75,10 +75,16 @@ def test_scores_by_hand():
         {
             "factual_precision": (2 / 4 + 1 / 1 + 0 / 2) / 3,
             "hallucination_rate": 1 - (2 / 4 + 1 / 1 + 0 / 2) / 3,
-            "correct_claims": 3 / 4,
-            "incorrect_claims": 4 / 4,
-            "contradicted_claims": 3 / 4,
-            "total_claims": 7 / 4,
+            # of the three that state a claim, as FactScore counts
+            "correct_claims": 3 / 3,
+            "incorrect_claims": 4 / 3,
+            "contradicted_claims": 3 / 3,
+            "total_claims": 7 / 3,
+            # of all four
+            "correct_claims_per_question": 3 / 4,
+            "incorrect_claims_per_question": 4 / 4,
+            "contradicted_claims_per_question": 3 / 4,
+            "total_claims_per_question": 7 / 4,
             "response_rate": 3 / 4,
             "words": (3 + 1 + 3 + 3) / 4,
         }
@@ -97,12 +103,30 @@ def test_scores_hold_together(supports):
 
 
 @given(st.lists(some_supports, min_size=1, max_size=10).filter(any))
-def test_abstaining_leaves_precision_and_lowers_claims_and_response_rate(supports):
+def test_refusing_leaves_what_is_per_answer_and_lowers_what_is_per_question(supports):
     before = long_form.scores([checked(s) for s in supports])
     after = long_form.scores([checked(s) for s in [*supports, []]])
-    assert after["factual_precision"] == before["factual_precision"]
-    assert after["response_rate"] < before["response_rate"]
-    assert after["total_claims"] < before["total_claims"]
+    for name in ("factual_precision", "correct_claims", "total_claims"):
+        assert after[name] == before[name]
+    for name in ("response_rate", "total_claims_per_question"):
+        assert after[name] < before[name]
+
+
+@given(st.lists(some_supports, min_size=1, max_size=20))
+def test_each_score_is_the_mean_of_its_column_of_items(supports):
+    rows = [checked(s, str(i)) for i, s in enumerate(supports)]
+    rows.append(checked(None, "failed"))
+    table, found = long_form.items(rows), long_form.scores(rows)
+    assert list(table) == [row.id for row in rows[:-1]]
+    assert {name for of in table.values() for name in of} == set(found)
+    for name, mean in found.items():
+        column = [of[name] for of in table.values() if name in of]
+        assert sum(column) / len(column) == pytest.approx(mean)
+
+
+def test_items_of_one_id_are_refused():
+    with pytest.raises(ValueError, match="same id"):
+        long_form.items([checked([S]), checked([C])])
 
 
 @given(st.lists(some_supports, min_size=1, max_size=10))
@@ -117,8 +141,9 @@ def test_failed_extractions_and_verifications_change_no_score(supports):
 def test_without_a_responding_answer_there_is_no_precision():
     found = long_form.scores([checked([]), checked([])])
     assert found["response_rate"] == 0
-    assert "factual_precision" not in found
-    assert "hallucination_rate" not in found
+    assert found["total_claims_per_question"] == 0
+    missing = {"factual_precision", "hallucination_rate", "total_claims"}
+    assert not missing & set(found)
 
 
 def test_failures_alone_can_not_be_scored():

@@ -71,12 +71,12 @@ def test_factscores_people_become_biography_prompts():
 
 
 def test_empty_repeated_and_undecodable_names_are_counted(tmp_path):
-    (tmp_path / "names.txt").write_bytes(b"Bo\n \nbo\nB\xff\nAl\n")
+    (tmp_path / "names.txt").write_bytes(b"Bo\n \nBo\nB\xff\nAl\n")
     examples, problems = sources.biography(str(tmp_path / "names.txt"))
     assert [e.id for e in examples] == ["Bo", "Al"]
     assert problems == {
         "empty entity": 1,
-        "duplicate id or question": 1,
+        "duplicate id": 1,
         "not UTF-8": 1,
     }
 
@@ -84,7 +84,9 @@ def test_empty_repeated_and_undecodable_names_are_counted(tmp_path):
 @needs_data
 def test_longfacts_folder_becomes_prompts_by_topic():
     examples, problems = sources.longfact(str(DATA / "longfact"))
-    assert (len(examples), problems) == (2271, {"duplicate id or question": 9})
+    assert (len(examples), problems) == (2280, {})
+    assert len({e.id for e in examples}) == 2280
+    assert len({e.question for e in examples}) == 2271
     assert Counter(e.meta["kind"] for e in examples).keys() == {"concepts", "objects"}
     assert len({e.relation for e in examples}) == 38
     assert not any("canary" in json.dumps(e.model_dump()) for e in examples)
@@ -131,7 +133,8 @@ def test_a_chats_first_turn_is_the_prompt_and_its_reply_the_reference(tmp_path):
         (chat(1, prompt="Who was Al, then?", reply="Al " * 5000), "reply too long"),
         (chat(1, conversation=[]), "no first turn with a reply"),
         (chat(1, conversation="hi"), "conversation: not a list of objects"),
-        (chat(1), "duplicate id or question"),
+        (chat(0, prompt="Who was Al, then?"), "duplicate id"),
+        (chat(1), "duplicate question"),
         (["a"], "not a JSON object"),
     ],
 )

@@ -97,7 +97,10 @@ def test_a_batch_that_holds_no_whole_groups_is_refused():
 
 
 def test_the_message_names_the_file():
-    assert "params/tiny/truthrl.yaml" in refused({"beta": -1.0})
+    path = params.yaml_path("truthrl", "tiny")
+    values = params.read_yaml(path) | {"beta": -1.0}
+    with pytest.raises(params.ParamError, match="params/tiny/truthrl.yaml: beta=-1.0"):
+        params.validate("truthrl", values, str(path))
 
 
 def test_a_profile_without_a_file_is_refused_with_those_that_have_one():
@@ -111,6 +114,8 @@ def test_a_profile_without_a_file_is_refused_with_those_that_have_one():
         ("a:\n  b: 1\n", "a must be a scalar"),
         ("- 1\n", "lines of `key: value`"),
         ("a: [1\n", "not valid YAML"),
+        ("a: &x 1\nb: *x\n", "has an alias"),
+        (f"a: {'[' * 5000}\n", "nested too deeply"),
     ],
 )
 def test_a_malformed_yaml_file_is_refused(tmp_path, text, said):
@@ -131,11 +136,123 @@ def test_other_variables_of_a_notebook_are_no_parameters():
     assert params.check("truthrl", {"In": ["", "x = 3"], "x": 3}).profile == "tiny"
 
 
-def test_naming_a_profile_in_the_cell_takes_its_values(capsys):
-    cell = {"profile": "laptop", "lora_rank": 0, "rl_steps": 7}
-    p = params.check("truthrl", cell)
+def given(*cells, paper="truthrl"):
+    """What `check` makes of cells, run one after the other."""
+    values = {"In": ["", *cells]}
+    for cell in cells:
+        exec(cell, values)
+    return params.check(paper, values)
+
+
+def refused_cells(*cells, paper="truthrl"):
+    with pytest.raises(params.ParamError) as error:
+        given(*cells, paper=paper)
+    return str(error.value)
+
+
+def injection(paper, file_profile, *variants, **more):
+    """papermill's cell for the files of a paper, in the order given, and -p's."""
+    values = {}
+    for variant in variants or ("",):
+        values |= params.read_yaml(params.yaml_path(paper, file_profile, variant))
+    lines = (f"{k} = {v!r}\n" for k, v in (values | more).items())
+    return "# Parameters\n" + "".join(lines)
+
+
+def test_lines_of_the_cell_left_at_tiny_s_values_are_refused_at_another_profile():
+    said = refused_cells('profile = "laptop"\nlora_rank = 0\nrl_steps = 7')
+    assert "lora_rank=0 (laptop: 16)" in said
+    assert "rl_steps" not in said
+    assert "-f params/laptop/truthrl.yaml" in said
+
+
+def test_without_such_lines_a_profile_named_in_the_cell_has_its_own_values():
+    p = given('profile = "laptop"\nrl_steps = 7')
     assert (p.lora_rank, p.rl_steps) == (16, 7)
-    assert "lora_rank=16" in capsys.readouterr().out
+
+
+def test_a_value_like_tiny_s_may_be_meant():
+    cell = 'profile = "laptop"\nlora_rank = 0'
+    values = {"In": [cell], "profile": "laptop", "lora_rank": 0}
+    assert params.check("truthrl", values, lora_rank=0).lora_rank == 0
+
+
+def test_lines_left_at_the_main_setting_are_refused_in_a_variant():
+    said = refused_cells(
+        'profile = "tiny"\nvariant = "retrieval"\nprompt_template = "short_form"\n'
+        'retriever = ""'
+    )
+    assert "prompt_template='short_form'" in said
+    assert "retriever=''" in said
+
+
+def test_a_typo_in_the_parameters_cell_is_refused_with_the_nearest_name():
+    said = refused_cells('profile: str = "tiny"\nrl_step: int = 7')
+    assert "rl_step=7" in said
+    assert "did you mean rl_steps?" in said
+
+
+def test_files_in_the_wrong_order_are_refused_with_the_right_one():
+    """The closed-book prompt would be asked in the setting with references."""
+    swapped = injection("truthrl", "tiny", "retrieval", "", variant="retrieval")
+    said = refused_cells('profile = "tiny"', swapped)
+    assert "-f params/tiny/truthrl.yaml -f params/tiny/truthrl-retrieval.yaml" in said
+    right = injection("truthrl", "tiny", "", "retrieval")
+    assert given('profile = "tiny"', right).retriever == "bm25"
+
+
+def test_every_variant_s_files_are_told_apart_by_their_order():
+    for path in YAMLS:
+        paper, _, variant = path.stem.partition("-")
+        if not variant:
+            continue
+        profile = path.parent.name
+        right = given(injection(paper, profile, "", variant), paper=paper)
+        swapped = injection(paper, profile, variant, "", variant=variant)
+        main = params.defaults(paper, profile)
+        own = params.read_yaml(path).keys() - {"variant"}
+        if own & main.keys():
+            assert "main file first" in refused_cells(swapped, paper=paper), path
+        else:  # the order makes no difference
+            assert given(swapped, paper=paper) == right
+
+
+def test_another_profile_s_file_is_refused_with_both_ways_out():
+    said = refused_cells(injection("truthrl", "laptop", profile="tiny"))
+    assert "the values are those of params/laptop/truthrl.yaml" in said
+    assert "-f params/tiny/truthrl.yaml" in said
+    given(injection("truthrl", "laptop", rl_steps=3, seed=4))
+
+
+def test_another_paper_s_file_is_refused_in_a_line_that_names_the_paper():
+    said = refused_cells(injection("rar", "tiny"))
+    assert "these are parameters of rar, not of truthrl" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_wrong_in_an_override_does_not_blame_the_file():
+    said = refused({"beta": -1.0})
+    assert said.startswith("--set: beta=-1.0")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"policy": "smollm"},
+        {"policy": "outputs/no/such/model"},
+        {"prompt_template": "short_from"},
+        {"beta": float("inf")},
+        {"temperature": float("nan")},
+    ],
+)
+def test_what_does_not_exist_or_is_no_number_is_refused(values):
+    ((key, value),) = values.items()
+    assert f"{key}={value!r}" in refused(values)
+
+
+def test_a_policy_may_be_a_folder_or_a_name_on_the_hub(tmp_path):
+    for policy in (str(tmp_path), "Qwen/Qwen3-8B"):
+        assert params.load("truthrl", "tiny", {"policy": policy}).policy == policy
 
 
 def test_what_papermill_injects_wins_over_the_profile():
@@ -168,11 +285,6 @@ def test_an_unknown_variant_is_refused_with_the_files_there_are():
     assert "truthrl-magic.yaml: no such file" in message
     for name in ("retrieval", "reasoning", "small", "large"):
         assert f"params/tiny/truthrl-{name}.yaml" in message
-
-
-def test_what_is_wrong_in_a_variant_names_its_file():
-    with pytest.raises(params.ParamError, match="params/tiny/truthrl-reasoning.yaml"):
-        params.load("truthrl", "tiny", {"beta": -1.0}, variant="reasoning")
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "a/b"])
@@ -241,14 +353,6 @@ def test_micro_batches_that_divide_the_batch_are_accepted(processes, micro):
 # Variants in a notebook
 
 
-def test_naming_a_variant_in_the_cell_takes_its_values(capsys):
-    p = params.check(
-        "truthrl", {"variant": "retrieval", "prompt_template": "short_form"}
-    )
-    assert (p.variant, p.retriever) == ("retrieval", "bm25")
-    assert "prompt_template=short_form_references" in capsys.readouterr().out
-
-
 def test_a_variant_that_papermill_injects_is_taken():
     cell = {"variant": "reasoning", "In": ['# Parameters\nvariant = "reasoning"']}
     p = params.check("truthrl", cell)
@@ -269,13 +373,6 @@ def test_a_value_changed_in_the_cell_wins_over_a_variant():
 def test_an_unknown_variant_in_the_cell_is_refused():
     with pytest.raises(params.ParamError, match="truthrl-magic.yaml: no such file"):
         params.check("truthrl", {"variant": "magic"})
-
-
-def test_a_class_default_that_the_cell_shows_is_not_counted_as_changed():
-    shown = params.read_yaml(params.yaml_path("truthrl", "tiny"))
-    assert "retriever" not in shown  # else this proves nothing
-    p = params.check("truthrl", {"variant": "retrieval", "retriever": ""})
-    assert p.retriever == "bm25"
 
 
 def test_a_class_default_changed_in_the_cell_counts():

@@ -303,3 +303,22 @@ def test_where_there_is_a_judge_it_prefers_and_nothing_else_does(tmp_path, monke
     assert found == [1.0, 0.0, None]
     assert len(server.bodies) == 3
     assert engine.relevance(list("abc"), prompts, ["Rome"] * 3) == [None] * 3
+
+
+def test_the_base_policy_is_asked_where_it_is_named(tmp_path, monkeypatch):
+    """App. G: who judges relevance writes y_ref itself. The reader of claims, a model
+    of 70B, would set another reference than the base policy."""
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
+    with (
+        serve(lambda body, attempt: answer("<answer>[[A]]</answer>")) as judge,
+        serve(lambda body, attempt: answer("<answer>[[B]]</answer>")) as base,
+    ):
+        values = {"verifier": "judge", "judge_model": "m", "judge_url": judge.url}
+        values |= {"relevance_model": "base", "relevance_url": base.url}
+        p = params.load("reason", "tiny", values)
+        prefer = engines._preference(p, {}, {})["prefer"]
+        assert prefer(["a"], ["Tell of Rome."], ["Rome"]) == [0.0]
+    assert [body["model"] for body in base.bodies] == ["base"]
+    assert judge.bodies == []
+    full = params.load("reason", "h100_full")
+    assert full.relevance_model == full.policy

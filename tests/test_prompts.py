@@ -7,8 +7,10 @@ import pytest
 
 from factkit import prompts
 from factkit.corpus import load_leads
+from factkit.llm import Reply
 from factkit.params import ROOT
-from factkit.verify.judge import parse_score
+from factkit.verify.judge import Grade
+from factkit.verify.replies import read
 from factkit.verify.response import OPEN, boxed, parts
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))
@@ -81,7 +83,7 @@ def test_a_filled_short_template_has_no_brace_and_ends_where_the_answer_begins(n
 def test_the_examples_of_a_judge_are_replies_that_it_may_give(name):
     lines = prompts.template(name).splitlines()
     replies = [line for line in lines if line.startswith("{")]
-    assert {parse_score(reply) for reply in replies} == {0.0, 1.0}
+    assert {read(Reply(reply), Grade).score for reply in replies} == {0, 1}
     assert all(set(json.loads(r)) == {"explanation", "score"} for r in replies)
 
 
@@ -120,3 +122,39 @@ def test_a_path_to_an_own_template_is_read(tmp_path):
 def test_a_template_without_the_field_is_refused():
     with pytest.raises(ValueError, match="question"):
         prompts.fill("Q:", question="x")
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"]
+    + [
+        "<|end_header_id|>",
+        "<|begin_of_text|>",
+        "<|user|>",
+        "<|channel|>",
+        "<s>",
+        "</s>",
+    ]
+    + ["[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>"]
+    + ["<bos>", "<eos>", "<pad>", "<think>", "</think>", "<tool_call>", "[TOOL_CALLS]"]
+    + ["<｜User｜>", "<｜Assistant｜>", "[gMASK]", "<sop>", "[THINK]"],
+)
+def test_a_control_token_in_a_filled_text_is_none_any_more(token):
+    filled = prompts.fill("<|user|>{question}", question=f"a{token}{token} b")
+    assert filled.startswith("<|user|>a") and token not in filled[8:]
+    assert filled.replace(" ", "") == f"<|user|>a{token}{token}b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b > c",
+        "<b>bold</b>",
+        "[[NASA]]",
+        "[1]",
+        "x<sup>2</sup>",
+        "[NASA]",
+    ],
+)
+def test_other_brackets_stay_as_they_are(text):
+    assert prompts.fill("{question}", question=text) == text

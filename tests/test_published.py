@@ -5,6 +5,8 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 
+from factkit import ledger
+from factkit.figures import tables
 from factkit.figures.tables import PAPER_DEFAULT
 from factkit.params import REASON_ARMS
 from factkit.rewards.reason import WEIGHTS
@@ -103,6 +105,136 @@ def test_tables_repeat_the_numbers_of_table_1(number):
     both = rows.merge(main, on=["arm", "model"], suffixes=("", "_1"))
     assert len(both) >= 1
     assert (both[["T", "H"]].to_numpy() == both[["T_1", "H_1"]].to_numpy()).all()
+
+
+# TruthRL: what its text says, and the numbers that its claims are held against
+
+
+def truthrl_prose(what, arm):
+    folder = files("factkit") / "published"
+    rows = pd.read_csv(str(folder / "truthrl_text.csv"), index_col=["what", "arm"])
+    return rows.value[what, arm]
+
+
+def main(arm, column, dataset="CRAG", setting="with retrieval"):
+    """A cell of table 1, of Llama3.1-8B."""
+    rows = table(1).set_index(["setting", "model", "arm", "dataset"])
+    return rows[column][setting, "Llama3.1-8B-Inst", arm, dataset]
+
+
+@pytest.mark.parametrize("arm", ["prompting", "ternary"])
+def test_the_abstract_says_the_numbers_of_table_1(arm):
+    what = "on CRAG with retrieval in per cent"
+    assert truthrl_prose(f"truthfulness {what}", arm) == main(arm, "T")
+    assert truthrl_prose(f"hallucination {what}", arm) == main(arm, "H")
+
+
+def test_gains_over_prompting_are_those_of_the_prose():
+    gain = main("ternary", "T") - main("prompting", "T")
+    assert truthrl_prose("points of truthfulness above prompting", "ternary") == (
+        pytest.approx(gain)
+    )
+    cut = main("prompting", "H") - main("ternary", "H")
+    assert truthrl_prose("points of hallucination below prompting", "ternary") == (
+        pytest.approx(cut)
+    )
+
+
+def test_the_conclusions_averages_are_those_against_sft_with_retrieval():
+    """ "Up to": without retrieval the gains over SFT are larger."""
+    stated = "average points of {} a baseline: up to"
+    gain = main("ternary", "T", "Average") - main("sft", "T", "Average")
+    assert truthrl_prose(stated.format("truthfulness above"), "ternary") == (
+        pytest.approx(gain)
+    )
+    cut = main("sft", "H", "Average") - main("ternary", "H", "Average")
+    assert truthrl_prose(stated.format("hallucination below"), "ternary") == (
+        pytest.approx(cut)
+    )
+    plain = [main(a, "T", "Average", "without retrieval") for a in ("ternary", "sft")]
+    assert plain[0] - plain[1] > gain
+
+
+def test_reasoning_by_outcome_makes_the_score_of_all_responses():
+    parts = {"correct": "A", "wrong": "H"}
+    score = sum(
+        main("prompting", column)
+        * truthrl_prose(f"reasoning score of {kind} responses in per cent", "prompting")
+        for kind, column in parts.items()
+    )
+    stated = truthrl_prose("reasoning score in per cent", "prompting")
+    assert abs(score / 100 - stated) < 0.06
+    assert stated == table(6).set_index("arm").reasoning_score["prompting"]
+
+
+def test_difficult_questions_are_hallucinated_or_abstained_from():
+    kinds = ("hallucination", "abstention")
+    what = "{} on difficult questions in per cent"
+    assert sum(truthrl_prose(what.format(kind), "ternary") for kind in kinds) == 100
+
+
+def fits(n, values):
+    """Whether per cents, as printed, can all be of n questions."""
+    return all(f"{100 * round(v * n / 100) / n:.1f}" == f"{v:.1f}" for v in values)
+
+
+def test_the_printed_per_cents_tell_how_many_questions_there_were():
+    of_crag = table(1).query("dataset == 'CRAG'")[["H", "A"]].stack()
+    judged = table(5).query("judge != 'Average'")
+    of_crag = pd.concat([of_crag, table(8).H, judged.H])
+    assert [n for n in range(50, 900) if fits(n, of_crag)] == [643, 881]
+    offered = table(2)[["H", "U"]].stack()
+    assert [n for n in range(20, 200) if fits(n, offered)] == [103]
+
+
+def printed(setting, arm, metric):
+    """The paper's value of a claim's arm, in per cent; None where no table has it."""
+    column = {"truthfulness": "T", "hallucination": "H", "accuracy": "A"}
+    if metric == "abstention":
+        rest = [printed(setting, arm, m) for m in ("accuracy", "hallucination")]
+        return None if None in rest else 100 - sum(rest)
+    if metric not in column:
+        return None
+    if arm in ARMS[1]:
+        retrieval = f"with{'' if setting else 'out'} retrieval"
+        return main(arm, column[metric], setting=retrieval)
+    if metric == "accuracy":
+        rest = [printed(setting, arm, m) for m in ("truthfulness", "hallucination")]
+        return sum(rest)
+    for number in (3, 4, 6, 7):
+        rows = table(number)
+        if "dataset" in rows:
+            rows = rows[rows.dataset == "CRAG"]
+        if arm in set(rows.arm):
+            return rows.set_index("arm")[column[metric]][arm]
+    return None
+
+
+def test_the_papers_number_of_a_claim_is_that_of_its_tables():
+    checked = 0
+    for claim in ledger.claims("truthrl"):
+        if claim.setting not in ("", "retrieval", "reasoning"):
+            continue
+        number, _, added = claim.paper.partition(" with retrieval")
+        both = "retrieval" if claim.paper.endswith("with retrieval") else ""
+        values = [printed(s or both, arm, m) for s, arm, m in claim.arms]
+        if None in values or added or "judge" in claim.claim:
+            continue
+        expected = values[0] - (values[1] if len(values) > 1 else 0)
+        assert float(number) == pytest.approx(expected, abs=0.051), claim
+        checked += 1
+    assert checked > 100
+
+
+def test_every_test_set_of_every_paper_says_how_many_items_and_why():
+    for paper in ledger.PAPERS:
+        rows = tables.test_sets(paper)
+        assert len(rows) >= 3 and rows.index.is_unique
+        assert (rows["where"] != "").all()
+        differs = rows["the paper's"] != rows["ours, whole"]
+        assert (
+            rows["why they differ"][differs & (rows["the paper's"] == "")] != ""
+        ).all()
 
 
 # Learning to Reason for Factuality: Table 1's rows are cut after Biography in the scan;

@@ -92,6 +92,12 @@ def test_a_sentence_of_several_claims_has_the_colour_of_the_worst(supports, show
     assert coloured(row) == [("One.", COLOURS[shown])]
 
 
+def test_reasoning_is_neither_shown_nor_coloured():
+    row = answer("<think>One. Two.</think> Two. Three.", ("Two.", YES))
+    page = Spans(tables._coloured(row))
+    assert (page.text, page.coloured) == ("Two. Three.", [("Two.", COLOURS[YES])])
+
+
 def test_a_claim_whose_verification_failed_has_no_colour():
     assert coloured(answer("One. Two.", ("One.", None), ("Two.", YES))) == [
         ("Two.", COLOURS[YES])
@@ -164,9 +170,8 @@ RATES = {
     "best_guess_accuracy": 0.5,
     "format_following": 0.8,
     "win_rate": 0.6,
-    "correct_claims": 2.0,
-    "incorrect_claims": 1.0,
-    "total_claims": 3.0,
+    "correct_claims_per_question": 2.0,
+    "incorrect_claims_per_question": 1.0,
 }
 EDGES = (0, 1, 40)
 
@@ -217,8 +222,9 @@ def test_a_learning_curve_shows_reward_and_length_by_step():
 
 
 def test_before_and_after_stand_beside_each_other_with_their_intervals():
-    after = RATES | {"short_hallucination": 0.1, "correct_claims": 1.5}
-    spans = {"base": {}, "after": {"correct_claims": (1.0, 1.75)}}
+    name = "correct_claims_per_question"
+    after = RATES | {"short_hallucination": 0.1, name: 1.5}
+    spans = {"base": {}, "after": {name: (1.0, 1.75)}}
     figure = draw.before_and_after(RATES, after, spans)
     rates, claims = figure.axes
     assert named(rates) == ["before", "after"]
@@ -250,8 +256,9 @@ def test_coverage_has_a_line_a_query_and_the_papers_value():
 
 
 def test_the_exposure_figure_of_a_run_has_a_line_before_and_after():
+    kinds = ("correct", "incorrect")
     bins = {
-        edge: {"correct_claims": i, "incorrect_claims": 2.0 * i}
+        edge: {f"{kind}_claims_per_question": n * i for n, kind in enumerate(kinds, 1)}
         for i, edge in enumerate(EDGES)
     }
     figure = draw.by_exposure({"base": bins, "after": bins})
@@ -273,6 +280,22 @@ def test_the_trade_off_has_a_mark_an_arm_at_its_means(results):
     assert len(looks) == len(RAR_ARMS)
 
 
+def test_other_models_tables_are_drawn_where_there_are_runs():
+    """Else they say why not, beside the paper's numbers."""
+    runs = {"tulu3-8b": [result("base"), result("binary_rar")], "": [result("base")]}
+    table = draw.other_models(runs)
+    tulu = table.loc["Table 5, Tulu3-8B"]
+    assert tulu["paper", "biography"].to_dict() == {"base": 68.1, "binary_rar": 60.1}
+    assert tulu["ours", "biography"].to_dict() == {"base": "40.0", "binary_rar": "40.0"}
+    why = table["ours", ""]
+    assert "variant qwen3-4b" in why["Table 2, Qwen3-4B", "sft"]
+    assert "aime25 in utility_benchmarks" in why["Table 6, Qwen3-8B", "base"]
+    assert table.loc["Table 6, Qwen3-8B"]["paper", "aime25"]["base"] == 64.1
+    reasons = {"": [result("base", aime25=0.5)]}
+    ours = draw.other_models(reasons).loc["Table 6, Qwen3-8B"]["ours", "aime25"]
+    assert ours.to_dict() == {"base": "50.0"}
+
+
 def test_the_trade_off_leaves_out_an_arm_that_never_responds():
     silent = without(result("dpo"), "hallucination_rate")
     ax = draw.trade_off([result("base"), silent, result("sft")]).axes[0]
@@ -292,14 +315,14 @@ def test_claims_are_stacked_beside_the_paper_s_scaled_to_our_base(results):
     correct, other = [c for c in ax.containers if hasattr(c, "patches")]
     assert [b.get_height() for b in correct] == pytest.approx([2.02] * len(RAR_ARMS))
     assert [b.get_y() for b in other] == pytest.approx([2.02] * len(RAR_ARMS))
-    # of the paper's 30 claims 8.8 were correct; our base policy makes 3.02
+    # of the paper's 30 claims 8.8 were correct; our base policy makes 3.04
     lines = sorted(
         segment[0][1]
         for collection in ax.collections
         for segment in collection.get_segments()
         if len(segment) == 2 and segment[0][1] == segment[1][1]
     )
-    expected = sorted(3.02 * n / 30 for n in (30.0, 8.8, 13.6, 8.6))
+    expected = sorted(3.04 * n / 30 for n in (30.0, 8.8, 13.6, 8.6))
     assert lines == pytest.approx(expected)
 
 

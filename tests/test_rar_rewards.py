@@ -214,6 +214,26 @@ def test_the_adapter_reads_chat_completions_without_their_thinking():
     assert engine.asked == [("no_contradiction", ["q"], ["who?"], ["good"])]
 
 
+# the last: cut off, so that it gives no answer
+@pytest.mark.parametrize(
+    ("form", "answer"),
+    [("<think>bad</think> {}", "good"), ("bad</think>{}", "good"), ("<think>{}", "")],
+)
+def test_no_reward_looks_at_reasoning(form, answer):
+    """Neither in training, nor where drawn responses are scored."""
+    engine = told()
+    for arm in rar.ARMS:
+        rar.rewards_of(arm, engine, ["q"], ["who?"], [form.format("good")])
+    assert {said for _, _, _, (said,) in engine.asked} == {answer}
+
+
+def test_a_penalty_takes_no_reward_below_0():
+    """So that in reasoning that never ends, which contradicts nothing, lies no gain."""
+    reward = rar.trl_reward("binary_rar", told(), 4, 1.0)
+    long = [[1] * 4] * 2
+    assert score(reward, ["good", "bad"], completion_ids=long) == [0.0, 0.0]
+
+
 def test_a_response_that_does_not_stop_costs_the_penalty():
     reward = rar.trl_reward("binary_rar", told(), 4, 0.5)
     long, short = [1] * 4, [1] * 3

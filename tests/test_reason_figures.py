@@ -19,9 +19,8 @@ def none_left_open():
 
 METRICS = {
     "factual_precision": 0.4,
-    "correct_claims": 2.0,
-    "incorrect_claims": 1.0,
-    "total_claims": 3.0,
+    "correct_claims_per_question": 2.0,
+    "incorrect_claims_per_question": 1.0,
     "win_rate": 0.6,
     "malformed": 0.1,
     "reasoning_words": 20.0,
@@ -288,7 +287,7 @@ def test_marks_say_the_weights_that_an_arm_was_trained_with(results, table_2):
 def test_intervals_are_drawn_over_seeds_and_not_for_one(results, table_2):
     (ax, _) = draw.precision_and_detail(results, table_2).axes
     # t of 2 degrees of freedom, and 0.02 the deviation of 0, 0.02 and 0.04
-    half = 4.303 * 0.02 / 3**0.5
+    half = 4.302653 * 0.02 / 3**0.5
     for container in ax.containers:
         (x_bar, y_bar), mark = container.lines[2], container.lines[0]
         (left, right) = x_bar.get_segments()[0][:, 0]
@@ -381,7 +380,7 @@ def test_claims_are_stacked_beside_the_papers_scaled_to_our_base(results, table_
     assert [b.get_height() for b in unsupported] == pytest.approx(
         [h - 1 for h in heights]
     )
-    scale = 3.02 / 45.6  # our base's claims over the paper's 23.5 + 22.1
+    scale = 3.04 / 45.6  # our base's claims over the paper's 23.5 + 22.1
     marks = [
         (REASON_ARMS.index(row.arm), n * scale)
         for row in table_2.itertuples()
@@ -398,11 +397,11 @@ def test_claims_without_our_base_have_no_line_of_the_paper():
 
 def test_before_and_after_stand_beside_each_other_with_their_intervals():
     after = {name: 2 * value for name, value in METRICS.items()}
-    spans = {"base": {}, "after": {"correct_claims": (3.0, 4.5)}}
+    spans = {"base": {}, "after": {draw.DETAIL: (3.0, 4.5)}}
     figure = draw.before_and_after(METRICS, after, spans)
     names = (
         ("factual_precision", "win_rate", "malformed"),
-        ("correct_claims", "incorrect_claims"),
+        (draw.DETAIL, draw.UNSUPPORTED),
         ("reasoning_words", "answer_words"),
     )
     for ax, of in zip(figure.axes, names, strict=True):
@@ -428,3 +427,16 @@ def test_the_arms_are_those_of_the_paper_in_its_order():
     (ax,) = draw.claims(runs).axes
     order = ["base", "sft", *REASON_RL_ARMS, "new"]
     assert ticks(ax.xaxis) == spaced(order, "\n")
+
+
+def test_each_evaluation_set_stands_in_the_table_and_nothing_else():
+    of = {"factual_precision": 0.5, "correct_claims_per_question": 3.0, "win_rate": 0.6}
+    prefixes = ("", "open_", "fava_", "dev_open_", "before_open_", "exposure_10_")
+    metrics = {prefix + name: v for prefix in prefixes for name, v in of.items()}
+    del metrics["exposure_10_win_rate"]  # exposures are not compared
+    metrics |= {"least_win_rate": 0.6}
+    runs = [{"arm": "fact", "seed": s, "metrics": metrics} for s in (0, 1)]
+    table = draw.by_set(runs)
+    assert list(table.columns.levels[0].unique()) == ["average", "fava", "open"]
+    row = table.loc["fact", "fava"]
+    assert list(row) == ["50.0 ± 0.0", "3.0 ± 0.0", "60.0 ± 0.0"]

@@ -7,10 +7,12 @@ import pytest
 from factkit import params
 from factkit import world as w
 from factkit.corpus import load_leads
-from factkit.curate.reason_sets import reason_sets
+from factkit.curate import reason_sets as curating
+from factkit.curate.reason_sets import evaluated, reason_sets
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import read_examples, refuse_overlap, write_examples
 from factkit.datasets.lead_prompts import LEAST_LEAD_CHARS
+from factkit.datasets.long_form_prompts import long_prompt
 
 SIZES = {
     "sft_requests": 12,
@@ -166,3 +168,41 @@ def test_dropped_leads_are_counted_by_reason(of_leads):
     short = {d.title for d in load_leads() if len(d.text) < LEAST_LEAD_CHARS}
     assert dropped["lead too short to check an answer against"] == len(short)
     assert not short & set().union(*map(entities, sets.values()))
+
+
+# The paper's evaluation sets
+
+
+def prompts_by_topic(n):
+    """n prompts that go by topic, a hundred each."""
+    return [
+        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", f"t{i // 100}") for i in range(n)
+    ]
+
+
+def test_of_a_set_the_paper_s_number_is_drawn_from_all_topics():
+    """The first 250 of LongFact's objects are of 8 of its 38 topics."""
+    rows = prompts_by_topic(1_140)
+    p = load(test_requests=532)
+    drawn = evaluated("longfact_objects", rows, p, None)
+    assert len(drawn) == len({e.id for e in drawn}) == 250  # not 532
+    assert len({e.relation for e in drawn}) == 12
+    assert drawn == evaluated("longfact_objects", rows, p, None)
+    assert len(evaluated("factbench_hard", prompts_by_topic(532), p, None)) == 532
+    assert len(evaluated("biography", prompts_by_topic(183), load(), None)) == 10
+
+
+def test_a_part_chosen_for_seeking_facts_is_drawn_from_such_prompts(monkeypatch):
+    asked = []
+
+    def keep(llm, rows):
+        asked.append(len(rows))
+        return rows[::2], Counter()
+
+    monkeypatch.setattr(curating, "keep_factual", keep)
+    rows, p = prompts_by_topic(805), load(test_requests=532)
+    drawn = evaluated("alpaca_fact", rows, p, None)
+    assert len(drawn) == 241 and {e.id for e in drawn} <= {e.id for e in rows[::2]}
+    chosen = rows[:141]  # a file of the rows that FLAME chose
+    assert {e.id for e in evaluated("fava", chosen, p, None)} == {e.id for e in chosen}
+    assert asked == [805]

@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from fake_endpoint import answer as reply
 from fake_endpoint import prompt_of, serve
@@ -46,6 +47,7 @@ EXAMPLES = [
     request(D, wp.COUNTED),
 ]
 IDS = [e.id for e in EXAMPLES]
+FIFTH = request(B, wp.OPEN)  # makes sets of three and two
 SAID = dict(
     zip(
         IDS,
@@ -70,7 +72,7 @@ def p():
 
 @pytest.fixture
 def engine():
-    return WorldEngine(WORLD, {e.id: e for e in EXAMPLES})
+    return WorldEngine(WORLD, {e.id: e for e in (*EXAMPLES, FIFTH)})
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def measured(p, engine, tmp_path):
     def of(examples=EXAMPLES, said=SAID, base=BASE, decide=None):
         decide = decide or reasoned.compare(p, engine)
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        return reasoned.measure(examples, said, base, engine, decide, p, path)
+        return reasoned.measure(examples, said, base, engine, decide, p, path)[0]
 
     return of
 
@@ -90,21 +92,25 @@ def test_each_metric_is_what_a_calculation_by_hand_gives(measured):
     answers = [f"{true(A, 2)} {false(A, 2)}", "I don't know.", true(C, 2), true(D, 1)]
     words = [len(text.split()) for text in answers]
     overall = {
-        # A: two of three claims; B: none; C: two of two; D: one of one
-        "factual_precision": (2 / 3 + 1 + 1) / 3,
-        "hallucination_rate": 1 - (2 / 3 + 1 + 1) / 3,
-        "correct_claims": 5 / 4,
-        "incorrect_claims": 1 / 4,
-        "contradicted_claims": 1 / 4,
-        "total_claims": 6 / 4,
+        # open: A has two of three claims, C two of two; counted: B none, D one of one
+        "factual_precision": ((2 / 3 + 1) / 2 + 1) / 2,
+        "hallucination_rate": 1 - ((2 / 3 + 1) / 2 + 1) / 2,
+        "correct_claims": (4 / 2 + 1) / 2,
+        "incorrect_claims": (1 / 2 + 0) / 2,
+        "contradicted_claims": (1 / 2 + 0) / 2,
+        "total_claims": (5 / 2 + 1) / 2,
+        "correct_claims_per_question": 5 / 4,
+        "incorrect_claims_per_question": 1 / 4,
+        "contradicted_claims_per_question": 1 / 4,
+        "total_claims_per_question": 6 / 4,
         "response_rate": 3 / 4,
         "words": sum(words) / 4,
-        # relevance 8 over 2, 0 as 0, 5 under 10, 10 over 5
-        "win_rate": (1 + 0.5 + 0 + 1) / 4,
+        # all on the person, in both; neither; both; one fact, as asked, over two
+        "win_rate": (0.5 + 0.5 + 0.5 + 1) / 4,
         "malformed": 1 / 4,
-        # of the three that are well-formed
-        "reasoning_words": (len(false(A, 3).split()) + 4 + 1 + 0) / 3,
-        "answer_words": (words[0] + words[1] + words[3]) / 3,
+        # of the three that are well-formed: A; B and D
+        "reasoning_words": (len(false(A, 3).split()) + 4 + (1 + 0) / 2) / 2,
+        "answer_words": (words[0] + (words[1] + words[3]) / 2) / 2,
         "extraction_failures": 0,
         "verification_failures": 0,
         "comparison_failures": 0,
@@ -115,7 +121,8 @@ def test_each_metric_is_what_a_calculation_by_hand_gives(measured):
         "open_correct_claims": 4 / 2,
         "open_win_rate": 1 / 2,
         "counted_factual_precision": 1,
-        "counted_correct_claims": 1 / 2,
+        "counted_correct_claims": 1 / 1,
+        "counted_correct_claims_per_question": 1 / 2,
         "counted_win_rate": (0.5 + 1) / 2,
         "counted_response_rate": 1 / 2,
     }
@@ -133,6 +140,92 @@ def test_a_set_s_metrics_are_those_of_its_requests_alone(measured, kind):
     }
     assert {"factual_precision", "correct_claims", "win_rate"} <= set(of_set)
     assert of_set == {k: alone[k] for k in of_set}
+
+
+def test_sets_count_the_same_whatever_their_sizes(measured):
+    """Tables 1 and 2 average over six data sets of 141 to 532 prompts."""
+    said, base = SAID | {FIFTH.id: true(B, 4)}, BASE | {FIFTH.id: "Nobody knows."}
+    found = measured([*EXAMPLES[:3], FIFTH], said, base)
+    assert found["open_correct_claims_per_question"] == pytest.approx((2 + 2 + 4) / 3)
+    assert found["counted_correct_claims_per_question"] == 0
+    assert found["correct_claims_per_question"] == pytest.approx((8 / 3 + 0) / 2)
+    assert found["win_rate"] == pytest.approx(((0.5 + 0.5 + 1) / 3 + 0.5) / 2)
+
+
+def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
+    decide = reasoned.compare(p, engine)
+    rows = [*EXAMPLES, FIFTH]
+    said, base = (of | {FIFTH.id: true(B, 3)} for of in (SAID, BASE))
+    path = tmp_path / "claims.jsonl"
+    metrics, items = reasoned.measure(rows, said, base, engine, decide, p, path)
+    assert set(items) == {e.id for e in rows}
+    means = reasoned.means(items)
+    assert means == pytest.approx({k: metrics[k] for k in means})
+    stored = reasoned.stored_items(items)
+    assert set(reasoned.means(stored)) == set(reasoned.CLAIMED)
+    # B's refusal has no precision, and C's malformed response no lengths
+    assert "factual_precision" not in stored[IDS[1]]
+    assert stored[IDS[1]]["correct_claims_per_question"] < 1
+    assert "reasoning_words" not in stored[IDS[2]]
+
+
+def test_with_sets_of_one_size_an_item_is_its_own_value(p, engine, tmp_path):
+    decide, path = reasoned.compare(p, engine), tmp_path / "claims.jsonl"
+    _, items = reasoned.measure(EXAMPLES, SAID, BASE, engine, decide, p, path)
+    detail = [items[i]["correct_claims_per_question"] for i in IDS]
+    assert detail == pytest.approx([2, 0, 2, 1])
+    assert [items[i]["win_rate"] for i in IDS] == pytest.approx([0.5, 0.5, 0.5, 1])
+
+
+def test_intervals_hold_the_metric_and_narrow_with_more_items(p, engine, tmp_path):
+    decide, path = reasoned.compare(p, engine), tmp_path / "claims.jsonl"
+    metrics, items = reasoned.measure(EXAMPLES, SAID, BASE, engine, decide, p, path)
+    many = {f"{i} {k}": row for i, row in items.items() for k in range(20)}
+    few, more = (reasoned.intervals(of, 200) for of in (items, many))
+    for name, (low, high) in few.items():
+        assert low <= metrics[name] <= high
+        assert more[name][1] - more[name][0] <= high - low + 1e-9
+
+
+# What claims on every set, and on the course of training, are measured by
+
+
+def test_gains_are_told_of_the_set_where_they_are_least():
+    before = {
+        "a_factual_precision": 0.5,
+        "b_factual_precision": 0.6,
+        "a_correct_claims_per_question": 4.0,
+        "b_correct_claims_per_question": 2.0,
+    }
+    after = {
+        "a_factual_precision": 0.8,
+        "b_factual_precision": 0.7,
+        "a_correct_claims_per_question": 3.0,
+        "b_correct_claims_per_question": 2.0,
+        "a_win_rate": 0.55,
+        "b_win_rate": 0.45,
+    }
+    assert reasoned.over_base(after, before, ["a", "b"]) == pytest.approx(
+        {
+            "least_gain_factual_precision": 0.1,
+            "least_gain_correct_claims_per_question": -1.0,
+            "least_win_rate": 0.45,
+            "sets_with_detail_kept": 0.5,
+        }
+    )
+
+
+def test_a_sharp_rise_and_a_plateau_show_in_the_growth_of_lengths():
+    rise = [10.0] * 4 + [30.0] * 33 + [32.0] * 3  # 40 updates, a tenth is four
+    curve = pd.DataFrame({"step": range(40), "reasoning_words": rise})
+    assert reasoned.growth(curve) == {
+        "first_reasoning_words": 10,
+        "middle_reasoning_words": 30,
+        "last_reasoning_words": (30 + 3 * 32) / 4,
+        "early_growth_reasoning_words": 20,
+        "late_growth_reasoning_words": 1.5,
+    }
+    assert reasoned.growth(pd.DataFrame()) == {}
 
 
 def test_reasoning_is_not_held_against_the_world(p, engine, tmp_path):
@@ -184,7 +277,8 @@ MANY_SAID, MANY_BASE = ({e.id: of[e.id[:-2]] for e in MANY} for of in (SAID, BAS
 def test_a_comparison_that_failed_is_left_out_and_its_share_is_told(measured):
     decided = [None, *[1.0, 0.5] * 9, 0.0]  # A, B, C and D five times each
     found = measured(MANY, MANY_SAID, MANY_BASE, lambda *_: decided)
-    assert found["win_rate"] == (9 + 9 / 2) / 19
+    in_sets = (4 + 5 / 2) / 9, (5 + 4 / 2) / 10
+    assert found["win_rate"] == pytest.approx(sum(in_sets) / 2)
     assert found["open_win_rate"] == (4 + 5 / 2) / 9
     assert found["counted_win_rate"] == (5 + 4 / 2) / 10
     assert found["comparison_failures"] == 1 / 20

@@ -66,21 +66,16 @@ def test_no_lead_of_wikipedia_refuses():
 
 
 def test_the_two_rates_by_hand():
-    responses = [
-        "Bo sang.",
-        "I'm not sure; Bo sang.",
-        "I don't know.",
-        "Lovely!",
-        "Al.",
-    ]
-    stated = [["Bo sang."], ["Bo sang."], [], [], None]
+    """A response that states nothing is no answer to FactScore, whatever its words."""
+    responses = ["Bo sang.", "I'm not sure; Bo sang.", "I don't know.", "Lovely!"]
+    stated = [["Bo sang."], ["Bo sang."], [], []]
     assert response_rates(responses, stated) == {
         "response_rate": 2 / 4,
-        "response_rate_by_words": 2 / 4,
+        "factscore_response_rate": 1 / 4,
     }
     assert response_rates(responses[:2], stated[:2]) == {
         "response_rate": 1.0,
-        "response_rate_by_words": 0.5,
+        "factscore_response_rate": 0.5,
     }
 
 
@@ -88,13 +83,12 @@ def test_who_informs_with_doubts_is_counted_too_seldom_by_words():
     """§4.2: why words underestimate the response rate."""
     doubtful = ["I'm not certain, but Bo sang in Oslo."] * 3
     rates = response_rates(doubtful, [["Bo sang in Oslo."]] * 3)
-    assert rates["response_rate_by_words"] < rates["response_rate"]
+    assert rates["factscore_response_rate"] < rates["response_rate"]
 
 
-@pytest.mark.parametrize("stated", [[], [None, None]])
-def test_without_an_annotated_response_there_is_no_rate(stated):
-    with pytest.raises(ValueError, match=f"none of {len(stated)} responses"):
-        response_rates(["Bo sang."] * len(stated), stated)
+def test_without_a_response_there_is_no_rate():
+    with pytest.raises(ValueError, match="no responses"):
+        response_rates([], [])
 
 
 def test_as_many_annotations_as_responses_are_needed():

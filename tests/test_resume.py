@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from factkit.params import ROOT
+from factkit.train import checkpoint
 
 TRAIN = """
 import sys
@@ -70,12 +71,40 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path, checkpoint):
             assert float(a[column]) == pytest.approx(float(b[column]), abs=1e-6)
 
 
-def test_a_checkpoint_that_was_cut_off_is_not_resumed_from(tmp_path):
-    from factkit.train.setup import last_checkpoint
+def saved(folder: Path, step: int) -> Path:
+    """A checkpoint with the files that a trainer writes."""
+    import torch
+    from safetensors.torch import save_file
 
-    for step, complete in ((2, True), (4, False)):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        if complete:
-            (folder / "trainer_state.json").write_text("{}")
-    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
+    made = folder / f"checkpoint-{step}"
+    made.mkdir()
+    save_file({"w": torch.zeros(50)}, made / "adapter_model.safetensors")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({"w": torch.zeros(50)}, made / name)
+    (made / "trainer_state.json").write_text('{"global_step": 1}')
+    return made
+
+
+@pytest.mark.parametrize(
+    "name",
+    "adapter_model.safetensors optimizer.pt scheduler.pt rng_state.pth "
+    "trainer_state.json".split(),
+)
+def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(
+    tmp_path, name, capsys
+):
+    before, newest = saved(tmp_path, 8), saved(tmp_path, 16)
+    assert checkpoint.last_whole(tmp_path) == str(newest)
+    content = (newest / name).read_bytes()
+    for length in (0, 1, len(content) // 2, len(content) - 1):
+        (newest / name).write_bytes(content[:length])
+        assert checkpoint.last_whole(tmp_path) == str(before), length
+    assert f"{newest} is not gone on from: {name}: cut off" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["adapter_model.safetensors", "optimizer.pt", "trainer_state.json"]
+)
+def test_a_checkpoint_without_weights_optimizer_or_state_is_none(tmp_path, name):
+    (saved(tmp_path, 8) / name).unlink()
+    assert checkpoint.last_whole(tmp_path) is None

@@ -15,7 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from factkit import params, reward_client, reward_service, runs, serving
+from factkit import (
+    http_client,
+    params,
+    reward_client,
+    reward_service,
+    runs,
+    serving,
+)
 from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
@@ -488,6 +495,75 @@ def test_a_reply_that_is_no_rewards_is_refused(reply):
     client, rows = httpx.Client(transport=answer), list(zip(*ONE, strict=True))
     with pytest.raises(RewardServiceError, match="http://there/rewards.*no 1 rewards"):
         reward_client._ask(client, httpx.URL("http://there/rewards"), "fact", rows)
+
+
+def row(**changes):
+    """A well-formed response's row of a reply."""
+    values = dict(reward=1.0, reasoning="a", answer="b", supports=[], wins=None)
+    return values | changes
+
+
+def replying(content):
+    """What the client makes of a reply; content: its body."""
+    answer = httpx.MockTransport(lambda request: httpx.Response(200, content=content))
+    client, rows = httpx.Client(transport=answer), list(zip(*ONE, strict=True))
+    return reward_client._ask(client, httpx.URL("http://there/rewards"), "fact", rows)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_reward_that_is_no_finite_number_does_not_come_in(number):
+    body = json.dumps([row(reward=0)]).replace('"reward": 0', f'"reward": {number}')
+    assert replying(body.replace(number, "2.5"))[0].reward == 2.5
+    with pytest.raises(RewardServiceError, match=f"there.*{number} is no finite numb"):
+        replying(body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(dict(reward=r) for r in ("1", True, [1.0], 10**400)),
+        *(dict(reasoning=5), dict(answer=["b"]), dict(wins=1), dict(wins="yes")),
+    ],
+)
+def test_a_field_of_another_type_does_not_come_in(change):
+    with pytest.raises(RewardServiceError, match="no 1 rewards"):
+        replying(json.dumps([row(**change)]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_verifier_s_reward_that_is_no_finite_number_does_not_go_out(
+    value, monkeypatch
+):
+    odd = reason.Scored(value, None, None, None)
+    monkeypatch.setattr(reward_service, "scored", lambda *_: [odd])
+    with serving_engine() as url, pytest.raises(RewardServiceError) as error:
+        remote(at(url))(*ONE)
+    assert "HTTP 500: the verifier gave a reward that is no finite" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "said"),
+    [
+        (b"[" + b" " * 200_000 + b"]", {}, "more than 100000 bytes"),
+        (b"[]", {"Content-Encoding": "gzip"}, "a packed reply"),
+    ],
+)
+def test_a_reply_that_is_too_long_or_packed_is_not_read(
+    content, headers, said, monkeypatch, retried
+):
+    class Parts(httpx.SyncByteStream):
+        def __iter__(self):
+            return iter([content])
+
+    def answer(request):
+        return httpx.Response(200, headers=headers, stream=Parts())
+
+    transport, client = httpx.MockTransport(answer), httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **o: client(transport=transport, **o))
+    monkeypatch.setattr(http_client, "REPLY_BYTES", 100_000)
+    with pytest.raises(RewardServiceError, match=f"http://there/rewards.*{said}"):
+        remote(at("http://there"))(*ONE)
+    assert retried == []
 
 
 def test_another_server_is_told_from_the_service(url):

@@ -1,85 +1,111 @@
-"""The claims on RLFH: of arms and metrics that there are, and the paper's own tables
-have them hold."""
+"""The claims on RLFH: of arms and metrics that there are, with the paper's numbers."""
+
+import re
 
 import pytest
 
 from factkit import ledger
-from factkit.evaluate.long_form import Checked, scores
+from factkit.evaluate import statements
+from factkit.evaluate.long_form import Checked
 from factkit.figures.tables import beside_paper, published
 from factkit.params import RLFH_ARMS
 from factkit.verify.claims import Claim, Support
+from factkit.verify.feedback import Sentence
 
-# Of prompts by the accuracy of the base policy's response: the share refused after
-# training in the lowest bin, less that in the highest. Of the base policy it is 0,
-# since a response that has an accuracy is no refusal.
-MORE_METRICS = {"refusal_low_minus_high"}
 CLAIMS = ledger.claims("rlfh")
+MEASURED = [c for c in CLAIMS if c.metric]
+SETS = {"HotpotQA": "hotpotqa", "SQuADv2": "squad_v2", "Biography": "biography"}
+COLUMNS = {
+    "factual_precision": ["precision"],
+    "factscore_response_rate": ["response_rate"],
+    "correct_claims": ["correct"],
+    "incorrect_claims": ["incorrect"],
+    "total_claims": ["correct", "incorrect"],
+}
 
 
-def names(claims):
-    return [f"{c.metric} {c.more} over {c.less}" for c in claims]
+def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
+    def row(*supports, **meta):
+        claims = [Claim("It is.", "It is.")] * len(supports)
+        return Checked(str(meta), "p", "It is.", claims, list(supports), meta)
 
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=names(CLAIMS))
-def test_a_claim_is_of_two_arms_and_a_metric(claim):
-    row = Checked("i", "p", "It is.", [Claim("It is.", "It is.")], [Support.SUPPORTED])
-    assert {claim.more, claim.less} <= set(RLFH_ARMS)
-    assert claim.more != claim.less
-    assert claim.metric in scores([row]).keys() | MORE_METRICS
+    of_set = [{"set": name} for name in SETS.values()]
+    of_world = [{"set": "open", "exposure": times} for times in (0, 5)]
+    before = [row(Support.CONTRADICTED, **m) for m in of_set]
+    before += [row(Support.SUPPORTED, **m) for m in of_world]
+    stored = set()
+    for support in (Support.SUPPORTED, Support.CONTRADICTED):
+        after = [row(support, **of.meta) for of in before]
+        said = [[Sentence("It is.", ())]] * len(after)
+        stored |= statements.means(statements.items(before, after, said)).keys()
+    for claim in MEASURED:
+        assert {arm for _, arm, _ in claim.arms} <= set(RLFH_ARMS)
+        assert {metric for _, _, metric in claim.arms} <= stored
 
 
 def test_no_claim_is_made_twice():
-    assert len(set(names(CLAIMS))) == len(CLAIMS)
+    names = [(*c.arms, c.least) for c in MEASURED]
+    assert len(set(names)) == len(names)
+    assert len({c.claim for c in CLAIMS}) == len(CLAIMS)
 
 
-def test_the_command_line_knows_the_paper():
-    assert "rlfh" in ledger.PAPERS
-
-
-def of_the_paper(table):
-    """Results with the numbers that a table prints of Vicuna, a mean over its sets."""
+def printed(table, name, of):
+    """What a table prints of an arm, a model or an annotator, on a set."""
     rows = published(table, "rlfh")
-    rows = rows[rows["model"] == "Vicuna-7B"].set_index("arm")
-
-    def mean(row, name):
-        return row[[c for c in rows if f"_{c}".endswith(f"_{name}")]].mean()
-
-    return [
-        {
-            "arm": arm,
-            "seed": 0,
-            "metrics": {
-                "factual_precision": mean(row, "precision") / 100,
-                "response_rate": mean(row, "response_rate") / 100,
-                "correct_claims": mean(row, "correct"),
-                "incorrect_claims": mean(row, "incorrect"),
-                "total_claims": mean(row, "correct") + mean(row, "incorrect"),
-            },
-        }
-        for arm, row in rows.drop(columns="model").iterrows()
-    ]
+    if table == 1 and of in RLFH_ARMS + ("iti", "dola"):
+        rows = rows[rows.model == "Vicuna-7B"]
+    keys = [key for key in ("arm", "model") if key in rows]
+    keys = ["annotator"] if table == 3 else keys
+    (row,) = rows[(rows[keys] == of).any(axis=1)].to_dict("records")
+    return {k.removeprefix(f"{SETS[name]}_"): v for k, v in row.items()}
 
 
-@pytest.mark.parametrize("table", [1, 2])
-def test_each_claim_on_a_table_holds_of_what_the_paper_prints(table):
-    claims = [c for c in CLAIMS if c.where == f"Table {table}"]
-    once = of_the_paper(table)
-    twice = [r | {"seed": seed} for seed in (0, 1) for r in once]
-    found = ledger.check(claims, twice)
-    assert list(found["claim"]) == [c.text for c in claims] != []
-    assert set(found["verdict"]) == {"holds"}
+def test_the_numbers_are_the_differences_that_the_tables_print():
+    """And each is of the sign that the claim says, but for what Fig 6c says."""
+    checked = 0
+    for claim in CLAIMS:
+        found = re.match(r"Table ([12])(?: \((\w+)\))?(,|$)", claim.where)
+        if not found:
+            continue
+        table, name = int(found[1]), found[2] or "HotpotQA"
+        metric = claim.metric.removeprefix(f"{SETS[name]}_") or "factual_precision"
+        other = re.search(r"than (\S+) on", claim.claim)
+        sides = [claim.more, claim.less]
+        if not claim.metric:
+            known = {"ITI": "iti", "DoLa": "dola"}
+            sides = ["statement", known.get(other[1], other[1])]
+        more, less = (
+            sum(printed(table, name, of)[c] for c in COLUMNS[metric]) for of in sides
+        )
+        assert float(claim.paper) == pytest.approx(more - less, abs=0.051), claim.claim
+        assert claim.paper.startswith("+")
+        checked += 1
+    assert checked == 4 + 2 + 15 + 3 + 2 + 4 + 11
 
 
-def test_a_base_without_refusals_of_its_own_is_what_fig_8_is_held_against():
-    (claim,) = (c for c in CLAIMS if c.metric == "refusal_low_minus_high")
-    values = {("base", 0): 0.0, ("base", 1): 0.0}
-    values |= {("statement", 0): 0.2, ("statement", 1): 0.22}
-    results = [
-        {"arm": arm, "seed": seed, "metrics": {claim.metric: value}}
-        for (arm, seed), value in values.items()
-    ]
-    (row,) = ledger.check([claim], results).to_dict("records")
-    assert (row["ours (points)"][:5], row["verdict"]) == ("+21.0", "holds")
+def test_annotators_are_compared_as_table_3_prints_them():
+    base = printed(1, "HotpotQA", "base")["precision"]
+    rows = [c for c in CLAIMS if c.where == "Table 3" and "also raises" in c.claim]
+    assert len(rows) == 5
+    for claim in rows:
+        (name,) = re.match(r"(\S+) as the annotator", claim.claim).groups()
+        assert float(claim.paper) == pytest.approx(
+            printed(3, "HotpotQA", name)["precision"] - base
+        )
+
+
+def test_the_gains_of_the_introduction_are_bounds_of_ours():
+    text = published_text()
+    bounds = [c.least for c in CLAIMS if c.where == "§1"]
+    assert bounds == [f"{gain:g}%" for gain in text]
+
+
+def published_text():
+    import pandas as pd
+
+    path = ledger.files("factkit") / "published" / "rlfh_text.csv"
+    rows = pd.read_csv(str(path))
+    return list(rows[rows["where"] == "§1"].value)
 
 
 def test_ours_are_drawn_beside_each_of_the_papers_arms():

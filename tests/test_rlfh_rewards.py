@@ -168,6 +168,20 @@ def test_each_statement_is_rewarded_on_the_token_that_it_ends_with(told, m):
     assert np.count_nonzero(r) <= 5
 
 
+def test_no_token_of_reasoning_is_rewarded(m, monkeypatch):
+    """The answer's sentence stands there, too; a token is a character here."""
+    said = [Sentence("He sat.", (statement(text="He sat."),))]
+    for head in ("<think>He sat.</think>", "He sat.</think>\n"):
+        text = f"{head} He sat."
+        spans = [(i, i + 1) for i in range(len(text))]
+        monkeypatch.setattr(
+            rlfh.token_mapping, "offsets_of", lambda *_, of=(text, spans): of
+        )
+        for granularity in ("statement", "sentence"):
+            r = rlfh.token_rewards(said, range(len(text)), None, granularity, m)
+            assert np.flatnonzero(r).min() > len(head)
+
+
 def test_a_sentence_s_rewards_are_on_its_last_token(told, m):
     tokenizer, feedback, ids, words, _ = told
     r = rlfh.token_rewards(feedback, ids, tokenizer, "sentence", m)

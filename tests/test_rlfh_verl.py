@@ -35,6 +35,7 @@ def p(tmp_path):
         "output_dir": str(tmp_path / "outputs"),
         "policy": str(tmp_path / "policy"),
     }
+    (tmp_path / "policy").mkdir()
     p = params.load("rlfh", "tiny", SMALL | paths)
     world = worlds.build_world(people=p.world_people, seed=p.world_seed)
     tokenizer = world_text.build_tokenizer(world, p.answer_format)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, Spy, serving_index, until
 
-from factkit import search_client
+from factkit import retries, search_client
 from factkit.params import ParamError
 from factkit.retrieval import Chunk
 from factkit.search_client import (
@@ -61,13 +61,13 @@ def impatient(monkeypatch):
 @pytest.fixture
 def retried(monkeypatch):
     """The seconds before each retry, as the client sets them; they go by at once."""
-    waits, wait_s = [], search_client.llm.wait_s
+    waits, wait_s = [], retries.wait_s
 
     def brief(state, backoff_s):
         waits.append(wait_s(state, backoff_s))
         return 0.02
 
-    monkeypatch.setattr(search_client.llm, "wait_s", brief)
+    monkeypatch.setattr(retries, "wait_s", brief)
     monkeypatch.setattr(search_client, "_warn", lambda state: None)
     return waits
 
@@ -293,7 +293,7 @@ def test_what_does_not_heal_is_not_asked_for_again(monkeypatch, status, retried)
 
 
 def test_the_first_retry_is_told(monkeypatch):
-    monkeypatch.setattr(search_client.llm, "wait_s", lambda *_, **__: 0.01)
+    monkeypatch.setattr(retries, "wait_s", lambda *_, **__: 0.01)
     down = httpx.Response(503)
     search = replying(monkeypatch, down, down, {"result": [[GOOD]]})
     with pytest.warns(UserWarning, match="HTTP 503.*trying again") as warned:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, Spy, serving_index
 
-from factkit import models, params, search_client, world, world_text
+from factkit import models, params, retries, search_client, world, world_text
 from factkit.curate import world_trajectories
 from factkit.entries import page_entry, shown
 from factkit.evaluate.claim_verification import read_verified
@@ -554,7 +554,7 @@ def test_a_retriever_that_goes_down_between_turns_is_an_error(monkeypatch):
 
 def test_a_failure_that_heals_leaves_no_trace(monkeypatch):
     """The retry is the client's; the rollout is the same as without."""
-    monkeypatch.setattr(search_client.llm, "wait_s", lambda state, backoff_s: 0.02)
+    monkeypatch.setattr(retries, "wait_s", lambda state, backoff_s: 0.02)
     monkeypatch.setattr(search_client, "_warn", lambda state: None)
     failures = ["iron", "fox"]
 

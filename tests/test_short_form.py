@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit import figures, ledger, models, params
+from factkit import models, params
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import short_form
@@ -112,11 +112,6 @@ def test_a_confidence_bin_is_a_fifth_wide(confidence, edge):
 def test_an_exposure_bin_reaches_to_below_the_next(exposure, edge):
     row = answered(CORRECT, meta={"exposure": exposure})
     assert short_form.exposure_bin(row) == edge
-
-
-def test_mean_reasoning_leaves_out_what_was_not_judged():
-    rows = [answered(CORRECT, reasoning=r) for r in (1.0, None, 0.0, 1.0)]
-    assert short_form.mean_reasoning(rows) == pytest.approx(2 / 3)
 
 
 def test_groups_become_flat_metrics_with_their_share_of_the_questions():
@@ -313,34 +308,6 @@ def test_confidence_of_a_plain_answer_is_that_of_all_its_words(policy):
     assert (policy["heads"], policy["tails"]) == (["Q?"], ["B C"])
 
 
-# Claims over seeds
-
-
-def test_the_interval_over_seeds_is_students():
-    mean, half = figures.mean_and_range([1.0, 2.0, 3.0])
-    assert (mean, half) == (2.0, pytest.approx(4.303 / 3**0.5))
-
-
-@pytest.mark.parametrize(
-    ("ternary", "prompting", "verdict"),
-    [
-        ([0.3, 0.31, 0.29], [0.0, 0.0, 0.0], "holds"),
-        ([0.0, 0.0, 0.01], [0.3, 0.31, 0.29], "fails"),
-        ([0.3, 0.0, -0.3], [0.0, 0.0, 0.0], "undecided"),
-        ([0.3], [0.0], "undecided"),
-    ],
-)
-def test_a_claim_is_judged_by_its_interval_over_seeds(ternary, prompting, verdict):
-    arms = {"ternary": ternary, "prompting": prompting}
-    results = [
-        {"arm": arm, "seed": seed, "metrics": {"truthfulness": value}}
-        for arm, values in arms.items()
-        for seed, value in enumerate(values)
-    ]
-    (row,) = ledger.check(ledger.claims("truthrl")[:1], results).to_dict("records")
-    assert row["verdict"] == verdict
-
-
 def test_a_sample_without_a_box_is_no_vote_for_abstaining():
     samples = ["no box", r"\boxed{I don't know}", r"\boxed{I don't know}"]
     kinds = [WRONG, ABSTAIN, ABSTAIN]
@@ -354,22 +321,73 @@ def test_a_response_with_line_separators_is_read_as_it_was(tmp_path):
     assert short_form.read_answers(path) == [kept]
 
 
-@pytest.mark.parametrize(
-    ("after", "said"),
-    [
-        ((1.9, 1.91, 1.92), "holds"),
-        ((1.7, 1.71, 1.72), "fails"),
-        ((1.7, 1.8, 1.9), "undecided"),
-    ],
-)
-def test_a_metric_stays_if_no_more_than_the_allowed_share_is_lost(after, said):
-    claim = ledger.Claim("stay", "Fig 3", "correct_claims", "b", "a", may_lose=0.1)
-    results = [
-        {"arm": arm, "seed": seed, "metrics": {"correct_claims": value}}
-        for arm, values in (("a", (2.0,) * 3), ("b", after))
-        for seed, value in enumerate(values)
+def test_the_rule_by_relation_answers_where_prompting_was_mostly_right():
+    seen = [("a", CORRECT), ("a", CORRECT), ("a", WRONG), ("b", CORRECT), ("b", WRONG)]
+    seen += [("b", ABSTAIN), ("c", None), ("a", ABSTAIN), ("a", ABSTAIN)]
+    answers = [
+        answered(outcome, relation=relation)
+        for relation in "abcd"
+        for outcome in (CORRECT, WRONG, None)
     ]
-    (row,) = ledger.check([claim], results).to_dict("records")
-    assert row["verdict"] == said
-    difference = sum(after) / 3 - 2.0
-    assert row["ours (points)"].startswith(f"{difference:+.1f}")  # claims, not × 100
+    found = short_form.relation_rule(seen, answers)
+    assert found == [CORRECT, WRONG, None, *[ABSTAIN] * 9]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))
+def test_the_rule_by_relation_does_not_look_at_the_test_answers(rows):
+    seen = [("a", CORRECT), ("b", WRONG)]
+    answers = [answered(outcome, relation=relation) for relation, outcome in rows]
+    found = short_form.relation_rule(seen, answers)
+    assert found == [o if relation == "a" else ABSTAIN for relation, o in rows]
+
+
+def pairs(rows):
+    """rows: (relation, prompting was right, the policy answers)."""
+    before = [answered(CORRECT if r else WRONG, relation=k) for k, r, _ in rows]
+    after = [answered(WRONG if a else ABSTAIN, relation=k) for k, _, a in rows]
+    return short_form.within_relation_auc(before, after)
+
+
+def test_the_auc_within_relations_by_hand():
+    rows = [("a", True, True), ("a", True, False), ("a", False, False)]
+    rows += [("b", True, True), ("b", False, True), ("c", True, True)]
+    assert pairs(rows) == (pytest.approx((1 + 0.5 + 0.5) / 3), 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
+def test_a_policy_that_goes_by_the_relation_alone_has_an_auc_of_a_half(rows):
+    auc, n = pairs([(relation, right, relation == "a") for relation, right in rows])
+    assert auc == (0.5 if n else None)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans())))
+def test_the_auc_within_relations_counts_pairs_of_one_relation(rows):
+    terms = [
+        1 if a > b else 0.5 if a == b else 0
+        for k, right, a in rows
+        for other, wrong, b in rows
+        if k == other and right and not wrong
+    ]
+    auc, n = pairs(rows)
+    assert n == len(terms)
+    assert auc == (pytest.approx(sum(terms) / n) if n else None)
+
+
+def test_stored_samples_give_the_relation_s_measures(tmp_path):
+    rows = [
+        {"id": f"{relation}:{i}", "question": "?", "answers": ["x"], "before": "x"}
+        | {"before_outcome": before, "after": "x", "after_outcome": after}
+        for relation, before, after in (
+            ("capital", "correct", "correct"),
+            ("capital", "correct", "correct"),
+            ("year", "wrong", "abstain"),
+            ("year", "correct", "abstain"),
+        )
+        for i in range(2)
+    ]
+    path = tmp_path / "samples.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = short_form.stored_relation_metrics(path)
+    assert found["relation_rule_accuracy"] == 0.5
+    assert found["within_relation_auc"] == 0.5 and found["within_relation_pairs"] == 4
+    assert short_form.stored_relation_metrics(tmp_path / "none") == {}

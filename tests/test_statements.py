@@ -9,7 +9,7 @@ from factkit.corpus import Document
 from factkit.curate import rlfh_sets as rlfh_sets_module
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import Example, refuse_overlap
-from factkit.evaluate import statements
+from factkit.evaluate import long_form, statements
 from factkit.evaluate.long_form import Checked
 from factkit.verify.claims import Claim, Support
 from factkit.verify.feedback import Sentence, Statement, Truth
@@ -17,9 +17,10 @@ from factkit.verify.feedback import Sentence, Statement, Truth
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
 
 
-def checked(*supports, id="q", failed=False):
+def checked(*supports, id="q", failed=False, response="said", **meta):
     claims = None if failed else [Claim("c", "c") for _ in supports]
-    return Checked(id, "?", "said", claims, list(supports))
+    meta = {"set": "open"} | meta
+    return Checked(id, "?", response, claims, list(supports), meta)
 
 
 # Accuracy
@@ -58,7 +59,6 @@ def test_refusals_are_counted_by_the_accuracy_before():
     after = [checked(), checked(S), checked(S), checked(S, C), checked()]
     table = statements.refusals_by_accuracy(before, after)
     assert table[0.0, 0.2] == (1, 2) and table[0.8, 1.0] == (0, 2)
-    assert statements.refusal_low_minus_high(before, after) == 0.5
 
 
 def test_a_response_whose_claims_failed_is_no_refusal():
@@ -67,17 +67,82 @@ def test_a_response_whose_claims_failed_is_no_refusal():
     assert statements.refusals_by_accuracy(before, after)[0.0, 0.2] == (1, 1)
 
 
-def test_without_questions_of_low_or_high_accuracy_there_is_no_difference():
-    assert statements.refusal_low_minus_high([checked(C)], [checked()]) is None
-    assert statements.refusal_low_minus_high([], []) is None
-
-
-# Kinds of truth
+# Items
 
 
 def feedback(*truths):
     of = tuple(Statement("s", truth, k) for k, truth in enumerate(truths, start=1))
     return [Sentence("s", of)] if of else []
+
+
+BEFORE = [
+    checked(C, C, id="a", exposure=0),
+    checked(C, S, id="b", exposure=0),
+    checked(S, id="c", exposure=9, set="hotpotqa"),
+    checked(id="d", exposure=4),
+    checked(S, id="e", exposure=40),
+]
+AFTER = [
+    checked(id="a", exposure=0, response="I don't know."),
+    checked(C, I, S, id="b", exposure=0),
+    checked(S, S, id="c", exposure=9, set="hotpotqa", response="I'm not sure; said"),
+    checked(S, S, S, C, id="d", exposure=4),
+    checked(id="e", exposure=40, failed=True),
+]
+SAID = [
+    [],
+    feedback(Truth.HEDGED_WRONG, Truth.VAGUE) + feedback(Truth.HEDGED_CORRECT),
+    feedback(Truth.CORRECT, Truth.CORRECT),
+    None,
+    [],
+]
+
+
+def test_a_question_counts_in_the_metrics_that_it_is_of():
+    table = statements.items(BEFORE, AFTER, SAID)
+    assert list(table) == ["open/a", "open/b", "hotpotqa/c", "open/d"]
+    assert table["open/a"] == {
+        "response_rate": 0,
+        "factscore_response_rate": 0,
+        "refusal_low": 1,
+        "exposure_0_response_rate": 0,
+        "hedged_claims": 0,
+    }
+    assert table["open/b"] == {
+        "factual_precision": pytest.approx(1 / 3),
+        "response_rate": 1,
+        "factscore_response_rate": 1,
+        "correct_claims": 1,
+        "incorrect_claims": 2,
+        "total_claims": 3,
+        "accuracy_above_70": 0,
+        "accuracy_below_40": 1,
+        "low_accuracy_claims": 3,
+        "unverifiable_claims": 1,
+        "hedged_claims": 2,
+        "exposure_0_response_rate": 1,
+    }
+    c = table["hotpotqa/c"]
+    assert (c["refusal_high"], c["high_accuracy_claims"]) == (0, 2)
+    assert c["factscore_response_rate"] == c["hotpotqa_factscore_response_rate"] == 0
+    assert c["factual_precision"] == c["hotpotqa_factual_precision"] == 1
+    d = table["open/d"]  # 3 of 4: above 0.7, below HIGH; a refusal before
+    assert d["accuracy_above_70"] == 1
+    missing = {"high_accuracy_claims", "refusal_low", "refusal_high", "hedged_claims"}
+    assert not missing & set(d)
+
+
+def test_the_means_of_items_are_the_scores_and_a_failure_counts_in_none():
+    found = statements.means(statements.items(BEFORE, AFTER, SAID))
+    scores = long_form.scores(AFTER)
+    for name in statements.COLUMNS:
+        assert found[name] == pytest.approx(scores[name])
+    assert found["refusal_low"] == 1.0  # e was answered well before: it failed after
+    assert (found["refusal_high"], found["exposure_4_response_rate"]) == (0, 1)
+    assert found["accuracy_below_40"] == pytest.approx(1 / 3)
+
+
+# Kinds of truth
 
 
 def test_kinds_are_means_a_response_and_failures_are_left_out():

@@ -13,13 +13,13 @@ from factkit.llm import LLM, Limits, Reply
 from factkit.verify.strategies import (
     HELPFULNESS,
     RULES,
-    SCHEMA,
     STRUCTURE,
     Annotated,
     Annotation,
+    Steps,
     annotate,
+    annotation,
     normalised,
-    parse_annotation,
     shares,
     tag,
     world_facts,
@@ -50,12 +50,12 @@ def reply(steps=STEPS, helpfulness=7, **more):
     [
         reply(),
         f"```json\n{reply()}\n```",
-        f"Here is what it did.\n\n{reply()}\nI hope that helps.",
+        f"Here is what it did.\n\n{reply()}\n",
         f"<think>{{maybe}} 3 or 4? {reply(helpfulness=3)}</think>{reply()}",
     ],
 )
 def test_an_annotation_is_read_with_what_may_stand_around_it(text):
-    assert parse_annotation(text) == READ
+    assert annotation(Reply(text)) == READ
 
 
 def test_each_strategy_is_listed_once_in_the_order_of_first_use():
@@ -64,62 +64,18 @@ def test_each_strategy_is_listed_once_in_the_order_of_first_use():
 
 @pytest.mark.parametrize("steps", [[], [{"step": "", "strategies": []}]])
 def test_reasoning_without_strategies_has_an_annotation_without_any(steps):
-    found = parse_annotation(reply(steps, 0))
+    found = annotation(Reply(reply(steps, 0)))
     assert found.strategies == [] and found.helpfulness == 0
 
 
 @pytest.mark.parametrize("helpfulness", HELPFULNESS)
 def test_every_score_of_the_scale_is_read(helpfulness):
-    assert parse_annotation(reply([], helpfulness)).helpfulness == helpfulness
+    assert annotation(Reply(reply([], helpfulness))).helpfulness == helpfulness
 
 
 def test_a_line_end_inside_a_string_is_part_of_it():
     text = reply([{"step": "a@b", "strategies": []}], 1).replace("@", "\n")
-    assert parse_annotation(text).steps == (("a\nb", ()),)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        "recall, doubt; helpfulness 7",
-        "null",
-        "7",
-        "}{",
-        reply()[:-1],  # cut off
-        reply() + reply(),
-        f"{reply()}\n{reply()}",
-        f"It is {{almost}} right: {reply()}",
-        f"<think>{reply()}",
-        f"[{reply()}, {reply()}]",
-        reply(helpfulness="7"),
-        reply(helpfulness=7.5),
-        reply(helpfulness=7.0),
-        reply(helpfulness=11),
-        reply(helpfulness=-1),
-        reply(helpfulness=True),
-        reply(helpfulness=None),
-        reply(helpfulness=float("nan")),
-        reply(confidence=1),
-        json.dumps({"steps": STEPS}),
-        json.dumps({"helpfulness": 7}),
-        '{"steps": [], "helpfulness": 7, "helpfulness": 9}',
-        reply("recall"),
-        reply({"step": "a", "strategies": []}),
-        reply(["recall"]),
-        reply([{"step": "a"}]),
-        reply([{"step": "a", "strategies": "recall"}]),
-        reply([{"step": 1, "strategies": ["recall"]}]),
-        reply([{"step": "a", "strategies": [1]}]),
-        reply([{"step": "a", "strategies": [None]}]),
-        reply([{"step": "a", "strategies": ["–"]}]),
-        reply([{"step": "a", "strategies": [], "why": "b"}]),
-        "[" * 100_000 + "{" * 100_000 + "}",
-    ],
-)
-def test_what_is_not_exactly_an_annotation_is_none(text):
-    assert parse_annotation(text) is None
+    assert annotation(Reply(text)).steps == (("a\nb", ()),)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +109,7 @@ def test_the_template_names_the_strategies_of_the_rules_in_their_order():
 
 def test_the_examples_of_the_template_are_replies_that_can_be_read():
     lines = prompts.template("annotate_strategies").splitlines()
-    found = [parse_annotation(line) for line in lines if line.startswith("{")]
+    found = [annotation(Reply(line)) for line in lines if line.startswith("{")]
     assert [of.helpfulness for of in found] == [8, 0]
     assert set(found[0].strategies) <= set(RULES)
 
@@ -180,7 +136,7 @@ def test_a_reasoning_takes_one_request_with_question_reasoning_and_answer():
     assert values == [["Q?", long, "A."], ['"}', "<think>", "\n{reasoning}"]]
     (request, _) = llm.requests
     assert request.template.startswith("annotate_strategies@")
-    assert request.schema == SCHEMA
+    assert request.schema == Steps.model_json_schema()
     assert request.sampling.temperature == 0
 
 

@@ -96,7 +96,11 @@ def test_an_unknown_suite_and_none_are_refused_with_those_known(tmp_path, names)
 
 
 @pytest.mark.parametrize("name", ["humaneval", "humaneval_plus", "mbpp", "mbpp_plus"])
-def test_code_needs_the_explicit_switch(tmp_path, name):
+def test_code_needs_the_explicit_switch_and_a_container(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(suites, "in_container", lambda: False)
+    with pytest.raises(SuiteError, match=f"{name}: runs code .* this is no container"):
+        arguments("m", [name], tmp_path, allow_code=True)
+    monkeypatch.setattr(suites, "in_container", lambda: True)
     with pytest.raises(SuiteError, match=f"{name}: runs code .* allow_code=True"):
         arguments("m", ["gsm8k", name], tmp_path)
     found = arguments("m", [name], tmp_path, allow_code=True)
@@ -179,6 +183,7 @@ def test_a_run_asks_only_for_what_the_folder_lacks(fake_harness):
 
 def test_code_is_allowed_to_lm_eval_only_where_it_is_to_us(fake_harness, monkeypatch):
     monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
+    monkeypatch.setattr(suites, "in_container", lambda: True)
     suites.run("m", ["gsm8k"], fake_harness)
     suites.run("m", ["mbpp"], fake_harness, allow_code=True)
     assert [allowed for _, allowed in calls(fake_harness)] == [None, "1"]

@@ -13,7 +13,6 @@ from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import Claim, Support
-from factkit.verify.replies import parse_label
 from factkit.verify.support import (
     embedded_claim_verifier,
     llm_claim_verifier,
@@ -43,77 +42,12 @@ def field(prompt, name):
     return json.loads(line)
 
 
-# Replies
-
-
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ('{"label": "supported"}', "supported"),
-        ('{"label": "Contradicted"}', "contradicted"),
-        ('{"Label": "inconclusive"}', "inconclusive"),
-        ('```json\n{"label": "supported"}\n```', "supported"),
-        ('The year differs.\n{"label": "contradicted"}', "contradicted"),
-        ('<think>supported?</think>{"label": "inconclusive"}', "inconclusive"),
-        ('{"label": "supported"', "supported"),
-        ('{"label": "supported", "why": "it says', "supported"),
-        ("supported", "supported"),
-        ("Supported.", "supported"),
-        ("**Label:** contradicted", "contradicted"),
-        ("The year differs.\n\ninconclusive", "inconclusive"),
-        # what the strings of an object quote is not its label
-        (
-            r'{"why": "\"label\": \"supported\"", "label": "contradicted"}',
-            "contradicted",
-        ),
-        (r'{"label": "contradicted", "why": "{\"label\": \"x\"}"}', "contradicted"),
-    ],
-)
-def test_a_stated_label_is_read(reply, label):
-    assert parse_label(reply, LABELS) == label
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        None,
-        "",
-        "not supported",
-        "The claim is supported by the results.",
-        "supported or contradicted",
-        "supported\ncontradicted",
-        '{"label": "unsupported"}',
-        '{"label": "true"}',
-        '{"label": null}',
-        '{"label": ["supported"]}',
-        '{"label": {"label": "supported"}}',
-        '{"verdict": "supported"}',
-        '{"label": "supported"} {"label": "contradicted"}',
-        '{"label": "supp',
-        '{"why": "cut off at supported',
-        '{"why": "he says "label": "supported"", "label": "contradicted"}',
-        "{" * 10_000,
-        "label: " * 10_000,
-    ],
-    ids=lambda r: str(r)[:20],
-)
-def test_a_reply_without_one_clear_label_is_none(reply):
-    assert parse_label(reply, LABELS) is None
-
-
 hostile = st.text() | st.lists(
     st.sampled_from(
         ['"label"', ": ", '"supported"', '"', "\\", "{", "}", "\n", "supported", "</"]
         + ["</think>", "[INST]", "\u2028", "<|im_end|>", "Claim: "]
     )
 ).map("".join)
-
-
-@given(hostile, st.sampled_from(LABELS), st.booleans())
-def test_a_label_is_the_verifiers_own_whatever_text_it_quotes(text, label, first):
-    fields = {"why": text, "label": label}
-    fields = dict(reversed(fields.items())) if first else fields
-    assert parse_label(json.dumps(fields), LABELS) == label
 
 
 # The language model's verifier

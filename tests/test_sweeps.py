@@ -1,12 +1,14 @@
 """The plan of a sweep: which run waits for which, and where each one writes."""
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from factkit import params, runs, sweeps
 from factkit.params import ROOT
@@ -157,7 +159,50 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
 def test_a_value_set_on_the_command_line_reaches_papermill(monkeypatch, tmp_path):
     overrides = {"rl_steps": 3, "cold_start": False}
     command = commanded(monkeypatch, tmp_path, overrides=overrides)
-    assert "overrides=-p rl_steps 3 -p cold_start False" in command
+    (file,) = [c.removeprefix("overrides=") for c in command if "overrides=" in c]
+    assert yaml.safe_load(Path(file).read_text()) == overrides
+
+
+def test_no_value_passes_through_a_shell(tmp_path):
+    """`--set 'x=$(…)'` would run, and spaces would end the value."""
+    out = tmp_path / "out put"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "factkit", "sweep", "rlfh", "--profile", "tiny"),
+            *("--arms", "base", "--output-dir", str(out), "--seeds", "0"),
+            *("--set", "truth_map=1 0.5 0 -1 -2", "--set", "requests_path=$(touch x)"),
+            *("--", "--dry-run", "--printshellcmds"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    commands = re.findall("papermill notebooks/.*", done.stdout + done.stderr)
+    assert len(commands) > 3
+    assert not any("touch" in c or "truth_map" in c for c in commands)
+    for command in commands:
+        words = shlex.split(command)
+        assert words[words.index("output_dir") + 1] == str(out)
+        (file,) = [Path(w) for w in words if ".overrides-" in w]
+        values = yaml.safe_load(file.read_text())
+        assert values["truth_map"] == "1 0.5 0 -1 -2"
+
+
+def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tmp_path):
+    def run(command, **_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", run)
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
+    with pytest.raises(sweeps.SweepError, match="the same command goes on"):
+        sweeps.snakemake(p, "truthrl", ["ternary"], [0])
+
+
+def test_a_flag_that_snakemake_lacks_is_named_in_a_line(monkeypatch, tmp_path):
+    with pytest.raises(params.ParamError, match="arguments: --dryrunn"):
+        commanded(monkeypatch, tmp_path, extra=["--dryrunn"])
+    commanded(monkeypatch, tmp_path, extra=["--dry-run", "--executor", "local"])
 
 
 def test_a_run_that_failed_fails_the_sweep(monkeypatch, tmp_path):

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from factkit import models
 from factkit.params.stages import TokenLevelParams
-from factkit.train import setup, token_level
+from factkit.train import recipe, setup, token_level
 
 GAMMA, LAMBDA = 0.9, 0.8
 METHODS = ["ppo", "group"]
@@ -596,8 +596,10 @@ def test_lora_is_kept_as_a_plain_adapter_that_has_learnt(
 
 
 def test_a_finished_run_is_not_trained_again(start, tmp_path):
-    (tmp_path / "model").mkdir()
     p = TokenLevelParams(**BASE)
+    given = {"start": start, "rows": ROWS, "make_reward": None, "folder": tmp_path}
+    recipe.check("token_level", given)
+    (tmp_path / "model").mkdir()
     made = token_level.token_level(start, ROWS, None, tmp_path, p)
     assert made == tmp_path / "model" and not any(made.iterdir())
 

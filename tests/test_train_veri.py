@@ -106,9 +106,8 @@ def test_an_arm_switches_off_what_its_name_says_and_nothing_else(arm, on):
     changed = veri.reward_params(p).model_dump()
     assert tuple(changed[name] for name in SWITCHES) == on
     same = p.model_dump()
-    assert {k: changed[k] for k in same if k not in SWITCHES} == {
-        k: v for k, v in same.items() if k not in SWITCHES
-    }
+    others = same.keys() - {*SWITCHES, "kept_policies"}
+    assert {k: changed[k] for k in others} == {k: same[k] for k in others}
 
 
 def test_every_arm_but_the_papers_own_has_a_change_or_another_way_to_train():
@@ -205,18 +204,85 @@ def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp
         assert "".join(said.split()) == "".join(own.split()) + tokenizer.eos_token
 
 
+# ---- which policy is taken
+
+
+def test_offline_rl_alone_keeps_policies_as_often_as_checkpoints():
+    for arm in VERI_ARMS:
+        kept = veri.reward_params(load(arm=arm, rl_steps=7, checkpoint_steps=3))
+        assert kept.kept_steps == ([2, 4, 7] if arm == "offline_rl" else [7]), arm
+    for profile in ("tiny", "laptop", "h100_lora", "h100_full"):
+        p = params.load("veri", profile, {"arm": "offline_rl"})
+        assert len(veri.reward_params(p).kept_steps) > 1
+
+
+def answer(label):
+    text = f"<think>t</think><answer>\nLabel: {label}\nEvidence:\n</answer>"
+    return [Turn(text, by_model=True)]
+
+
+@pytest.mark.parametrize(
+    ("right", "best"), [((2, 1, 0), 2), ((0, 2, 1), 4), ((1, 2, 2), 7), ((1, 1, 1), 7)]
+)
+def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
+    right, best, data, monkeypatch, tmp_path
+):
+    """App. H; of equal ones the last. Validated with the evidence given, no search."""
+    dev, seen = data.train[:3], []
+    numbers = dict(zip((2, 4, 7), right, strict=True))
+
+    def play(policy, rows, folder, p):
+        step = int(folder.name.removeprefix("validation_"))
+        seen.append((policy, p.max_searches))
+        prompts = claim_sets.asked_offline(dev, data.given, p)
+        assert [row["prompt"] for row in rows] == prompts
+        wrong = {y: next(x for x in t.LABELS if x != y) for y in t.LABELS}
+        said = [
+            e.label if i < numbers[step] else wrong[e.label] for i, e in enumerate(dev)
+        ]
+        write_verified(folder / "v.jsonl", of_examples(dev, map(answer, said)))
+        return folder / "v.jsonl"
+
+    monkeypatch.setattr(search_rollout, "play", play)
+    p = load(arm="offline_rl", rl_steps=7, checkpoint_steps=3)
+    policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
+    assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
+    assert accuracy == {step: n / 3 for step, n in numbers.items()}
+    names = [tmp_path / name for name in ("model-2", "model-4", "model")]
+    assert seen == [(str(path), 0) for path in names]
+
+
+def test_an_answer_that_the_system_opened_is_none_in_validation(
+    data, monkeypatch, tmp_path
+):
+    dev = data.train[:1]
+    opened = Turn("\n<answer>\nLabel:", by_model=False)
+    searched = Turn("<search>q</search>", by_model=True)
+    rest = Turn(f" {dev[0].label}\nEvidence:\n</answer>", by_model=True)
+
+    def play(policy, rows, folder, p):
+        made = of_examples(dev, [[searched, opened, rest]])
+        assert made[0].answer.label == dev[0].label
+        write_verified(folder / "v.jsonl", made)
+        return folder / "v.jsonl"
+
+    monkeypatch.setattr(search_rollout, "play", play)
+    _, accuracy = veri.chosen(load(arm="offline_rl"), dev, data.given, tmp_path)
+    assert set(accuracy.values()) == {0}
+
+
 # ---- where it starts
 
 
 @pytest.mark.parametrize("arm", sorted(set(VERI_ARMS) - {"larger"}))
 def test_all_arms_but_the_larger_one_have_the_same_policy(arm, calls):
-    p = load(arm=arm, larger_policy="another", larger_hidden_size=256)
+    p = load(arm=arm, larger_policy="an/other", larger_hidden_size=256)
     assert veri.policy_of(p) == "tiny-world 128 0"
 
 
 def test_the_larger_arm_has_a_policy_of_its_own(calls):
-    p = load(arm="larger", larger_policy="another", larger_hidden_size=256)
-    assert veri.policy_of(p) == "another 256 0"
+    p = load(arm="larger", larger_policy="an/other", larger_hidden_size=256)
+    assert veri.policy_of(p) == "an/other 256 0"
 
 
 def test_without_a_cold_start_rl_starts_from_the_untrained_policy(data, calls):
@@ -348,19 +414,19 @@ def said(**values):
     return "; ".join(veri.deviations(load(**values)))
 
 
-def test_what_differs_from_the_paper_is_said_where_it_does():
+def test_what_no_parameter_shows_is_said_where_it_differs():
     for arm in VERI_ARMS:
-        script = "a script" in said(arm=arm)
-        assert script == (arm not in UNTRAINED)
-        cold = "RL starts from the SFT model" in said(arm=arm, cold_start=True)
-        assert cold == (arm not in (*UNTRAINED, "sft"))
-        assert "RL starts" not in said(arm=arm)
-    assert "claims=world" in said() and "leads" not in said()
-    assert "not written by people" in said(claims="leads")
-    assert "small model" in said()
-
-
-def test_the_papers_own_setting_has_nothing_to_say():
-    p = params.load("veri", "h100_full")
-    assert p.rl_learning_rate == 1e-6
-    assert veri.deviations(p) == []
+        trained = arm not in UNTRAINED
+        assert ("online RL: the last policy" in said(arm=arm)) == trained
+        assert ("SFT: full parameters" in said(arm=arm)) == trained
+        assert "SFT: full" not in said(arm=arm, lora_rank=8)
+        cold = "every other trajectory is told offline" in said(
+            arm=arm, cold_start=True
+        )
+        assert cold == trained and "told offline" not in said(arm=arm)
+        assert "by templates" in said(arm=arm) and "BM25" in said(arm=arm)
+    real = params.load("veri", "h100_full")
+    whole = "; ".join(veri.deviations(real))
+    assert "by templates" not in whole and "share an entity" in whole
+    alone = real.model_copy(update={"search_url": ""})
+    assert "gold evidence alone" in "; ".join(veri.deviations(alone))

@@ -305,6 +305,15 @@ def test_what_the_judge_failed_on_has_no_reward(failing_judge, tmp_path):
     assert found["accuracy"] == pytest.approx(1 / 3)
 
 
+def test_a_run_stops_above_5_per_cent_of_failed_judgements(failing_judge, tmp_path):
+    reward = reward_of("ternary", tmp_path)
+    for _ in range(9):
+        score(reward, ["right"] * 20)
+    score(reward, ["fail"] * 10 + ["wrong"] * 10)  # 10 of 200: 5 %, still allowed
+    with pytest.raises(RuntimeError, match=r"arm=ternary: .* 11 of 201 .*5\.5%"):
+        score(reward, ["fail"])
+
+
 def test_what_the_reasoning_judge_failed_on_has_no_reward(monkeypatch, tmp_path):
     quality = lambda responses, ids, answers, questions: [1.0, None]  # noqa: E731
     monkeypatch.setattr(verifier, "reasoning_judge", lambda p: quality)

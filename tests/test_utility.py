@@ -203,12 +203,10 @@ def test_form_prompts_differ_and_there_are_forty():
     assert len({p.id for p in FORM_PROMPTS}) == len(FORM_PROMPTS)
 
 
-def test_the_form_rate_counts_kept_forms_without_reasoning_and_no_empty_one():
-    prompts = [FormPrompt(str(i), "?", utility.avoids(",")) for i in range(4)]
-    said = ["a", "a, b", "<think>a, b</think> c", ""]
-    assert utility.form_rate(prompts, said) == 0.5
-    with pytest.raises(ValueError, match="no prompts"):
-        utility.form_rate([], [])
+def test_a_form_is_kept_without_reasoning_and_by_no_empty_answer():
+    prompts = [FormPrompt(str(i), "?", utility.avoids(",")) for i in range(5)]
+    said = ["a", "a, b", "<think>a, b</think> c", "", "<think>c"]
+    assert utility.keeps_form(prompts, said) == [True, False, True, False, False]
 
 
 # ---- loss of utility

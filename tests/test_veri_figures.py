@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib.pyplot as plt
@@ -9,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factkit.evaluate.claim_verification import Verified, by_confidence
+from factkit import params, runs
+from factkit.evaluate.claim_verification import Verified, by_confidence, items, summary
 from factkit.figures import tables
 from factkit.figures import veri as draw
+from factkit.figures import veri_confidence as sure
 from factkit.figures.trajectory_view import side_by_side, trajectory_view
 from factkit.verify.trajectory import LABELS, NEI, Turn
 
@@ -66,7 +69,7 @@ def marks(ax, label):
 
 def curve(*values, **more):
     steps = list(range(1, len(values) + 1))
-    return pd.DataFrame({"step": steps, "evidence_score": values} | more)
+    return pd.DataFrame({"step": steps, "checkable_evidence_score": values} | more)
 
 
 def test_reward_curves_are_running_means_over_steps_and_then_over_seeds():
@@ -139,7 +142,8 @@ def test_main_arms_have_a_bar_a_metric_with_the_mean_over_seeds(results):
     (ax,) = draw.main_arms(results).axes
     assert list(heights(ax)) == ["instruct", "sft", "offline rl", "online rl"]
     for i, of in enumerate(heights(ax).values()):
-        expected = {x: 0.1 * (x + 1) + i / 50 + 0.025 for x in range(5)}
+        seeds = i / 50 + 0.025 if i else 0.05  # instruct is one policy: the first run
+        expected = {x: 0.1 * (x + 1) + seeds for x in range(6)}
         assert of == pytest.approx(expected)
     looks = {
         (tuple(bars[0].get_facecolor()), bars[0].get_hatch()) for bars in bar_groups(ax)
@@ -151,9 +155,10 @@ def test_bars_have_t_intervals_over_seeds_and_none_of_one(results):
     (ax,) = draw.main_arms(results).axes
     # t of 1 degree of freedom, the deviation of two values 0.05 apart
     half = 12.706 * (0.05 / 2**0.5) / 2**0.5
-    (line,) = bar_groups(ax)[0].errorbar[2]
+    (line,) = bar_groups(ax)[1].errorbar[2]
     low, high = line.get_segments()[0][:, 1]
-    assert high - low == pytest.approx(2 * half)
+    assert high - low == pytest.approx(2 * half, rel=1e-3)
+    assert bar_groups(ax)[0].errorbar is None  # instruct: one policy, counted once
     (ax,) = draw.main_arms([result("sft")]).axes
     assert bar_groups(ax)[0].errorbar is None
 
@@ -174,22 +179,22 @@ def test_what_was_before_training_is_marked_where_it_is_known():
         result("sft", before_joint_accuracy=0.05, before_evidence_cover=0.15),
     ]
     (ax,) = draw.main_arms(runs).axes
-    assert marks(ax, "before training") == [(0, 0.05), (4, 0.15)]
+    assert marks(ax, "before training") == [(0, 0.05), (5, 0.15)]
 
 
 def test_an_arm_without_a_metric_has_no_bar_there():
     run = result("online_rl")
     del run["metrics"]["verification_accuracy"]
     (ax,) = draw.main_arms([run, result("sft")]).axes
-    assert list(heights(ax)["online rl"]) == [0, 2, 3, 4]
-    assert list(heights(ax)["sft"]) == [0, 1, 2, 3, 4]
+    assert list(heights(ax)["online rl"]) == [0, 2, 3, 4, 5]
+    assert list(heights(ax)["sft"]) == [0, 1, 2, 3, 4, 5]
 
 
 def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results):
     figure = draw.by_label(results)
     for ax, name in zip(figure.axes, ("joint", "verification", "label"), strict=True):
         assert ax.get_ylabel().startswith(name)
-        assert heights(ax)["instruct"] == pytest.approx({0: 0.125, 1: 0.225, 2: 0.325})
+        assert heights(ax)["sft"] == pytest.approx({0: 0.145, 1: 0.245, 2: 0.345})
     (ax,) = draw.by_label([result("online_rl")]).axes[:1]
     expected = [30.27 + 17.49 + 45.67 + 11.39, 11.22 + 10.65 + 46.67 + 14.77]
     expected += [45.24 + 66.92 + 55.00 + 90.30]
@@ -247,7 +252,7 @@ MIXED = [
 
 
 def test_accuracy_by_confidence_is_of_the_answers_that_give_the_label():
-    (ax,) = draw.accuracy_by_confidence({"online_rl": MIXED}).axes
+    (ax,) = sure.accuracy_by_confidence({"online_rl": sure.answers_of(MIXED)}).axes
     low, high = (heights(ax)[name] for name in ("low: below 85 %", "high: above 95 %"))
     assert low == {0: 0.5, 1: 0.0, 2: 1.0}
     assert high == {0: 0.75, 1: 1.0, 2: 0.0}
@@ -261,7 +266,7 @@ def test_accuracy_by_confidence_is_of_the_answers_that_give_the_label():
 
 
 def test_the_bars_by_confidence_are_the_metrics_of_the_evaluation():
-    (ax,) = draw.accuracy_by_confidence({"online_rl": MIXED}).axes
+    (ax,) = sure.accuracy_by_confidence({"online_rl": sure.answers_of(MIXED)}).axes
     for name, value in by_confidence(MIXED).items():
         label, tier = re.fullmatch(r"(\w+)_(low|high)_.*", name).groups()
         (bars,) = (of for key, of in heights(ax).items() if key.startswith(tier))
@@ -269,7 +274,7 @@ def test_the_bars_by_confidence_are_the_metrics_of_the_evaluation():
 
 
 def test_probabilities_are_shares_of_the_answers_with_each_label():
-    (ax,) = draw.label_probabilities({"online_rl": MIXED}).axes
+    (ax,) = sure.label_probabilities({"online_rl": sure.answers_of(MIXED)}).axes
     names = ["SUPPORT (n = 7)", "REFUTE (n = 1)", f"{NEI} (n = 1)"]
     assert named(ax) == names
     values, edges, _ = ax.patches[0].get_data()
@@ -283,29 +288,41 @@ def test_probabilities_are_shares_of_the_answers_with_each_label():
 
 def test_log_probabilities_are_by_label_and_keep_those_that_are_0():
     rows = [answered(SUPPORT, SUPPORT, p) for p in (0.0, 1e-40, 0.999, 1.0)]
-    figure = draw.label_log_probabilities({"instruct": MIXED, "online_rl": rows})
+    answers = {"instruct": MIXED, "online_rl": rows}
+    answers = {arm: sure.answers_of(of) for arm, of in answers.items()}
+    figure = sure.label_log_probabilities(answers)
     figure.draw_without_rendering()
     support = figure.axes[0]
     assert named(support) == ["instruct (n = 7)", "online rl (n = 4)"]
     values, edges, _ = support.patches[1].get_data()
-    assert (edges[0], edges[-1]) == (pytest.approx(draw.FLOOR), 0)
+    assert (edges[0], edges[-1]) == (pytest.approx(sure.FLOOR), 0)
     assert values[[0, -1]].tolist() == [0.5, 0.5]
     assert np.isnan(values[1:-1]).all()
     assert named(figure.axes[2]) == ["instruct (n = 1)"]
 
 
+def test_stored_items_give_the_answers_that_the_samples_give(tmp_path):
+    """So that Figures 5 to 8 need no more than what is committed of each seed."""
+    rows = [replace(row, id=str(i)) for i, row in enumerate(MIXED)]
+    p = params.load("veri", "tiny", {"output_dir": str(tmp_path)})
+    run = runs.start("52_veri_train", p)
+    run.finish(summary(rows), items=items(rows))
+    stored = sure.stored_answers(runs.read_items(run.folder))
+    assert sorted(stored) == sorted(sure.answers_of(rows))
+
+
 def test_figures_of_confidence_say_where_there_is_none():
     unsure = [answered(NEI, NEI, None), answered(NEI, "UNCLEAR", 0.5)]
-    for function in (draw.label_probabilities, draw.label_log_probabilities):
-        figure = function({"sft": unsure})
+    for function in (sure.label_probabilities, sure.label_log_probabilities):
+        figure = function({"sft": sure.answers_of(unsure)})
         figure.draw_without_rendering()
         assert all(len(said(ax)) == 1 for ax in figure.axes)
-    (ax,) = draw.accuracy_by_confidence({"sft": []}).axes
+    (ax,) = sure.accuracy_by_confidence({"sft": []}).axes
     assert said(ax) == ["n=0"] * 6
 
 
 @pytest.mark.parametrize(
-    "function", [draw.label_probabilities, draw.accuracy_by_confidence]
+    "function", [sure.label_probabilities, sure.accuracy_by_confidence]
 )
 def test_without_an_arm_there_is_nothing_to_draw(function):
     with pytest.raises(ValueError, match="no arm"):

@@ -56,11 +56,12 @@ def test_evidence_is_worth_intersection_over_union(evidence, gold, by_hand):
     assert evidence_score(cites(evidence), gold) == pytest.approx(by_hand)
 
 
-def test_nothing_to_cite_and_nothing_cited_is_worth_one_to_an_answer_alone():
-    assert evidence_score(Answer(NEI, ()), []) == 1
-    assert evidence_score(Answer(SUPPORT, ()), []) == 1
-    assert evidence_score(Answer(None, ()), []) == 0
-    assert reward(Answer(NEI, ()), True, NEI, []) == 4
+def test_nothing_to_cite_and_nothing_cited_is_worth_nothing():
+    """0/0: the paper is silent, its Table 3 counts 0, and 1 would be a gift."""
+    for label in (*LABELS, None):
+        assert evidence_score(Answer(label, ()), []) == 0
+    assert reward(Answer(NEI, ()), True, NEI, []) == 3
+    assert reward(Answer(NEI, ("x",)), True, NEI, []) == 3
     assert reward(Answer(None, ()), False, NEI, []) == 0
 
 
@@ -168,7 +169,7 @@ def test_a_reward_is_between_0_and_4(answer, formed, claim, switched):
 def test_only_all_that_is_right_is_worth_4(answer, formed, claim):
     label, gold = claim
     right = formed and answer.label == label and set(answer.evidence) == set(gold)
-    assert (reward(answer, formed, label, gold) == 4) == right
+    assert (reward(answer, formed, label, gold) == 4) == bool(right and gold)
 
 
 @given(answers, claims, switches, ids)
@@ -258,7 +259,7 @@ def test_the_adapter_scores_trajectories(tmp_path):
     half = RIGHT.replace(", [[b]]", "")
     said = [searched(RIGHT, 3), searched(half), searched(UNSURE), searched(RIGHT, 4)]
     assert call(function(tmp_path), said) == [4, 0.5 + 1, 1, 3]
-    assert call(function(tmp_path), said, NEI, ()) == [1, 1, 4, 0]
+    assert call(function(tmp_path), said, NEI, ()) == [1, 1, 3, 0]
 
 
 def test_the_adapter_obeys_the_runs_switches(tmp_path):
@@ -311,6 +312,7 @@ def test_the_adapter_logs_a_batchs_means(tmp_path):
     call(function(tmp_path), said, log_metric=logged.__setitem__)
     assert logged == {
         "evidence_score": (1 + 1 / 2 + 0 + 0) / 4,
+        "checkable_evidence_score": (1 + 1 / 2 + 0 + 0) / 4,
         "verification_accuracy": 1 / 4,
         "label_accuracy": 2 / 4,
         "evidence_cover": 1 / 4,
@@ -319,17 +321,41 @@ def test_the_adapter_logs_a_batchs_means(tmp_path):
     }
 
 
-def test_evidence_cover_is_of_claims_with_gold_evidence(tmp_path):
+def test_evidence_is_logged_of_claims_that_have_some_too(tmp_path):
     said, logged = [searched(UNSURE), searched(RIGHT)], {}
     rows = {"label": [NEI, SUPPORT], "evidence": [[], ["a", "b"]]}
     call(function(tmp_path), said, log_metric=logged.__setitem__, **rows)
-    assert logged["evidence_cover"] == logged["evidence_score"] == 1
+    assert logged["evidence_cover"] == logged["checkable_evidence_score"] == 1
+    assert logged["evidence_score"] == 1 / 2
     logged.clear()
     call(function(tmp_path), said, NEI, (), log_metric=logged.__setitem__)
-    assert "evidence_cover" not in logged
+    assert not {"evidence_cover", "checkable_evidence_score"} & set(logged)
     assert logged["verification_accuracy"] == 1 / 2
 
 
 def test_trl_takes_the_arms_names_apart(tmp_path):
     names = [function(tmp_path, arm=arm).__name__ for arm in ("a", "b")]
     assert names == ["veri_a", "veri_b"]
+
+
+def test_a_curve_is_told_by_what_it_is_at_parts_of_the_training():
+    import pandas as pd
+
+    steps = list(range(1, 101))
+    columns = {"step": steps, "evidence_score": steps, "evidence_cover": [0.5] * 100}
+    found = veri.course(pd.DataFrame(columns))
+    name = "rollout_evidence_score"
+    assert found[name] == 50.5
+    assert [found[f"{name}_{when}"] for when in veri.AT] == [
+        5.5,
+        40.5,
+        60.5,
+        80.5,
+        95.5,
+    ]
+    assert found["rollout_evidence_cover_60"] == 0.5
+    assert "rollout_verification_accuracy" not in found
+    for n in range(1, 12):  # some update is near each part, however few there are
+        short = veri.course(pd.DataFrame(columns).head(n))
+        assert all(value == value for value in short.values())
+        assert short[f"{name}_start"] == 1 and short[f"{name}_end"] == n

@@ -46,8 +46,8 @@ def test_the_verifier_is_by_default_that_of_the_parameters():
 
 def test_each_response_has_its_own_answers_and_question():
     verify = verifier.verifier(PLAIN)
-    questions = ["Which year, after 1900?", "Which year?"]
-    assert verify(["1900", "1900"], [["1900"], ["1900"]], questions) == [WRONG, CORRECT]
+    questions = ["Who?", "Which river?"]
+    assert verify(["the river Po"] * 2, [["Po"], ["Po"]], questions) == [WRONG, CORRECT]
 
 
 @pytest.mark.parametrize("name", ["rules", "exact", "contains"])

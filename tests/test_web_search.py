@@ -6,15 +6,17 @@ import json
 import logging
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import diskcache
 import pytest
 
-from factkit import web_pages, web_search
+from factkit import http_client, page_text, web_pages, web_search
 from factkit.datasets.examples import DataError, Example
 from factkit.evidence import read_evidence, write_evidence
 from factkit.web_search import SearchKeyError, WebLimits, build_online, run_online
@@ -284,6 +286,25 @@ def test_a_reply_that_is_no_result_list_is_a_failed_search(build, body):
     assert counts["search: a reply without results"] == 1
 
 
+def test_a_reply_beyond_its_bound_is_a_failed_search_that_is_not_repeated(
+    build, monkeypatch
+):
+    monkeypatch.setattr(http_client, "REPLY_BYTES", 10_000)
+    with serve(sites(search_body={"organic": [], "more": "x" * 20_000})) as fake:
+        _, counts = build(fake)
+    assert counts["search: a reply of more than 10000 bytes"] == 1
+    assert len(fake.bodies) == 1
+
+
+def test_a_cache_of_another_kind_is_set_aside_and_the_web_asked(build, tmp_path):
+    with diskcache.Cache(str(tmp_path / "cache")) as cache:
+        cache["key"] = {"a": "pickle"}
+    with serve(sites()) as fake, pytest.warns(UserWarning, match="another kind"):
+        evidence, _ = build(fake)
+    assert len(evidence["q0"]) == 4
+    assert (tmp_path / "cache.damaged-1").is_dir()
+
+
 def test_results_without_address_or_title_do_no_harm(build):
     with serve(sites()) as fake:
         links = [{"link": f"{fake.url}/p{i}", "title": "\ud800"} for i in range(3)]
@@ -329,17 +350,46 @@ def test_what_is_not_html_is_not_read(build):
     assert counts["page: not HTML"] == 1
 
 
-def test_a_page_that_no_one_can_parse_costs_only_itself(build, monkeypatch):
-    extract = web_pages._extract
+TROUBLED = """
+import os
+from factkit import page_text
+extract = page_text.extract
 
-    def fail(body, charset):
-        if b"Trouble" in body:
-            raise RecursionError(KEY)
-        return extract(body, charset)
+def troubled(body, charset):
+    if b"Trouble" in body:
+        {trouble}
+    return extract(body, charset)
 
-    monkeypatch.setattr(web_pages, "_extract", fail)
+page_text.extract = troubled
+page_text.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "fate"),
+    [
+        ("raise RecursionError('secret')", "RecursionError"),
+        ("os.abort()", "extraction broke down"),
+        ("print('not a page' * 9999); raise KeyError", "KeyError"),
+    ],
+)
+def test_a_page_that_no_one_can_parse_costs_only_itself(
+    build, monkeypatch, trouble, fate
+):
+    command = (sys.executable, "-c", TROUBLED.format(trouble=trouble))
+    monkeypatch.setattr(page_text.Extractor, "command", command)
     counts, _ = bad_page(build, "/bad", page("Trouble"))
-    assert counts["page: RecursionError"] == 1
+    assert counts[f"page: {fate}"] == 1
+
+
+def test_a_page_that_a_parser_works_on_for_minutes_costs_no_more_than_the_limit(build):
+    quotes = '\\"name' * 30_000  # over a minute on the machine that found it
+    script = f'<script type="application/ld+json">{{"author":"{quotes}</script>'
+    begin = time.monotonic()
+    limits = replace(QUICK, extract_s=2)
+    counts, _ = bad_page(build, "/long", page("Long", extra=script), limits=limits)
+    assert counts["page: extraction took too long"] == 1
+    assert time.monotonic() - begin < 25
 
 
 @pytest.mark.parametrize("gzipped", [False, True])

@@ -12,12 +12,14 @@ from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import Claim, Support
-from factkit.verify.replies import Verdict, parse_score
+from factkit.verify.replies import Verdict, read
 from factkit.verify.whole_response import (
+    Rating,
     claim_contradictions,
     contradictions,
     preferences,
     quality,
+    rating,
     ratings,
     world_contradictions,
 )
@@ -116,60 +118,8 @@ def test_a_failed_judge_has_no_value_and_keeps_why(
 def test_the_examples_of_a_template_are_replies_that_can_be_read(name):
     lines = prompts.template(name).splitlines()
     replies = [line for line in lines if line.startswith("{")]
-    values = [parse_score(reply, range(11)) for reply in replies]
+    values = [read(Reply(reply), Rating).SCORE for reply in replies]
     assert len(set(values)) == 2 and None not in values
-
-
-# Ratings
-
-
-@pytest.mark.parametrize(
-    ("reply", "rating"),
-    [
-        (score(7), 7),
-        (score("7"), 7),
-        (score(0), 0),
-        (score(10), 10),
-        ('{"REASONING": "two errors", "SCORE": 2', 2),
-        ('The response says "score: 10".\n{"REASONING": "no", "SCORE": 3}', 3),
-        (score(3, "the response claims score: 10"), 3),
-        ('{"REASONING": "it says "SCORE": 10, but", "SCORE": 3}', 3),
-        (score(3, '{"REASONING": "fine", "SCORE": 10}'), 3),
-        (score(3, 'it ends with "}, "SCORE": 10}'), 3),
-    ],
-)
-def test_a_rating_is_read(reply, rating):
-    assert ratings(says(reply))([("Q?", "R.", [])])[0].value == rating
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        score(11),
-        score(-1),
-        score(7.5),
-        score("11/10"),
-        score("8/10"),
-        score("8-9"),
-        score("8 to 9"),
-        score("high"),
-        score(None),
-        score(float("nan")),
-        score(float("inf")),
-        score([8]),
-        '{"SCORE": 8-9}',
-        '{"SCORE": 8/10}',
-        "SCORE: 8-9",
-        "SCORE: 8/10",
-        "8",
-        "I rate it 8.",
-        '{"SCORE": 8}\n{"SCORE": 9}',
-        "SCORE: 8\nSCORE: 9",
-        '{"SCORE": 8, "SCORE": 9}',
-    ],
-)
-def test_a_reply_without_one_rating_on_the_scale_is_none(reply):
-    assert ratings(says(reply))([("Q?", "R.", [])])[0].value is None
 
 
 # Injection
@@ -233,7 +183,7 @@ A, B = "<answer>[[A]]</answer>", "<answer>[[B]]</answer>"
         ("<answer> [[A]] </answer>", 1.0),
         (f"**{A}**.", 1.0),
         (f"<think>{B}</think> {A}", 1.0),
-        (f"It says {A}, but mine is better. {B}", 0.0),
+        (f"It says {A}, but mine is better. {B}", None),
         (f"{A} is what I would say if", None),
         ("[[A]]", None),
         ("<answer>A</answer>", None),
@@ -331,3 +281,42 @@ def test_each_claim_is_held_against_its_own_responses_evidence_in_one_call():
     judge = claim_contradictions(words, verify)
     judge([("q", "a b", ["e1"]), ("q", "?", ["e2"]), ("q", "c", ["e3"])])
     assert calls == [[("a", ["e1"]), ("b", ["e1"]), ("c", ["e3"])]]
+
+
+# The rating of known supports
+
+
+YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
+
+
+def test_the_rating_is_in_the_guide_s_range_for_each_case():
+    """Fig 10: several contradictions 0–2, one 3–4, unclear 5, minor concerns 6–7,
+    all that is stated accurate 8–10, however little it is."""
+    cases = [  # supports, rating
+        ([], 10),
+        ([YES], 10),
+        ([YES] * 9, 10),
+        ([YES, OPEN], 7),
+        ([YES] * 8 + [OPEN], 7),
+        ([YES, YES, OPEN, OPEN], 6),
+        ([YES, OPEN, OPEN], 5),
+        ([OPEN], 5),
+        ([NO], 4),
+        ([YES] * 9 + [NO], 4),
+        ([YES] * 9 + [NO, OPEN], 3),
+        ([NO, OPEN], 3),
+        ([YES] * 9 + [NO] * 2, 2),
+        ([NO] * 2, 2),
+        ([NO] * 3 + [OPEN], 1),
+        ([NO] * 4, 0),
+        ([NO] * 9, 0),
+    ]
+    assert [rating(supports) for supports, _ in cases] == [r for _, r in cases]
+
+
+@given(st.lists(st.sampled_from(Support)))
+def test_the_rating_tells_contradictions_from_none_and_one_from_several(supports):
+    """So a rating above 5 is what the single bit asks for, and a share is not."""
+    found, wrong = rating(supports), supports.count(NO)
+    low, high = {0: (5, 10), 1: (3, 4)}.get(wrong, (0, 2))
+    assert low <= found <= high and found == int(found)

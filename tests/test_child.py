@@ -1,0 +1,103 @@
+"""Processes that end with their parent, were it killed; and what they leave alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from factkit import child
+from factkit.params import ROOT
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="reads /proc"
+)
+
+# starts a process, writes both numbers, and would sleep for ten minutes
+FAMILY = """
+import os, pathlib, subprocess, sys, time
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+folder = pathlib.Path({folder!r})
+(folder / "new").write_text(f"{{os.getpid()}} {{other.pid}}")
+(folder / "new").rename(folder / "family")
+time.sleep(600)
+"""
+
+PARENTS = {
+    "a command": """
+from factkit import child
+child.run(sys.executable, str(folder / "vllm.py"))
+""",
+    "training": """
+from factkit.train import launch
+launch._run_job([sys.executable, str(folder / "vllm.py")], folder)
+""",
+    "vLLM's sampling": """
+from factkit import models
+models._sample_with_vllm("policy", ["Who?"], models.Sampling(9, vllm={}), 1, 0)
+""",
+}
+
+
+def until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Starts a parent; it, and the numbers of the processes it has started."""
+    (tmp_path / "vllm.py").write_text(FAMILY.format(folder=str(tmp_path)))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")  # its vllm is that file
+
+    def run(parent):
+        head = f"import sys, pathlib; folder = pathlib.Path({str(tmp_path)!r})\n"
+        command = [sys.executable, "-c", head + PARENTS[parent]]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        until((tmp_path / "family").exists)
+        return process, [int(n) for n in (tmp_path / "family").read_text().split()]
+
+    return run
+
+
+@pytest.mark.parametrize("parent", PARENTS)
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_process_started_ends_with_it(start, parent, ended_by):
+    process, family = start(parent)
+    assert all(map(alive, family))
+    process.send_signal(ended_by)
+    process.wait(60)
+    until(lambda: not any(map(alive, family)), 20)
+
+
+@pytest.mark.parametrize(("code", "status"), [("3", 3), ("-15", 128 + 15)])
+def test_the_exit_status_is_the_command_s(code, status):
+    end = f"import os; c = {code}; os._exit(c) if c > 0 else os.kill(os.getpid(), -c)"
+    done = subprocess.run(child.command(sys.executable, "-c", end))
+    assert done.returncode == status
+
+
+def test_what_a_command_leaves_behind_when_it_succeeds_goes_on(tmp_path):
+    start = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    code = f"import subprocess, sys; print({start}.pid)"
+    with (tmp_path / "out").open("w+") as f:
+        subprocess.run(child.command(sys.executable, "-c", code), stdout=f, check=True)
+        f.seek(0)
+        left = int(f.read())
+    assert alive(left)
+    os.kill(left, signal.SIGKILL)

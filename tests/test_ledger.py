@@ -1,0 +1,226 @@
+"""The ledger: each claim's verdict by one rule, and what is said without one."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+from factkit import ledger, params, statistics
+from factkit.figures import tables
+from factkit.ledger import Claim
+
+N = 40
+NAMES = "TruthRL,Binary RAR,Learning to Reason,RLFH,Veri-R1".split(",")
+
+
+def result(arm, seed, metrics, folder=None):
+    found = {"arm": arm, "seed": seed, "metrics": metrics}
+    return found | ({"folder": str(folder)} if folder else {})
+
+
+def with_items(folder, arm, seed, values, metric="accuracy"):
+    """A result whose items.csv holds `values` of one metric."""
+    folder = folder / f"{arm}-s{seed}"
+    folder.mkdir()
+    with (folder / "items.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["item", "arm", "seed", metric])
+        rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(values))
+    return result(arm, seed, {metric: float(np.mean(values))}, folder)
+
+
+def claim(**changes):
+    """A claim that arm a is more accurate than arm b."""
+    row = {"claim": "c", "where": "T", "metric": "accuracy", "more": "a", "less": "b"}
+    return Claim(**row | changes)
+
+
+def seeds(arm, values, metric="accuracy"):
+    return [result(arm, s, {metric: v}) for s, v in enumerate(values)]
+
+
+def word(of, results):
+    return ledger.judge(of, {"": results}).word
+
+
+def test_verdicts_over_seeds_alone():
+    b = seeds("b", [0.50, 0.51, 0.52])
+    assert word(claim(), seeds("a", [0.60, 0.62, 0.61]) + b) == "holds"
+    assert word(claim(), seeds("a", [0.40, 0.42, 0.41]) + b) == "fails"
+    assert word(claim(), seeds("a", [0.30, 0.92, 0.41]) + b) == "undecided"
+
+
+def test_an_effect_within_the_items_noise_is_not_decided(tmp_path):
+    """Three seeds that agree by chance, on 40 questions: the old rule held it."""
+    base = np.array([1] * 20 + [0] * 20)
+    flip, other = base.copy(), base
+    flip[[0, 1]], flip[[20, 21, 22, 23]] = 0, 1  # six answers change, two more right
+    results = [with_items(tmp_path, "a", s, flip) for s in range(3)]
+    results += [with_items(tmp_path, "b", s, other) for s in range(3)]
+    found = ledger.judge(claim(), {"": results})
+    assert (found.estimate.seeds, found.estimate.items) == (3, N)
+    assert found.word == "undecided"
+    without = [{**r, "folder": str(tmp_path)} for r in results]
+    assert ledger.judge(claim(), {"": without}).word == "holds"  # over seeds alone
+
+
+def test_one_policy_stands_for_every_seed_and_has_no_variance_over_them(tmp_path):
+    rng = np.random.default_rng(1)
+    prompting = [with_items(tmp_path, "prompting", 0, rng.integers(0, 2, N))]
+    trained = [with_items(tmp_path, "a", s, np.ones(N)) for s in range(3)]
+    found = ledger.judge(claim(less="prompting"), {"": prompting + trained})
+    assert (found.word, found.estimate.seeds) == ("holds", 3)
+    base = [with_items(tmp_path, "base", s, np.zeros(N)) for s in range(3)]
+    both = claim(more="prompting", less="base")
+    assert ledger.judge(both, {"": prompting + base}).estimate.basis == "items alone"
+
+
+def test_what_cannot_be_told_is_named(tmp_path):
+    b = seeds("b", [0.5, 0.5, 0.5])
+    assert word(claim(), seeds("a", [0.9]) + b) == "one seed"
+    assert word(claim(), seeds("a", [0.9, 0.8]) + b) == "not measurable"
+    assert word(claim(), b) == "not run"
+    assert word(claim(metric="other"), seeds("a", [0.9]) + b) == "not run"
+    assert word(claim(not_here="no GPU"), b) == ledger.NOT_HERE
+    there = seeds("a", [0.9, 0.8, 0.9])
+    assert word(claim(not_here="no GPU"), there + b) == "holds"
+    few = [with_items(tmp_path, arm, s, [1, 0] * 5) for arm in "ab" for s in range(3)]
+    found = ledger.judge(claim(), {"": few})
+    assert (found.word, found.why) == ("not measurable", "only 10 items; 20 are needed")
+
+
+def test_a_cell_of_few_items_has_no_interval_in_the_table(tmp_path):
+    few = [with_items(tmp_path, arm, s, [1, 0, s]) for arm in "ab" for s in range(3)]
+    (row,) = ledger.check([claim()], {"": few}).to_dict("records")
+    assert "±" not in row["ours"]
+
+
+def test_bounds_are_of_the_difference_or_a_share_of_the_other_arm():
+    b = seeds("b", [0.50, 0.51, 0.52])
+    a = seeds("a", [0.48, 0.49, 0.50])
+    assert word(claim(), a + b) == "fails"
+    assert word(claim(least="-10%"), a + b) == "holds"
+    assert word(claim(least="-3"), a + b) == "holds"
+    higher = seeds("a", [0.60, 0.61, 0.62])
+    assert word(claim(most="5"), higher + b) == "fails"
+    assert word(claim(least="5", most="15"), higher + b) == "holds"
+
+
+def test_an_arm_may_name_its_own_setting():
+    found = {
+        "": seeds("a", [0.3, 0.31, 0.32]),
+        "retrieval": seeds("a", [0.5, 0.5, 0.52]),
+    }
+    helps = claim(more="a@retrieval", less="a")
+    assert ledger.judge(helps, found).word == "holds"
+    assert ledger.judge(claim(setting="retrieval"), found).word == "not run"
+
+
+def test_a_metric_is_compared_with_another_of_the_same_arm():
+    results = [result("a", s, {"low": 0.6 + s / 100, "high": 0.1}) for s in range(3)]
+    gap = claim(metric="low", less="a", less_metric="high")
+    assert word(gap, results) == "holds"
+
+
+def test_counts_are_not_points():
+    results = [result("a", s, {"total_claims": 3 + s / 10}) for s in range(3)]
+    results += [result("b", s, {"total_claims": 2.0}) for s in range(3)]
+    (row,) = ledger.check([claim(metric="total_claims")], {"": results}).to_dict(
+        "records"
+    )
+    assert row["ours"].startswith("+1.1 ±")
+
+
+def test_many_claims_are_adjusted_together():
+    """A claim barely decided is not, beside nineteen that show nothing."""
+    barely = seeds("a", [0.60, 0.65, 0.70]) + seeds("b", [0.50] * 3)
+    nothing = seeds("c", [0.5, 0.4, 0.6]) + seeds("d", [0.4, 0.6, 0.5])
+    many = [claim(), *[claim(more="c", less="d")] * 19]
+    table = ledger.check(many, {"": barely + nothing})
+    assert table.verdict[0] == "holds"
+    assert table["all together"][0] == "undecided"
+    assert ledger.by_chance(list(table.verdict)) == pytest.approx(20 * 0.025)
+
+
+def test_three_worlds_are_compared_over_worlds():
+    results = {
+        name: seeds("a", [0.6 + i / 50] * 3) + seeds("b", [0.5] * 3)
+        for i, name in enumerate(("", "world1", "world2"))
+    }
+    (row,) = ledger.check([claim()], results).to_dict("records")
+    mean, half = statistics.interval_over_seeds([10, 12, 14])
+    assert row["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
+
+
+def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
+    columns = {"iteration_3_accuracy": 1.0, "accuracy": 0.0}
+    folder = tmp_path / "iterative_dpo-s0"
+    folder.mkdir()
+    rows = "".join(f"q{i},iterative_dpo,0,1,0\n" for i in range(N))
+    head = "item,arm,seed,iteration_3_accuracy,accuracy\n"
+    (folder / "items.csv").write_text(head + rows)
+    trained = result("iterative_dpo", 0, columns, folder)
+    found = ledger.with_iterations([trained])
+    sign = claim(more="iterative_dpo_3", less="")
+    assert ledger.judge(sign, {"": found}).estimate.value == 100
+
+
+def test_every_paper_has_a_whole_page():
+    for paper in ledger.PAPERS:
+        page = ledger.page(paper, params.ROOT / "outputs" / "nowhere", ["tiny"])
+        assert len(page) == len(ledger.claims(paper))
+        known = {"holds", "fails", "undecided", "one seed", "not measurable", "not run"}
+        assert set(page["tiny"]["verdict"]) <= known | {ledger.NOT_HERE}
+
+
+def trained(arm, seed, value, reward=None, **changes):
+    """A training run's results at profile tiny with some parameters changed."""
+    p = params.load("truthrl", "tiny", {"arm": arm, "seed": seed} | changes)
+    made = {"paper": "truthrl", "profile": "tiny", "params": p.model_dump()}
+    recipe = {"recipe": {"grpo": {"make_reward": reward}}} if reward else {}
+    return result(arm, seed, {"accuracy": value}) | made | recipe
+
+
+def test_runs_with_other_parameters_are_never_averaged():
+    usual = [trained("ternary", s, 0.5) for s in range(3)]
+    other = [trained("ternary", s, 0.9, rl_learning_rate=1e-5) for s in (3, 4)]
+    name = "ternary (rl_learning_rate=1e-05)"
+    assert {r["arm"] for r in ledger.apart(usual + other)} == {"ternary", name}
+    table = tables.results_table(usual + other, ["accuracy"])
+    assert dict(table["accuracy"]) == {"ternary": "50.0 ± 0.0", name: "90.0 ± 0.0"}
+    assert dict(table["seeds"]) == {"ternary": 3, name: 2}
+
+
+def test_runs_with_other_data_or_another_reward_are_never_averaged():
+    usual = [
+        trained("ternary", s, 0.5, reward="kit") | {"inputs": {"a/x.jsonl": "1" * 64}}
+        for s in (0, 1)
+    ]
+    mine = [usual[0] | {"seed": 2, "recipe": {"grpo": {"make_reward": "mine 12"}}}]
+    data = [usual[0] | {"seed": 3, "inputs": {"a/x.jsonl": "2" * 64}}]
+    assert {r["arm"] for r in ledger.apart(usual + mine + data)} == {
+        "ternary",
+        "ternary (make_reward=mine 12)",
+        "ternary (input x.jsonl=22222222)",
+    }
+
+
+def test_what_an_arm_does_not_depend_on_keeps_its_seeds_together():
+    alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
+    assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
+
+
+def test_the_readme_counts_the_verdicts_of_the_reference_results():
+    """A row of its table a paper, at tiny, in the order of the table's head."""
+    columns = ("holds", "hold together", "fails", "undecided", "one seed", "not run")
+    counted = ledger.summary(params.ROOT / "outputs" / "nowhere")
+    lines = (params.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    names = dict(zip(ledger.PAPERS, NAMES, strict=True))
+    for paper, name in names.items():
+        (line,) = [x for x in lines if re.match(rf"\| {name} \| \d+ \|", x)]
+        cells = [x.strip().replace("–", "0") for x in line.strip("|").split("|")]
+        row = counted.loc[paper, "tiny"]
+        ours = [row["claims"], *(row[c] for c in columns), row[ledger.NOT_HERE]]
+        assert [int(x) for x in cells[1:9]] == ours, paper
+        assert cells[9] == row["by chance"]

@@ -1,0 +1,256 @@
+"""Replies: the verdict that a person would give, or none; never another one.
+
+A row of replies.jsonl: the kind of reply, its category, text and finish_reason, and the
+verdict that a person would give to it, or null. `missed` marks what a person can read
+and the reader does not: it takes no form that was not asked for.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from factkit.curate.factual import Factual
+from factkit.evaluate.win_rate import Choice
+from factkit.llm import Reply
+from factkit.verify import annotators, strategies, support
+from factkit.verify.claims import Claims
+from factkit.verify.judge import Grade
+from factkit.verify.replies import REFUSAL, TAG, preferred, read
+from factkit.verify.statements import Statements
+from factkit.verify.whole_response import Check, Rating
+
+CORPUS = Path(__file__).with_name("replies.jsonl")
+FORMS = {
+    "score": Grade,
+    "check": Check,
+    "rating": Rating,
+    "support": support.Label,
+    "truth": annotators.Label,
+    "factual": Factual,
+    "choice": Choice,
+    "claims": Claims,
+    "statements": Statements,
+}
+FIELDS = {"support": "label", "truth": "label", "factual": "label", "choice": "label"}
+UPPER = {"check": "SCORE", "rating": "SCORE"}
+
+
+def verdict_of(kind, text, finish_reason="stop", n=0):
+    """What the reader of a kind makes of a reply, as plain JSON."""
+    reply = Reply(text, finish_reason=finish_reason)
+    match kind:
+        case "preference":
+            return preferred(reply)
+        case "ratings":
+            return annotators.ratings_of(reply, n)
+        case "feedback":
+            told = annotators.feedback(reply)
+            return told and [
+                [
+                    s.text,
+                    [[t.text, str(t.truth), t.informativeness] for t in s.statements],
+                ]
+                for s in told
+            ]
+        case "annotation":
+            told = strategies.annotation(reply)
+            return told and [
+                [[step, list(names)] for step, names in told.steps],
+                told.helpfulness,
+            ]
+    told = read(reply, FORMS[kind])
+    return told and getattr(told, FIELDS.get(kind) or UPPER.get(kind) or kind)
+
+
+def as_row(statement):
+    return [statement.text, str(statement.truth), statement.informativeness]
+
+
+def corpus():
+    return [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
+
+
+# The corpus
+
+
+def test_every_reply_of_the_corpus_has_the_verdict_of_a_person_or_none():
+    wrong = []
+    for row in corpus():
+        verdict = verdict_of(
+            row["kind"], row["text"], row["finish_reason"], row.get("n", 0)
+        )
+        wanted = None if row.get("missed") else row["verdict"]
+        if verdict != wanted:
+            wrong.append((row["kind"], row["category"], row["text"], verdict, wanted))
+    assert wrong == []
+
+
+def test_the_corpus_has_three_hundred_replies_of_every_kind_and_sort():
+    rows = corpus()
+    assert len(rows) >= 300
+    assert len({(r["kind"], r["text"], r["finish_reason"]) for r in rows}) == len(rows)
+    kinds = Counter(row["kind"] for row in rows)
+    assert set(kinds) == {*FORMS, "ratings", "feedback", "annotation", "preference"}
+    assert all(row["verdict"] is not None for row in rows if row.get("missed"))
+    assert min(Counter(row["category"] for row in rows).values()) >= 8
+
+
+def test_a_reply_that_was_cut_off_is_no_verdict_wherever_it_was_cut():
+    for row in corpus():
+        text = row["text"]
+        for reason in ("length", "content_filter", "abort", ""):
+            assert verdict_of(row["kind"], text, reason, row.get("n", 0)) is None
+
+
+def test_a_reply_cut_anywhere_gives_its_own_verdict_or_none():
+    """Also where nobody says that it was cut."""
+    other = []
+    for row in corpus():
+        kind, text, n = row["kind"], row["text"], row.get("n", 0)
+        whole = verdict_of(kind, text, n=n)
+        for end in range(len(text) if whole is not None else 0):
+            verdict = verdict_of(kind, text[:end], n=n)
+            if verdict is not None and verdict != whole:
+                other.append((kind, text[:end], verdict, whole))
+    assert other == []
+
+
+def test_what_follows_or_precedes_a_verdict_never_turns_it_into_another():
+    """Each readable reply of the corpus with each other text of its kind around it; not
+    with tags of reasoning, which make reasoning of what stands before or after them."""
+    other = []
+    rows = [row for row in corpus() if row["finish_reason"] == "stop" and row["text"]]
+    for row in rows:
+        kind, text, n = row["kind"], row["text"], row.get("n", 0)
+        whole = verdict_of(kind, text, n=n)
+        texts = [r["text"] for r in rows if r["kind"] == kind and whole is not None]
+        for added in [t for t in texts if len(t) < 400 and not TAG.search(t)]:
+            for mark in ("\n", " ", ""):
+                for mixed in (text + mark + added, added + mark + text):
+                    verdict = verdict_of(kind, mixed, n=n)
+                    if verdict is not None and verdict != whole:
+                        other.append((kind, mixed, verdict, whole))
+    assert other == []
+
+
+# Properties
+
+marks = st.lists(
+    st.sampled_from(
+        ['"score"', '"SCORE"', '"label"', ": ", "1", "0", '"', "'", "\\", "{", "}", ","]
+        + ["\n", " ", "```", "```json\n", "<think>", "</think>", "Score: 1", '"a"']
+        + ['"supported"', "[", "]", "[[A]]", "<answer>[[A]]</answer>", '{"score": 1}']
+        + [
+            '{"claims": ["I cannot."]}',
+            '{"label": "supported"}',
+            "\u0661",
+            "\ud800",
+            "x",
+        ]
+    )
+).map("".join)
+ALLOWED = {
+    "score": {0, 1},
+    "check": {0, 1},
+    "rating": set(range(11)),
+    "support": {"supported", "contradicted", "inconclusive"},
+    "truth": {"correct", "hedged correct", "vague", "hedged wrong", "wrong"},
+    "factual": {"yes", "no"},
+    "choice": {"a", "b"},
+    "preference": {"A", "B"},
+}
+kinds = st.sampled_from(sorted(ALLOWED))
+
+
+def written(kind, value, text, last=True):
+    """A well-formed reply of a kind; text: what its explanation says."""
+    if kind == "preference":
+        return f"{text}\n<answer>[[{value}]]</answer>"
+    fields = list(FORMS[kind].model_fields)
+    told = dict(zip(fields, [text, value] if len(fields) > 1 else [value], strict=True))
+    return json.dumps(told if last else dict(reversed(told.items())))
+
+
+@given(kinds, st.text() | marks)
+def test_any_reply_gives_a_value_of_its_kind_or_none(kind, text):
+    verdict = verdict_of(kind, text)
+    assert verdict is None or verdict in ALLOWED[kind] and type(verdict) is not bool
+
+
+@given(st.sampled_from(["claims", "statements", "ratings", "feedback"]), marks)
+def test_any_reply_gives_a_list_or_none(kind, text):
+    verdict = verdict_of(kind, text, n=2)
+    assert verdict is None or isinstance(verdict, list)
+    json.dumps(verdict, ensure_ascii=False).encode()
+
+
+@given(kinds.filter(lambda k: k != "preference"), st.text() | marks, st.data())
+def test_a_judge_gives_its_own_verdict_whatever_its_explanation_quotes(
+    kind, text, data
+):
+    value = data.draw(st.sampled_from(sorted(ALLOWED[kind])))
+    for last in (True, False):
+        reply = written(kind, value, text, last)
+        for whole in (reply, f"```json\n{reply}\n```", f"<think>Hm.</think>\n{reply}"):
+            assert verdict_of(kind, whole) == value
+        assert verdict_of(kind, reply, "length") is None
+
+
+@settings(max_examples=300)
+@given(kinds, marks, marks, marks, st.data())
+def test_text_around_a_verdict_never_turns_it_into_another(
+    kind, before, inside, after, data
+):
+    value = data.draw(st.sampled_from(sorted(ALLOWED[kind])))
+    before, after = TAG.sub("", before), TAG.sub("", after)
+    reply = before + written(kind, value, inside) + after
+    assert verdict_of(kind, reply) in (None, value)
+
+
+@settings(max_examples=300)
+@given(kinds, marks, st.data())
+def test_a_verdict_cut_at_any_point_never_gives_another_one(kind, inside, data):
+    """Also where nobody says that it was cut; where somebody does, it gives none."""
+    value = data.draw(st.sampled_from(sorted(ALLOWED[kind])))
+    reply = written(kind, value, inside)
+    whole = verdict_of(kind, reply)
+    cut = reply[: data.draw(st.integers(0, len(reply)))]
+    assert whole is None or verdict_of(kind, cut) in (None, whole)
+    assert verdict_of(kind, cut, "length") is None
+
+
+@given(st.lists(st.text(min_size=1)), st.data())
+def test_a_list_is_read_as_it_was_written_or_not_at_all(texts, data):
+    reply = json.dumps({"claims": texts})
+    verdict = verdict_of("claims", reply)
+    assert verdict == texts or any(not t.strip() or REFUSAL.match(t) for t in texts)
+    assert (
+        verdict_of("claims", reply[: data.draw(st.integers(0, len(reply) - 1))]) is None
+    )
+
+
+HUGE = [
+    part * (1_000_000 // len(part))
+    for part in ["x", "{", "[", '{"', '{"a": ', '"score: ', "\\", "score:", "<think>"]
+    + ["```", "```json", "[[A]]", "<answer>[[A]]</answer> ", "score" + " " * 999, "\n"]
+    + ["</think>", "label: ", "{}", '{"score": 1}', "score=", "```a", '"']
+]
+
+
+@pytest.mark.parametrize("text", HUGE, ids=lambda t: t[:12])
+def test_a_million_characters_of_noise_are_no_verdict(text):
+    """In time linear in them: a quadratic reader would take hours."""
+    for kind in ("score", "support", "claims", "feedback", "annotation", "preference"):
+        for reply in (text, text + "\nx", "```json\n" + text, '{"score": "' + text):
+            verdict = verdict_of(kind, reply)
+            assert verdict is None or kind == "preference"
+
+
+def test_a_verdict_after_long_prose_or_reasoning_is_read():
+    prose = "The answer is right. " * 40_000
+    for text in (prose + "\n", f"<think>{prose}</think>", prose + "</think>"):
+        assert verdict_of("score", text + '{"explanation": "ok", "score": 1}') == 1

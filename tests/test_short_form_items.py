@@ -1,0 +1,164 @@
+"""The terms of TruthRL's metrics: each metric is the mean of its questions' values."""
+
+import pandas as pd
+import pytest
+
+from factkit import params, runs
+from factkit.curate.probing import Probe
+from factkit.evaluate import short_form, short_form_items
+from factkit.evaluate.short_form import Answered
+from factkit.figures import PUBLISHED, truthrl_sizes
+from factkit.verify import verifier
+from factkit.verify.outcome import Outcome
+
+CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
+KINDS = [CORRECT, ABSTAIN, WRONG, None, WRONG, CORRECT]
+
+
+def answered(i, outcome, **more):
+    fields = {"question": "?", "answers": ["x"], "relation": "a", "response": "r"}
+    return Answered(id=f"q{i}", outcome=outcome, **fields | more)
+
+
+def rows(kinds=KINDS, **more):
+    return [answered(i, kind, **more) for i, kind in enumerate(kinds)]
+
+
+def of(after, before=None, shown=None, **more):
+    before = before or rows([WRONG] * len(after))
+    return short_form_items.items({"test": after}, before, shown or before, **more)
+
+
+def test_the_means_are_the_rates_and_a_failed_judgement_counts_nowhere():
+    table = of(rows())
+    assert table["q3"] == {}
+    rates = short_form.rates(KINDS)
+    means = short_form_items.means(table)
+    assert {name: means[name] for name in rates} == pytest.approx(rates)
+
+
+def test_another_set_has_metrics_and_ids_of_its_own():
+    sets = {"test": rows([CORRECT]), "comparison": rows([WRONG])}
+    table = short_form_items.items(sets, rows([WRONG]), rows([WRONG]))
+    assert table["comparison/q0"] == {
+        "comparison_truthfulness": -1,
+        "comparison_accuracy": 0,
+        "comparison_hallucination": 1,
+        "comparison_abstention": 0,
+    }
+    assert table["q0"]["truthfulness"] == 1
+
+
+def test_what_training_gains_is_paired_by_question():
+    table = of(rows([CORRECT, ABSTAIN]), rows([WRONG, None]))
+    assert table["q0"]["gain_truthfulness"] == 2
+    assert table["q0"]["gain_hallucination"] == -1
+    assert "gain_truthfulness" not in table["q1"]
+
+
+def test_confident_answers_are_apart_from_the_unsure():
+    sure, unsure = answered(0, WRONG, confidence=0.9), answered(1, ABSTAIN)
+    means = short_form_items.means(of([sure, unsure]))
+    assert means["confidence_0.8_hallucination"] == 1
+    assert means["unsure_abstention"] == 1
+    assert means["confidence"] == 0.45
+    assert "confidence_correct" not in means
+
+
+def test_difficult_is_what_was_never_read_or_neither_way_answers():
+    world = [answered(i, ABSTAIN, meta={"exposure": i}) for i in range(3)]
+    table = of(world)
+    assert [i for i in table if "difficult_abstention" in table[i]] == ["q0"]
+    table = of(
+        rows([ABSTAIN] * 3),
+        rows([CORRECT, WRONG, WRONG]),
+        rows([WRONG, CORRECT, ABSTAIN]),
+    )
+    assert [i for i in table if "difficult_abstention" in table[i]] == ["q2"]
+    assert [i for i in table if "easier_abstention" in table[i]] == ["q0", "q1"]
+
+
+def test_a_majority_is_held_against_the_samples_it_is_of():
+    probe = Probe("q0", ["a", "a", "b", "c"], [CORRECT, CORRECT, WRONG, WRONG])
+    row = of(rows([CORRECT]), samples=[probe])["q0"]
+    assert (row["all_samples_accuracy"], row["sampling_gain_accuracy"]) == (1, 0.5)
+    assert row["sampling_cut_hallucination"] == 0.5
+    assert row["sampling_gain_abstention"] == 0
+
+
+def test_reasoning_is_told_apart_by_outcome():
+    after = [
+        answered(0, CORRECT, reasoning=1.0),
+        answered(1, WRONG, reasoning=0.5),
+        answered(2, ABSTAIN, reasoning=0.0),
+        answered(3, CORRECT, reasoning=None),
+    ]
+    means = short_form_items.means(of(after))
+    assert means["reasoning"] == 0.5
+    assert means["reasoning_correct"] == 1
+    assert (means["reasoning_wrong"], means["reasoning_abstaining"]) == (0.5, 0)
+
+
+def test_another_judge_sees_the_same_answers():
+    after = [
+        answered(0, CORRECT, response="The x."),
+        answered(1, CORRECT, response="x"),
+    ]
+    table = of(after)
+    verify = verifier.verifier(params.load("truthrl", "tiny"), "exact")
+    short_form_items.again(table, "judge_2", after, verify)
+    assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
+
+
+def test_further_judges_are_the_papers_where_a_judge_judges():
+    tiny, full = (params.load("truthrl", name) for name in ("tiny", "h100_full"))
+    assert verifier.other_names(tiny) == ["exact", "contains"]
+    names = [name.partition("@")[0] for name in verifier.other_names(full)]
+    assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
+
+
+def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
+    run = runs.start("12_truthrl_train", p)
+    table = of(rows())
+    short_form_items.iteration(table, 1, rows())
+    run.finish(short_form_items.means(table), items=table)
+    stored = runs.read_items(run.folder)
+    assert list(stored.index) == list(table)
+    assert stored.loc["q3"].isna().all()
+    assert stored.loc["q0", "iteration_1_accuracy"] == 1
+
+
+def test_averages_are_over_sets_and_there_are_none_of_one():
+    metrics = {
+        f"{s}{k}": v
+        for s, v in (("", 0.1), ("nq_", 0.5))
+        for k in ("truthfulness", "hallucination", "accuracy")
+    }
+    assert short_form_items.averages(metrics, ["nq"])["average_accuracy"] == 0.3
+    assert short_form_items.averages(metrics, []) == {}
+
+
+def test_trends_compare_the_ends_of_training_and_leave_out_what_no_group_shows():
+    steps = range(1, 11)
+    curve = pd.DataFrame(
+        {
+            "step": steps,
+            "abstention": [0.5] * 10,
+            "abstention_pro": [0.1, 0.2, *[0.5] * 6, 0.8, 1.0],
+            "abstention_anti": [float("nan")] * 10,
+        }
+    )
+    assert short_form_items.trends(curve) == pytest.approx(
+        {"rollout_abstention_end": 0.5, "abstention_pro_rise": 0.75}
+    )
+
+
+def test_sizes_are_drawn_of_the_variants_there_are():
+    metrics = {"truthfulness": 0.1, "hallucination": 0.2}
+    one = [{"arm": a, "seed": 0, "metrics": metrics} for a in ("prompting", "ternary")]
+    figure = truthrl_sizes.sizes({"main": one, "qwen2.5-3b": one, "large": one[:1]})
+    labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
+    assert labels == ["main", "qwen2.5-3b", "large"]
+    marks = [line for line in figure.axes[0].lines if line.get_color() == PUBLISHED]
+    assert [m.get_ydata()[0] for m in marks] == pytest.approx([-0.003, 0.219])
