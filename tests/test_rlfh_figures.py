@@ -68,6 +68,7 @@ def test_figures_are_drawn_without_warnings_where_nobody_responds(
 ):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ResourceWarning)  # of other tests
         figure = function(before, after)
         figure.draw_without_rendering()
     assert all(ax.get_ylabel() for ax in figure.axes)

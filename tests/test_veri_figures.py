@@ -32,6 +32,7 @@ def none_left_open():
 def no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ResourceWarning)  # of other tests
         yield
 
 
