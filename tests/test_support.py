@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import Claim, Support
 from factkit.verify.support import (
-    embedded_claim_verifier,
     llm_claim_verifier,
     support_of,
     world_claim_verifier,
@@ -107,7 +105,7 @@ def test_with_a_tenth_of_the_calls_failing_the_other_claims_are_verified():
     assert found == expected
 
 
-# The other verifiers
+# The other verifier
 
 
 def test_the_world_says_what_it_knows():
@@ -117,51 +115,6 @@ def test_the_world_says_what_it_knows():
     wrong = worlds.Fact(fact.subject, fact.relation, others[0])
     rows = [(worlds.statement(fact), []), (worlds.statement(wrong), []), ("Hm.", [])]
     assert world_claim_verifier(world)(rows) == list(Support)
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([(0.9, 0.05, 0.05)], SUPPORTED),
-        ([(0.05, 0.9, 0.05)], CONTRADICTED),
-        ([(0.3, 0.3, 0.4)], INCONCLUSIVE),
-        ([(0.49, 0.2, 0.31)], INCONCLUSIVE),
-        ([(0.5, 0.2, 0.3)], SUPPORTED),
-        ([(0.2, 0.5, 0.3)], CONTRADICTED),
-        # one piece suffices
-        ([(0.1, 0.1, 0.8), (0.1, 0.8, 0.1)], CONTRADICTED),
-        ([(0.1, 0.1, 0.8), (0.8, 0.1, 0.1)], SUPPORTED),
-        # the surer piece counts; a tie is no contradiction
-        ([(0.9, 0.0, 0.1), (0.1, 0.8, 0.1)], SUPPORTED),
-        ([(0.7, 0.0, 0.3), (0.1, 0.8, 0.1)], CONTRADICTED),
-        ([(0.8, 0.0, 0.2), (0.0, 0.8, 0.2)], SUPPORTED),
-        ([], INCONCLUSIVE),
-        ([(0.9, 0.1, 0.0), (float("nan"),) * 3], None),
-    ],
-)
-def test_the_surest_piece_of_evidence_decides(scores, expected):
-    verify = embedded_claim_verifier(lambda pairs: np.array(scores))
-    assert verify([("claim", ["e"] * len(scores))]) == [expected]
-
-
-def test_pairs_are_scored_in_one_call_and_come_back_to_their_claims():
-    calls = []
-
-    def probabilities(pairs):
-        calls.append(list(pairs))
-        return np.array([[0.9, 0.1, 0] if e == c else [0.1, 0.9, 0] for e, c in pairs])
-
-    rows = [("A", ["A", "x"]), ("B", []), ("C", ["x"])]
-    found = embedded_claim_verifier(probabilities)(rows)
-    assert calls == [[("A", "A"), ("x", "A"), ("x", "C")]]
-    assert found == [SUPPORTED, INCONCLUSIVE, CONTRADICTED]
-
-
-def test_without_any_evidence_the_model_is_not_asked():
-    def fails(pairs):
-        raise AssertionError
-
-    assert embedded_claim_verifier(fails)([("A", [])]) == [INCONCLUSIVE]
 
 
 # All claims of all responses

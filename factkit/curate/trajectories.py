@@ -30,7 +30,7 @@ def scripted(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
     """A trajectory for each claim, in the fact world or of the leads."""
-    if p.verifier == "embedded":
+    if p.verifier == "leads":
         return by_verifier(examples, search, p.retrieved_entries)
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     rng = random.Random(f"scripted {p.world_seed}")

@@ -68,7 +68,7 @@ class HardwareParams(RunParams):
 
 
 class JudgeParams(HardwareParams):
-    """Who judges: rules or the kit's own models, or a model behind an endpoint."""
+    """Who judges: rules, an exact reader, or a model behind an endpoint."""
 
     verifier: str = "rules"  # each paper says which it knows
     judge_model: str = ""
