@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from factkit.datasets.examples import LONG_FORM, Example
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN
+from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads.facts import PERSON, Fact, Leads, Subject, inside, statement
 
 LEAST_FACTS = 3
@@ -72,6 +72,13 @@ def requests(subjects: Sequence[Subject], kind: str) -> list[Example]:
     if kind in (MAY_ABSTAIN, BEST_GUESS):
         return [e for s in subjects for e in _short(s, kind)]
     return [_long(s, kind, i) for i, s in enumerate(subjects)]
+
+
+def mixed(subjects: Sequence[Subject], n: int) -> list[Example]:
+    """n requests, three of four open, the others counted, each of another subject."""
+    kinds = (OPEN, OPEN, COUNTED, OPEN)
+    some = [_long(s, kinds[i % 4], i // 4) for i, s in enumerate(subjects[:n])]
+    return some
 
 
 def _long(subject: Subject, kind: str, i: int) -> Example:

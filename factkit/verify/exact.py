@@ -171,7 +171,9 @@ class ExactEngine:
             short = response.strip().removesuffix(".")
             stated = [self.facts.parse(c.text) for c in self.claims(example.id, short)]
             asked = (example.entity, example.relation)
-            return 10.0 * (asked in [(f[0].subject, f[0].relation) for f in stated if f])
+            return 10.0 * (
+                asked in [(f[0].subject, f[0].relation) for f in stated if f]
+            )
         told, on_topic = self._told(example, response)
         if not on_topic:
             return 0.0
