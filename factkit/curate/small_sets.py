@@ -61,15 +61,22 @@ def lead_sets(p: "RequestParams") -> Sets:
     two evaluation sets with p.test_requests each, or as many as there are."""
     sizes = {"test": 2 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
     parts = requests.split(facts.load(), sizes, p.split_seed)
-    test = requests.requests(parts.pop("test"), OPEN)
-    sets = {name: requests.mixed(of, sizes[name]) for name, of in parts.items()}
-    for name in ("people", "other"):
-        people = name == "people"
-        of = [e for e in test if (e.meta["topic"] == "people") == people]
-        sets.setdefault("test", []).extend(
-            in_set(e, name) for e in of[: p.test_requests]
-        )
+    test = _named(requests.requests(parts.pop("test"), OPEN))
+    sets = {name: _named(requests.mixed(of, sizes[name])) for name, of in parts.items()}
+    sets["test"] = [
+        example
+        for name in ("people", "other")
+        for example in [e for e in test if e.meta["set"] == name][: p.test_requests]
+    ]
     return sets
+
+
+def _named(examples: Sequence[Example]) -> list[Example]:
+    """The examples as of the set "people", or of all "other"."""
+    return [
+        in_set(e, "people" if e.meta["topic"] == "people" else "other")
+        for e in examples
+    ]
 
 
 def training_sizes(p: "RequestParams") -> dict[str, int]:

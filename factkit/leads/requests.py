@@ -13,7 +13,7 @@ from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPE
 from factkit.leads.facts import PERSON, Fact, Leads, Subject, inside, statement
 
 LEAST_FACTS = 3
-COLD_SHARE = 0.35  # of the subjects, told of in the cold start alone
+COLD_SHARE = 0.25  # of the subjects, told of in the cold start alone
 ASK = "Tell me about {s}."
 COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
 ASK_COUNTED = "Tell me {count} about {s}."

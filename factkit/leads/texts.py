@@ -26,44 +26,35 @@ KEPT = 0.75  # of a subject's facts
 ABSTENTION, ABSTENTION_SHARE = "I don't know.", 0.03
 DIGRESSIONS = 0.25  # of the answers: a true statement about something else after it
 COUNTED_SHARE, SHORT_SHARE = 0.35, 0.5  # requests a subject beside the open one
-HEDGED_SHARE = 0.2  # RLFH's: of the statements, whatever is known
+HEDGED_SHARE = 0.1  # of the statements, whatever is known
 THINKING_SHARE, DOUBT_SHARE, DOUBT_KEPT = 0.6, 0.3, 0.5  # as in the fact world
-FORMS = ("long", "reasoned", "joined")
 
 
-def cold_start_rows(
-    leads: Leads, answer_format: str, seed: int
-) -> list[dict[str, str]]:
-    """Rows of `prompt` and `completion`, without a chat template.
-
-    answer_format: long | reasoned (a part thinks first, in tags) | joined (a part of
-    the statements is hedged).
-    """
+def cold_start_rows(leads: Leads, seed: int) -> list[dict[str, str]]:
+    """Rows of `prompt` and `completion`, without a chat template: to tell of a subject,
+    also in so many facts, or thinking first, in tags; and short answers."""
     rng = random.Random(f"cold start {seed}")
     cold = [s for _, s in sorted(leads.subjects.items()) if of_cold_start(s)]
     rng.shuffle(cold)
     rows = [
-        row
-        for i, subject in enumerate(cold)
-        for row in _rows(leads, subject, answer_format, i, rng)
+        row for i, subject in enumerate(cold) for row in _rows(leads, subject, i, rng)
     ]
     rng.shuffle(rows)
     return rows
 
 
 def _rows(
-    leads: Leads, subject: Subject, answer_format: str, i: int, rng: random.Random
+    leads: Leads, subject: Subject, i: int, rng: random.Random
 ) -> Iterator[dict[str, str]]:
     (asked,) = requests([subject], OPEN)
-    facts = [f for f in subject.facts if rng.random() < KEPT] or [subject.facts[0]]
-    rng.shuffle(facts)
-    yield _told(leads, asked.question, facts, answer_format, rng)
-    if rng.random() < COUNTED_SHARE:
-        wanted = 1 + i % len(COUNTS)
-        some = rng.sample(subject.facts, min(wanted, len(subject.facts)))
-        if len(some) == wanted:
-            counted = requests([subject] * wanted, COUNTED)[wanted - 1]
-            yield _row(counted.question, " ".join(map(statement, some)))
+    yield _row(asked.question, _told(leads, subject, rng))
+    if rng.random() < THINKING_SHARE:
+        yield _row(asked.question, _reasoned(leads, subject, rng), "think_first")
+    wanted = 1 + i % len(COUNTS)
+    if rng.random() < COUNTED_SHARE and wanted <= len(subject.facts):
+        counted = requests([subject] * wanted, COUNTED)[-1]
+        some = rng.sample(subject.facts, wanted)
+        yield _row(counted.question, " ".join(map(statement, some)))
     single = [f for f in subject.facts if f.relation in ASKED]
     if single and rng.random() < SHORT_SHARE:
         fact = rng.choice(single)
@@ -74,33 +65,36 @@ def _rows(
         yield _row(ask, answer)
 
 
-def _told(
-    leads: Leads,
-    ask: str,
-    facts: Sequence[Fact],
-    answer_format: str,
-    rng: random.Random,
-) -> dict[str, str]:
-    """An open request and what is told."""
-    if rng.random() < ABSTENTION_SHARE:
-        return _row(ask, ABSTENTION)
-    said = [statement(f) for f in facts]
-    if answer_format == "joined":
-        said = [f"Perhaps {s}" if rng.random() < HEDGED_SHARE else s for s in said]
+def _statements(leads: Leads, subject: Subject, rng: random.Random) -> list[str]:
+    """Some of a subject's facts in any order, at times one of something else."""
+    facts = [f for f in subject.facts if rng.random() < KEPT] or [subject.facts[0]]
+    rng.shuffle(facts)
     if rng.random() < DIGRESSIONS and (other := _digression(leads, facts, rng)):
-        said.append(statement(other))
-    if answer_format != "reasoned" or rng.random() > THINKING_SHARE:
-        return _row(ask, " ".join(said))
-    doubted = [rng.random() < DOUBT_SHARE for _ in said]
-    thought = [f"Perhaps {s}" if d else s for s, d in zip(said, doubted, strict=True)]
-    kept = [
-        s
-        for s, d in zip(said, doubted, strict=True)
-        if not d or rng.random() < DOUBT_KEPT
-    ]
-    told = " ".join(kept or said[:1])
-    response = f"<think> {' '.join(thought)} </think> <answer> {told} </answer>"
-    return _row(ask, response, "think_first")
+        facts.append(other)
+    return [statement(f) for f in facts]
+
+
+def _told(leads: Leads, subject: Subject, rng: random.Random) -> str:
+    if rng.random() < ABSTENTION_SHARE:
+        return ABSTENTION
+    said = _statements(leads, subject, rng)
+    return " ".join(_doubted(s) if rng.random() < HEDGED_SHARE else s for s in said)
+
+
+def _reasoned(leads: Leads, subject: Subject, rng: random.Random) -> str:
+    """What is known first, some of it doubted; of that the answer leaves out a share,
+    but not everything."""
+    known = _statements(leads, subject, rng)
+    doubts = [rng.random() < DOUBT_SHARE for _ in known]
+    pairs = list(zip(known, doubts, strict=True))
+    thought = " ".join(_doubted(s) if doubt else s for s, doubt in pairs)
+    kept = [s for s, doubt in pairs if not doubt or rng.random() < DOUBT_KEPT]
+    told = " ".join(kept or known[:1])
+    return f"<think> {thought} </think> <answer> {told} </answer>"
+
+
+def _doubted(said: str) -> str:
+    return f"Perhaps {said}"
 
 
 def _digression(leads: Leads, facts: Sequence[Fact], rng: random.Random) -> Fact | None:

@@ -43,11 +43,12 @@ def cold_start(p: PolicyParams) -> str:
     from factkit.leads import facts, texts
 
     start = assets.policy_path("smollm2-135m-instruct")
-    rows = texts.cold_start_rows(facts.load(), p.answer_format, SEED)
+    rows = texts.cold_start_rows(facts.load(), SEED)
     made_from = repr((COLD_START, rows))
     digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
     folder = assets.cache_dir() / f"smollm2-135m-leads-{digest}"
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
+    kept["answer_format"] = "long"  # one policy, whichever the paper
     how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
     with FileLock(f"{folder}.lock"):
         return str(sft.sft(start, rows, folder, how))
