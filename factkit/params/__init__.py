@@ -140,7 +140,7 @@ __all__ = [
     "yaml_path",
 ]
 
-POLICIES = ("tiny-world", "smollm2-135m-instruct")
+POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 
 PAPERS: dict[str, type[RunParams]] = {
     "start": Start,

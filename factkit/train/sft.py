@@ -25,6 +25,7 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
         max_length=p.max_context_length,  # TRL's default cuts at 1,024 tokens
         completion_only_loss=True,
         loss_type="nll",
+        train_sampling_strategy="group_by_length",  # rows of an update are padded alike
     )
 
 

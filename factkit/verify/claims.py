@@ -1,7 +1,7 @@
 """Claims: the standalone atomic statements that a response makes.
 
-Two extractors of one signature: a language model, and the exact one of the fact world.
-What cannot be extracted is `None`, never an empty list.
+Read by a language model here, exactly in `verify.exact`. What cannot be extracted is
+`None`, never an empty list.
 """
 
 import re
@@ -17,7 +17,6 @@ from factkit.verify.sentences import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.world import World
 
 BEFORE, AFTER = 3, 1  # sentences of context
 REPLY_TOKENS = 768
@@ -62,7 +61,7 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
         found = read_sentences(llm, template, Claims, prompts, responses)
-        return [_claims(of) for of in found]
+        return [without_repeats(of) for of in found]
 
     return extract
 
@@ -98,23 +97,9 @@ def read_sentences(
     return [[(sentence, next(texts)) for sentence in of] for of in split]
 
 
-def world_claims(world: "World") -> Extractor:
-    """Exact in the fact world: the statements of each sentence, up to its "."."""
-    from factkit.world import sentences as split
-    from factkit.world import statements as stated
-
-    def extract(
-        prompts: Sequence[str], responses: Sequence[str]
-    ) -> list[list[Claim] | None]:
-        return [
-            _claims([(s, stated(world, s)) for s in split(response)])
-            for response in responses
-        ]
-
-    return extract
-
-
-def _claims(texts: Sequence[tuple[str, list[str] | None]]) -> list[Claim] | None:
+def without_repeats(
+    texts: Sequence[tuple[str, list[str] | None]],
+) -> list[Claim] | None:
     """The claims of (sentence, texts) without repeats, None if one failed."""
     claims: dict[str, Claim] = {}
     for sentence, found in texts:

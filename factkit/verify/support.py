@@ -14,7 +14,6 @@ from factkit.verify.replies import Form, read, word
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
-    from factkit.world import World
 
 REPLY_TOKENS = 32  # the label alone
 
@@ -44,13 +43,6 @@ def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerif
         return [next(support) if e else Support.INCONCLUSIVE for _, e in rows]
 
     return verify
-
-
-def world_claim_verifier(world: "World") -> ClaimVerifier:
-    """What the fact world says, exactly; the evidence is not looked at."""
-    from factkit.world import verify
-
-    return lambda rows: [Support(verify(world, claim)) for claim, _ in rows]
 
 
 def support_of(

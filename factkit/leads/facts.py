@@ -1,0 +1,330 @@
+"""The facts that Wikipedia leads state exactly: of people, places, works, elements.
+
+From the short questions' rules (`factkit.datasets.leads`), and from a lead's one-line
+description: what a person did, what sort of place or work it is. A year gives a
+century, a country its continent. What more than one lead could mean is left out.
+
+A verdict is one of three: a statement that the leads say nothing exact about is
+inconclusive. Ours throughout; the papers hold claims against web pages.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from factkit import assets
+from factkit.corpus import Document, load_leads
+from factkit.datasets import leads
+from factkit.datasets.leads import BRITISH, plain_title
+from factkit.world import Verification
+
+# relation → how a statement has it; {a}: the article that the object takes
+STATEMENTS = {
+    "nationality": "{s} was {o}.",
+    "occupation": "{s} was {a} {o}.",
+    "birth_year": "{s} was born in {o}.",
+    "death_year": "{s} died in {o}.",
+    "century": "{s} lived in the {o} century.",
+    "kind": "{s} is {a} {o}.",
+    "country": "{s} is in {o}.",
+    "continent": "{s} is in {o}.",
+    "capital_of": "{s} is the capital of {o}.",
+    "capital": "The capital of {s} is {o}.",
+    "creator": "{s} is by {o}.",
+    "work_year": "{s} came out in {o}.",
+    "symbol": "The symbol of {s} is {o}.",
+    "atomic_number": "The atomic number of {s} is {o}.",
+}
+NOW = 2024  # of the leads
+PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
+# relation of a short question → of the fact
+_AS = {
+    **dict.fromkeys(("birth_year", "death_year", "nationality"), None),
+    **dict.fromkeys(("creator", "work_year", "continent", "atomic_number"), None),
+    **dict.fromkeys(
+        ("city_country", "place_country", "landmark_country", "region_country"),
+        "country",
+    ),
+    "capital_country": "capital_of",
+    "chemical_symbol": "symbol",
+}
+# fields of work: who is said to have been of one was hardly of another that neither
+# description nor lead has a word of
+_FIELDS = {
+    field: words.split()
+    for field, words in {
+        "arts": "painter sculptor printmaker illustrator photographer artist "
+        "cartoonist designer architect engraver",
+        "music": "composer singer musician pianist conductor songwriter guitarist "
+        "violinist cellist saxophonist rapper tenor soprano organist singer-songwriter",
+        "stage": "actor actress filmmaker director dancer choreographer screenwriter "
+        "comedian producer entertainer animator playwright dramatist",
+        "letters": "writer poet novelist author playwright dramatist essayist "
+        "journalist critic screenwriter satirist translator editor",
+        "thought": "philosopher theologian mystic logician historian scholar theorist "
+        "essayist sociologist economist linguist educator teacher",
+        "science": "physicist mathematician chemist biologist botanist zoologist "
+        "astronomer geologist naturalist scientist engineer inventor physician surgeon "
+        "psychologist psychiatrist anthropologist economist sociologist biochemist "
+        "logician microbiologist physiologist crystallographer statistician "
+        "geneticist polymath paleontologist psychoanalyst linguist",
+        "politics": "politician statesman revolutionary activist diplomat jurist "
+        "lawyer reformer abolitionist president leader judge anarchist",
+        "war": "general officer admiral soldier commander conquistador marshal warlord",
+        "sport": "athlete footballer player boxer gymnast cricketer golfer swimmer "
+        "runner cyclist skater driver grandmaster",
+        "religion": "saint priest bishop friar cleric preacher clergyman monk rabbi "
+        "theologian mystic reformer missionary",
+        "business": "businessman entrepreneur magnate merchant banker investor "
+        "industrialist publisher",
+        "travel": "explorer navigator aviator astronaut cosmonaut mountaineer "
+        "conquistador",
+    }.items()
+}
+OCCUPATIONS = tuple(sorted({word for words in _FIELDS.values() for word in words}))
+SAME = {"actress": "actor", "filmmaker": "director", "author": "writer"}
+_KINDS = re.compile(
+    r"(?i)\b(city|river|lake|volcano|island|desert|plateau|peninsula|tower|museum|"
+    r"temple|university|skyscraper|bridge|church|palace|country|state|province|film|"
+    r"novel|play|poem|painting|sculpture|opera|ballet|symphony|album|song)\b"
+)
+
+
+_THE = re.compile(
+    r"United|Netherlands|Philippines|Bahamas|Maldives|Gambia|Solomon|Marshall|"
+    r"(?:Czech|Dominican|Central African|Democratic) Republic|Republic of|Soviet"
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """(subject, relation, object); `others`: what else the object is called."""
+
+    subject: str
+    relation: str
+    object: str
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a lead is about, with its facts; title and text are the lead's."""
+
+    name: str
+    title: str
+    text: str
+    said: str
+    facts: tuple[Fact, ...]
+
+    @property
+    def is_person(self) -> bool:
+        return any(f.relation in PERSON for f in self.facts)
+
+
+@dataclass(frozen=True)
+class Leads:
+    """The subjects by their names, and the countries that a statement can name."""
+
+    subjects: dict[str, Subject]
+    countries: frozenset[str]
+
+    @cached_property
+    def by_key(self) -> dict[tuple[str, str], list[Fact]]:
+        """(subject, relation) → its facts: only occupations are several."""
+        table = defaultdict(list)
+        for subject in self.subjects.values():
+            for fact in subject.facts:
+                table[subject.name, fact.relation].append(fact)
+        return dict(table)
+
+    @cached_property
+    def objects(self) -> dict[str, tuple[str, ...]]:
+        """Relation → the objects that its facts have, each once."""
+        found = defaultdict(set)
+        for facts in self.by_key.values():
+            for fact in facts:
+                found[fact.relation].add(fact.object)
+        return {relation: tuple(sorted(of)) for relation, of in found.items()}
+
+    def facts_of(self, name: str) -> tuple[Fact, ...]:
+        """A subject's facts, in the order of `STATEMENTS`; none if it is unknown."""
+        return self.subjects[name].facts if name in self.subjects else ()
+
+    def verify(self, fact: Fact) -> Verification:
+        """What the leads say of a fact."""
+        known = self.by_key.get((fact.subject, fact.relation), [])
+        named = {name.rstrip(".") for f in known for name in (f.object, *f.others)}
+        if fact.object.rstrip(".") in named:
+            return "supported"
+        subject = self.subjects.get(fact.subject)
+        if subject is None:
+            return "inconclusive"
+        match fact.relation:
+            case "occupation":
+                return _occupation(subject, fact.object)
+            case "kind":
+                return "inconclusive"  # a thing is of many kinds
+            case "nationality" if known and _both_british(known[0], fact):
+                return "inconclusive"
+            case "death_year" if self.by_key.get((fact.subject, "birth_year")):
+                return "contradicted"  # of another year, or of somebody alive
+            case "country" if fact.object not in self.countries:
+                return "inconclusive"
+        return "contradicted" if known else "inconclusive"
+
+
+def statement(fact: Fact) -> str:
+    """The sentence that states a fact, as `reader` reads it back."""
+    article = "an" if re.match("(?i)[aeiou](?!ni)", fact.object) else "a"
+    value = f"the {fact.object}" if _THE.match(fact.object) else fact.object
+    subject = fact.subject
+    if fact.relation in ("capital", "symbol", "atomic_number"):
+        subject = inside(subject)
+    said = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
+    return said[0].upper() + said[1:].replace("..", ".")
+
+
+def inside(name: str) -> str:
+    """A subject's name inside a sentence: "The Louvre" → "the Louvre"."""
+    return re.sub("^The (?=Museum|.* (?:Museum|Republic)|[A-Z])", "the ", name)
+
+
+@cache
+def load() -> Leads:
+    """The embedded leads' facts."""
+    return of_documents(load_leads())
+
+
+def of_documents(documents: Sequence[Document]) -> Leads:
+    """The facts of leads: subjects with two of them or more, of a name of their own."""
+    questions, _ = leads.lead_questions(documents, assets.verified("elements"))
+    asked = defaultdict(list)
+    for example in questions:
+        asked[example.entity].append(example)
+    names = Counter(plain_title(d.title)[0].casefold() for d in documents)
+    drafts: dict[str, list[Fact]] = {}
+    for document in documents:
+        name = _name(document, asked[document.title])
+        if names[plain_title(document.title)[0].casefold()] == 1:
+            drafts[document.title] = list(_facts(name, document, asked[document.title]))
+    continents = {
+        of[0].subject: f.object
+        for of in drafts.values()
+        for f in of
+        if f.relation == "continent"
+    }
+    continents |= dict.fromkeys((*leads.UK_NATIONS, "United Kingdom"), "Europe")
+    capitals = {
+        f.object: f for of in drafts.values() for f in of if f.relation == "capital_of"
+    }
+    subjects = {}
+    for document in documents:
+        found = drafts.get(document.title, [])
+        found += _further(found, continents, capitals)
+        if len({f.relation for f in found}) > 1:
+            order = list(STATEMENTS)
+            found = sorted(dict.fromkeys(found), key=lambda f: order.index(f.relation))
+            said = str(document.meta.get("description", ""))
+            name = found[0].subject
+            subjects[name] = Subject(
+                name, document.title, document.text, said, tuple(found)
+            )
+    world = leads._World(documents, assets.verified("elements"))
+    return Leads(subjects, frozenset(world.countries))
+
+
+def _name(document: Document, asked: Sequence[leads.Example]) -> str:
+    """How a sentence begins with it: without what the title has in brackets, with "The"
+    where the lead has it; an element in small letters."""
+    name = plain_title(document.title)[0]
+    if any(e.relation == "chemical_symbol" for e in asked):
+        return name.lower()
+    named = leads._with_article(name, document.text)
+    return named[0].upper() + named[1:]
+
+
+def _facts(name: str, document: Document, asked: Sequence[leads.Example]):
+    """What the questions on a lead and its description say."""
+    for example in asked:
+        if example.relation in _AS:
+            relation = _AS[example.relation] or example.relation
+            first, *others = example.answers
+            if relation in ("country", "capital_of"):
+                first, others = _country(example.answers)
+            yield Fact(name, relation, first, tuple(others))
+    said = str(document.meta.get("description", ""))
+    if any(e.relation in ("birth_year", "death_year") for e in asked):
+        yield from _life(name, said, asked)
+    elif asked and (kind := _KINDS.search(re.split(r"\b(?:in|by|of)\b", said)[0])):
+        yield Fact(name, "kind", kind[1].lower())
+    elif any(e.relation == "chemical_symbol" for e in asked):
+        yield Fact(name, "kind", "chemical element", ("element",))
+
+
+def _country(answers: Sequence[str]) -> tuple[str, list[str]]:
+    """The part of the United Kingdom before the whole, as a lead has it."""
+    nations = [a for a in answers if a in leads.UK_NATIONS]
+    first = nations[0] if nations else answers[0]
+    return first, [a for a in answers if a != first]
+
+
+def _life(name: str, said: str, asked: Sequence[leads.Example]):
+    """Occupations and centuries of a person."""
+    words = re.findall(r"[\w-]+", said.split("(")[0].lower())
+    for word in dict.fromkeys(words):
+        if word in OCCUPATIONS:
+            same = {SAME.get(word, word)} | {k for k, v in SAME.items() if v == word}
+            yield Fact(name, "occupation", word, tuple(sorted(same - {word})))
+    years = [int(e.answers[0]) for e in asked if "_year" in e.relation]
+    if "(born" in said.lower():
+        years.append(NOW)
+    if len(years) == 2:
+        middle = century(sum(years) // 2)
+        others = {century(year) for year in years} - {middle}
+        yield Fact(name, "century", middle, tuple(sorted(others)))
+
+
+def _further(found, continents, capitals):
+    """A place's continent by its country, and a country's capital."""
+    if not found:
+        return
+    name, relations = found[0].subject, {f.relation for f in found}
+    for fact in list(found):
+        if fact.relation == "capital_of" and "country" not in relations:
+            yield Fact(name, "country", fact.object, fact.others)
+    for fact in list(found):
+        if fact.relation in ("country", "capital_of") and "continent" not in relations:
+            if fact.object in continents:
+                yield Fact(name, "continent", continents[fact.object])
+            relations.add("continent")
+    capital = capitals.get(name)
+    if capital:
+        yield Fact(name, "capital", capital.subject)
+
+
+def _both_british(known: Fact, fact: Fact) -> bool:
+    return known.object in BRITISH and fact.object in BRITISH
+
+
+def _occupation(subject: Subject, said: str) -> Verification:
+    """Supported if the lead has the word, contradicted if it has none of its field."""
+    if not subject.is_person:
+        return "inconclusive"
+    text = f"{subject.said} {subject.text}".lower()
+    if re.search(rf"\b{said}\b", text):
+        return "supported"
+    fields = [words for words in _FIELDS.values() if said in words]
+    near = "|".join(word for words in fields for word in words)
+    own = any(f.relation == "occupation" for f in subject.facts)
+    if not fields or not own or re.search(rf"\b(?:{near})s?\b", text):
+        return "inconclusive"
+    return "contradicted"
+
+
+def century(year: int) -> str:
+    """1867 → "19th"."""
+    number = (year - 1) // 100 + 1
+    ending = {21: "st", 1: "st", 2: "nd", 3: "rd"}.get(number, "th")
+    return f"{number}{ending}"
