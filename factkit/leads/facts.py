@@ -18,6 +18,7 @@ from factkit import assets
 from factkit.corpus import Document, load_leads
 from factkit.datasets import leads
 from factkit.datasets.leads import BRITISH, plain_title
+from factkit.verify.sentences import sentences
 from factkit.world import Verification
 
 # relation → how a statement has it; {a}: the article that the object takes
@@ -38,6 +39,8 @@ STATEMENTS = {
     "atomic_number": "The atomic number of {s} is {o}.",
 }
 NOW = 2024  # of the leads
+# country → of what is in it, what else it may be said to be in
+_MAY_BE_IN = {"United Kingdom": leads.UK_NATIONS, "United States": ("Georgia",)}
 PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
 # relation of a short question → of the fact
 _AS = {
@@ -170,7 +173,16 @@ class Leads:
                 return "inconclusive"
             case "death_year" if self.by_key.get((fact.subject, "birth_year")):
                 return "contradicted"  # of another year, or of somebody alive
+            case "country" if known and fact.object in _MAY_BE_IN.get(
+                known[0].object, ()
+            ):
+                return "inconclusive"
             case "country" if fact.object not in self.countries:
+                return "inconclusive"
+            case "country" if known and known[0].object in leads.UK_NATIONS:
+                whole = fact.object == "United Kingdom"
+                return "supported" if whole else "contradicted"
+            case "creator" if known and _alike(known[0].object, fact.object):
                 return "inconclusive"
         return "contradicted" if known else "inconclusive"
 
@@ -301,7 +313,14 @@ def _further(found, continents, capitals):
             relations.add("continent")
     capital = capitals.get(name)
     if capital:
-        yield Fact(name, "capital", capital.subject)
+        city, *land = capital.subject.split(", ")  # "San José, Costa Rica"
+        yield Fact(name, "capital", city, (capital.subject,) if land else ())
+
+
+def _alike(known: str, said: str) -> bool:
+    """Whether two names may be one's: a part of the other, or of one last name."""
+    a, b = known.split(), said.split()
+    return a[-1] == b[-1] or set(a) <= set(b) or set(b) <= set(a)
 
 
 def _both_british(known: Fact, fact: Fact) -> bool:
@@ -309,12 +328,14 @@ def _both_british(known: Fact, fact: Fact) -> bool:
 
 
 def _occupation(subject: Subject, said: str) -> Verification:
-    """Supported if the lead has the word, contradicted if it has none of its field."""
+    """Supported if the description or the lead's first sentence has the word,
+    contradicted if the lead has none of its field."""
     if not subject.is_person:
         return "inconclusive"
-    text = f"{subject.said} {subject.text}".lower()
-    if re.search(rf"\b{said}\b", text):
+    first = f"{subject.said} {sentences(subject.text)[0]}".lower()
+    if re.search(rf"\b{said}\b", first):
         return "supported"
+    text = f"{subject.said} {subject.text}".lower()
     fields = [words for words in _FIELDS.values() if said in words]
     near = "|".join(word for words in fields for word in words)
     own = any(f.relation == "occupation" for f in subject.facts)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from factkit.datasets.leads import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
 from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, statement
+from factkit.verify.abstention import offer
 from factkit.world import Verification
 
 _HEDGE = re.compile(
@@ -24,33 +25,87 @@ _HEDGED = "Perhaps "
 _MODAL = re.compile(r"\b(?:have been|be)\b")  # what a hedge leaves of its verb
 _DENIED = re.compile(r"(?i)\b(?:not|never|no|n't|nor|neither|unknown)\b|n't\b")
 _YEAR = r"(1\d{3}|20[0-2]\d)"
-_BORN = re.compile(rf"(?i)\bborn\b[^;]*?\b{_YEAR}\b")
-_DIED = re.compile(rf"(?i)\b(?:died|death|passed away|killed)\b[^;]*?\b{_YEAR}\b")
-_SPAN = re.compile(rf"\([^()]*?\b{_YEAR} ?[–—-] ?[^()]*?\b{_YEAR}\)")
-_CENTURY = re.compile(r"\b(\d{1,2}(?:st|nd|rd|th))[ -]century\b", re.I)
+# up to a year, unless it may be of something else
+_UP_TO = (
+    r"\b(?:(?!\b(?:before|after|until|since|again|his|her|their|whose|where|when|who|"
+    r"and|father|mother)\b)[^;])*?\b"
+)
+_BORN = re.compile(rf"(?i)\bborn{_UP_TO}{_YEAR}\b")
+_DIED = re.compile(
+    r"(?i)(?:\b(?:died|passed away|was killed|(?:his|her) death)|^death)"
+    rf"{_UP_TO}{_YEAR}\b"
+)
+_ANOTHER = re.compile(  # whose birth and death are not the subject's
+    r"(?i)\b(?:his|her|its|their|whose|(?:\w*father|\w*mother|wife|husband|son|daughter|"
+    r"brother|sister|student|pupil|friend)(?! and a\b)(?:'s|’s)?)\b"
+)
+_SPAN = re.compile(
+    r"(?i)\((?![^()]*\b(?:r|reign\w*|rul\w*|in office|president|active|fl)\b)"
+    rf"[^()]*?\b{_YEAR} ?[–—-] ?[^()]*?\b{_YEAR}\)"
+)
+_BORN_IN = re.compile(rf"(?i)\((?:born|b\.)[^()]*?\b{_YEAR}\)")
+_CENTURY = re.compile(
+    r"(?i)^(?:(?:lived|worked|flourished|was active|was born)\b[^;]*?|"
+    r"(?:was|is|became) (?:an?|the|one of the) (?:[\w-]+ ){0,4}?)"
+    r"\b(\d{1,2}(?:st|nd|rd|th))[ -]century\b"
+)
 _WHEN_WORK = re.compile(
-    rf"(?i)\b(?:came out|released|published|performed|premiered|written|recorded|"
-    rf"painted|composed|appeared|made|directed)\b[^;]*?\b(?:in|of) [^;]*?{_YEAR}\b"
+    r"(?i)(?<![\w-])(?:came out|released|published|premiered|performed|appeared)"
+    rf"{_UP_TO}(?:in|of) (?:[^;]*? )??{_YEAR}\b"
 )
-_BY = re.compile(
-    r"\bby ((?:[A-Z][\w.'’-]*|de|da|van|von|of|the)"
-    r"(?: (?:[A-Z][\w.'’-]*|de|da|van|von|del|la|le|el))*)"
+_OF_YEAR = re.compile(rf"^(?:is|was) (?:an?|the) {_YEAR}\b")
+_CAPITAL = r"[A-ZÀ-ÖØ-ÞĀĆČĐĒĞİŁŌŚŞŠŪŻŽ]"  # letter
+_PARTICLE = r"(?:de|da|di|del|della|der|den|van|von|la|le|el|al|ibn|of|the|y)"
+_NAME = (
+    rf"(?:{_PARTICLE} )*{_CAPITAL}[\w.'’-]*"
+    rf"(?: (?:{_PARTICLE} )*{_CAPITAL}[\w.'’-]*)*"
 )
-_CAPITAL_OF = re.compile(r"(?i)\bcapital(?: city| and [\w ]*?city)? of (?:the )?(.+)$")
+_BY = re.compile(  # "a novel by the American writer Herman Melville"
+    r"(?:^is|^was|\b(?:written|painted|composed|directed|created|authored|sculpted|designed|"
+    r"made|drawn|film|novel|book|play|poem|painting|sculpture|opera|ballet|symphony|"
+    r"album|song|work|story|fresco|drama|comedy|tragedy|epic|musical|concerto)) by "
+    rf"(?:(?:an?|the) )?(?:(?:{'|'.join(DEMONYMS)}|(?!{_PARTICLE}\b)[a-z][\w-]*|"
+    rf"{_CAPITAL}[\w-]+(?= (?:{'|'.join(OCCUPATIONS)}) )) )*"
+    rf"((?>{_NAME}))(?! (?:and|&) {_CAPITAL})"
+)
+_BASED = re.compile(r"\b(?:based|adapted|inspired|adaptation|about|from|after)\b")
+_FORMER = re.compile(r"\b(?:once|former|formerly|previous|previously|ancient|old)\b")
+_CAPITAL_OF = re.compile(
+    r"^(?:is|was|became)\b[^;]*?\bcapital(?: city| and [\w ]*?city)? of (?:the )?(.+)$"
+)
+_ITS_CAPITAL = re.compile(rf"capital(?: city)? is (?:the city of )?({_NAME})(?:, .*)?$")
+_LOCATED = re.compile(
+    r"^(?:(?:is|was|are|were)(?: also| now| partly| a| part)*"
+    r" (?:an?|the|one|in|on|within|of|located|situated|found)\b|"
+    r"(?:lies|stands|sits|rises|located|situated)\b)"
+)
+_ELSEWHERE = re.compile(  # what follows does not say where the subject is
+    r"\b(?:near|border\w*|with|from|to|between|close|opposite|than|against|by|for|off|"
+    r"along|across|where|when|before|after|since|until|outside|like|and (?=[a-z]))\b|"
+    r"(?<!the )\b\w*(?:north|south|east|west)\w* of\b"
+)
 _IS_IN = re.compile(r"\b(?:in|of|within|on)\b (.*)$")
+_WITHIN = re.compile(r"(?:(?:North|South|East|West)\w*ern|Republic of(?: the)?) $")
+_PART = re.compile(r"(?:(?:North|South|East|West)\w*|Central) $")
 _SYMBOL = re.compile(r"\bsymbol\b(?: is| of \w+ is)?:? [\"'“]?([A-Z][a-z]?)\b")
 _NUMBER = re.compile(r"\batomic number\b\D{0,25}?(\d{1,3})\b")
+_IS_A = (
+    r"(?:is|was) (?:an?|the) (?:(?!(?:in|of|on|at|by|for|near|from|with)\b)[\w-]+,? )*?"
+)
+_TO_THE_END = ("creator", "capital", "symbol", "atomic_number")
 _BE = r"(?:was|is|were|are|became|worked as|served as)"
 _NOUNS = re.compile(rf"^(?:{_BE}) (?:also )?(an? |the |one of the )?([^;]*)")
 _NOUNS_END = re.compile(
-    r"\b(?:who|which|that|known|best|born|from|in|for|by|and was)\b"
+    r"\b(?:who|which|that|known|best|born|from|in|for|by|and was|of|at|to|with|on|"
+    r"under|during|between|his|her|whose)\b|, (?:\w+ )?\w+ing\b"
 )
 _CLAUSES = re.compile(
     r"; | (?=who (?:was|is|died|lived|worked|wrote)\b)"
     r"|, (?:and |but )?(?=(?:who|which|where|born|died|best|known|is|was|has|had)\b)"
     r"|,? and (?=(?:was|is|has|had|died|lived|worked|wrote|won|served|came)\b)"
 )
-_PRONOUN = re.compile(r"(?i)(?:he|she|it|they|his|her|its|their)\b")
+_PRONOUN = re.compile(r"(?i)(?:he|she|it|they|(his|her|its|their))\b")
+_OWN = re.compile(r" (?:(?:chemical )?symbol|atomic number|capital|death)\b")
 _ABBREVIATED = re.compile(r"(?<![a-z] is )\b([A-Z]|Mr|Dr|St|Mrs|Jr)\. (?=[A-Z])")
 _DOT = "\u2024"
 _PLAIN = {
@@ -85,14 +140,20 @@ class LeadReader:
         """The standalone statements of a sentence on `about`: a fact's as
         `facts.statement` has it, hedged ones after "Perhaps"; else in its own words.
 
-        [] for a question, and for less than two words.
+        [] for a question, for an abstention, and for less than two words.
         """
-        plain = _MODAL.sub("was", _HEDGE.sub("", sentence))
+        hedge = _HEDGED if _HEDGE.search(sentence) else ""
+        plain = _MODAL.sub("was", _HEDGE.sub("", sentence)) if hedge else sentence
         plain = " ".join(plain.split()).strip(" *-•")
         if plain.endswith("?") or len(plain.split()) < 2:
             return []
-        hedge = _HEDGED if _HEDGE.search(sentence) else ""
+        if offer(plain.replace("’", "'")) is None:
+            return []
         found = dict.fromkeys(self._facts(plain, about))
+        if not re.search(r"[.!\"”)]$", plain):  # a name may be cut off
+            found = dict.fromkeys(
+                None if f and f.relation in _TO_THE_END else f for f in found
+            )
         return [hedge + statement(f) for f in found if f] + [
             sentence for f in found if f is None
         ]
@@ -106,7 +167,10 @@ class LeadReader:
             match = pattern.fullmatch(text)
             if match and self._fits(relation, match["o"]):
                 subject = self._subjects.get(match["s"].casefold(), match["s"])
-                return Fact(subject, relation, match["o"]), hedged
+                value = match["o"]
+                if relation in ("country", "capital_of"):
+                    value = self._countries.get(value) or value
+                return Fact(subject, relation, value), hedged
         return None
 
     def verify(self, text: str) -> Verification:
@@ -116,8 +180,10 @@ class LeadReader:
 
     def answer(self, subject: str, relation: str, text: str) -> str:
         """The statement that a short answer makes, "" if it is not of the kind."""
-        said = statement(Fact(subject, relation, text)) if text else ""
-        return said if said and self.parse(said) else ""
+        if not text or offer(text.replace("’", "'")) is None:
+            return ""
+        said = statement(Fact(subject, relation, text))
+        return said if self.parse(said) else ""
 
     def facts_of(self, subject: str) -> tuple[Fact, ...]:
         """The facts that the lead of a subject states."""
@@ -138,9 +204,17 @@ class LeadReader:
         return dict.fromkeys(self.leads.countries) | aliases | SHORT_NAMES
 
     @cached_property
+    def _kinds(self) -> list[str]:
+        """What a place, a work or an element can be said to be, the longest first."""
+        facts = [f for of in self.leads.by_key.values() for f in of]
+        kinds = [f for f in facts if f.relation == "kind"]
+        named = {name for f in kinds for name in (f.object, *f.others)}
+        return sorted(named, key=lambda kind: (-len(kind), kind))
+
+    @cached_property
     def _places(self) -> re.Pattern[str]:
         names = sorted([*self._countries, *CONTINENTS], key=len, reverse=True)
-        return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b(?! Ocean| Sea)")
+        return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b(?! [A-Z])")
 
     def _fits(self, relation: str, value: str) -> bool:
         """Whether an object is of the relation's kind: some share a wording."""
@@ -151,11 +225,17 @@ class LeadReader:
                 return value in OCCUPATIONS
             case "continent":
                 return value in CONTINENTS
-            case "country":
+            case "country" | "capital_of":
                 return value in self._countries
-            case "birth_year" | "death_year" | "work_year":
-                return value.isdigit()
-        return True
+            case "kind":
+                return value in self._kinds
+            case "symbol":
+                return re.fullmatch("[A-Z][a-z]?", value) is not None
+            case "century":
+                return re.fullmatch(r"\d+(?:st|nd|rd|th)", value) is not None
+            case "creator" | "capital":
+                return re.fullmatch(f"{_NAME}(?:, {_NAME})?", value) is not None
+        return value.isdigit()
 
     def _facts(self, plain: str, about: str) -> list[Fact | None]:
         """The facts of a sentence; None for a clause that none was read from."""
@@ -163,14 +243,24 @@ class LeadReader:
         if subject is None or _DENIED.search(rest):
             return [None]
         found: list[Fact | None] = []
-        for match in _SPAN.finditer(rest):
-            found += [Fact(subject, "birth_year", match[1])]
-            found += [Fact(subject, "death_year", match[2])]
-        rest = re.sub(r" ?\([^()]*\)", "", rest)
-        for clause in _CLAUSES.split(rest):
-            read = list(self._clause(subject, clause.strip()))
+        life = _BORN_IN.match(rest) or _SPAN.match(rest)
+        if life and self._is_person(subject):
+            relations = ("birth_year", "death_year")
+            years = zip(relations, life.groups(), strict=False)
+            found += [Fact(subject, relation, year) for relation, year in years]
+        rest, before = re.sub(r" ?\([^()]*\)", "", rest), ""
+        for clause in map(str.strip, _CLAUSES.split(rest)):
+            read = []
+            if not (re.match("who|which|where", clause) and self._names(before)):
+                read = list(self._clause(subject, clause))
             found += read or ([None] if len(clause.split()) > 1 else [])
+            before = clause
         return found
+
+    def _names(self, clause: str) -> bool:
+        """Whether "who …" after a clause may be about somebody else."""
+        named = set(re.findall(rf"\b{_CAPITAL}\w+", self._places.sub("", clause)))
+        return bool(named - set(DEMONYMS)) or _ANOTHER.search(clause) is not None
 
     def _split(self, plain: str, about: str) -> tuple[str | None, str]:
         """A sentence's subject and what is said of it; None for one that is unknown."""
@@ -180,20 +270,24 @@ class LeadReader:
             plain,
         )
         if turned:
-            name = self._subjects.get(turned[2].casefold())
-            if "capital" in turned[1].lower():
-                return name, f"capital {turned[3]}"
-            return name or None, f"{turned[1].lower()} {turned[3]}"
-        if _PRONOUN.match(plain) and about:
-            return about, _PRONOUN.sub("", plain, count=1).strip()
+            of = turned[1].lower().removeprefix("the ")
+            return self._subjects.get(turned[2].casefold()), f"{of} {turned[3]}"
+        pronoun = _PRONOUN.match(plain)
+        if pronoun and about:
+            rest = plain[pronoun.end() :]
+            return None if pronoun[1] and not _OWN.match(rest) else about, rest.strip()
         words = plain.split()
         for n in range(min(len(words), 9), 0, -1):
-            name = " ".join(words[:n]).rstrip(",").removesuffix("'s").removesuffix("’s")
+            said = " ".join(words[:n]).rstrip(",")
+            rest = " ".join(words[n:])
+            name = re.sub("['’]s$", "", said)
+            if name != said and not _OWN.match(f" {rest}"):
+                continue
             name = re.sub(
                 r"(?i)^the (?:film|novel|album|song|play|element|city of) ", "", name
             )
             if name.casefold() in self._subjects:
-                return self._subjects[name.casefold()], " ".join(words[n:])
+                return self._subjects[name.casefold()], rest
         last = about.split()[-1:] if self._is_person(about) else []
         if last and words[0].rstrip(",") == last[0]:
             return about, " ".join(words[1:])
@@ -205,53 +299,73 @@ class LeadReader:
     def _clause(self, subject: str, clause: str):
         """The facts of a clause of which the subject is known."""
         clause = re.sub(r"^(?:who|which|where) ", "", clause)
-        if match := _CENTURY.search(clause):
-            yield Fact(subject, "century", match[1])
         if self._is_person(subject):
             yield from self._life(subject, clause)
         else:
             yield from self._thing(subject, clause)
 
     def _life(self, subject: str, clause: str):
-        if match := _BORN.search(clause):
-            yield Fact(subject, "birth_year", match[1])
-        if match := _DIED.search(clause):
-            yield Fact(subject, "death_year", match[1])
+        if match := _CENTURY.match(clause):
+            yield Fact(subject, "century", match[1])
+        for relation, pattern in (("birth_year", _BORN), ("death_year", _DIED)):
+            match = pattern.search(clause)
+            if match and not _ANOTHER.search(clause[: match.start()]):
+                yield Fact(subject, relation, match[1])
         nouns = _NOUNS.match(clause)
         if not nouns or re.search(r"\b(?:born|died)\b", clause):
             return
         said = _NOUNS_END.split(nouns[2])[0]
+        before = ".*" if nouns[1] else ""
         for demonym in DEMONYMS:
-            if re.search(rf"\b{demonym}\b", said):
+            if re.match(rf"{before}(?<!-)\b{demonym}\b(?!-)", said):
                 yield Fact(subject, "nationality", demonym)
         for word in dict.fromkeys(re.findall(r"[\w-]+", said.lower())):
+            if nouns[1] == "one of the ":
+                word = word.removesuffix("s")
             if word in OCCUPATIONS:
                 yield Fact(subject, "occupation", word)
 
     def _thing(self, subject: str, clause: str):
         relations = {f.relation for f in self.leads.facts_of(subject)}
-        if clause.startswith("capital is "):
-            yield Fact(subject, "capital", clause.removeprefix("capital is "))
-            return
+        if match := _ITS_CAPITAL.match(clause):
+            yield Fact(subject, "capital", match[1])
         if match := _SYMBOL.search(clause):
             yield Fact(subject, "symbol", match[1])
         if match := _NUMBER.search(clause):
             yield Fact(subject, "atomic_number", match[1])
         if "creator" in relations or "work_year" in relations:
-            if match := _BY.search(clause):
+            match = _BY.search(clause)
+            if match and not _BASED.search(clause[: match.start()]):
                 yield Fact(subject, "creator", match[1].rstrip("."))
-            if match := _WHEN_WORK.search(clause):
+            if match := _WHEN_WORK.search(clause) or _OF_YEAR.match(clause):
                 yield Fact(subject, "work_year", match[1])
-        elif match := _CAPITAL_OF.search(clause):
+        elif not _FORMER.search(clause):
+            yield from self._where(subject, clause)
+        yield from self._kind(subject, clause)
+
+    def _where(self, subject: str, clause: str):
+        """Where a place is, and what it is the capital of."""
+        if match := _CAPITAL_OF.search(clause):
             if place := self._places.match(match[1]):
-                yield Fact(
-                    subject, "capital_of", self._countries.get(place[0]) or place[0]
-                )
-        elif "kind" in relations or relations & {"country", "continent"}:
-            match = _IS_IN.search(clause)
-            for place in dict.fromkeys(self._places.findall(match[1] if match else "")):
-                relation = "continent" if place in CONTINENTS else "country"
-                yield Fact(subject, relation, self._countries.get(place) or place)
-        for kind in self.leads.objects["kind"]:
-            if re.match(rf"(?:is|was) (?:an?|the) (?:[\w-]+ )*?{kind}\b", clause):
+                country = self._countries.get(place[0]) or place[0]
+                yield Fact(subject, "capital_of", country)
+            return
+        place = _IS_IN.search(_ELSEWHERE.split(clause)[0])
+        if not place or not _LOCATED.match(clause):
+            return
+        for match in self._places.finditer(place[1]):
+            name, before = match[0], place[1][: match.start()]
+            of = _PART if name in CONTINENTS else _WITHIN
+            longer = re.search(rf"{_CAPITAL}[\w.'’-]* (?:of (?:the )?)?$", before)
+            if not longer or of.search(before):
+                relation = "continent" if name in CONTINENTS else "country"
+                yield Fact(subject, relation, self._countries.get(name) or name)
+
+    def _kind(self, subject: str, clause: str):
+        """What a thing is said to be, by its noun: "a soft, yellow element"."""
+        found: list[str] = []
+        for kind in self._kinds:
+            inside = any(kind in longer for longer in found)
+            if not inside and re.match(rf"{_IS_A}{kind}\b", clause):
+                found.append(kind)
                 yield Fact(subject, "kind", kind)
