@@ -8,14 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import (
     Claim,
     agreement,
     llm_extractor,
-    world_claims,
 )
 from factkit.verify.sentences import sentences
 
@@ -196,18 +194,6 @@ def test_with_a_tenth_of_the_calls_failing_a_response_is_whole_or_none():
     whole = [i for i, of in enumerate(found) if of is not None]
     assert [i for i in range(50) if i not in whole] == list(range(3, 50, 5))
     assert all([c.text for c in found[i]] == sentences(responses[i]) for i in whole)
-
-
-# The fact world
-
-
-def test_the_world_extracts_the_sentences_that_state_a_fact():
-    world = worlds.build_world(people=10)
-    fact = world.facts[0]
-    stated = worlds.statement(fact)
-    response = f"Well. {stated} Nonsense was told. {stated} {stated[:-1]}"
-    found = world_claims(world)(["q", "q"], [response, ""])
-    assert found == [[Claim(stated, stated)], []]
 
 
 # Agreement with human facts

@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import Claim, Support
 from factkit.verify.support import (
     llm_claim_verifier,
     support_of,
-    world_claim_verifier,
 )
 
 LABELS = [support.value for support in Support]
@@ -103,18 +101,6 @@ def test_with_a_tenth_of_the_calls_failing_the_other_claims_are_verified():
         found = llm_claim_verifier(llm)(rows)
     expected = [None if i % 10 == 7 else Support(LABELS[i % 3]) for i in range(100)]
     assert found == expected
-
-
-# The other verifier
-
-
-def test_the_world_says_what_it_knows():
-    world = worlds.build_world(people=10)
-    fact = world.facts[0]
-    others = [o for o in worlds.OBJECTS[fact.relation] if o != fact.object]
-    wrong = worlds.Fact(fact.subject, fact.relation, others[0])
-    rows = [(worlds.statement(fact), []), (worlds.statement(wrong), []), ("Hm.", [])]
-    assert world_claim_verifier(world)(rows) == list(Support)
 
 
 # All claims of all responses

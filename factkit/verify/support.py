@@ -1,8 +1,7 @@
 """What evidence says of single claims: supported, contradicted or inconclusive.
 
-Two verifiers of one signature: a language model, and the exact fact world. A
-verification that fails is `None`. The labels are those of VeriScore, which Binary RAR
-compares with (Binary RAR Fig. 12).
+By a language model here, exactly in `verify.exact`. A verification that fails is
+`None`. The labels are those of VeriScore, which Binary RAR compares with (Fig. 12).
 """
 
 from collections.abc import Callable, Sequence
