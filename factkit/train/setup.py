@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, models, weights
+from factkit import assets, cpu, models, weights
 from factkit.params import HardwareParams, TrainParams
 from factkit.train import checkpoint, recipe
 from factkit.train.launch import is_main_process
@@ -237,6 +237,8 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
     """Train with a progress bar, going on from the last whole checkpoint if any."""
     from transformers import PrinterCallback
 
+    if trainer.args.device.type == "cpu":
+        cpu.keep_activations_dtype(trainer.model)
     trainer.remove_callback(PrinterCallback)
     if is_main_process():
         trainer.add_callback(_progress_callback(label))
