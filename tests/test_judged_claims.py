@@ -8,7 +8,6 @@ import pytest
 from factkit import params
 from factkit.datasets import judged_claims
 from factkit.datasets.judged_claims import SETS, Judged
-from factkit.retrieval import CorpusIndex
 from factkit.verify.claims import Support
 
 SHARED = params.ROOT.parent / "shared" / "data"
@@ -75,14 +74,11 @@ def test_the_entries_of_an_offline_prompt_are_its_last_ones_with_their_titles(tm
     assert found == Judged("Ada left.", evidence, SUPPORTED)
 
 
-def test_fever_s_evidence_is_searched_for(tmp_path):
-    from factkit.retrieval import Chunk
-
-    texts = ["Ada was a poet.", "Bo sailed to Oslo.", "Salt is a mineral."]
-    index = CorpusIndex([Chunk(t, t, t, 4) for t in texts])
-    path = write(tmp_path / "x.jsonl", {"claim": "Bo sailed.", "label": "SUPPORTS"})
-    (found,) = judged_claims.fever(path, index, 1)
-    assert found == Judged("Bo sailed.", ("Bo sailed to Oslo.",), SUPPORTED)
+def test_evidence_that_is_searched_for_takes_the_file_s_place(tmp_path):
+    row = {"claim": "Bo sailed .", "label": "SUPPORTS", "evidence": "Salt is white."}
+    path = write(tmp_path / "x.jsonl", row)
+    found = judged_claims.read(path, lambda claim: [f"I say: {claim}", "No."])
+    assert found == [Judged("Bo sailed.", ("I say: Bo sailed.", "No."), SUPPORTED)]
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data")

@@ -34,7 +34,7 @@ def test_words_are_the_share_of_content_words_that_the_evidence_has(
     assert verifiers.words([judged(claim, *evidence)]) == pytest.approx([share])
 
 
-VECTORS = {"c": (1, 0), "near.": (0.8, 0.6), "far.": (0, 1), "d": (0, 1)}
+VECTORS = {"c": (1, 0), "near.": (0.8, 0.6), "far.": (0, 1), "d": (0, 1), "": (0, 0)}
 
 
 def encode(texts):
@@ -170,5 +170,5 @@ def test_the_stored_results_are_of_all_sets_and_can_be_drawn():
     assert table["set"].nunique() == 5
     inside = (table["auc_low"] <= table["auc"]) & (table["auc"] <= table["auc_high"])
     assert inside.all()
-    labels = [t.get_text() for t in draw.aucs(table).axes[0].get_legend().get_texts()]
+    labels = [t.get_text() for t in draw.aucs(table).legends[0].get_texts()]
     assert labels == list(dict.fromkeys(table["verifier"]))

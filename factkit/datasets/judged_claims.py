@@ -6,11 +6,10 @@ Files as their authors publish them; a user brings them, the kit has none.
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from factkit.retrieval import Index
 from factkit.verify.claims import Support
 
 # name → its file in a folder of benchmarks
@@ -25,7 +24,8 @@ SETS = {
     # contradicted (Kamoi et al. 2023)
     "WiCE": "wice/claim_test.jsonl",
 }
-FEVER = "fever/fever_covered_by_vital_leads_half.jsonl"  # claims without evidence
+# claims of FEVER (Thorne et al. 2018) on pages of the leads, without evidence
+FEVER = "fever/fever_covered_by_vital_leads_half.jsonl"
 LABELS = {
     Support.SUPPORTED: "SUPPORTS SUPPORT supported completely-support",
     Support.CONTRADICTED: "REFUTES REFUTE refute",
@@ -51,8 +51,13 @@ class Judged:
     support: Support
 
 
-def read(path: Path) -> list[Judged]:
-    """The rows of a file of `SETS`: JSON lines, or Veri-R1's parquet."""
+def read(
+    path: Path, search: Callable[[str], Sequence[str]] | None = None
+) -> list[Judged]:
+    """The rows of a file of `SETS`: JSON lines, or Veri-R1's parquet.
+
+    search: finds the evidence of a claim, in place of the file's.
+    """
     if path.suffix == ".parquet":
         import pandas as pd
 
@@ -61,24 +66,13 @@ def read(path: Path) -> list[Judged]:
             _judged(claim, entries(prompt[0]["content"]), gold["label"])
             for claim, prompt, gold in rows.itertuples(index=False)
         ]
-    return [
-        _judged(row["claim"], evidence, row.get("label") or row["stance"])
-        for row in _rows(path)
-        for given in [row["evidence"]]
-        for evidence in [[given] if isinstance(given, str) else given]
-    ]
-
-
-def fever(path: Path, index: Index, k: int) -> list[Judged]:
-    """FEVER's claims (Thorne et al. 2018), each with the k best chunks of an index.
-
-    Whether these contain what the label rests on is part of what is measured.
-    """
-    return [
-        _judged(claim, [h.chunk.text for h in index.search(claim, k)], row["label"])
-        for row in _rows(path)
-        for claim in [plain(row["claim"])]
-    ]
+    found = []
+    for row in map(json.loads, path.read_text("utf-8").splitlines()):
+        claim = plain(row["claim"])
+        texts = search(claim) if search else row["evidence"]
+        evidence = [texts] if isinstance(texts, str) else texts
+        found.append(_judged(claim, evidence, row.get("label") or row["stance"]))
+    return found
 
 
 def entries(prompt: str) -> list[str]:
@@ -103,7 +97,3 @@ def _judged(claim: str, evidence: Sequence[str], label: str) -> Judged:
     if support is None:
         raise ValueError(f"label {label!r}; there are {', '.join(SUPPORT_OF)}")
     return Judged(plain(claim), tuple(map(plain, evidence)), support)
-
-
-def _rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

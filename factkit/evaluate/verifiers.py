@@ -33,20 +33,22 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 def words(rows: Sequence[Judged]) -> np.ndarray:
     """The share of a claim's content words that its evidence has: (n,) in [0, 1]."""
-    return np.array([_share(row.claim, " ".join(row.evidence)) for row in rows])
+    shares = []
+    for row in rows:
+        content = set(tokenize(row.claim)) - FUNCTION_WORDS
+        said = set(tokenize(" ".join(row.evidence)))
+        shares.append(len(content & said) / max(len(content), 1))
+    return np.array(shares)
 
 
 def cosine(rows: Sequence[Judged], encode: Encode) -> np.ndarray:
     """The cosine of a claim and the nearest sentence of its evidence: (n,)."""
-    pieces = [
-        [p for text in row.evidence for p in SENTENCE_END.split(text) if p]
-        for row in rows
-    ]
     claims = encode([row.claim for row in rows])  # (n, d)
-    found = iter(encode([p for of in pieces for p in of]))
+    split = [SENTENCE_END.split("\n".join(row.evidence)) for row in rows]
+    found = iter(encode([piece for of in split for piece in of]))
     nearest = [
-        max((float(next(found) @ claim) for _ in of), default=0.0)
-        for claim, of in zip(claims, pieces, strict=True)
+        max(float(next(found) @ claim) for _ in of)
+        for claim, of in zip(claims, split, strict=True)
     ]
     return np.array(nearest)
 
@@ -56,8 +58,7 @@ def claim_alone(
 ) -> np.ndarray:
     """What a claim's own words betray of its label, without any evidence: (n,).
 
-    A ridge regression of `right` (bool, n) on the claim's embedding, learnt from the
-    rows `fit` (bool, n). Whatever it beats a coin by, no evidence was read for.
+    A ridge regression of `right` on the claim's embedding, learnt from the rows `fit`.
     """
     embedded = encode([row.claim for row in rows])
     x = np.hstack([embedded, np.ones((len(rows), 1))])
@@ -117,10 +118,9 @@ def error_rates(
 ) -> dict[str, float]:
     """AUC and errors on the half that is not `dev`, with 95 % intervals.
 
-    right: bool (n,), whether a row is supported. threshold: with the least mean of both
+    right: bool (n,), whether a row is supported. threshold: with the least sum of both
     errors on `dev`. passed: share of the others that reach it; refused: share of the
-    supported ones that don't. Intervals: bootstrap over claims, since one claim may
-    have several rows.
+    supported ones that don't. Intervals: bootstrap over claims with all their rows.
     """
     cuts = np.unique(scores[dev])
     both = [sum(_errors(right[dev], scores[dev], cut)) for cut in cuts]
@@ -170,11 +170,6 @@ def reader_check(table: "pd.DataFrame") -> dict[str, float]:
         "found": float(by_reader[by_hand].mean()),
         "right": float((table["hand"] == table["reader"])[by_reader].mean()),
     }
-
-
-def _share(claim: str, evidence: str) -> float:
-    content = set(tokenize(claim)) - FUNCTION_WORDS
-    return len(content & set(tokenize(evidence))) / max(len(content), 1)
 
 
 def _errors(right: np.ndarray, scores: np.ndarray, cut: float) -> tuple[float, float]:
