@@ -139,13 +139,12 @@ class ExactEngine:
         """The statements of a response, in each wording once; a short answer's with
         its question."""
         example = self.examples[prompt_id]
-        found = self._stated(response, example.entity)
-        if not example.relation:
-            return found
-        short = response.strip().removesuffix(".")
-        said = self.facts.answer(example.entity, example.relation, short)
-        own = [c for c in found if c.text != said]
-        return [*own, Claim(said, response.strip())] if said else own
+        if example.relation:
+            short = response.strip().removesuffix(".")
+            said = self.facts.answer(example.entity, example.relation, short)
+            if said:
+                return [Claim(said, response.strip())]
+        return self._stated(response, example.entity)
 
     def _stated(self, response: str, about: str) -> list[Claim]:
         sentences = self.facts.sentences(response, about)
