@@ -1,5 +1,8 @@
 """Reading responses about leads: every verdict is right, and what is unread is none."""
 
+import csv
+from importlib.resources import files
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -303,3 +306,25 @@ def test_a_short_answer_is_a_statement_with_its_question(
 def test_what_is_not_of_the_asked_kind_is_no_answer(read, subject, relation):
     for text in ("", "I don't know", "no idea", "I'm not sure", "nonsense", "12.5"):
         assert read.answer(subject, relation, text) == ""
+
+
+# Responses read by hand
+
+CHECKED = files("factkit") / "published" / "reader_check.csv"
+COLUMNS = ("response", "about", "sentence", "statement", "reader", "hand")
+
+
+@pytest.mark.skipif(not CHECKED.is_file(), reason="no responses were read by hand")
+def test_the_responses_read_by_hand_are_read_as_then(read):
+    """A row a statement: the reader's verdict and the hand's. A row with an empty
+    statement is one that the reader missed."""
+    with CHECKED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    for row in rows:
+        assert row["hand"] in (YES, NO, OPEN)
+        assert row["sentence"] in read.sentences(row["response"], row["about"])
+        if row["statement"]:
+            stated = read.statements(row["sentence"], row["about"])
+            assert row["statement"] in stated
+            assert read.verify(row["statement"]) == row["reader"]
