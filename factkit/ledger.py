@@ -94,10 +94,10 @@ def claims(paper: str) -> list[Claim]:
 
 
 def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
-    """Setting → results of a paper's training runs at a profile.
+    """Variant → results of a paper's training runs at a profile; "" is the main one.
 
-    root: the folder of the runs. Of a setting without any below it, the reference
-    results; the main setting is "".
+    root: the folder of the runs. Of a variant without any below it, the reference
+    results.
     """
     found: dict[str, list[Result]] = {}
     for base in (runs.REFERENCE, root):
@@ -120,13 +120,14 @@ def check(
 ) -> "pd.DataFrame":
     """A row a claim: the paper's number, ours with its interval, and the verdict.
 
-    results: setting → results of training runs. `verdict` is each claim's own;
+    results: variant → results of training runs. `verdict` is each claim's own;
     `all together` is what stays of it by Holm's method, when all are to be right with
     95 %. `three worlds` has the difference over other fact worlds or splits, where
     these were run. Differences in points of a rate, or in what a count counts.
     """
     import pandas as pd
 
+    results = _by_setting(results)
     verdicts = [judge(claim, results) for claim in claimed]
     together = _adjusted(verdicts)
     rows = [
@@ -147,6 +148,20 @@ def check(
         for claim, found, word in zip(claimed, verdicts, together, strict=True)
     ]
     return pd.DataFrame(rows)
+
+
+def _by_setting(results: Mapping[str, Sequence[Result]]) -> Mapping[str, Any]:
+    """The results by the settings that claims name, which are those of the variants.
+
+    Where a profile's main runs retrieve, theirs is `retrieval`, the main setting is
+    variant `closedbook`, and worlds and splits are `retrieval-split1` and so on.
+    """
+    main = results.get("", ())
+    if not any(r.get("params", {}).get("retriever") for r in main):
+        return results
+    others = {k: v for k, v in results.items() if k != "closedbook"}
+    by_setting = {f"retrieval-{k}".removesuffix("-"): v for k, v in others.items()}
+    return by_setting | {"": results.get("closedbook", ())}
 
 
 def judge(claim: Claim, results: Mapping[str, Sequence[Result]]) -> Verdict:
@@ -401,12 +416,14 @@ def _items(result: Result, metric: str, unit: float) -> Items:
 def _over_worlds(claim: Claim, results: Mapping[str, Sequence[Result]]) -> str:
     """The difference over the main world or split and the others, each a mean of its
     seeds, with the t interval over worlds; empty with fewer than three."""
-    others = [s for s in results if re.fullmatch(r"(world|split)\d+", s)]
-    if not claim.metric or any(setting for setting, _, _ in claim.arms):
+    settings = {setting for setting, _, _ in claim.arms}
+    if not claim.metric or len(settings) > 1:
         return ""
+    (setting,) = settings
+    world_of = re.compile(rf"{setting and f'{setting}-'}(world|split)\d+")
     gains = []
-    for world in ("", *others):
-        found = judge(claim, {"": results.get(world, ())})
+    for world in (setting, *filter(world_of.fullmatch, results)):
+        found = judge(claim, {setting: results.get(world, ())})
         if found.estimate:
             gains.append(found.estimate.value)
     if len(gains) < statistics.FEWEST_SEEDS:

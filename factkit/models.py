@@ -1,6 +1,7 @@
 """Loading language models and sampling from them with transformers."""
 
 import copy
+import functools
 import json
 import sys
 import tempfile
@@ -387,6 +388,7 @@ def decoding(sampling: Sampling) -> dict[str, object]:
     }
 
 
+@functools.cache
 def _newline_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Ids of the tokens whose text holds a newline: a short answer ends there."""
     texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])

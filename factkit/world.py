@@ -400,40 +400,6 @@ def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
     return float(any(f.object == true for f in on_topic) and not false)
 
 
-def quality(
-    world: World, person: str, response: str, wanted: int | None = None
-) -> float:
-    """How well a response answers a request to tell of a person, 0–10, true or not.
-
-    Of its sentences, the share that states something of the person, times the number
-    of different relations told, of the four there are or the `wanted` ones; halved if
-    it states another number of facts than wanted. What an LM judge is to the papers: it
-    likes detail and keeping to the point, and does not know what is true.
-    """
-    told = [parse(world, s) for s in sentences(response)]
-    relations = {f[0].relation for f in told if f and f[0].subject == person}
-    on_topic = sum(1 for f in told if f and f[0].subject == person)
-    if not on_topic:
-        return 0.0
-    detail = min(len(relations) / (wanted or len(world.facts_of(person))), 1.0)
-    asked = 1.0 if wanted in (None, len(told)) else 0.5
-    return float(round(10 * detail * asked * on_topic / len(told)))
-
-
-def relevance(
-    world: World, person: str, response: str, wanted: int | None = None
-) -> float:
-    """How far a response keeps to the person that it was asked about, in [0, 1].
-
-    The share of its sentences that state something of the person, true or not; halved
-    if it states another number of facts than `wanted`. How much it says does not count.
-    """
-    told = [parse(world, s) for s in sentences(response)]
-    on_topic = sum(1 for f in told if f and f[0].subject == person)
-    asked = 1.0 if wanted in (None, len(told)) else 0.5
-    return asked * on_topic / max(len(told), 1)
-
-
 def sentences(text: str) -> list[str]:
     """The sentences of a text, up to their "."; what is left at the end is one, too."""
     return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]

@@ -10,6 +10,7 @@ from factkit import models, params, world, world_text
 from factkit.curate import pairs, probing, references, splits
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example
+from factkit.retrieval import Chunk
 from factkit.verify.outcome import Outcome, outcome
 from factkit.verify.response import boxed
 from factkit.verify.verifier import verifier
@@ -84,6 +85,25 @@ def test_a_split_that_chance_leaves_short_is_filled_up():
         assert (len(split["train"]), len(split["test"])) == (825, 50)
 
 
+def test_asking_of_some_relations_alone_moves_no_entity_to_another_split():
+    sizes = {"train": 80, "test": 48}
+    chosen = splits.split_by_entity(examples(), sizes, 0, ["a"])
+    every = splits.split_by_entity(examples(), sizes)
+    assert {e.relation for rows in chosen.values() for e in rows} == {"a"}
+    for one, other in (("train", "test"), ("test", "train")):
+        entities = {e.entity for e in every[other]}
+        assert len(chosen[one]) == sizes[one]
+        assert not {e.entity for e in chosen[one]} & entities
+
+
+def test_the_first_of_each_relation_keep_their_order():
+    rows = examples()
+    few = splits.first_of_each(rows, 2)
+    assert Counter(e.relation for e in few) == dict.fromkeys(RELATIONS, 2)
+    assert few == [e for e in rows if e in few]
+    assert few[0] == rows[0]
+
+
 def test_asking_for_more_than_there_is_names_the_parameter():
     with pytest.raises(DataError, match="train_questions=1000"):
         splits.split_by_entity(examples(), {"train": 1000, "test": 10})
@@ -99,6 +119,14 @@ def test_asking_for_more_than_there_is_names_the_parameter():
 def test_out_of_knowledge_by_share_of_correct_samples(right, known_share, unknown):
     probe = probe_of([CORRECT] * right + [WRONG] * (4 - right))
     assert probing.out_of_knowledge(probe, known_share) is unknown
+
+
+def test_a_relation_s_share_is_the_mean_over_its_questions():
+    rows = [e for e in examples() if e.relation == "a"][:2] + [
+        next(e for e in examples() if e.relation == "b")
+    ]
+    probes = [probe_of(k) for k in ([CORRECT] * 2, [CORRECT, WRONG], [WRONG, ABSTAIN])]
+    assert probing.shares_by_relation(rows, probes) == {"a": 0.75, "b": 0.0}
 
 
 def test_a_failed_judgement_is_left_out_of_the_share_of_correct_samples():
@@ -534,6 +562,16 @@ def test_references_change_nothing_else_of_an_example(found):
         added = {k: v for k, v in after.meta.items() if k not in before.meta}
         assert set(added) == {"references", "answer_in_references"}
         assert after.model_copy(update={"meta": before.meta}) == before
+
+
+def test_every_chunk_of_a_lead_begins_with_its_title():
+    chunks = [Chunk("a#0", "a", "He was born. ", 3), Chunk("a#1", "a", " He sang.", 2)]
+    titled = references.titled(chunks, {"a": "Bo (singer)"})
+    assert [c.text for c in titled] == [
+        "Bo (singer): He was born.",
+        "Bo (singer): He sang.",
+    ]
+    assert [c.id for c in titled] == ["a#0", "a#1"]
 
 
 def test_without_a_retriever_no_references_are_added():

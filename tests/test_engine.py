@@ -12,7 +12,6 @@ from factkit.curate.request_evidence import coverage_by_chunks, wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.evidence import EvidenceCache
-from factkit.verify import engine as engines
 from factkit.verify.claims import Claim, Support
 from factkit.verify.engine import EvidenceEngine, engine
 from factkit.verify.exact import ExactEngine, WorldReader
@@ -361,12 +360,6 @@ def test_a_prompt_without_evidence_is_refused(caches):
     found = by_evidence(caches, contradiction=verdicts(1.0))
     with pytest.raises(DataError, match="no evidence for prompt 'other'"):
         found.no_contradiction(["other"], ["a"], ["b"])
-
-
-def test_nobody_judges_with_the_embedded_verifier():
-    found = engines._nobody([("a", "b", ()), ("c", "d", ())])
-    assert [verdict.value for verdict in found] == [None, None]
-    assert all("endpoint" in verdict.raw for verdict in found)
 
 
 # The engine of a run

@@ -153,6 +153,23 @@ def test_three_worlds_are_compared_over_worlds():
     assert row["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
 
 
+def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
+    reads = {"params": {"retriever": "bm25"}}
+    results = {
+        name: [
+            r | reads for r in seeds("a", [0.6 + i / 50] * 3) + seeds("b", [0.5] * 3)
+        ]
+        for i, name in enumerate(("", "split1", "split2"))
+    }
+    results["closedbook"] = seeds("a", [0.4] * 3) + seeds("b", [0.5] * 3)
+    claims = [claim(setting="retrieval"), claim()]
+    reading, memory = ledger.check(claims, results).to_dict("records")
+    assert (reading["ours"][:5], memory["ours"][:5]) == ("+10.0", "-10.0")
+    mean, half = statistics.interval_over_seeds([10, 12, 14])
+    assert reading["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
+    assert memory["three worlds"] == ""
+
+
 def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
     columns = {"iteration_3_accuracy": 1.0, "accuracy": 0.0}
     folder = tmp_path / "iterative_dpo-s0"

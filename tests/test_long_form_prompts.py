@@ -1,4 +1,4 @@
-"""Long-form prompts: real formats, the hub's rows, bad rows, prompts over the leads."""
+"""Long-form prompts: real formats, the hub's rows, bad rows, splits."""
 
 import json
 from collections import Counter
@@ -8,16 +8,12 @@ from fake_endpoint import answer, prompt_of, serve
 
 from factkit import params, prompts
 from factkit.backends import Endpoint
-from factkit.corpus import Document, load_leads
 from factkit.curate import factual
-from factkit.datasets import lead_prompts
 from factkit.datasets import long_form_prompts as sources
 from factkit.datasets.examples import (
     DataError,
     Example,
-    read_examples,
     refuse_overlap,
-    write_examples,
 )
 from factkit.llm import LLM, Limits
 
@@ -227,96 +223,7 @@ def test_the_filters_examples_are_replies_that_it_may_give():
     assert set(labels) == {"yes", "no"}
 
 
-# ---- the leads
-
-
-def lead(title, description="", text="", topic="Arts"):
-    text = text or f"{title} is something. " * 20
-    meta = {"description": description, "topic": topic}
-    return Document(title, title, text, "test", meta)
-
-
-@pytest.mark.parametrize(
-    ("description", "topic", "kind"),
-    [
-        ("English theologian (1328–1384)", "People", "person"),
-        ("American inventor (1847–1931)", "Uncategorized", "person"),
-        ("Ruler of the Hunnic Empire", "People", "person"),
-        ("Swedish pop group", "People", "group"),
-        ("City in Tombouctou Region, Mali", "Geography", "place"),
-        ("1960 film directed by Alfred Hitchcock", "Arts", "work"),
-        ("1853–1856 war between Russia and allies", "History", "event"),
-        ("Invasion of an organism's body", "Biology and health sciences", "thing"),
-        ("Edible berry", "Everyday life", "thing"),
-        ("", "History", "thing"),
-    ],
-)
-def test_a_leads_kind_is_read_from_its_description(description, topic, kind):
-    assert lead_prompts.kind_of(lead("X", description, topic=topic)) == kind
-
-
-@pytest.mark.parametrize(
-    ("title", "text", "written"),
-    [
-        ("Hat", "A hat is a shaped head covering. ", "about a hat."),
-        ("Nile", "The Nile is a river. ", "about the Nile."),
-        ("Bronze", "Cast since long ago, bronze is an alloy. ", "about bronze."),
-        ("Macau", "Macau, once the Macau Region, is a city. ", "about Macau."),
-        ("El Dorado", "El Dorado is a myth, or el Dorado. ", "about El Dorado."),
-        ("C++", "C++ is a language. ", "about C++."),
-    ],
-)
-def test_a_prompt_writes_a_title_as_its_lead_does(title, text, written):
-    document = lead(title, text=text * 20)
-    asked = {lead_prompts.lead_prompts([document], s)[0][0].question for s in range(20)}
-    assert any(question.endswith(written) for question in asked)
-
-
-def test_every_form_of_every_kind_is_filled_and_used():
-    described = {
-        "person": ("Poet (1900–1950)", "People"),
-        "group": ("Pop group", "People"),
-        "place": ("City in Mali", "Geography"),
-        "event": ("War of 1900", "History"),
-        "work": ("Novel by Bo", "Arts"),
-        "thing": ("Edible berry", "Everyday life"),
-    }
-    assert described.keys() == lead_prompts.LEAD_FORMS.keys()
-    for kind, (description, topic) in described.items():
-        documents = [lead(f"X{i}", description, topic=topic) for i in range(60)]
-        examples, _ = lead_prompts.lead_prompts(documents)
-        asked = {e.question.replace(e.entity, "{x}") for e in examples}
-        forms = {form.replace("{be}", "is") for form in lead_prompts.LEAD_FORMS[kind]}
-        assert asked == forms
-
-
-def test_short_leads_and_lists_are_dropped_and_counted():
-    documents = [lead("A"), lead("B", text="B is short."), lead("List of Bs")]
-    examples, problems = lead_prompts.lead_prompts(documents)
-    assert [e.entity for e in examples] == ["A"]
-    assert problems == {
-        "lead too short to check an answer against": 1,
-        "a list": 1,
-    }
-
-
-def test_a_lead_is_its_prompts_reference_and_evidence_and_the_file_reads_back(tmp_path):
-    examples, _ = lead_prompts.lead_prompts([lead("A"), lead("B")])
-    assert examples[0].evidence == ["A"]
-    assert examples[0].answers == [lead("A").text]
-    write_examples(tmp_path / "prompts.jsonl", examples)
-    assert read_examples(tmp_path / "prompts.jsonl")[0] == examples
-
-
-@pytest.mark.assets
-def test_nearly_all_embedded_leads_give_a_prompt_and_most_kinds_are_common():
-    examples, problems = lead_prompts.lead_prompts(load_leads())
-    assert len(examples) > 9000
-    assert len(examples) + problems.total() == 10_033
-    kinds = Counter(e.relation for e in examples)
-    assert kinds.keys() == lead_prompts.LEAD_FORMS.keys()
-    assert kinds["person"] > 1500 and kinds["place"] > 1000
-    assert not any("{" in e.question for e in examples)
+# ---- splits
 
 
 def test_splits_share_no_entity_and_have_their_sizes():
@@ -336,6 +243,6 @@ def test_splits_share_no_entity_and_have_their_sizes():
 
 
 def test_a_split_larger_than_there_are_prompts_is_refused():
-    examples, _ = lead_prompts.lead_prompts([lead("A"), lead("B")])
+    examples = [about("a"), about("b")]
     with pytest.raises(DataError, match="test=2: only 1 of 2"):
         sources.split_prompts(examples, {"train": 1, "test": 2})

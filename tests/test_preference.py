@@ -2,25 +2,20 @@
 
 import itertools
 import json
-import random
 
-import numpy as np
 import pytest
 from fake_endpoint import answer, prompt_of, serve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import assets, params
+from factkit import params
 from factkit import world as w
-from factkit.corpus import load_leads
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import DataError, Example
-from factkit.datasets.lead_prompts import lead_prompts
-from factkit.dense import Encoder
+from factkit.datasets.examples import DataError
 from factkit.verify import engine as engines
 from factkit.verify.engine import PreferenceEngine
 from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.preference import UNNAMED, at_least_as, embedding_relevance
+from factkit.verify.preference import at_least_as
 
 # The rule
 
@@ -138,149 +133,6 @@ def test_in_the_fact_world_another_number_of_facts_than_asked_for_loses():
     assert engine.relevance(*rows) == [1.0, 0.5]
 
 
-# By embeddings
-
-PAINTER = Example(
-    id="q", question="Who was it?", answers=["aab"], entity="The Anna and van Gogh"
-)
-
-
-def letters(texts):
-    """In place of an encoder: unit vectors along (a − d, b, c) of the letters."""
-    counts = np.array(
-        [[t.count("a") - t.count("d"), t.count("b"), t.count("c")] for t in texts],
-        float,
-    )
-    return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9)
-
-
-def relevant(text, entity=PAINTER.entity, encode=letters):
-    example = PAINTER.model_copy(update={"entity": entity})
-    relevance = embedding_relevance({"q": example}, encode)
-    return relevance(["q"], [example.question], [text])[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # the reference is (2, 1, 0) / √5
-        ("aab gogh", 1.0),
-        ("GOGH aab", 1.0),
-        ("aac gogh", 4 / 5),
-        ("c gogh", 0.0),
-        ("d gogh", 0.0),  # the cosine is negative
-        ("aab", UNNAMED),
-        ("a", UNNAMED * 2 / 5**0.5),
-        ("goghs aab", UNNAMED),  # another word
-        ("the aab", UNNAMED),  # in any text
-        ("", 0.0),
-        (" \n", 0.0),
-    ],
-)
-def test_relevance_is_the_cosine_halved_without_the_name(text, expected):
-    assert relevant(text) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("text", ["", " \n", "…", "- * -", '"!"'])
-def test_what_has_no_word_is_not_relevant_whatever_its_embedding(text):
-    assert relevant(text, encode=lambda texts: np.ones((len(texts), 1))) == 0
-
-
-def test_relevance_is_at_most_1_though_floats_are_above():
-    above = np.float32([[1.0000001]])
-    assert relevant("gogh", encode=lambda texts: above) == 1
-
-
-@pytest.mark.parametrize("entity", ["K2", "Ur", "The"])
-def test_a_name_without_a_telling_word_is_not_asked_for(entity):
-    assert relevant("aab", entity) == pytest.approx(1)
-
-
-def test_each_answer_is_compared_with_its_own_prompt_s_reference():
-    of = {
-        i: PAINTER.model_copy(update={"id": i, "answers": [text], "entity": i})
-        for i, text in (("aaa", "a"), ("bbb", "b"), ("ccc", "c"))
-    }
-    ids = ["ccc", "aaa", "ccc", "bbb"]
-    found = embedding_relevance(of, letters)(ids, ["?"] * 4, ["ccc", "a", "aaa", "bbb"])
-    assert found == pytest.approx([1, UNNAMED, 0, 1])
-
-
-# By embeddings of leads
-
-
-@pytest.fixture(scope="module")
-def real():
-    """Relevance of some answers to 50 requests about leads, by MiniLM."""
-    asked = lead_prompts(random.Random(0).sample(load_leads(), 70))[0][:50]
-    leads = [e.answers[0] for e in asked]
-    said = {
-        "own lead": leads,
-        "another's lead": leads[1:] + leads[:1],
-        "first sentence": [lead.split(". ")[0] for lead in leads],
-        "abstention": ["I don't know."] * 50,
-        "nothing": [""] * 50,
-    }
-    p = params.load("reason", "tiny", {"verifier": "embedded"})
-    relevance = engines._preference(p, {e.id: e for e in asked}, {})["stand_in"]
-    n = len(said)
-    found = relevance(
-        [e.id for e in asked] * n,
-        [e.question for e in asked] * n,
-        [text for texts in said.values() for text in texts],
-    )
-    return {name: found[50 * k : 50 * (k + 1)] for k, name in enumerate(said)}
-
-
-def share(ours, theirs):
-    return sum(a > b for a, b in zip(ours, theirs, strict=True)) / len(ours)
-
-
-@pytest.mark.assets
-def test_a_lead_is_more_relevant_to_its_entity_than_another_s_lead(real):
-    assert share(real["own lead"], real["another's lead"]) == 1
-
-
-@pytest.mark.assets
-def test_a_lead_names_its_entity_nearly_always(real):
-    assert sum(r > 0.99 for r in real["own lead"]) / 50 >= 0.9
-
-
-@pytest.mark.assets
-def test_a_sentence_on_the_entity_is_more_relevant_than_many_on_another(real):
-    assert share(real["first sentence"], real["another's lead"]) >= 0.98
-
-
-@pytest.mark.assets
-def test_an_abstention_loses_against_any_sentence_on_the_entity(real):
-    assert share(real["first sentence"], real["abstention"]) == 1
-    assert max(real["abstention"]) < 0.1
-
-
-@pytest.mark.assets
-def test_an_empty_answer_is_not_relevant_to_any_lead(real):
-    assert set(real["nothing"]) == {0}
-
-
-@pytest.mark.assets
-def test_equal_answers_are_equally_relevant_in_one_batch_of_minilm():
-    """Alone and among longer texts, MiniLM's last digits differ."""
-    leads = [d.text[: 150 + 13 * i] for i, d in enumerate(load_leads()[:12])]
-    examples = {
-        str(i): PAINTER.model_copy(update={"id": str(i), "answers": [text]})
-        for i, text in enumerate(leads)
-    }
-    encode = Encoder(assets.embedder_path()).passages
-    cut = [text[:100] for text in leads]
-    references = dict(zip(examples, cut, strict=True))
-    prefer = at_least_as(embedding_relevance(examples, encode), references)
-    others = [
-        text if int(i) % 2 else f"{text} {text}" for i, text in references.items()
-    ]
-    found = prefer(list(examples), ["?"] * 12, others)
-    assert [w for i, w in enumerate(found) if i % 2] == [1.0] * 6
-
-
 # By a judge
 
 
@@ -298,7 +150,7 @@ def test_where_there_is_a_judge_it_prefers_and_nothing_else_does(tmp_path, monke
         values = {"verifier": "judge", "judge_model": "m", "judge_url": server.url}
         p = params.load("reason", "tiny", values)
         engine = PreferenceEngine(
-            **engines._preference(p, {}, {}),
+            prefer=engines._preference(p),
             **dict.fromkeys(("extract", "verify", "pieces", "search")),
         )
         prompts = ["Tell of Rome.", "Tell of Ur.", "Tell of Bern."]
@@ -319,7 +171,7 @@ def test_the_base_policy_is_asked_where_it_is_named(tmp_path, monkeypatch):
         values = {"verifier": "judge", "judge_model": "m", "judge_url": judge.url}
         values |= {"relevance_model": "base", "relevance_url": base.url}
         p = params.load("reason", "tiny", values)
-        prefer = engines._preference(p, {}, {})["prefer"]
+        prefer = engines._preference(p)
         assert prefer(["a"], ["Tell of Rome."], ["Rome"]) == [0.0]
     assert [body["model"] for body in base.bodies] == ["base"]
     assert judge.bodies == []

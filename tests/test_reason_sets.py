@@ -6,13 +6,13 @@ import pytest
 
 from factkit import params
 from factkit import world as w
-from factkit.corpus import load_leads
 from factkit.curate import reason_sets as curating
 from factkit.curate.reason_sets import evaluated, reason_sets
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import read_examples, refuse_overlap, write_examples
-from factkit.datasets.lead_prompts import LEAST_LEAD_CHARS
 from factkit.datasets.long_form_prompts import long_prompt
+from factkit.leads import facts
+from factkit.leads.requests import of_cold_start
 
 SIZES = {
     "sft_requests": 12,
@@ -149,25 +149,20 @@ def test_no_lead_is_in_two_sets(of_leads):
 def test_people_and_all_else_are_two_evaluation_sets(of_leads):
     test = of_leads[0]["test"]
     assert Counter(e.meta["set"] for e in test) == {"people": 10, "other": 10}
+    for example in test:
+        of_people = example.meta["topic"] == "people"
+        assert (example.meta["set"] == "people") == of_people
+
+
+@pytest.mark.assets
+def test_no_subject_of_the_cold_start_is_asked_about(of_leads):
+    subjects = facts.load().subjects
     for examples in of_leads[0].values():
-        assert all(
-            (e.meta["set"] == "people") == (e.relation == "person") for e in examples
-        )
-
-
-@pytest.mark.assets
-def test_a_request_s_reference_is_the_lead_of_its_entity(of_leads):
-    leads = {d.title: d.text for d in load_leads()}
-    every = [e for of in of_leads[0].values() for e in of]
-    assert all(e.answers == [leads[e.entity]] for e in every)
-
-
-@pytest.mark.assets
-def test_dropped_leads_are_counted_by_reason(of_leads):
-    sets, dropped = of_leads
-    short = {d.title for d in load_leads() if len(d.text) < LEAST_LEAD_CHARS}
-    assert dropped["lead too short to check an answer against"] == len(short)
-    assert not short & set().union(*map(entities, sets.values()))
+        for example in examples:
+            subject = subjects[example.entity]
+            assert not of_cold_start(subject)
+            stated = [facts.statement(fact) for fact in subject.facts]
+            assert example.answers == [" ".join(stated)]
 
 
 # The paper's evaluation sets

@@ -163,7 +163,7 @@ class Spy(ExactEngine):
     """Exact; keeps the responses of each call, and lets a test hold or fail it."""
 
     def __init__(self, before=lambda call: None):
-        super().__init__(WORLD, BY_ID, REFERENCE)
+        super().__init__(WorldReader(WORLD), BY_ID, REFERENCE)
         object.__setattr__(self, "calls", [])
         object.__setattr__(self, "before", before)
 

@@ -225,14 +225,11 @@ def test_claims_are_held_against_as_many_chunks_as_the_parameter_says(p, path):
     assert set(engine.asked) == {7}
 
 
-def test_outside_the_fact_world_form_is_that_of_the_form_prompts(p, engine, path):
-    other = p.model_copy(update={"requests": "leads"})
-    texts = {form.id: "hello" for form in utility.FORM_PROMPTS}
+def test_under_a_judge_form_is_that_of_the_form_prompts(judged, engine, path):
+    p, _ = judged
     without = [e for e in EXAMPLES if e.meta["kind"] != wp.COUNTED]
-    found = measure(
-        without, Answers(OURS.texts | texts, 1.0), BASE, engine, other, path
-    )
-    kept = utility.keeps_form(utility.FORM_PROMPTS, list(texts.values()))
+    found = measure(without, Answers(OURS.texts | FORMED, 1.0), BASE, engine, p, path)
+    kept = utility.keeps_form(utility.FORM_PROMPTS, list(FORMED.values()))
     assert found.metrics["format_following"] == sum(kept) / len(kept) > 0
     assert found.items[utility.FORM_PROMPTS[0].id] == {"format_following": kept[0]}
 
@@ -294,6 +291,8 @@ def test_an_item_has_what_it_counts_in(p, engine, path):
 
 # A judge
 
+FORMED = {form.id: "hello" for form in utility.FORM_PROMPTS}
+
 
 @pytest.fixture
 def judged(monkeypatch):
@@ -316,7 +315,7 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     p, read = judged
     says = ["<think>hm</think> so", "I don't know", FACTS[2].object, "so"]
     ids = [f"{A} {f.relation} may_abstain" for f in FACTS]
-    texts = OURS.texts | dict(zip(ids, says, strict=True))
+    texts = FORMED | OURS.texts | dict(zip(ids, says, strict=True))
     found = measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path).metrics
     rates = [found[f"short_{k}"] for k in ("accuracy", "hallucination", "abstention")]
     assert rates == [2 / 4, 1 / 4, 1 / 4]
@@ -557,8 +556,8 @@ def test_a_policy_answers_once_and_then_its_kept_answers_are_read(p, policy, tmp
     assert policy == ["folder"]
 
 
-def test_outside_the_fact_world_the_form_prompts_are_asked_too(p, policy, tmp_path):
-    other = p.model_copy(update={"requests": "leads"})
+def test_under_a_judge_the_form_prompts_are_asked_too(p, policy, tmp_path):
+    other = p.model_copy(update={"verifier": "judge"})
     found = answer("folder", EXAMPLES, ["text"], other, tmp_path / "base.json")
     forms = {form.id: form.prompt for form in utility.FORM_PROMPTS}
     assert set(found.texts) == {e.id for e in EXAMPLES} | set(forms)

@@ -8,20 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
-from factkit.verify.claims import Claim, Support
+from factkit.verify.claims import Support
 from factkit.verify.replies import Verdict, read
 from factkit.verify.whole_response import (
     Rating,
-    claim_contradictions,
     contradictions,
     preferences,
     quality,
     rating,
     ratings,
-    world_contradictions,
 )
 
 # judge, its template, the scores that it may give, the number of filled lines
@@ -224,63 +221,6 @@ def test_with_a_tenth_of_the_calls_failing_the_others_are_scored():
     expected = [None if i % 10 == 7 else float(i % 2) for i in range(100)]
     assert [verdict.value for verdict in found] == expected
     assert all("400" in verdict.raw for verdict in found[7::10])
-
-
-# Without a language model
-
-
-def test_the_world_finds_one_contradiction_among_true_facts():
-    world = worlds.build_world(people=10)
-    true = worlds.biography(world, world.people[0])
-    fact = next(f for f in world.facts if f.subject == world.people[0])
-    others = [o for o in worlds.OBJECTS[fact.relation] if o != fact.object]
-    wrong = worlds.statement(worlds.Fact(fact.subject, fact.relation, others[0]))
-    responses = [true, f"{true} {wrong}", "I don't know.", "", f"Hm. {wrong}"]
-    found = world_contradictions(world)([("q", r, []) for r in responses])
-    assert [v.value for v in found] == [1.0, 0.0, 1.0, 1.0, 0.0]
-    assert [v.raw for v in found] == ["", wrong, "", "", wrong]
-
-
-def words(prompts, responses):
-    """Each word is a claim; "?" cannot be extracted."""
-    return [
-        None if "?" in r else [Claim(w, w) for w in dict.fromkeys(r.split())]
-        for r in responses
-    ]
-
-
-def by_first_letter(rows):
-    labels = {s.value[0]: s for s in Support}
-    return [labels.get(claim[0]) for claim, _ in rows]
-
-
-@pytest.mark.parametrize(
-    ("response", "verdict"),
-    [
-        ("s i s2", Verdict(1.0, "")),
-        ("s c i", Verdict(0.0, "c")),
-        ("s x", Verdict(None, "claim verification failed")),
-        ("x c", Verdict(0.0, "c")),
-        ("s ?", Verdict(None, "claim extraction failed")),
-        ("", Verdict(1.0, "")),
-    ],
-)
-def test_a_response_is_contradicted_if_one_of_its_claims_is(response, verdict):
-    judge = claim_contradictions(words, by_first_letter)
-    rows = [("q", "s c", ["e"]), ("q", response, ["e"]), ("q", "i", ["e"])]
-    assert judge(rows)[1] == verdict
-
-
-def test_each_claim_is_held_against_its_own_responses_evidence_in_one_call():
-    calls = []
-
-    def verify(rows):
-        calls.append([(claim, list(evidence)) for claim, evidence in rows])
-        return [Support.SUPPORTED] * len(rows)
-
-    judge = claim_contradictions(words, verify)
-    judge([("q", "a b", ["e1"]), ("q", "?", ["e2"]), ("q", "c", ["e3"])])
-    assert calls == [[("a", ["e1"]), ("b", ["e1"]), ("c", ["e3"])]]
 
 
 # The rating of known supports

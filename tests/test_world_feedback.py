@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from factkit import world as worlds
 from factkit import world_text as wt
 from factkit.datasets.examples import Example
-from factkit.verify.claims import Claim, world_claims
-from factkit.verify.feedback import Truth, world_annotator
+from factkit.verify.claims import Claim
+from factkit.verify.exact import ExactEngine, WorldReader, annotator
+from factkit.verify.feedback import Truth
 
 WORLD = worlds.build_world(people=40)
 PERSON = WORLD.people[0]
@@ -76,7 +77,8 @@ def test_no_text_breaks_the_statements(text):
 
 def test_the_claims_of_a_joined_sentence_are_its_statements():
     sentence = worlds.joined(*FACTS[:2])
-    (found,) = world_claims(WORLD)(["?"], [sentence])
+    engine = ExactEngine(WorldReader(WORLD), {"q": asked()})
+    found = engine.claims("q", sentence)
     texts = worlds.statements(WORLD, sentence)
     assert found == [Claim(text, sentence) for text in texts]
 

@@ -132,6 +132,16 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
     return probe.share == 0 or probe.share < known_share
 
 
+def shares_by_relation(
+    examples: Sequence[Example], probes: Sequence[Probe]
+) -> dict[str, float]:
+    """The share of correct samples of each relation's questions, in [0, 1]."""
+    shares: dict[str, list[float]] = {}
+    for example, probe in zip(examples, probes, strict=True):
+        shares.setdefault(example.relation, []).append(probe.share)
+    return {k: sum(v) / len(v) for k, v in sorted(shares.items())}
+
+
 def response(
     answer: str, example: Example, p: "QuestionParams", reasoning: str = ""
 ) -> str:

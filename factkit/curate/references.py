@@ -7,6 +7,7 @@ for in Wikipedia of 2018; the fact world and the leads are their own corpora.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from factkit import corpus, world
@@ -77,7 +78,10 @@ def searcher(source: str, p: "QuestionParams", tokenizer) -> Search:
             return [hit.chunk for hit in PromptIndex(own).search(example.question, k)]
 
         return lambda examples: [of_own_pages(example) for example in examples]
-    chunks = chunk_documents(documents(source, p), tokenizer, p.chunk_tokens)
+    pages = documents(source, p)
+    chunks = chunk_documents(pages, tokenizer, p.chunk_tokens)
+    if source == "leads":
+        chunks = titled(chunks, {page.id: page.title for page in pages})
     if p.retriever == "e5":
         dense = DenseIndex(chunks, Encoder(p.encoder))
         return lambda examples: [
@@ -90,21 +94,23 @@ def searcher(source: str, p: "QuestionParams", tokenizer) -> Search:
     ]
 
 
-def documents(source: str, p: "QuestionParams") -> list[Document]:
-    """What is searched: the fact world, the leads, or Wikipedia of 2018 (App. C).
+def titled(chunks: Sequence[Chunk], titles: Mapping[str, str]) -> list[Chunk]:
+    """The chunks, each after the title of its document (id → title).
 
-    A document's text begins with its title where a chunk would not say whom it is about
-    (leads: recall@1 89.7 % instead of 76.7 %).
+    A lead's second chunk says "he" and not whom it is about: with titles BM25 finds a
+    page that states the answer for .80 of laptop's test questions at the first place.
     """
+    return [replace(c, text=f"{titles[c.doc_id]}: {c.text.strip()}") for c in chunks]
+
+
+def documents(source: str, p: "QuestionParams") -> list[Document]:
+    """What is searched: the fact world, the leads, or Wikipedia of 2018 (App. C)."""
     match source:
         case "world":
             made = world.build_world(people=p.world_people, seed=p.world_seed)
             return world.documents(made)
         case "leads":
-            return [
-                Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
-                for d in corpus.load_leads()
-            ]
+            return corpus.load_leads()
     return list(corpus.wikipedia_2018(p.wikipedia_path))
 
 

@@ -2,21 +2,25 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from factkit.datasets.examples import DataError, Example, refuse_overlap
 
 
 def split_by_entity(
-    examples: Sequence[Example], sizes: Mapping[str, int], seed: int = 0
+    examples: Sequence[Example],
+    sizes: Mapping[str, int],
+    seed: int = 0,
+    relations: Collection[str] = (),
 ) -> dict[str, list[Example]]:
     """Splits of the given sizes, no entity in two of them, relations mixed evenly.
 
     Entities are dealt to the splits at random in proportion to `sizes`; those that
     share a question go together, and a split that chance left short is filled up from
     those that have more than they need. Each split then takes one question of every
-    relation in turn until it is full. Raises DataError if there are too few questions.
+    relation in turn until it is full, of `relations` alone if some are named: no entity
+    changes its split by that. Raises DataError if there are too few questions.
     """
     rng = random.Random(f"split {seed}")
     group = _together(examples)
@@ -28,6 +32,7 @@ def split_by_entity(
     splits = {}
     for name, size in sizes.items():
         pool = [e for e in examples if owner[group[e.entity.casefold()]] == name]
+        pool = [e for e in pool if not relations or e.relation in relations]
         rng.shuffle(pool)
         by_relation: dict[str, list[Example]] = {}
         for example in pool:
@@ -43,6 +48,17 @@ def split_by_entity(
         rng.shuffle(splits[name])
     refuse_overlap(splits)
     return splits
+
+
+def first_of_each(examples: Sequence[Example], n: int) -> list[Example]:
+    """The first n examples of each relation, in their order."""
+    seen: Counter = Counter()
+    chosen = []
+    for example in examples:
+        seen[example.relation] += 1
+        if seen[example.relation] <= n:
+            chosen.append(example)
+    return chosen
 
 
 def _fill_up(

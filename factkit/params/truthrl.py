@@ -29,6 +29,9 @@ class QuestionParams(PolicyParams):
     train_questions: int = Field(ge=8)
     dev_questions: int = Field(ge=8)
     test_questions: int = Field(ge=8)
+    comparison_questions: int = Field(150, ge=1)
+    least_known: float = Field(0.0, ge=0, le=1)  # share of right samples of a relation
+    most_known: float = Field(1.0, ge=0, le=1)  # that is asked
     split_seed: int = Field(0, ge=0)
     probe_samples: int = Field(ge=2)
     probe_temperature: float = Field(gt=0)

@@ -101,6 +101,11 @@ def _of_the_questions(p: QuestionParams) -> list[str]:
                 p.questions != "crag",
                 "questions that offer the answer are made from the others, not CRAG's",
             ),
+            (
+                p.least_known > 0 or p.most_known < 1,
+                "only relations are asked of which the untrained policy gets "
+                f"{100 * p.least_known:.0f} to {100 * p.most_known:.0f} % right",
+            ),
             (p.eval_sets, f"{first}; the paper does not say which"),
             (
                 own_pages,

@@ -168,8 +168,8 @@ class ExactEngine:
 
     def _quality(self, example: Example, response: str) -> float:
         if example.relation:
-            short = response.strip().removesuffix(".")
-            stated = [self.facts.parse(c.text) for c in self.claims(example.id, short)]
+            claims = self.claims(example.id, response)
+            stated = [self.facts.parse(c.text) for c in claims]
             asked = (example.entity, example.relation)
             return 10.0 * (
                 asked in [(f[0].subject, f[0].relation) for f in stated if f]
