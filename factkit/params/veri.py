@@ -19,7 +19,7 @@ class VeriParams(PolicyParams):
     data_notebook: ClassVar[str] = "50_veri_data"
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     answer_format: Literal["claims"] = "claims"
-    verifier: Literal["world", "embedded", "judge"]
+    verifier: Literal["world", "leads", "judge"]
     prompt_template: str
     offline_template: str
 
