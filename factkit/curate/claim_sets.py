@@ -63,15 +63,6 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     return world_sets(made, sizes), world_entries(made), Counter()
 
 
-def covered_by_leads(p: "VeriParams") -> list[Example]:
-    """FEVER's claims about pages that are leads, where p.claims_path is their file: a
-    test set of profile laptop, never trained on. Their evidence is pages."""
-    if p.claims != "leads" or not p.claims_path:
-        return []
-    found, _ = claim_benchmarks.fever_covered(p.claims_path)
-    return random.Random("covered").sample(found, min(len(found), p.test_claims))
-
-
 def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     """Claims about the fact world's people, labels and hops in turn in each split."""
     rng = random.Random(f"claim sets {made.seed}")

@@ -75,7 +75,9 @@ def by_reader(
         ]
         found = _stated(pieces, subject, hop.relation, reader)
         read = found[1].object if found else NOTHING
-        said = f"<think>{hop.object and f'Claim: {hop.object}. '}Found: {read}.</think>\n"
+        said = (
+            f"<think>{hop.object and f'Claim: {hop.object}. '}Found: {read}.</think>\n"
+        )
         if not found:
             break
         used.append(found)

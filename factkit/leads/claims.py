@@ -36,13 +36,13 @@ _CREATOR = "The creator of "
 
 @dataclass(frozen=True)
 class LeadClaims:
-    """What can be claimed and searched of the leads; the seed draws what is left out."""
+    """What can be claimed of the leads and searched; `seed` draws what is left out."""
 
     leads: Leads
     seed: int = 0
 
     def entries(self) -> list[Chunk]:
-        """An entry for each fact that is told: its sentence, under the subject's name."""
+        """An entry for each fact that is told: its sentence, under the subject."""
         found = []
         for name, subject in self.leads.subjects.items():
             for fact in filter(self.told, subject.facts):
