@@ -3,9 +3,9 @@
 Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
 evidence. On the leads it searches for the claim as it stands, reads by wording alone
 what was found, and compares. It has habits, as GPT-4o has, of whose answers the paper
-finds 25 to 59 % right with their evidence (Table 1): every other time it cites all that
-it was shown, and every other time it does not go on to a claim's second hop. So both
-ways come up in rollouts, and RL can tell which one is paid.
+finds 25 to 59 % right with their evidence (Table 1): mostly it cites all that it was
+shown, and does not go on to a claim's second hop. So both ways come up in rollouts, and
+RL can tell which one is paid.
 """
 
 import random
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from factkit.params import VeriParams
     from factkit.retrieval import Chunk
 
-PRECISE = SECOND_HOP = 0.5  # how often the script on the leads does it
+PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 NOTHING = "nothing"
 
 
@@ -102,7 +102,7 @@ def _answer(
     seen: Sequence["Chunk"],
     rng: random.Random,
 ) -> str:
-    """The verdict; every other time with all that was seen for evidence."""
+    """The verdict; mostly with all that was seen for evidence."""
     label = LABELS[2]
     if len(used) == len(hops):
         label = LABELS[hops[-1].object != used[-1][1].object]
