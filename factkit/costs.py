@@ -81,6 +81,7 @@ SHAPES = {
     "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(32, 4096, 32, 8, 128, 14336, 128264),
     "lmsys/vicuna-7b-v1.5": Shape(32, 4096, 32, 32, 128, 11008, 32000),
     "smollm2-135m-instruct": Shape(30, 576, 9, 3, 64, 1536, 49152, tied=True),
+    "smollm2-135m-leads": Shape(30, 576, 9, 3, 64, 1536, 49152, tied=True),
 }
 
 

@@ -97,11 +97,11 @@ def entries_of_sentences(
 
 
 def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by pysbd (`verify.clauses`).
+    """A document's entries of three sentences, split by pysbd (`verify.sentences`).
 
     The published corpora come split; theirs are numbers that no other splitting gives.
     """
-    from factkit.verify.clauses import sentences
+    from factkit.verify.sentences import sentences
 
     return entries_of_sentences(document.title, sentences(document.text))
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import child, prompts, weights
+from factkit import child, cpu, prompts, weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -67,7 +67,6 @@ def load_policy(
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    keep_freed_memory()
     with weights.loading(path):
         tokenizer = AutoTokenizer.from_pretrained(
             path, padding_side="left", trust_remote_code=False
@@ -80,12 +79,15 @@ def load_policy(
         model = AutoModelForCausalLM.from_pretrained(
             base or path, dtype=getattr(torch, dtype), **weights.SAFE
         )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        cpu.tune(model)
     if base:
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, path, use_safetensors=True)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    make_lm_head_input_contiguous(model)
+    if device == "cpu":
+        cpu.keep_activations_dtype(model)
     return model.to(device).eval(), tokenizer
 
 
@@ -95,37 +97,6 @@ def _adapter_base(path: str) -> str | None:
     if not config.exists():
         return None
     return json.loads(config.read_text())["base_model_name_or_path"]
-
-
-def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
-    """Hand `lm_head` contiguous hidden states.
-
-    `logits_to_keep` slices the hidden states, and a bfloat16 product with a sliced
-    tensor takes a slow path on CPUs: a GRPO step of profile laptop took 18 s without
-    the copy and 6 s with it.
-    """
-    model.get_output_embeddings().register_forward_pre_hook(
-        lambda module, args: (args[0].contiguous(), *args[1:])
-    )
-
-
-def keep_freed_memory() -> None:
-    """Ask glibc to keep large freed blocks instead of returning them to the system.
-
-    The logits of a step, hundreds of MB, are allocated anew each time; mapping and
-    unmapping them was about 5 % of a GRPO step of profile laptop (7.8 s against 7.4 s).
-    Does nothing where there is no glibc.
-    """
-    import ctypes
-
-    mmap_max, trim_threshold, top_pad = -4, -1, -2  # malloc.h: M_MMAP_MAX, …
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(mmap_max, 0)
-    mallopt(trim_threshold, 2**31 - 1)
-    mallopt(top_pad, 2**28)
 
 
 def sample(

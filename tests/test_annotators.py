@@ -14,7 +14,6 @@ from factkit.llm import LLM, Limits, Reply
 from factkit.verify.annotators import (
     SCALE,
     Label,
-    embedded_annotator,
     feedback,
     llm_annotator,
     llm_rater,
@@ -22,14 +21,13 @@ from factkit.verify.annotators import (
     ratings_of,
     single_pass_annotator,
 )
-from factkit.verify.claims import Support
-from factkit.verify.clauses import sentences
 from factkit.verify.feedback import Sentence, Statement, Truth
 from factkit.verify.replies import (
     REFUSAL,
     read,
 )
-from factkit.verify.statements import Statements, llm_statements, rule_statements
+from factkit.verify.sentences import sentences
+from factkit.verify.statements import Statements, llm_statements
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
 
@@ -450,131 +448,3 @@ def test_the_examples_of_the_templates_are_replies_that_can_be_read():
     response = prompts.template("annotate_response").partition('Response: "')[2]
     assert all(sentence.text in response.partition('"\n')[0] for sentence in whole)
     assert nothing == []
-
-
-# Rules and the kit's verifier
-
-FACTS = {
-    "Ada Lovelace was a mathematician.": Support.SUPPORTED,
-    "Ada Lovelace was born in 1815.": Support.SUPPORTED,
-    "Ada Lovelace was born in Paris.": Support.CONTRADICTED,
-    "Ada Lovelace moved to Rome.": Support.CONTRADICTED,
-    "Ada Lovelace failed.": None,
-}
-
-
-class FakeVerifier:
-    """Knows FACTS; keeps the rows."""
-
-    def __init__(self):
-        self.rows = []
-
-    def __call__(self, rows):
-        self.rows += rows
-        return [FACTS.get(claim, Support.INCONCLUSIVE) for claim, _ in rows]
-
-
-def by_rules(*responses, question="Who was Ada Lovelace?"):
-    verify = FakeVerifier()
-    n = len(responses)
-    annotate = embedded_annotator(verify, passages)
-    found = annotate([str(i) for i in range(n)], [question] * n, responses)
-    return found, verify.rows
-
-
-def test_rules_give_feedback_on_a_response():
-    (found,), _ = by_rules(
-        "Ada Lovelace was a mathematician. Perhaps she was born in Paris and moved to "
-        "Rome. I don't know more. She was born in 1815."
-    )
-    assert found == [
-        Sentence(
-            "Ada Lovelace was a mathematician.",
-            (statement("Ada Lovelace was a mathematician.", CORRECT, 5),),
-        ),
-        Sentence(
-            "Perhaps she was born in Paris and moved to Rome.",
-            (
-                statement("Ada Lovelace was born in Paris.", HEDGED_WRONG, 4),
-                statement("Ada Lovelace moved to Rome.", HEDGED_WRONG, 4),
-            ),
-        ),
-        Sentence(
-            "She was born in 1815.",
-            (statement("Ada Lovelace was born in 1815.", CORRECT, 4),),
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "truth"),
-    [
-        ("She was born in 1815.", CORRECT),
-        ("She was probably born in 1815.", HEDGED_CORRECT),
-        ("I think she was born in 1815.", HEDGED_CORRECT),
-        ("It is believed that she was born in 1815.", HEDGED_CORRECT),
-        ("She might have been born in 1815.", HEDGED_CORRECT),
-        ("She was born in Paris.", WRONG),
-        ("She may have been born in Paris.", HEDGED_WRONG),
-        ("As far as I know, she was born in Paris.", HEDGED_WRONG),
-        ("She liked her horses.", VAGUE),
-        ("She possibly moved to Oslo.", VAGUE),
-    ],
-)
-def test_the_verifier_reads_a_statement_without_the_hedge_that_the_truth_has(
-    sentence, truth
-):
-    (found,), rows = by_rules(f"Ada Lovelace was a poet. {sentence}")
-    (said,) = found[1].statements
-    assert found[1].text == sentence and said.truth is truth
-    known = rows[1][0] in FACTS
-    assert known == (truth is not VAGUE)
-
-
-def test_repeats_are_kept_by_rules_and_verified_once():
-    (found,), rows = by_rules("Ada Lovelace failed to win. " * 3)
-    assert [len(s.statements) for s in found] == [1, 1, 1]
-    assert [s.statements[0].informativeness for s in found[1:]] == [1, 1]
-    assert len(rows) == 1
-
-
-def test_a_failed_verification_leaves_only_its_response_without_feedback():
-    found, _ = by_rules("Ada Lovelace failed. She was a poet.", "I don't know.", "")
-    assert found == [None, [], []]
-
-
-def test_rules_take_no_hedge_for_an_opinion_but_leave_opinions_out():
-    (found,) = rule_statements(
-        ["Who was Ada Lovelace?"],
-        ["Maybe she was a poet. I think you would like her. I'm not sure who she was."],
-    )
-    assert [texts for _, texts in found] == [["Ada Lovelace was a poet."]]
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "Ann",
-                "was",
-                "perhaps",
-                "and",
-                "I think",
-                "a poet",
-                ".",
-                ",",
-                "Rome",
-                "\n",
-            ]
-            + ["might", "1815", "it is likely that", "who", "é", '"', "Bob"]
-        )
-    ).map(" ".join)
-)
-def test_rules_keep_sentences_of_the_response_in_order_with_a_statement_each(text):
-    (found,), _ = by_rules(text)
-    at = 0
-    for sentence in found:
-        at = text.index(sentence.text, at) + len(sentence.text)
-        assert sentence.statements
-        assert all(s.informativeness in SCALE for s in sentence.statements)

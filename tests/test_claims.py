@@ -1,4 +1,4 @@
-"""Claims: sentences are verbatim, extraction is whole or None, rules split as said."""
+"""Claims: sentences are verbatim, extraction is whole or None."""
 
 import json
 
@@ -8,21 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
-from factkit.params import ROOT
 from factkit.verify.claims import (
     Claim,
     agreement,
-    embedded_claims,
     llm_extractor,
-    sentences,
-    world_claims,
 )
-
-FACTSCORE = ROOT.parent / "shared" / "data" / "factscore" / "InstructGPT.jsonl"
-
+from factkit.verify.sentences import sentences
 
 # Sentences
 
@@ -203,185 +196,6 @@ def test_with_a_tenth_of_the_calls_failing_a_response_is_whole_or_none():
     assert all([c.text for c in found[i]] == sentences(responses[i]) for i in whole)
 
 
-# Rules
-
-
-def texts_of(response, prompt="Tell me about Ann Lee."):
-    (found,) = embedded_claims([prompt], [response])
-    return [claim.text for claim in found]
-
-
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        # coordinated predicates, clauses
-        (
-            "Ann Lee won a prize and moved to Rome.",
-            ["Ann Lee won a prize.", "Ann Lee moved to Rome."],
-        ),
-        (
-            "Ann Lee is a poet, and her brother is a painter.",
-            ["Ann Lee is a poet.", "Ann Lee's brother is a painter."],
-        ),
-        (
-            "Mars has two moons, while Venus has none.",
-            ["Mars has two moons.", "Venus has none."],
-        ),
-        (
-            "The play was written and directed by Ann.",
-            ["The play was written and directed by Ann."],
-        ),
-        # relative clauses, appositions
-        (
-            "Ann Lee, who was a poet, died in 1950.",
-            ["Ann Lee was a poet.", "Ann Lee died in 1950."],
-        ),
-        (
-            "She joined Acme Corp, which is based in Rome.",
-            ["Ann Lee joined Acme Corp.", "Acme Corp is based in Rome."],
-        ),
-        (
-            "Ann Lee is a poet who lives in Rome.",
-            ["Ann Lee is a poet.", "Ann Lee lives in Rome."],
-        ),
-        (
-            "Ann Lee, a famous poet, was born in Rome.",
-            ["Ann Lee was a famous poet.", "Ann Lee was born in Rome."],
-        ),
-        # what leads in, and what follows in -ing
-        (
-            "Born in Rome, she moved to Oslo.",
-            ["Ann Lee was born in Rome.", "Ann Lee moved to Oslo."],
-        ),
-        ("In 1950, Ann Lee joined Acme.", ["Ann Lee joined Acme in 1950."]),
-        (
-            "She left Acme, becoming a teacher.",
-            ["Ann Lee left Acme.", "Ann Lee became a teacher."],
-        ),
-        # lists, birth, nationality
-        (
-            "Ann Lee was a poet, painter and engraver.",
-            [
-                "Ann Lee was a poet.",
-                "Ann Lee was a painter.",
-                "Ann Lee was an engraver.",
-            ],
-        ),
-        (
-            "She appeared in films such as Alpha and Beta.",
-            [
-                "Ann Lee appeared in films.",
-                "Ann Lee appeared in Alpha.",
-                "Ann Lee appeared in Beta.",
-            ],
-        ),
-        (
-            "Ann Lee was born on May 4, 1950 in Rome, Italy.",
-            ["Ann Lee was born on May 4, 1950.", "Ann Lee was born in Rome, Italy."],
-        ),
-        (
-            "Ann Lee (born 4 May 1950) is an Italian poet.",
-            [
-                "Ann Lee is Italian.",
-                "Ann Lee is a poet.",
-                "Ann Lee was born 4 May 1950.",
-            ],
-        ),
-        # not split: it isn't clear how
-        (
-            "She is the founder and head of Acme.",
-            ["Ann Lee is the founder and head of Acme."],
-        ),
-        ("She had a quick and easy style.", ["Ann Lee had a quick and easy style."]),
-        # Markdown
-        ("- **Ann Lee** is a [poet](http://x.y).", ["Ann Lee is a poet."]),
-    ],
-    ids=lambda v: v[:30] if isinstance(v, str) else "",
-)
-def test_a_sentence_is_split_into_atomic_statements(response, expected):
-    assert texts_of(response) == expected
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        "Was Ann Lee a poet?",
-        "I think Ann Lee is a poet.",
-        "We know that Ann Lee was a poet.",
-        "You should read the poems of Ann Lee.",
-        "Try the early poems of Ann Lee.",
-        "It is not known when she was born; I'm sorry.",
-        "There is no information about Ann Lee.",
-        "If Ann Lee were alive, she would write poems.",
-        "Here are some facts about her:",
-        "# Life of Ann Lee",
-        "```\nAnn Lee is a poet.\n```",
-        "x == y is {a: b}",
-        "I don't know.",
-        "She is.",
-        "",
-    ],
-)
-def test_what_states_nothing_has_no_claim(response):
-    assert texts_of(response) == []
-
-
-def test_a_pronoun_becomes_the_name_it_stands_for():
-    response = "Bob Ray is a cook. He lives in Rome. Mars is red. It has two moons."
-    assert texts_of(response) == [
-        "Bob Ray is a cook.",
-        "Bob Ray lives in Rome.",
-        "Mars is red.",
-        "Mars has two moons.",
-    ]
-
-
-def test_a_claim_keeps_its_sentence_verbatim():
-    (found,) = embedded_claims(["q"], ["**Ann Lee** won a prize and moved to Rome."])
-    assert {c.sentence for c in found} == {"**Ann Lee** won a prize and moved to Rome."}
-    assert len(found) == 2
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "Ann",
-                "was",
-                "and",
-                "which",
-                "born",
-                "in",
-                ",",
-                ".",
-                "of",
-                "He",
-                "a",
-                "such as",
-            ]
-        )
-        | st.text(max_size=4)
-    ).map(" ".join)
-)
-@example(", , was Ann Ann")
-def test_any_response_has_claims_that_begin_high_and_are_not_empty(response):
-    (found,) = embedded_claims([response], [response])
-    assert all(claim.text[0].upper()[0] == claim.text[0] for claim in found)
-
-
-# The fact world
-
-
-def test_the_world_extracts_the_sentences_that_state_a_fact():
-    world = worlds.build_world(people=10)
-    fact = world.facts[0]
-    stated = worlds.statement(fact)
-    response = f"Well. {stated} Nonsense was told. {stated} {stated[:-1]}"
-    found = world_claims(world)(["q", "q"], [response, ""])
-    assert found == [[Claim(stated, stated)], []]
-
-
 # Agreement with human facts
 
 
@@ -407,19 +221,3 @@ def test_function_words_and_case_do_not_count():
     assert (
         agreement([["He was born in ROME"]], [["born at rome"]], 1.0)["recall"] == 1.0
     )
-
-
-@pytest.mark.skipif(not FACTSCORE.exists(), reason="no ../shared/data/factscore")
-def test_the_rules_agree_with_human_facts_better_than_whole_sentences_do():
-    rows = [json.loads(line) for line in FACTSCORE.read_text().splitlines()]
-    rows = [row for row in rows if row["annotations"]][1::2]
-    human = [
-        [f["text"] for a in r["annotations"] for f in a["human-atomic-facts"] or []]
-        for r in rows
-    ]
-    responses = [row["output"] for row in rows]
-    found = embedded_claims([row["input"] for row in rows], responses)
-    ours = agreement([[c.text for c in of] for of in found], human)
-    whole = agreement([sentences(r) for r in responses], human)
-    for measure in ("recall", "precision", "count_correlation"):
-        assert ours[measure] > whole[measure]

@@ -23,7 +23,8 @@ from factkit.curate.drawn import (
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
 from factkit.rewards import rar
-from factkit.verify.engine import WorldEngine, annotator
+from factkit.verify.engine import annotator
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.feedback import share_true
 
 EXAMPLES = [
@@ -522,7 +523,7 @@ def test_drawn_responses_are_scored_without_their_reasoning(p):
         f"{thought}</think> {w.statement(first)}",
         f"{thought} {w.statement(first)}",
     ]
-    engine = WorldEngine(made, {asked.id: asked})
+    engine = ExactEngine(WorldReader(made), {asked.id: asked})
     columns = [asked.id] * 2, [asked.question] * 2, said
     assert rar.rewards_of("veriscore", engine, *columns) == [1.0, 0.0]
     rlfh = params.load("rlfh", "tiny")

@@ -14,7 +14,8 @@ from factkit.datasets.examples import DataError, write_examples
 from factkit.evidence import EvidenceCache
 from factkit.verify import engine as engines
 from factkit.verify.claims import Claim, Support
-from factkit.verify.engine import EvidenceEngine, WorldEngine, engine
+from factkit.verify.engine import EvidenceEngine, engine
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.replies import Verdict
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -39,7 +40,7 @@ def examples(world):
 
 @pytest.fixture(scope="module")
 def exact(world, examples):
-    return WorldEngine(world, examples)
+    return ExactEngine(WorldReader(world), examples)
 
 
 def true(world, person, n=4):
@@ -386,7 +387,7 @@ def run(tmp_path):
 def test_the_engine_of_profile_tiny_knows_the_requests_of_every_split(run):
     p, made = run
     found = engine(p)
-    assert isinstance(found, WorldEngine)
+    assert isinstance(found, ExactEngine)
     people = made.people[:9]
     assert {e.entity for e in found.examples.values()} == set(people)
     for person in people:

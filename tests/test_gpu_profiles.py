@@ -20,6 +20,7 @@ import pytest
 from factkit import params
 from factkit.params import ROOT
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
+from factkit.train.start import base_policy
 
 PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
 FILES = sorted(ROOT.glob("params/*/*.yaml"))
@@ -335,7 +336,7 @@ def test_arguments_arrive_in_the_processes_as_they_were(tmp_path):
     given = {
         "start": "model",
         "rows": [{"prompt": "Grüße\u2028?", "answers": ["a", "b"], "n": 0.5}],
-        "make_reward": setup.base_policy,
+        "make_reward": base_policy,
         "folder": tmp_path,
         "p": p,
     }

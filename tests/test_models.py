@@ -2,7 +2,7 @@
 
 import pytest
 
-from factkit import models
+from factkit import cpu, models
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_hidden_states_reach_the_lm_head_contiguous(tiny):
     model, tokenizer, asked = tiny
     seen = []
     head = model.get_output_embeddings()
-    models.make_lm_head_input_contiguous(model)
+    cpu.make_lm_head_input_contiguous(model)
     hook = head.register_forward_hook(lambda m, a, o: seen.append(a[0].is_contiguous()))
     ids = torch.tensor(tokenizer(asked[:1] * 2)["input_ids"])
     model(ids, logits_to_keep=4)

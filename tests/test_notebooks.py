@@ -19,12 +19,6 @@ from factkit.params import ROOT
 from factkit.runs import REFERENCE, read_results
 
 DATA = ROOT.parent / "shared" / "data"  # benchmarks, where they are at hand
-BENCHMARKS = (
-    "fever_symmetric/fever_symmetric_dev.jsonl",
-    "fever/fever_covered_by_vital_leads_half.jsonl",
-    "factscore/InstructGPT.jsonl",
-    "factool/knowledge_qa.jsonl",
-)
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
@@ -333,20 +327,14 @@ def test_the_notebooks_before_the_papers_run(stem, tmp_path):
 
 @pytest.mark.notebook
 @pytest.mark.assets
-def test_the_verifiers_are_trained_and_measured(tmp_path):
-    for file in BENCHMARKS:
-        if (DATA / file).exists():
-            some = (DATA / file).read_text(encoding="utf-8").splitlines()[:24]
-            (tmp_path / "few" / file).parent.mkdir(parents=True)
-            (tmp_path / "few" / file).write_text("\n".join(some), encoding="utf-8")
-    small = f"-p pairs 96 -p test_pairs 64 -p benchmarks {tmp_path}/few".split()
+@pytest.mark.parametrize("benchmarks", [DATA, "nowhere"])
+def test_verifiers_are_measured_on_what_is_at_hand(benchmarks, tmp_path):
+    small = f"-p rows 120 -p benchmarks {benchmarks}".split()
     done = papermill("02_verifiers", tmp_path, *small)
     assert done.returncode == 0, done.stderr[-4000:]
     metrics = read_results(tmp_path / "tiny" / "02_verifiers" / "main-s0")["metrics"]
-    assert 0 < metrics["test_accuracy"] < 1
-    if DATA.exists():
-        assert metrics["given_evidence_verifier_rows"] == 24
-        assert metrics["factscore_precision"] > 0.5
+    here = [name for name in metrics if name.startswith("FEVER-Symmetric")]
+    assert bool(here) == (benchmarks == DATA and DATA.exists())
 
 
 @pytest.mark.notebook

@@ -18,7 +18,8 @@ from factkit.datasets.examples import DataError, Example
 from factkit.datasets.lead_prompts import lead_prompts
 from factkit.dense import Encoder
 from factkit.verify import engine as engines
-from factkit.verify.engine import PreferenceEngine, WorldEngine
+from factkit.verify.engine import PreferenceEngine
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.preference import UNNAMED, at_least_as, embedding_relevance
 
 # The rule
@@ -90,7 +91,9 @@ CITY = next(w.statement(f) for f in WORLD.facts if f.subject not in WORLD.people
 
 
 def wins(text, reference):
-    engine = WorldEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
+    engine = ExactEngine(
+        WorldReader(WORLD), {REQUEST.id: REQUEST}, {REQUEST.id: reference}
+    )
     return engine.preferred([REQUEST.id], [REQUEST.question], [text]) == [1.0]
 
 
@@ -122,14 +125,14 @@ def test_in_the_fact_world_what_is_told_need_not_be_true():
         if o != f.object
     ]
     lies = f"{wrong[0]} {wrong[-1]}"
-    engine = WorldEngine(WORLD, {REQUEST.id: REQUEST}, {})
+    engine = ExactEngine(WorldReader(WORLD), {REQUEST.id: REQUEST}, {})
     assert set(engine.supports([REQUEST.id], [""], [lies])[0]) == {"contradicted"}
     assert wins(lies, told(2)) and wins(told(2), lies)
 
 
 def test_in_the_fact_world_another_number_of_facts_than_asked_for_loses():
     asked = wp.requests(WORLD, [PERSON], wp.COUNTED)[0]
-    engine = WorldEngine(WORLD, {asked.id: asked}, {})
+    engine = ExactEngine(WorldReader(WORLD), {asked.id: asked}, {})
     right, wrong = (told(asked.meta["wanted"] + more) for more in (0, 1))
     rows = [asked.id] * 2, [asked.question] * 2, [right, wrong]
     assert engine.relevance(*rows) == [1.0, 0.5]

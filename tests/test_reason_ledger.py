@@ -13,7 +13,7 @@ from factkit.datasets import world_prompts as wp
 from factkit.evaluate import reasoned
 from factkit.figures.tables import published
 from factkit.params import REASON_ARMS
-from factkit.verify.engine import WorldEngine
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
 
 CLAIMS = ledger.claims("reason")
@@ -36,7 +36,10 @@ def measured(tmp_path_factory):
     (example, *_) = wp.requests(world, [person], wp.OPEN)
     example = example.model_copy(update={"meta": example.meta | {"set": wp.OPEN}})
     said = {example.id: written("t", w.biography(world, person))}
-    p, engine = params.load("reason", "tiny"), WorldEngine(world, {example.id: example})
+    p, engine = (
+        params.load("reason", "tiny"),
+        ExactEngine(WorldReader(world), {example.id: example}),
+    )
     path = tmp_path_factory.mktemp("claims") / "claims.jsonl"
     decide = reasoned.compare(p, engine)
     rows = [example], said, said, engine, decide, p, path

@@ -16,7 +16,8 @@ from factkit.llm import Reply
 from factkit.rewards import reason
 from factkit.rewards.reason import counts, precisions, reward, rewards_by_arm, scored
 from factkit.verify.claims import Support
-from factkit.verify.engine import REFERENCES, WorldEngine
+from factkit.verify.engine import REFERENCES
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
 from factkit.verify.response import TAGS, Reasoned, parts, written
 from factkit.verify.whole_response import preferences
@@ -314,7 +315,9 @@ ATTACKS = [
 
 def exact(answer, reference=TRUE):
     """An answer under the arm with both weights, in the fact world."""
-    engine = WorldEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
+    engine = ExactEngine(
+        WorldReader(WORLD), {REQUEST.id: REQUEST}, {REQUEST.id: reference}
+    )
     rows = [REQUEST.id], [REQUEST.question], [written("t", answer)]
     return scored("fact_detail_relevance", engine, *rows)[0]
 

@@ -15,7 +15,7 @@ from factkit.datasets.examples import DataError
 from factkit.evaluate import long_form, reasoned
 from factkit.evaluate.long_form import read_checked
 from factkit.verify.claims import Support
-from factkit.verify.engine import WorldEngine
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
 
 YES, NO = Support.SUPPORTED, Support.CONTRADICTED
@@ -72,7 +72,7 @@ def p():
 
 @pytest.fixture
 def engine():
-    return WorldEngine(WORLD, {e.id: e for e in (*EXAMPLES, FIFTH)})
+    return ExactEngine(WorldReader(WORLD), {e.id: e for e in (*EXAMPLES, FIFTH)})
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from factkit import params, world, world_text
-from factkit.train import grpo, setup
+from factkit.train import grpo
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,
@@ -30,7 +30,7 @@ def varied(completions, **columns):
     return [len(c) % 5 / 4 for c in completions]
 def make_reward(p, folder):
     return varied
-grpo.grpo(setup.base_policy(p), rows, make_reward, Path(sys.argv[1]), p)
+grpo.grpo(base_policy(p), rows, make_reward, Path(sys.argv[1]), p)
 """
 
 

@@ -30,7 +30,8 @@ from factkit.params import ROOT, ParamError
 from factkit.reward_client import RewardServiceError, remote
 from factkit.reward_service import Limits, Service
 from factkit.rewards import reason
-from factkit.verify.engine import REFERENCES, WorldEngine
+from factkit.verify.engine import REFERENCES
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written
 
 SIZE = {"world_people": 30}
@@ -40,7 +41,7 @@ KINDS = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN)
 EXAMPLES = [e for kind in KINDS for e in wp.requests(WORLD, WORLD.people[:4], kind)]
 BY_ID = {e.id: e for e in EXAMPLES}
 REFERENCE = {e.id: e.answers[0][: 40 * (i % 3)] for i, e in enumerate(EXAMPLES)}
-ENGINE = WorldEngine(WORLD, BY_ID, REFERENCE)
+ENGINE = ExactEngine(WorldReader(WORLD), BY_ID, REFERENCE)
 ABOUT = {"paper": "reason", "profile": "tiny", "variant": ""}
 SECRET = "zq7secret"
 TEXTS = [
@@ -158,7 +159,7 @@ def retried(monkeypatch):
     return waits
 
 
-class Spy(WorldEngine):
+class Spy(ExactEngine):
     """Exact; keeps the responses of each call, and lets a test hold or fail it."""
 
     def __init__(self, before=lambda call: None):
@@ -215,7 +216,7 @@ def test_a_run_with_a_reward_url_asks_there(url, tmp_path):
     assert reward(completions=responses, id=ids, question=prompts) == expected
 
 
-class Failing(WorldEngine):
+class Failing(ExactEngine):
     """A verifier that fails on the first answer and on a claim of the second one, and
     a judge that fails on the third."""
 
@@ -229,7 +230,7 @@ class Failing(WorldEngine):
 
 
 def test_a_failure_of_the_verifier_or_the_judge_stays_none():
-    engine = Failing(WORLD, BY_ID, REFERENCE)
+    engine = Failing(WorldReader(WORLD), BY_ID, REFERENCE)
     rows = columns(EXAMPLES[:4], [stating(e, 2) for e in EXAMPLES[:4]])
     with serving_engine(engine) as url:
         found = remote(at(url))(*rows)

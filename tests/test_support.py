@@ -2,22 +2,18 @@
 
 import json
 
-import numpy as np
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as worlds
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.claims import Claim, Support
 from factkit.verify.support import (
-    embedded_claim_verifier,
     llm_claim_verifier,
     support_of,
-    world_claim_verifier,
 )
 
 LABELS = [support.value for support in Support]
@@ -105,63 +101,6 @@ def test_with_a_tenth_of_the_calls_failing_the_other_claims_are_verified():
         found = llm_claim_verifier(llm)(rows)
     expected = [None if i % 10 == 7 else Support(LABELS[i % 3]) for i in range(100)]
     assert found == expected
-
-
-# The other verifiers
-
-
-def test_the_world_says_what_it_knows():
-    world = worlds.build_world(people=10)
-    fact = world.facts[0]
-    others = [o for o in worlds.OBJECTS[fact.relation] if o != fact.object]
-    wrong = worlds.Fact(fact.subject, fact.relation, others[0])
-    rows = [(worlds.statement(fact), []), (worlds.statement(wrong), []), ("Hm.", [])]
-    assert world_claim_verifier(world)(rows) == list(Support)
-
-
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([(0.9, 0.05, 0.05)], SUPPORTED),
-        ([(0.05, 0.9, 0.05)], CONTRADICTED),
-        ([(0.3, 0.3, 0.4)], INCONCLUSIVE),
-        ([(0.49, 0.2, 0.31)], INCONCLUSIVE),
-        ([(0.5, 0.2, 0.3)], SUPPORTED),
-        ([(0.2, 0.5, 0.3)], CONTRADICTED),
-        # one piece suffices
-        ([(0.1, 0.1, 0.8), (0.1, 0.8, 0.1)], CONTRADICTED),
-        ([(0.1, 0.1, 0.8), (0.8, 0.1, 0.1)], SUPPORTED),
-        # the surer piece counts; a tie is no contradiction
-        ([(0.9, 0.0, 0.1), (0.1, 0.8, 0.1)], SUPPORTED),
-        ([(0.7, 0.0, 0.3), (0.1, 0.8, 0.1)], CONTRADICTED),
-        ([(0.8, 0.0, 0.2), (0.0, 0.8, 0.2)], SUPPORTED),
-        ([], INCONCLUSIVE),
-        ([(0.9, 0.1, 0.0), (float("nan"),) * 3], None),
-    ],
-)
-def test_the_surest_piece_of_evidence_decides(scores, expected):
-    verify = embedded_claim_verifier(lambda pairs: np.array(scores))
-    assert verify([("claim", ["e"] * len(scores))]) == [expected]
-
-
-def test_pairs_are_scored_in_one_call_and_come_back_to_their_claims():
-    calls = []
-
-    def probabilities(pairs):
-        calls.append(list(pairs))
-        return np.array([[0.9, 0.1, 0] if e == c else [0.1, 0.9, 0] for e, c in pairs])
-
-    rows = [("A", ["A", "x"]), ("B", []), ("C", ["x"])]
-    found = embedded_claim_verifier(probabilities)(rows)
-    assert calls == [[("A", "A"), ("x", "A"), ("x", "C")]]
-    assert found == [SUPPORTED, INCONCLUSIVE, CONTRADICTED]
-
-
-def test_without_any_evidence_the_model_is_not_asked():
-    def fails(pairs):
-        raise AssertionError
-
-    assert embedded_claim_verifier(fails)([("A", [])]) == [INCONCLUSIVE]
 
 
 # All claims of all responses

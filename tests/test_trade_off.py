@@ -21,7 +21,7 @@ from factkit.evaluate.trade_off import (
 )
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
-from factkit.verify.engine import WorldEngine
+from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.replies import Verdict
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -91,7 +91,7 @@ def p():
 
 @pytest.fixture
 def engine():
-    return WorldEngine(WORLD, {e.id: e for e in EXAMPLES})
+    return ExactEngine(WorldReader(WORLD), {e.id: e for e in EXAMPLES})
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
         more,
         Answers(OURS.texts | said, 1.0),
         Answers(BASE.texts | best, 1.0),
-        WorldEngine(WORLD, {e.id: e for e in more}),
+        ExactEngine(WorldReader(WORLD), {e.id: e for e in more}),
         p,
         path,
     ).metrics
@@ -165,7 +165,7 @@ def test_of_strangers_alone_neither_form_nor_preference_is_measured(p, path):
     kinds = (wp.OPEN, wp.MAY_ABSTAIN, wp.BEST_GUESS, wp.COUNTED)
     asked = [e for kind in kinds for e in requests(kind, [STRANGER])]
     said = Answers({e.id: ABSTENTION for e in asked}, 1.0)
-    engine = WorldEngine(WORLD, {e.id: e for e in asked})
+    engine = ExactEngine(WorldReader(WORLD), {e.id: e for e in asked})
     found = measure(asked, said, said, engine, p, path).metrics
     assert not {"format_following", "win_rate"} & set(found)
     assert stopped_at(found, {10: found, 20: found}, p) == 20
@@ -202,7 +202,7 @@ def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine,
     assert (found["response_rate"], found["short_abstention"]) == (0, 1)
 
 
-class Searched(WorldEngine):
+class Searched(ExactEngine):
     """The exact engine, with a search that notes how many chunks it is asked for."""
 
     asked: list[int] = []
@@ -220,7 +220,7 @@ class Searched(WorldEngine):
 
 def test_claims_are_held_against_as_many_chunks_as_the_parameter_says(p, path):
     some = p.model_copy(update={"test_chunks": 7})
-    engine = Searched(WORLD, {e.id: e for e in EXAMPLES})
+    engine = Searched(WorldReader(WORLD), {e.id: e for e in EXAMPLES})
     measure(EXAMPLES, OURS, BASE, engine, some, path)
     assert set(engine.asked) == {7}
 

@@ -12,7 +12,7 @@ from factkit.params import VERI_ARMS
 from factkit.params.veri import VERI_ONLINE_ARMS
 from factkit.retrieval import CorpusIndex
 from factkit.search_client import in_process
-from factkit.train import grpo, search_rollout, setup, sft, veri
+from factkit.train import grpo, search_rollout, sft, veri
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
 
@@ -71,7 +71,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(sft, "sft", fake_sft)
     monkeypatch.setattr(grpo, "grpo", fake_grpo)
-    monkeypatch.setattr(setup, "base_policy", policy_name)
+    monkeypatch.setattr(veri, "base_policy", policy_name)
     return made
 
 
@@ -293,7 +293,7 @@ def test_without_a_cold_start_rl_starts_from_the_untrained_policy(data, calls):
 def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
     data, start, calls, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(setup, "base_policy", lambda p: start)
+    monkeypatch.setattr(veri, "base_policy", lambda p: start)
     inputs = [tmp_path / "input"]
     inputs[0].write_text("x")
     p = load(cold_start=True, seed=4, output_dir=str(tmp_path / "out"), rl_steps=7)

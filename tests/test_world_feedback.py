@@ -20,7 +20,9 @@ def asked(**meta):
 
 
 def annotated(response, **meta):
-    (found,) = world_annotator(WORLD, {"q": asked(**meta)})(["q"], ["?"], [response])
+    (found,) = annotator(WorldReader(WORLD), {"q": asked(**meta)})(
+        ["q"], ["?"], [response]
+    )
     return found
 
 

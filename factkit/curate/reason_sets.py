@@ -47,7 +47,7 @@ def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
             # read of, and for saying nothing
             return world_sets(p, familiar=True), Counter()
         case "leads":
-            return lead_sets(p)
+            return lead_sets(p), Counter()
     return _synthetic_sets(p)
 
 

@@ -14,7 +14,7 @@ from factkit.verify.response import answers
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
     from factkit.params import RarParams, RequestParams
-    from factkit.verify.engine import WorldEngine
+    from factkit.verify.exact import ExactEngine
 
 
 def wanting(sets: Mapping[str, Sequence[Example]]) -> list[Example]:
@@ -78,7 +78,7 @@ def embedded_documents(p: "RequestParams") -> list[Document]:
 
 
 def coverage_by_chunks(
-    engine: "WorldEngine",
+    engine: "ExactEngine",
     found: evidence.Evidence,
     examples: Sequence[Example],
     drawn: Sequence["Drawn"],
@@ -111,10 +111,11 @@ def coverage_by_chunks(
     return table
 
 
-def _errors(engine: "WorldEngine", prompt_id: str, response: str) -> list[list[str]]:
+def _errors(engine: "ExactEngine", prompt_id: str, response: str) -> list[list[str]]:
     """Of each claim that the world contradicts, the documents that do so."""
     stated = engine.claims(prompt_id, response)
     documents = (
-        evidence.contradicting_documents(engine.world, claim.text) for claim in stated
+        evidence.contradicting_documents(engine.facts.world, claim.text)
+        for claim in stated
     )
     return [ids for ids in documents if ids]

@@ -4,16 +4,15 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from factkit import assets, world
+from factkit import world
 from factkit.corpus import load_leads
 from factkit.curate.factual import keep_factual
 from factkit.curate.splits import split_by_entity
 from factkit.datasets import benchmarks, world_prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.lead_prompts import lead_prompts
-from factkit.datasets.leads import lead_questions
 from factkit.datasets.long_form_prompts import split_prompts, wildchat
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
+from factkit.leads import facts, requests
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
@@ -77,20 +76,20 @@ def _world_sets(
 def _lead_sets(
     p: "RarParams",
 ) -> tuple[dict[str, list[Example]], list[str], Counter]:
-    """Long requests about leads, and short questions about others of them."""
-    documents = load_leads()
-    asked, dropped = lead_prompts(documents)
+    """Requests about the leads' subjects: to train on, all of them open or counted."""
     sizes = {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
-    sets = split_prompts([_of_kind(e, OPEN) for e in asked], sizes, p.split_seed)
-    used = {e.entity for rows in sets.values() for e in rows}
-    questions, _ = lead_questions(documents, assets.verified("elements"))
-    free = [e for e in questions if e.entity not in used]
-    del sizes["train"]
-    for name, rows in split_by_entity(free, sizes, p.split_seed).items():
-        sets[name] += [_asked(e, kind) for kind in ASKS for e in rows]
-        used |= {e.entity for e in rows}
-    texts = [d.text for d in documents if d.title not in used]
-    return sets, random.Random("held out").sample(texts, HELD_OUT), dropped
+    parts = requests.split(facts.load(), sizes, p.split_seed)
+    sets = {"train": requests.mixed(parts["train"], p.train_requests)}
+    for name in ("dev", "test"):
+        sets[name] = [
+            example
+            for kind in KINDS
+            for example in _some(
+                requests.requests(parts[name], kind), sizes[name], p.split_seed
+            )
+        ]
+    texts = [subject.text for subject in parts["test"]]
+    return sets, random.Random("held out").sample(texts, HELD_OUT), Counter()
 
 
 def _wildchat_sets(

@@ -35,7 +35,7 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
         case "world":
             return world_sets(p), Counter()
         case "leads":
-            return lead_sets(p)
+            return lead_sets(p), Counter()
     folder = Path(p.requests_path) if p.requests_path else None
     there = {name: folder / file for name, file in FILES.items()} if folder else {}
     paths = {name: str(path) for name, path in there.items() if path.exists()}

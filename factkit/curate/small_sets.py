@@ -5,17 +5,14 @@ that it is of: two in the fact world, two of leads (ours).
 """
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from factkit import world
-from factkit.corpus import load_leads
 from factkit.datasets import world_prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.lead_prompts import lead_prompts
-from factkit.datasets.long_form_prompts import split_prompts
 from factkit.datasets.world_prompts import COUNTED, OPEN
+from factkit.leads import facts, requests
 from factkit.world import World
 
 if TYPE_CHECKING:
@@ -59,21 +56,27 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
     return sets
 
 
-def lead_sets(p: "RequestParams") -> tuple[Sets, Counter]:
-    """Requests about leads, and counts of what was dropped; those about people, and
-    about all else, are two evaluation sets with p.test_requests each."""
-    asked, dropped = lead_prompts(load_leads())
-    named = [in_set(e, "people" if e.relation == "person" else "other") for e in asked]
-    sizes = {"test": 8 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
-    sets = split_prompts(named, sizes, p.split_seed)
+def lead_sets(p: "RequestParams") -> Sets:
+    """Requests about the leads' subjects. Those about people, and about all else, are
+    two evaluation sets with p.test_requests each, or as many as there are."""
+    sizes = {"test": 2 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
+    parts = requests.split(facts.load(), sizes, p.split_seed)
+    test = _named(requests.requests(parts.pop("test"), OPEN))
+    sets = {name: _named(requests.mixed(of, sizes[name])) for name, of in parts.items()}
     sets["test"] = [
         example
         for name in ("people", "other")
-        for example in [e for e in sets["test"] if e.meta["set"] == name][
-            : p.test_requests
-        ]
+        for example in [e for e in test if e.meta["set"] == name][: p.test_requests]
     ]
-    return sets, dropped
+    return sets
+
+
+def _named(examples: Sequence[Example]) -> list[Example]:
+    """The examples as of the set "people", or of all "other"."""
+    return [
+        in_set(e, "people" if e.meta["topic"] == "people" else "other")
+        for e in examples
+    ]
 
 
 def training_sizes(p: "RequestParams") -> dict[str, int]:

@@ -20,7 +20,8 @@ from factkit.verify.feedback import Sentence, Truth
 
 if TYPE_CHECKING:
     from factkit.params import RlfhParams
-    from factkit.verify.engine import ClaimEngine, WorldEngine
+    from factkit.verify.engine import ClaimEngine
+    from factkit.verify.exact import ExactEngine
 
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of a response's accuracy (Fig 7)
 LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
@@ -37,7 +38,7 @@ def measure(
     examples: Sequence[Example],
     said: Mapping[str, str],
     feedback: Sequence[Sequence[Sentence] | None],
-    engine: "WorldEngine | ClaimEngine",
+    engine: "ExactEngine | ClaimEngine",
     p: "RlfhParams",
     path: Path,
 ) -> dict[str, float]:

@@ -6,7 +6,7 @@ quality prefers, and in how well the policy still predicts text.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from factkit.verify import response
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import CLOSE
 from factkit.verify.verifier import verifier
-from factkit.world import sentences
 
 if TYPE_CHECKING:
     from factkit.params import RarParams
@@ -73,13 +72,13 @@ def answer(
 ) -> Answers:
     """The greedy answers of the policy in the folder `policy`; kept in `path`.
 
-    Outside the fact world also to `utility.FORM_PROMPTS`. held_out: texts, none of them
+    Under a judge also to `utility.FORM_PROMPTS`. held_out: texts, none of them
     trained on by an arm, for the perplexity.
     """
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.load_policy(policy, p.dtype)
-    if p.requests != "world":
+    if p.verifier == "judge":
         examples = [*examples, *map(_form_request, utility.FORM_PROMPTS)]
     asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
@@ -136,10 +135,11 @@ def measure(
         if "short_accuracy" in item:
             gain = item["short_accuracy"] - item["short_hallucination"]
             item["short_truthfulness"] = gain
-    if p.requests == "world":
-        forms = [_world_form(e) for e in filter(_familiar, of[COUNTED])]
-    else:
+    if p.verifier == "judge":
         forms = list(utility.FORM_PROMPTS)
+    else:
+        asked = filter(_familiar, of[COUNTED])
+        forms = [_counted(e, engine.facts.sentences) for e in asked]
     formed = utility.keeps_form(forms, _texts(forms, answers))
     for form, has in zip(forms, formed, strict=True):
         items[form.id] = {"format_following": float(has)}
@@ -185,11 +185,13 @@ def _familiar(example: Example) -> bool:
     return example.meta.get("exposure", FAMILIAR) >= FAMILIAR
 
 
-def _world_form(example: Example) -> utility.FormPrompt:
+def _counted(
+    example: Example, sentences: Callable[[str, str], list[str]]
+) -> utility.FormPrompt:
     """As many sentences as the request wants facts."""
-    wanted = example.meta["wanted"]
+    wanted, about = example.meta["wanted"], example.entity
     return utility.FormPrompt(
-        example.id, example.question, lambda said: len(sentences(said)) == wanted
+        example.id, example.question, lambda said: len(sentences(said, about)) == wanted
     )
 
 

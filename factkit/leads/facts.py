@@ -183,7 +183,7 @@ def statement(fact: Fact) -> str:
     if fact.relation in ("capital", "symbol", "atomic_number"):
         subject = inside(subject)
     said = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
-    return said.replace("..", ".")
+    return said[0].upper() + said[1:].replace("..", ".")
 
 
 def inside(name: str) -> str:

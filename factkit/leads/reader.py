@@ -114,6 +114,15 @@ class LeadReader:
         parsed = self.parse(text)
         return self.leads.verify(parsed[0]) if parsed else "inconclusive"
 
+    def answer(self, subject: str, relation: str, text: str) -> str:
+        """The statement that a short answer makes, "" if it is not of the kind."""
+        said = statement(Fact(subject, relation, text)) if text else ""
+        return said if said and self.parse(said) else ""
+
+    def facts_of(self, subject: str) -> tuple[Fact, ...]:
+        """The facts that the lead of a subject states."""
+        return self.leads.facts_of(subject)
+
     @cached_property
     def _subjects(self) -> dict[str, str]:
         """Each subject's name in small letters, with and without "the"."""

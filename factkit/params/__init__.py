@@ -140,7 +140,7 @@ __all__ = [
     "yaml_path",
 ]
 
-POLICIES = ("tiny-world", "smollm2-135m-instruct")
+POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 
 PAPERS: dict[str, type[RunParams]] = {
     "start": Start,
@@ -173,9 +173,10 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     for key in shown.keys() - fields.keys():
         raise ParamError(_unknown(paper, "the parameters cell", key, shown[key]))
     default = {k: f.default for k, f in fields.items() if not f.is_required()}
-    tiny, own = (default | of for of in (read_yaml(yaml_path(paper, "tiny")), own))
-    unclear = {k: v for k, v in shown.items() if v == tiny[k] != own[k]}
-    if left := unclear.keys() - meant.keys() - {"profile"}:
+    tiny = default | read_yaml(yaml_path(paper, "tiny"))
+    unclear = {k: v for k, v in shown.items() if v == tiny[k] != (default | own)[k]}
+    # what the profile's file does not name is not asked there: the fact world's sizes
+    if left := (unclear.keys() & own.keys()) - meant.keys() - {"profile"}:
         name = f"{profile} {variant}".strip()
         lines = ", ".join(f"{k}={unclear[k]!r} ({name}: {own[k]!r})" for k in left)
         raise ParamError(
@@ -183,7 +184,8 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
             "Delete them, and the profile's own are taken; or give its file, papermill "
             f"-f params/{profile}/{paper}.yaml"
         )
-    changed = {k: v for k, v in values.items() if k in fields and k not in injected}
+    mine = fields.keys() - injected.keys() - unclear.keys()
+    changed = {k: v for k, v in values.items() if k in mine}
     return validate(
         paper, own | changed | injected | meant, "the notebook's parameters"
     )

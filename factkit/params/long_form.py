@@ -12,7 +12,7 @@ class RequestParams(PolicyParams):
 
     data_notebook: ClassVar[str]  # writes the requests and their evidence
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
-    verifier: Literal["world", "embedded", "judge"]
+    verifier: Literal["world", "leads", "judge"]
     prompt_template: str
 
     requests: str  # each paper says which it knows

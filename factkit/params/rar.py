@@ -73,13 +73,3 @@ class RAR(RarDpoParams, RarRlParams):
     arm: Literal[RAR_ARMS] = "binary_rar"
     arms: str
     seeds: str
-
-    @model_validator(mode="after")
-    def _somebody_rates(self) -> Self:
-        rated = ("lm_judge", "rating_rar", "veriscore_plus_judge")
-        if self.verifier == "embedded" and self.arm in rated:
-            raise ValueError(
-                f"arm={self.arm} needs ratings, which verifier=embedded does not give: "
-                "set verifier=judge, judge_model and judge_url, or take another arm"
-            )
-        return self

@@ -38,14 +38,6 @@ class Corpus(RunParams):
         return self
 
 
-class Verifiers(RunParams):
-    """Parameters of 02_verifiers."""
-
-    pairs: int = Field(ge=64)
-    test_pairs: int = Field(ge=64)
-    benchmarks: str = ""
-
-
 class Start(RunParams):
     """Parameters of 00_start_here."""
 
@@ -68,7 +60,7 @@ class HardwareParams(RunParams):
 
 
 class JudgeParams(HardwareParams):
-    """Who judges: rules or the kit's own models, or a model behind an endpoint."""
+    """Who judges: rules, an exact reader, or a model behind an endpoint."""
 
     verifier: str = "rules"  # each paper says which it knows
     judge_model: str = ""
@@ -82,6 +74,13 @@ class JudgeParams(HardwareParams):
         if self.verifier == "judge" and not self.judge_model:
             raise ValueError("verifier=judge needs judge_model and judge_url")
         return self
+
+
+class Verifiers(JudgeParams):
+    """Parameters of 02_verifiers: a judge is measured where one is named."""
+
+    rows: int = Field(ge=0)
+    benchmarks: str = ""
 
 
 class PolicyParams(JudgeParams):

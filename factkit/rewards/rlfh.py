@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from factkit import assets, models, world_text
+from factkit import models
 from factkit.rewards import token_mapping
 from factkit.verify.failures import Failures
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
@@ -186,17 +186,14 @@ def token_rewards(
 
 def reward_function(p: "Rlfh", folder: Path) -> Callable[..., list[list[float] | None]]:
     """The token rewards of `p.arm`, by the annotator that `p.verifier` names."""
+    from transformers import AutoTokenizer
+
+    from factkit.train.start import base_policy
     from factkit.verify.engine import annotator, engine
 
-    of = engine(p)
-    if p.policy == "tiny-world":
-        tokenizer = world_text.build_tokenizer(of.world, p.answer_format)
-    else:
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
+    tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
     rewards = GRANULARITY[p.arm], reward_map(p), p.arm
-    return token_reward(annotator(p, of), tokenizer, *rewards)
+    return token_reward(annotator(p, engine(p)), tokenizer, *rewards)
 
 
 def token_reward(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models
+from factkit import cpu
 from factkit.params import DpoParams
 from factkit.train import launch, recipe, setup
 
@@ -52,7 +52,7 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
         args=config,
     )
     if trainer.ref_model is not None:
-        models.make_lm_head_input_contiguous(trainer.ref_model)
+        cpu.tune(trainer.ref_model)
     label, curve = f"DPO {folder.name}", folder / "metrics.csv"
     model_folder = folder / "model"
     return setup.train_and_keep(

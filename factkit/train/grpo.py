@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models
+from factkit import cpu
 from factkit.params import RlParams
-from factkit.train import launch, recipe, setup
+from factkit.train import launch, recipe, setup, shared_prompts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -125,6 +125,8 @@ def train_policy(
     setup.keep_at(trainer, tokenizer, p.kept_steps[:-1], folder)
     on_cpu = trainer.args.device.type == "cpu"
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
-        models.make_lm_head_input_contiguous(trainer.ref_model)
+        cpu.tune(trainer.ref_model)
+    if on_cpu and trainer.accelerator.num_processes == 1:
+        shared_prompts.read_once(trainer)
     model, curve = folder / "model", folder / "metrics.csv"
     return setup.train_and_keep(trainer, tokenizer, label, model, curve, merge=False)

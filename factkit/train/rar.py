@@ -41,7 +41,8 @@ TESTED = {
 # p.verifier → who extracts and verifies claims in evaluation, and who judges quality
 EVALUATED = {
     "world": "the exact verifier; quality by a stand-in that knows no truth",
-    "embedded": "rules and the kit's NLI model; nobody judges quality",
+    "leads": "an exact reader of leads' facts; quality by a stand-in that knows no "
+    "truth",
     "judge": "the verifier of the rewards, which also judges quality",
 }
 
@@ -78,7 +79,7 @@ def deviations(p: RAR) -> list[str]:
             "the rating follows the judge's guide exactly, from the support of each "
             "claim; the paper: a rating by Qwen3-32B (§6.2, Fig 10)"
         )
-    if p.verifier == "embedded" and p.arm == "binary_rar":
+    if p.verifier == "leads" and p.arm == "binary_rar":
         said.append(
             "a response is verified claim by claim; the paper: in one look (§3.3)"
         )

@@ -16,7 +16,8 @@ from factkit.params import (
     ReasonSftParams,
 )
 from factkit.rewards import reason as rewards
-from factkit.train import dpo, grpo, setup, sft
+from factkit.train import dpo, grpo, sft
+from factkit.train.start import base_policy
 from factkit.verify import response
 
 NOTEBOOK = "32_reason_train"
@@ -127,7 +128,7 @@ def sft_start(
     first = p.model_copy(update={"arm": "sft"})
     rows = drawn.required(drawn.best_rows(examples, answers, p), p)
     with runs.start(NOTEBOOK, first, inputs, ReasonSftParams, wait=True) as run:
-        return sft.sft(setup.base_policy(p), rows, run.folder, first)
+        return sft.sft(base_policy(p), rows, run.folder, first)
 
 
 def train_arm(

@@ -28,7 +28,7 @@ def deviations(p: Rlfh) -> list[str]:
     """What differs from the paper and is no parameter, as sentences."""
     judges = {
         "world": "the fact world itself",
-        "embedded": "the kit's NLI model and rules",
+        "leads": "an exact reader of leads' facts",
         "judge": f"the annotator, {p.judge_model}",
     }
     said = [

@@ -1,15 +1,14 @@
 """What every trainer is given: policy, LoRA, batches, rollouts, checkpoints, curve."""
 
 import csv
-import hashlib
 import importlib.util
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, models, weights
-from factkit.params import HardwareParams, PolicyParams, TrainParams
+from factkit import assets, cpu, models, weights
+from factkit.params import HardwareParams, TrainParams
 from factkit.train import checkpoint, recipe
 from factkit.train.launch import is_main_process
 
@@ -21,44 +20,6 @@ if TYPE_CHECKING:
         Trainer,
         TrainerCallback,
     )
-
-
-def base_policy(p: PolicyParams) -> str:
-    """Where the untrained policy of `p` is loaded from.
-
-    `tiny-world` is pre-trained on the fact world on first use (a minute or two) and
-    kept in the cache folder under a digest of its text, words and settings.
-    """
-    if p.policy != "tiny-world":
-        return assets.policy_path(p.policy)
-    from filelock import FileLock
-
-    from factkit import world, world_text
-    from factkit.curate import world_trajectories
-    from factkit.train.pretrain import pretrain
-
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    settings = {
-        "hidden_size": p.pretrain_hidden_size,
-        "layers": p.pretrain_layers,
-        "steps": p.pretrain_steps,
-        "batch_size": p.pretrain_batch_size,
-        "learning_rate": p.pretrain_learning_rate,
-        "seed": p.world_seed,
-    }
-    tokenizer = world_text.build_tokenizer(made, p.answer_format)
-    if p.answer_format == "claims":
-        texts = world_trajectories.pretraining_texts(made, p.world_seed)
-        settings["row_tokens"] = world_trajectories.LONGEST
-    else:
-        reading, form = p.pretrain_reading, p.answer_format
-        texts = world_text.pretraining_texts(made, p.world_seed, reading, form)
-    made_from = repr((settings, texts, sorted(tokenizer.get_vocab().items())))
-    digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
-    folder = assets.cache_dir() / f"tiny-world-{digest}"
-    with FileLock(f"{folder}.lock"):
-        pretrain(texts, tokenizer, folder, **settings)
-    return str(folder)
 
 
 def load_trainable(
@@ -276,6 +237,8 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
     """Train with a progress bar, going on from the last whole checkpoint if any."""
     from transformers import PrinterCallback
 
+    if trainer.args.device.type == "cpu":
+        cpu.keep_activations_dtype(trainer.model)
     trainer.remove_callback(PrinterCallback)
     if is_main_process():
         trainer.add_callback(_progress_callback(label))

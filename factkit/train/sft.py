@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
     """TRL's configuration: loss on the completion, cosine, warm-up (TruthRL App. C)."""
+    import torch
     from trl import SFTConfig
 
     return SFTConfig(
@@ -24,7 +25,9 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
         warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
         max_length=p.max_context_length,  # TRL's default cuts at 1,024 tokens
         completion_only_loss=True,
-        loss_type="nll",
+        # chunked: the same loss, without logits where there is no target
+        loss_type="nll" if torch.cuda.is_available() else "chunked_nll",
+        train_sampling_strategy="group_by_length",  # rows of an update are padded alike
     )
 
 

@@ -15,7 +15,8 @@ from factkit.params import (
     TruthRL,
 )
 from factkit.rewards import truthrl as rewards
-from factkit.train import dpo, grpo, reward_model, setup, sft
+from factkit.train import dpo, grpo, reward_model, sft
+from factkit.train.start import base_policy
 from factkit.verify.verifier import verifier
 
 NOTEBOOK = "12_truthrl_train"
@@ -136,11 +137,11 @@ def start_of(
     paper. The model is trained here if that run is not done.
     """
     if not p.cold_start:
-        return setup.base_policy(p)
+        return base_policy(p)
     cold = p.model_copy(update={"arm": "r_tuning"})
     rows = probing.r_tuning_rows(train, probes, cold)
     with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
-        return str(sft.sft(setup.base_policy(p), rows, run.folder, cold))
+        return str(sft.sft(base_policy(p), rows, run.folder, cold))
 
 
 def train_arm(

@@ -18,7 +18,8 @@ from factkit.params import (
 from factkit.retrieval import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
-from factkit.train import grpo, search_rollout, setup, sft
+from factkit.train import grpo, search_rollout, sft
+from factkit.train.start import base_policy
 from factkit.verify.trajectory import Turn, answer_of, forced
 
 NOTEBOOK = "52_veri_train"
@@ -97,9 +98,9 @@ def deviations(p: Veri) -> list[str]:
 def policy_of(p: Veri) -> str:
     """The untrained policy of the arm: the larger one has its own."""
     if p.arm != "larger":
-        return setup.base_policy(p)
+        return base_policy(p)
     larger = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
-    return setup.base_policy(p.model_copy(update=larger))
+    return base_policy(p.model_copy(update=larger))
 
 
 def fitting(

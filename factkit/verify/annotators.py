@@ -1,23 +1,22 @@
 """Annotators: statement-level feedback on responses (RLFH §3.1, Tables 4 to 7).
 
-Three of one signature: a pipeline of a language model's calls, one call a response, and
-rules with the kit's verifier. A response of which one part failed is `None`: no
-statement of it gets a default, and none is left out. Without passages a statement is
-vague by definition.
+Two of one signature: a pipeline of a language model's calls, and one call a response.
+A response of which one part failed is `None`: no statement of it gets a default, and
+none is left out. Without passages a statement is vague by definition.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from factkit.evidence import query_of
-from factkit.verify import hedges, informativeness, judge
-from factkit.verify.claims import Claim, Support
-from factkit.verify.clauses import sentences
+from factkit.verify import judge
+from factkit.verify.claims import Claim
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.replies import Claimed, Form, Text, read, whole, word
-from factkit.verify.statements import Stated, llm_statements, rule_statements
-from factkit.verify.support import ClaimVerifier, support_of
+from factkit.verify.sentences import sentences
+from factkit.verify.statements import Stated, llm_statements
+from factkit.verify.support import support_of
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
@@ -215,60 +214,7 @@ def _known(told: list[Sentence] | None, by: Sequence[str]) -> list[Sentence] | N
     ]
 
 
-# Without a language model
-
-TRUTH_OF = {
-    (Support.SUPPORTED, False): Truth.CORRECT,
-    (Support.SUPPORTED, True): Truth.HEDGED_CORRECT,
-    (Support.INCONCLUSIVE, False): Truth.VAGUE,
-    (Support.INCONCLUSIVE, True): Truth.VAGUE,
-    (Support.CONTRADICTED, False): Truth.WRONG,
-    (Support.CONTRADICTED, True): Truth.HEDGED_WRONG,
-}
-
-
-def embedded_annotator(verify: ClaimVerifier, evidence_of: EvidenceOf) -> Annotator:
-    """Rules for statements, hedges (`hedges.hedged`) and informativeness
-    (`factkit.verify.informativeness`), and a verifier of claims that knows no hedges.
-
-    Supported, inconclusive and contradicted are correct, vague and wrong. Passages are
-    found for, and the verifier sees, the statement without its hedge: of 17 plain
-    claims the kit's own verifier labels 16 right, with "probably" in them 5.
-    """
-
-    def rate(
-        prompts: Sequence[str],
-        responses: Sequence[str],
-        statements: Sequence[Sequence[str]],
-    ) -> list[list[int] | None]:
-        return list(map(informativeness.ratings, prompts, statements))
-
-    def annotate(
-        ids: Sequence[str], prompts: Sequence[str], responses: Sequence[str]
-    ) -> list[list[Sentence] | None]:
-        stated = rule_statements(prompts, responses)
-        plain = [_plain(of) for of in stated]
-        supports = _verified(ids, plain, verify, evidence_of)
-        truths = list(map(_truths, stated, supports))
-        return _rated(prompts, responses, stated, truths, rate)
-
-    return annotate
-
-
-def _plain(stated: Stated) -> Stated:
-    return [(s, [hedges.without_hedges(text) for text in of]) for s, of in stated]
-
-
-def _truths(stated: Stated, supports: Sequence[Support | None]) -> list[Truth | None]:
-    """The truth of a response's statements, from the support of each without hedge."""
-    hedged = [hedge for s, texts in stated for hedge in hedges.hedged(s, texts)]
-    return [
-        None if support is None else TRUTH_OF[support, hedge]
-        for support, hedge in zip(supports, hedged, strict=True)
-    ]
-
-
-# Of all of them
+# Of both
 
 
 def _texts(stated: Stated) -> list[str]:
@@ -278,9 +224,9 @@ def _texts(stated: Stated) -> list[str]:
 def _verified(
     ids: Sequence[str],
     stated: Sequence[Stated | None],
-    verify: Verifier | ClaimVerifier,
+    verify: Verifier,
     evidence_of: EvidenceOf,
-) -> list[list[Any] | None]:
+) -> list[list[Truth | None] | None]:
     """The label of each statement of each response, all verified in one batch."""
     claims = [
         None if of is None else [Claim(text, s) for s, texts in of for text in texts]

@@ -1,8 +1,7 @@
 """Claims: the standalone atomic statements that a response makes.
 
-Three extractors of one signature: a language model, rules that need no model, and the
-exact one of the fact world. What cannot be extracted is `None`, never an empty list.
-The rules are in `factkit.verify.clauses`.
+Read by a language model here, exactly in `verify.exact`. What cannot be extracted is
+`None`, never an empty list.
 """
 
 import re
@@ -13,12 +12,11 @@ from statistics import correlation
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
-from factkit.verify.clauses import DETERMINERS, PREPOSITIONS, sentences, statements
 from factkit.verify.replies import Claimed, Form, read
+from factkit.verify.sentences import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.world import World
 
 BEFORE, AFTER = 3, 1  # sentences of context
 REPLY_TOKENS = 768
@@ -63,7 +61,7 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
         found = read_sentences(llm, template, Claims, prompts, responses)
-        return [_claims(of) for of in found]
+        return [without_repeats(of) for of in found]
 
     return extract
 
@@ -99,23 +97,9 @@ def read_sentences(
     return [[(sentence, next(texts)) for sentence in of] for of in split]
 
 
-def world_claims(world: "World") -> Extractor:
-    """Exact in the fact world: the statements of each sentence, up to its "."."""
-    from factkit.world import sentences as split
-    from factkit.world import statements as stated
-
-    def extract(
-        prompts: Sequence[str], responses: Sequence[str]
-    ) -> list[list[Claim] | None]:
-        return [
-            _claims([(s, stated(world, s)) for s in split(response)])
-            for response in responses
-        ]
-
-    return extract
-
-
-def _claims(texts: Sequence[tuple[str, list[str] | None]]) -> list[Claim] | None:
+def without_repeats(
+    texts: Sequence[tuple[str, list[str] | None]],
+) -> list[Claim] | None:
     """The claims of (sentence, texts) without repeats, None if one failed."""
     claims: dict[str, Claim] = {}
     for sentence, found in texts:
@@ -127,26 +111,12 @@ def _claims(texts: Sequence[tuple[str, list[str] | None]]) -> list[Claim] | None
     return list(claims.values())
 
 
-def embedded_claims(
-    prompts: Sequence[str], responses: Sequence[str]
-) -> list[list[Claim] | None]:
-    """An extractor by rules alone, for use without any model. Never fails.
-
-    A pronoun or possessive that begins a clause becomes the name that it stands for:
-    the subject of the sentence before, or what the response is about (its first
-    subject, or else the prompt's first name). Left out: questions, requests, advice,
-    opinions, hypotheticals, first and second person, "it is not known", code, what has
-    no verb or fewer than three words, and what stands in brackets, "(born …)" aside.
-    """
-    return [
-        _claims(list(statements(prompt, response)))
-        for prompt, response in zip(prompts, responses, strict=True)
-    ]
-
-
 FUNCTION_WORDS = frozenset(
-    f"""{DETERMINERS} {PREPOSITIONS} of and or but that which who he she it they him
-    them is are was were be been being has have had s also there""".split()
+    """a an the his her its their this several many various some two three four five
+    six seven eight nine ten one both numerous in on at for with by from to as into
+    between against about under over through during until after before since alongside
+    of and or but that which who he she it they him them is are was were be been being
+    has have had s also there""".split()
 )
 
 

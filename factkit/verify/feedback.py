@@ -1,13 +1,9 @@
 """Statement-level feedback on a response (RLFH §3.1): sentences, their statements, how
 true and how informative each one is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-from factkit import world as worlds
-from factkit.datasets.examples import Example
-from factkit.world import World
 
 
 class Truth(StrEnum):
@@ -47,55 +43,6 @@ class Sentence:
 Annotator = Callable[
     [Sequence[str], Sequence[str], Sequence[str]], list[list[Sentence] | None]
 ]
-
-
-def world_annotator(world: World, examples: Mapping[str, Example]) -> Annotator:
-    """Exact in the fact world, by `world.statements` and `world.verify`.
-
-    A statement is vague where the world is silent. Informativeness (ours): 5, of the
-    person that was asked about; 2, of somebody or something else, or more than the
-    number of facts that was asked for; 1, stated before in the same response.
-    examples: prompt id → the prompt.
-    """
-
-    def annotate(
-        ids: Sequence[str], prompts: Sequence[str], responses: Sequence[str]
-    ) -> list[list[Sentence] | None]:
-        return [
-            _in_world(world, examples[i], response)
-            for i, response in zip(ids, responses, strict=True)
-        ]
-
-    return annotate
-
-
-def _in_world(world: World, asked: Example, response: str) -> list[Sentence]:
-    """The feedback on one response."""
-    seen: set[tuple[str, str]] = set()
-    wanted = asked.meta.get("wanted", float("inf"))
-    found = []
-    for sentence in worlds.sentences(response):
-        statements = []
-        for text in worlds.statements(world, sentence):
-            fact, hedged = worlds.parse(world, text)
-            key = fact.subject, fact.relation
-            useful = fact.subject == asked.entity and len(seen) < wanted
-            informative = 1 if key in seen else 5 if useful else 2
-            seen.add(key)
-            truth = _truth(worlds.verify(world, text), hedged)
-            statements.append(Statement(text, truth, informative))
-        if statements:
-            found.append(Sentence(sentence, tuple(statements)))
-    return found
-
-
-def _truth(verified: worlds.Verification, hedged: bool) -> Truth:
-    match verified:
-        case "supported":
-            return Truth.HEDGED_CORRECT if hedged else Truth.CORRECT
-        case "contradicted":
-            return Truth.HEDGED_WRONG if hedged else Truth.WRONG
-    return Truth.VAGUE
 
 
 def share_true(feedback: Sequence[Sentence] | None) -> float | None:

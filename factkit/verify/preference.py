@@ -1,24 +1,21 @@
 """Whether an answer is preferred to the reference policy's: R_rel of Learning to Reason
 for Factuality (§3.1.1), where no model is good enough to judge.
 
-Two stand-ins, which look at what an answer is about and not at whether it is true, as
-the paper's judge is told to. An answer wins if it is relevant at all, and at least as
-relevant as the reference policy's answer to the same request: a rule has ties where a
-judge has none. `whole_response.preferences` is the paper's own way, by a judge.
+By a stand-in that looks at what an answer is about and not at whether it is true, as
+the paper's judge is told to (`verify.exact`). An answer wins if it is relevant at all,
+and at least as relevant as the reference policy's answer to the same request: a rule
+has ties where a judge has none. `whole_response.preferences` is the paper's own way, by
+a judge.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError
 
 # (ids, prompts, answers) → 1.0 preferred, 0.0 not, None: the judge failed
 Preference = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float | None]]
 # (ids, prompts, answers) → how relevant, higher is better
 Relevance = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float | None]]
-
-WORD = re.compile(r"\w{3,}")
-UNNAMED = 0.5  # factor on the relevance of an answer that never names the entity
 
 
 def at_least_as(relevance: Relevance, references: Mapping[str, str]) -> Preference:
@@ -56,39 +53,3 @@ def side_by_side(
     """
     found = relevance([*ids, *ids], [*prompts, *prompts], [*ours, *theirs])
     return list(zip(found[: len(ids)], found[len(ids) :], strict=True))
-
-
-def embedding_relevance(
-    examples: Mapping[str, Example],
-    encode: "Callable[[Sequence[str]], Sequence]",
-) -> Relevance:
-    """The cosine between an answer and its request's reference text, in [0, 1].
-
-    0 for an answer without words; halved (`UNNAMED`) if no word of the entity's name is
-    in it, "the" and "and" aside. examples: prompt id → example, answers[0] the
-    reference text. encode: texts → unit vectors (n, d). Wikipedia's lead is the
-    reference on profile laptop.
-    """
-
-    def relevance(
-        ids: Sequence[str], prompts: Sequence[str], answers: Sequence[str]
-    ) -> list[float | None]:
-        asked = [examples[i] for i in ids]
-        a, b = encode(list(answers)), encode([e.answers[0] for e in asked])
-        cosines = (a * b).sum(axis=1)
-        return [
-            min(max(float(cosine), 0.0), 1.0)
-            * (1.0 if _names(text, e.entity) else UNNAMED)
-            * bool(re.search(r"\w", text))
-            for cosine, text, e in zip(cosines, answers, asked, strict=True)
-        ]
-
-    return relevance
-
-
-def _names(text: str, entity: str) -> bool:
-    """Whether a word of the entity's name is in the text, whatever its case; true of a
-    name that has none of three letters."""
-    said = set(WORD.findall(text.casefold()))
-    name = [w for w in WORD.findall(entity.casefold()) if w not in ("the", "and")]
-    return not name or any(word in said for word in name)

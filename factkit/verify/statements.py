@@ -6,11 +6,9 @@ has its reward. Extraction is hierarchical: sentences first, then the statements
 each; sentences without any are left out.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.verify import clauses, hedges
 from factkit.verify.claims import read_sentences
 from factkit.verify.replies import Claimed, Form
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from factkit.llm import LLM
 
 Stated = list[tuple[str, list[str]]]  # sentences, and the statements of each, if any
-
-FILLER = re.compile(rf"(?:{hedges.OPENING.pattern}|{clauses.FILLER.pattern})+")
 
 
 class Statements(Form):
@@ -48,19 +44,6 @@ def llm_statements(
         ]
 
     return extract
-
-
-def rule_statements(prompts: Sequence[str], responses: Sequence[str]) -> list[Stated]:
-    """The statements that `clauses.statements` finds by rules. Never fails.
-
-    What those rules take for an opinion because of the hedge that it begins with
-    ("Perhaps she …", "I think that she …") is a statement here: doubt must not be a way
-    round the reward. Whatever else they leave out is left out here, too.
-    """
-    return [
-        _stating(clauses.statements(prompt, response, FILLER))
-        for prompt, response in zip(prompts, responses, strict=True)
-    ]
 
 
 def _stating(rows: Iterable[tuple[str, list[str]]]) -> Stated:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from factkit.verify import judge
-from factkit.verify.clauses import sentences
 from factkit.verify.replies import Form, read, whole
+from factkit.verify.sentences import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply

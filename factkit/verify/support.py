@@ -1,8 +1,7 @@
 """What evidence says of single claims: supported, contradicted or inconclusive.
 
-Three verifiers of one signature: a language model, the exact fact world, and a model of
-pairs. A verification that fails is `None`. The labels are those of VeriScore, which
-Binary RAR compares with (Binary RAR Fig. 12).
+By a language model here, exactly in `verify.exact`. A verification that fails is
+`None`. The labels are those of VeriScore, which Binary RAR compares with (Fig. 12).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +12,7 @@ from factkit.verify.claims import Claim, Support
 from factkit.verify.replies import Form, read, word
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from factkit.llm import LLM, Reply
-    from factkit.world import World
 
 REPLY_TOKENS = 32  # the label alone
 
@@ -29,8 +25,6 @@ class Label(Form):
 
 # (claim text, evidence texts, best first) → support; None: failed
 ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
-# (evidence, claim) pairs → (n, 3): supported, contradicted, inconclusive
-PairProbabilities = Callable[[Sequence[tuple[str, str]]], "np.ndarray"]
 # (index of the response, claim) → evidence texts, best first
 EvidenceOf = Callable[[int, Claim], Sequence[str]]
 
@@ -46,35 +40,6 @@ def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerif
         replies = judge.ask(llm, template, fields, Label, REPLY_TOKENS, "verifying")
         support = iter([_support(reply) for reply in replies])
         return [next(support) if e else Support.INCONCLUSIVE for _, e in rows]
-
-    return verify
-
-
-def world_claim_verifier(world: "World") -> ClaimVerifier:
-    """What the fact world says, exactly; the evidence is not looked at."""
-    from factkit.world import verify
-
-    return lambda rows: [Support(verify(world, claim)) for claim, _ in rows]
-
-
-def embedded_claim_verifier(
-    probabilities: PairProbabilities, threshold: float = 0.5
-) -> ClaimVerifier:
-    """A model of (evidence, claim) pairs, over all pieces of a claim's evidence.
-
-    With s and c the highest probabilities of support and contradiction that any piece
-    gives: contradicted if c ≥ threshold and c > s; supported if s ≥ threshold and
-    s ≥ c; else inconclusive, as a claim without evidence is. One piece suffices, since
-    the others are mostly about something else. The rule is ours. A probability that is
-    no number gives `None`.
-    """
-
-    def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[Support | None]:
-        pairs = [(piece, claim) for claim, evidence in rows for piece in evidence]
-        scores = iter(probabilities(pairs)) if pairs else iter(())
-        return [
-            _best([next(scores) for _ in evidence], threshold) for _, evidence in rows
-        ]
 
     return verify
 
@@ -102,17 +67,3 @@ def support_of(
 def _support(reply: "Reply") -> Support | None:
     verdict = read(reply, Label)
     return None if verdict is None else Support(verdict.label)
-
-
-def _best(scores: "Sequence[np.ndarray]", threshold: float) -> Support | None:
-    """The rule of `embedded_claim_verifier` on the rows (3,) of a claim's evidence."""
-    import numpy as np
-
-    if not scores:
-        return Support.INCONCLUSIVE
-    supported, contradicted, _ = np.max(scores, axis=0)  # not a number stays that
-    if not np.isfinite(np.asarray(scores)).all():
-        return None
-    if contradicted >= threshold and contradicted > supported:
-        return Support.CONTRADICTED
-    return Support.SUPPORTED if supported >= threshold else Support.INCONCLUSIVE

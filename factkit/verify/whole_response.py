@@ -5,17 +5,15 @@ response instead of one for each sentence and claim. A judge that fails gives th
 `None`. Nothing of a response is cut: what the judge does not read, it cannot judge.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
-from factkit.verify.claims import Extractor, Support
+from factkit.verify.claims import Support
 from factkit.verify.replies import Form, Verdict, preferred, read, whole
-from factkit.verify.support import ClaimVerifier
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.world import World
 
 REPLY_TOKENS = 512
 ANSWER_TOKENS = 2048  # of a judge that writes an answer of its own first
@@ -102,64 +100,6 @@ def preferences(llm: "LLM", template: str = "judge_relevance") -> ResponseJudge:
         return [Verdict(value[preferred(r)], r.text or r.error) for r in replies]
 
     return judged
-
-
-def world_contradictions(world: "World") -> ResponseJudge:
-    """Exact in the fact world: 0.0 if it contradicts a sentence, else 1.0.
-
-    The evidence is not looked at. raw: the first sentence that is contradicted, or "".
-    """
-    from factkit.world import sentences, verify
-
-    def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
-        verdicts = []
-        for _, response, _ in rows:
-            stated = sentences(response)
-            wrong = (s for s in stated if verify(world, s) == "contradicted")
-            first = next(wrong, "")
-            verdicts.append(Verdict(0.0 if first else 1.0, first))
-        return verdicts
-
-    return judged
-
-
-def claim_contradictions(
-    extractor: Extractor, verifier: ClaimVerifier
-) -> ResponseJudge:
-    """From single claims, for verifiers that read only pairs: 0.0 if the evidence
-    contradicts a claim, else 1.0.
-
-    None if the claims could not be extracted, or if none is contradicted but the
-    verification of some failed. raw: the first claim that is contradicted, or why None.
-    """
-
-    def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
-        claims = extractor([prompt for prompt, _, _ in rows], [r for _, r, _ in rows])
-        texts = [[] if of is None else [c.text for c in of] for of in claims]
-        pairs = [
-            (text, evidence)
-            for of, (_, _, evidence) in zip(texts, rows, strict=True)
-            for text in of
-        ]
-        support = iter(verifier(pairs) if pairs else [])
-        return [
-            Verdict(None, "claim extraction failed")
-            if found is None
-            else _all_in_all({text: next(support) for text in of})
-            for found, of in zip(claims, texts, strict=True)
-        ]
-
-    return judged
-
-
-def _all_in_all(support: Mapping[str, Support | None]) -> Verdict:
-    """The verdict on a response from the support of its claims, which all differ."""
-    for text, of in support.items():
-        if of is Support.CONTRADICTED:
-            return Verdict(0.0, text)
-    if None in support.values():
-        return Verdict(None, "claim verification failed")
-    return Verdict(1.0, "")
 
 
 def _judge(

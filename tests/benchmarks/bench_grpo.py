@@ -34,9 +34,10 @@ def rows(p: params.TruthRL) -> list[dict]:
 def kit_steps(p: params.TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
     from factkit.rewards.truthrl import reward_function
-    from factkit.train import grpo, setup
+    from factkit.train import grpo
+    from factkit.train.start import base_policy
 
-    grpo.grpo(setup.base_policy(p), rows(p), reward_function, folder, p)
+    grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
 
 def bare_steps(p: params.TruthRL, folder: Path) -> None:
@@ -48,8 +49,9 @@ def bare_steps(p: params.TruthRL, folder: Path) -> None:
 
     from factkit.rewards.truthrl import reward_function
     from factkit.train import grpo, setup
+    from factkit.train.start import base_policy
 
-    path = setup.base_policy(p)
+    path = base_policy(p)
     dtype = getattr(torch, p.dtype)
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),

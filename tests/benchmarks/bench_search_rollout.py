@@ -18,8 +18,9 @@ from factkit.curate import claim_sets
 from factkit.params import Veri
 from factkit.retrieval import CorpusIndex
 from factkit.search_client import in_process
-from factkit.train import search_rollout, setup
+from factkit.train import search_rollout
 from factkit.train.search_rollout import Rollout, Tokens
+from factkit.train.start import base_policy
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150
@@ -37,7 +38,7 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_sets.claim_sets(p)
     search = in_process(CorpusIndex(entries, cache=False))
-    model, tokenizer = models.load_policy(setup.base_policy(p), p.dtype)
+    model, tokenizer = models.load_policy(base_policy(p), p.dtype)
     generate = search_rollout.with_model(model, tokenizer, models.sampling_of(p))
     asked = claim_sets.asked(sets["test"], p)
 

@@ -9,8 +9,9 @@ from test_zero3 import CPU, assert_whole
 
 from factkit import params
 from factkit.params.stages import TokenLevelParams
-from factkit.train import setup, token_level
+from factkit.train import token_level
 from factkit.train.launch import LaunchError
+from factkit.train.start import base_policy
 
 TOKEN_REWARD = """
 import os
@@ -81,7 +82,7 @@ def sharded(modules, monkeypatch, tmp_path):
 
     def run(folder, method, make_reward="make_reward"):
         p = settings("tiny", method=method, **ZERO3)
-        base, make = setup.base_policy(p), getattr(rewards, make_reward)
+        base, make = base_policy(p), getattr(rewards, make_reward)
         model = token_level.token_level(base, rows, make, tmp_path / folder, p)
         assert_whole(model, base)
         return curve(tmp_path / folder)

@@ -8,6 +8,7 @@ import pytest
 
 from factkit import params
 from factkit.train import grpo, setup, sft
+from factkit.train.start import base_policy
 
 # Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
 CPU = """
@@ -65,7 +66,7 @@ def assert_whole(model, base, moved_by_at_least=0.0) -> None:
 def test_grpo_under_zero3_saves_the_whole_model(deepspeed, on_cpu, tmp_path):
     make_reward = importlib.import_module("a_reward").make_reward
     p = load(deepspeed=deepspeed, rl_steps=2, rl_batch_size=8, num_generations=4)
-    base = setup.base_policy(p)
+    base = base_policy(p)
     model = grpo.grpo(base, rows(p), make_reward, tmp_path, p)
     assert_whole(model, base)
     with (tmp_path / "metrics.csv").open() as f:
@@ -74,7 +75,7 @@ def test_grpo_under_zero3_saves_the_whole_model(deepspeed, on_cpu, tmp_path):
 
 def test_lora_under_zero3_is_merged_into_the_whole_model(on_cpu, tmp_path):
     p = load(deepspeed="zero3", lora_rank=4, sft_batch_size=8, sft_epochs=1)
-    base = setup.base_policy(p)
+    base = base_policy(p)
     model = sft.sft(base, rows(p), tmp_path, p)
     assert not (model / "adapter_config.json").exists()
     assert_whole(model, base)

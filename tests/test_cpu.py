@@ -1,0 +1,188 @@
+"""The fast ways on a CPU compute what the libraries' own ways compute."""
+
+import copy
+
+import pytest
+
+from factkit import cpu
+from factkit.train import shared_prompts
+
+GROUP = 3  # completions a prompt
+
+
+@pytest.fixture
+def model():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+
+    set_seed(0)
+    config = LlamaConfig(
+        vocab_size=50,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    made = LlamaForCausalLM(config)
+    for w in made.parameters():  # as different as a trained model's
+        torch.nn.init.normal_(w, std=0.3)
+    return made
+
+
+@pytest.fixture
+def batch():
+    """Two prompts of 5 and 3 tokens with GROUP completions of 4, in mixed order."""
+    import torch
+
+    prompts = torch.tensor([[0, 0, 7, 8, 9], [3, 4, 5, 6, 7]])
+    seen = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    order = torch.tensor([0, 1, 1, 0, 1, 0])
+    said = torch.randint(1, 50, (2 * GROUP, 4), generator=torch.manual_seed(1))
+    mask = torch.ones_like(said)
+    mask[2, 2:] = 0  # one ends early
+    return {
+        "input_ids": torch.cat([prompts[order], said], 1),
+        "attention_mask": torch.cat([seen[order], mask], 1),
+    }
+
+
+def with_lora(model):
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    adapted = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear"))
+    for name, w in adapted.named_parameters():
+        if "lora_B" in name:  # 0 at first
+            torch.nn.init.normal_(w, std=0.3)
+    return adapted
+
+
+def scored(model, forward, batch):
+    """Logits of the completions' 4 tokens, and the gradient of all adapters."""
+    model.zero_grad()
+    logits = forward(**batch, logits_to_keep=5, use_cache=False).logits[:, :-1]
+    used = logits[batch["attention_mask"][:, -4:].bool()]
+    used.log_softmax(-1)[:, 3].sum().backward()
+    return used.detach(), [w.grad for w in model.parameters() if w.requires_grad]
+
+
+def same(a, b):
+    import torch
+
+    return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_shared_prompts_change_neither_logits_nor_gradients(model, batch):
+    model = with_lora(model)
+    logits, gradients = scored(model, model, batch)
+    shared = scored(
+        model, lambda **how: shared_prompts.completions_forward(model, **how), batch
+    )
+    assert same(logits, shared[0])
+    assert all(map(same, gradients, shared[1]))
+    assert max(float(g.abs().max()) for g in gradients) > 0.1
+
+
+def test_a_prompt_is_read_once_for_its_group(model, batch, monkeypatch):
+    rows, forward = [], model.base_model.forward
+
+    def watched(*args, **how):
+        rows.append(tuple(how["input_ids"].shape))
+        return forward(*args, **how)
+
+    monkeypatch.setattr(model.base_model, "forward", watched)
+    shared_prompts.completions_forward(model, **batch, logits_to_keep=5)
+    assert rows == [(2, 4), (6, 5)]
+
+
+def test_shared_prompts_change_no_greedy_rollout(model, batch):
+    asked = {k: v[:, :5] for k, v in batch.items()}
+    own = model.generate
+    how = {"max_new_tokens": 6, "do_sample": False}
+    plain = own(**asked, **how)
+    assert shared_prompts.generate(own, model, **asked, **how).tolist() == (
+        plain.tolist()
+    )
+    assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
+
+
+def test_prompts_that_differ_by_padding_alone_are_read_apart(model):
+    import torch
+
+    ids, mask = torch.tensor([[0, 7], [0, 7]]), torch.tensor([[0, 1], [1, 1]])
+    (layer, *_) = shared_prompts.read(model, ids, mask).layers
+    assert layer.keys.shape[0] == 2
+    apart = model(ids, attention_mask=mask).past_key_values.layers[1].values
+    found = shared_prompts.read(model, ids, mask).layers[1].values
+    assert same(found[:, :, 1], apart[:, :, 1])
+    assert not same(found[0, :, 1], found[1, :, 1])
+
+
+def test_attention_over_grouped_heads_is_the_models_own(model, batch):
+    import torch
+
+    plain = model(**batch).logits.detach()
+    tuned = copy.deepcopy(model).to(torch.bfloat16)
+    cpu.tune(tuned)
+    assert tuned.config._attn_implementation == cpu.ATTENTION
+    seen = batch["attention_mask"].bool()
+    assert same(
+        tuned.float()(**batch).logits[seen], rounded(model)(**batch).logits[seen]
+    )
+    assert not same(plain[seen], torch.zeros_like(plain[seen]))
+
+
+def rounded(model):
+    import torch
+
+    return copy.deepcopy(model).to(torch.bfloat16).float()
+
+
+def test_a_float32_model_keeps_its_attention(model):
+    cpu.tune(model)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_tuned_model_is_saved_as_any_other(model, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model.to(torch.bfloat16)
+    cpu.tune(model)
+    model.save_pretrained(tmp_path)
+    assert cpu.ATTENTION not in (tmp_path / "config.json").read_text()
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert loaded.config._attn_implementation == "sdpa"
+
+
+def test_adapters_stay_float32_and_compute_in_the_models_dtype(model, batch):
+    import torch
+
+    exact = with_lora(copy.deepcopy(model))
+    adapted = with_lora(model.to(torch.bfloat16))
+    adapted.load_state_dict(exact.state_dict())
+    seen = batch["attention_mask"].bool()
+    with torch.no_grad():
+        before = adapted(**batch).logits[seen].float()
+        cpu.keep_activations_dtype(adapted)
+        after = adapted(**batch).logits[seen].float()
+        wanted = exact(**batch).logits[seen]
+    layer = adapted.base_model.model.model.layers[0].mlp.up_proj
+    assert layer(torch.ones(1, 48, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert {w.dtype for w in adapted.parameters() if w.requires_grad} == {torch.float32}
+    assert (
+        layer.lora_A["default"](torch.ones(1, 48, dtype=torch.bfloat16)).dtype
+        == torch.bfloat16
+    )
+    error = [(found - wanted).abs().mean() for found in (before, after)]
+    assert error[1] < 1.5 * error[0]
+
+
+def test_float32_adapters_are_left_as_they_are(model, batch):
+    adapted = with_lora(model)
+    before = adapted(**batch).logits
+    cpu.keep_activations_dtype(adapted)
+    assert adapted(**batch).logits.equal(before)
