@@ -88,12 +88,13 @@ class LeadClaims:
         named; None where what is told allows none.
 
         A refuted one has an object that the leads contradict; so has every second of
-        those that nothing settles.
+        those that nothing settles, but for years: somebody's other year might do so.
         """
         first, fact = hops[0], hops[-1]
         if all(map(self.told, hops)) == (label == NEI):
             return None
-        if label == REFUTE or (label == NEI and rng.random() < 0.5):
+        open_to_any = label == NEI and "year" not in fact.relation
+        if label == REFUTE or (open_to_any and rng.random() < 0.5):
             fact = self._another(fact, rng)
             if self.leads.verify(fact) != "contradicted":
                 return None
@@ -132,10 +133,10 @@ class LeadClaims:
         return dict(found)
 
     @cached_property
-    def _works(self) -> dict[str, tuple[Fact, str]]:
-        """Work → what it is by, and the lead that this one has."""
+    def _works(self) -> dict[str, Fact]:
+        """Work → the fact that it is by somebody whose lead there is."""
         return {
-            name: (fact, fact.object)
+            name: fact
             for name, subject in self.leads.subjects.items()
             for fact in subject.facts
             if fact.relation == "creator" and fact.object in self.leads.subjects
@@ -144,8 +145,8 @@ class LeadClaims:
     def _groups(self) -> list[list[str]]:
         """The subjects, a creator together with all works."""
         groups = {name: [name] for name in self.leads.subjects}
-        for work, (_, creator) in self._works.items():
-            groups[creator].append(work)
+        for work, by in self._works.items():
+            groups[by.object].append(work)
             del groups[work]
         return list(groups.values())
 
@@ -177,11 +178,10 @@ class LeadClaims:
             for fact in self.leads.facts_of(name):
                 if fact.relation in CLAIMED:
                     yield (fact,)
-            if name in self._works:
-                by, creator = self._works[name]
-                for fact in self.leads.facts_of(creator):
-                    if fact.relation in SECOND:
-                        yield by, fact
+            by = self._works.get(name)
+            for fact in self.leads.facts_of(by.object) if by else ():
+                if fact.relation in SECOND:
+                    yield by, fact
 
 
 def hops_of(claim: str, reader: LeadReader) -> list[Fact]:
