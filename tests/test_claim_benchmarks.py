@@ -247,19 +247,6 @@ def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
     assert benchmarks.veri_r1(str(file)) == plain
 
 
-def test_claims_about_leads_have_pages_as_evidence_and_early_ones_are_kept(tmp_path):
-    row = {"id": 4, "claim": "Bo sang.", "label": "SUPPORTS", "pages": ["Bo", "Al"]}
-    late = row | {"id": 5, "claim": "Al sang.", "min_last_sentence_id": 3}
-    path = tmp_path / "covered.jsonl"
-    path.write_text(
-        json.dumps(row | {"min_last_sentence_id": 2}) + "\n" + json.dumps(late)
-    )
-    (example,), problems = benchmarks.fever_covered(str(path))
-    assert (example.label, example.evidence) == (SUPPORT, ["Bo", "Al"])
-    assert problems == {"needs a sentence after number 2": 1}
-    assert len(benchmarks.fever_covered(str(path), last=9)[0]) == 2
-
-
 # ---- bad rows and files
 
 
@@ -432,22 +419,3 @@ def test_every_real_row_is_a_claim_or_a_repetition(name, file, labels, problems)
     assert Counter(e.label for e in examples) == dict(zip(LABELS, labels, strict=True))
     assert dropped == problems
     assert all(e.evidence or e.label == NEI for e in examples)
-
-
-@needs_data
-def test_the_real_claims_about_leads_have_no_third_label():
-    path = str(DATA / "fever/fever_covered_by_vital_leads_half.jsonl")
-    examples, dropped = benchmarks.fever_covered(path)
-    assert Counter(e.label for e in examples) == {SUPPORT: 94, REFUTE: 131}
-    assert dropped["needs a sentence after number 2"] == 166
-
-
-@needs_data
-@pytest.mark.assets
-def test_the_pages_of_the_real_claims_are_among_the_leads():
-    from factkit.corpus import load_leads
-
-    path = str(DATA / "fever/fever_covered_by_vital_leads_half.jsonl")
-    examples, _ = benchmarks.fever_covered(path, last=999)
-    leads = {document.title for document in load_leads()}
-    assert {page for e in examples for page in e.evidence} <= leads

@@ -318,16 +318,3 @@ def test_hover_is_tested_on_with_two_labels(folder):
     assert Counter(e.label for e in hover) == {"SUPPORT": 4, "NOT ENOUGH INFO": 4}
     trained_on = {e.entity for name in ("train", "dev") for e in sets[name]}
     assert not trained_on & {e.entity for e in sets["test"]}
-
-
-def test_claims_covered_by_leads_are_a_test_set_of_the_leads_alone(monkeypatch, sets):
-    found = sets["train"]
-    monkeypatch.setattr(
-        claim_sets.claim_benchmarks, "fever_covered", lambda path: (found, Counter())
-    )
-    leads = load("laptop", claims_path="covered.jsonl")
-    drawn = claim_sets.covered_by_leads(leads)
-    assert len(drawn) == SIZES["test"] and all(e in found for e in drawn)
-    assert claim_sets.covered_by_leads(leads) == drawn
-    assert not claim_sets.covered_by_leads(load("laptop"))
-    assert not claim_sets.covered_by_leads(load(claims_path="covered.jsonl"))

@@ -1,323 +1,243 @@
-"""Claims from leads: labels that hold by construction, splits and a corpus to match."""
+"""Claims on the leads' facts: labels that hold, splits, entries, the script."""
 
 import random
-import re
 from collections import Counter
-from functools import cache
 
 import pytest
 
-from factkit.corpus import Document, load_leads
-from factkit.datasets import lead_claims as made
+from factkit.curate import trajectories
 from factkit.datasets.examples import DataError, refuse_overlap
-from factkit.datasets.lead_claims import lead_claims, lead_entries
-from factkit.datasets.lead_sentences import claim_of, read_lead, told, what_it_is
-from factkit.entries import entry_of, page_of, shown
+from factkit.entries import page_of, shown
+from factkit.leads import facts
+from factkit.leads.claims import CLAIMED, UNTOLD, YEARS, LeadClaims, hops_of
+from factkit.leads.facts import Fact, Leads, Subject
+from factkit.leads.reader import LeadReader
+from factkit.retrieval import CorpusIndex
+from factkit.search_client import in_process
+from factkit.verify import trajectory as t
 from factkit.world import LABELS
 
-SIZES = {"train": 27, "test": 9}
+SUPPORT, REFUTE, NEI = LABELS
+SIZES = {"train": 300, "dev": 30, "test": 90}
 
 
-def document(title, text, said="", topic="Geography"):
-    return Document(
-        title, title, text, "made up", {"description": said, "topic": topic}
-    )
+def subject(name, **said):
+    made = tuple(Fact(name, relation, value) for relation, value in said.items())
+    return Subject(name, name, "", "", made)
 
 
-ELBA = document(
-    "Elba",
-    "Elba, also known as Ilva, is the third-largest island of Italy, where wine grows.",
-    "Island in Italy",
-)
-BOND = document(
-    "Ada Bond",
-    "Ada Maria Bond was a French chemist of great skill who spent her life in Lyon. "
-    "In 1903, she won the Curie Medal (the first) and became rich. "
-    "Her laboratory there employed 120 workers; most of them came from far away. "
-    "Tom Wren painted her portrait. "
-    "Bond was also buried on Elba in 1934.",
-    "French chemist (1868–1934)",
-    "People",
-)
-
-
-def claims_of(this):
-    lead = read_lead(this)
-    found = [claim_of(lead, *sentence) for sentence in told(lead) if sentence[1]]
-    return [claim if isinstance(claim, str) else claim.text for claim in found]
-
-
-def drafts(*documents):
-    """Drafts from the first document for some seeds; the rest may be linked."""
-    leads = made._Leads(documents)
-    lead = leads.by_title[documents[0].title]
-    found = [d for i in range(30) for d in made._drafts(lead, leads, random.Random(i))]
-    return [draft for draft in found if not isinstance(draft, str)]
-
-
-def lake(text):
-    return document("Lake Oro", text, "Lake in Italy")
-
-
-# ---- sentences that stand alone
-
-
-def test_pronouns_surnames_and_full_names_give_way_to_the_title():
-    assert claims_of(BOND) == [
-        "Ada Bond was a French chemist of great skill who spent her life in Lyon",
-        "In 1903, Ada Bond won the Curie Medal and became rich",
-        "Ada Bond's laboratory there employed 120 workers",
-        "Ada Bond was buried on Elba in 1934",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "claim"),
-    [
-        (
-            "Elba, also called Ilva, is an island of the sea.",
-            "Elba is an island of the sea",
-        ),
-        (
-            "Elba is the third-largest island of all of Italy, making it a large one.",
-            "Elba is the third-largest island of all of Italy",
-        ),
-        (
-            "Elba (island) is also known as Ilva in Latin (a language).",
-            "Elba is also known as Ilva in Latin",
-        ),
-        ("Elba is an island (in Italy).", "too short or too long"),
-        ("Elba is an island that these people like.", "unclear on its own"),
-        ("Elba is not the largest island of Italy.", "unclear on its own"),
-        ("Elba and an island of old Italy.", "no verb after the subject"),
-    ],
-)
-def test_what_a_claim_does_without_is_cut_and_what_is_unclear_is_dropped(text, claim):
-    assert claims_of(document("Elba", text, "Island")) == [claim]
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        "It is thought that the island is old.",
-        "The wine of Crete is better than many.",
-        "He left for France in the end.",
-        "Crete is a far larger island. It is old and dry.",
-    ],
-)
-def test_a_later_sentence_that_may_be_on_another_subject_gives_no_claim(later):
-    text = f"Elba is the third-largest island of Italy. {later}"
-    assert len(claims_of(document("Elba", text, "Island in Italy"))) == 1
-
-
-def test_a_title_that_says_what_it_is_of_is_put_into_words():
-    text = "Dune is a 1965 novel by Frank Herbert."
-    novel = document("Dune (novel)", text, "1965 novel by Frank Herbert", "Arts")
-    assert claims_of(novel) == ["The novel Dune is a 1965 novel by Frank Herbert"]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (ELBA.text, "the third-largest island of Italy"),
-        ("Elba is an island that belongs to Italy.", "an island that belongs to Italy"),
-        ("Elba is the only island known to have wine.", ""),
-        ("Elba is a name for several islands.", ""),
-        ("Elba lies in the sea.", ""),
-    ],
-)
-def test_what_a_lead_is_about_is_cut_where_it_is_complete(text, what):
-    assert what_it_is(read_lead(document("Elba", text, "Island"))) == what
-
-
-# ---- drafts
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "old", "new"),
-    [
-        (
-            "Lake Oro was made by a landslide in 1903.",
-            "year",
-            "1903",
-            r"(1[89]|20)\d\d",
-        ),
-        ("Lake Oro became famous in the 1930s.", "year", "1930s", r"1[89]\d0s"),
-        ("Lake Oro was dammed on 3 May 1903.", "date", "3|May|1903", r"\w+"),
-        ("Lake Oro has 120 small boats in summer.", "number", "120", r"\d+"),
-        ("Lake Oro has three small boats in summer.", "number", "three", r"[a-z]+"),
-        ("Lake Oro was known in the 9th century.", "rank", "9th", r"\d+(st|nd|rd|th)"),
-        ("Lake Oro was the first lake with boats.", "rank", "first", r"[a-z]+"),
-        ("Lake Oro is a French lake of great depth.", "nationality", "French", r"\w+"),
-        ("Lake Oro is the largest lake of all.", "opposite", "largest", "smallest"),
-        ("Lake Oro is a lake in Southern Elba.", "place", "Southern", "Northern"),
-    ],
-)
-def test_the_false_claim_has_the_focus_exchanged_and_nothing_else(text, kind, old, new):
-    found = drafts(lake(text))
-    assert {draft.kind for draft in found} <= {kind, "year"}
-    for draft in found:
-        pairs = zip(
-            text.rstrip(".").split(), draft.false.rstrip(".").split(), strict=True
+SMALL = Leads(
+    {
+        s.name: s
+        for s in (
+            subject("Ada Bond", nationality="French", birth_year="1868"),
+            subject("The Cave", kind="novel", creator="Ada Bond"),
+            subject("Elba", kind="island", country="Italy", continent="Europe"),
         )
-        changed = [pair for pair in pairs if pair[0] != pair[1]]
-        changed = [pair for pair in changed if pair not in (("a", "an"), ("an", "a"))]
-        assert draft.true == text and len(changed) == 1
-        assert re.fullmatch(old, changed[0][0]) and re.fullmatch(new, changed[0][1])
-    assert kind in {draft.kind for draft in found}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Lake Oro has had boats on board since 1903.",
-        "Lake Oro has more than 120 boats in summer.",
-        "Lake Oro has at least three boats in summer.",
-        "Lake Oro has boats of American and Irish make.",
-        "Lake Oro was liked by several people in Elba.",
-    ],
+    },
+    frozenset({"Italy", "France"}),
 )
-def test_nothing_is_exchanged_where_the_claim_would_be_as_true(text):
-    assert drafts(lake(text)) == []
 
 
-def test_what_the_lead_says_elsewhere_is_neither_asked_nor_put_in():
-    first = "Lake Oro was the first lake with boats."
-    assert not drafts(lake(f"{first} Boats on lakes were first seen here."))
-    others = " ".join(
-        f"Nobody was {n}." for n in ("second", "third", "fourth", "fifth")
-    )
-    told = {draft.false for draft in drafts(lake(f"{first} {others}"))}
-    assert told == {
-        f"Lake Oro was the {n} lake with boats." for n in ("last", "sixth", "seventh")
-    }
+@pytest.fixture(scope="module")
+def leads():
+    return facts.load()
 
 
-def test_what_another_lead_says_of_the_subject_is_not_asked():
-    text = "Lake Oro is the largest lake of all."
-    tells = document("Villa", "Villa lies on Lake Oro, the largest of lakes.", "Town")
-    assert drafts(lake(text)) and not drafts(lake(text), tells)
+@pytest.fixture(scope="module")
+def made(leads):
+    return LeadClaims(leads)
 
 
-def test_a_linked_name_gives_way_to_what_its_lead_is_about():
-    found = [draft for draft in drafts(BOND, ELBA) if len(draft.gold) == 2]
-    assert {draft.true for draft in found} == {
-        "Ada Bond was buried on the third-largest island of Italy in 1934."
-    }
-    assert {draft.gold for draft in found} == {(("Ada Bond", 4), ("Elba", 0))}
-    assert any("1934" not in draft.false for draft in found)
+@pytest.fixture(scope="module")
+def sets(made):
+    return made.sets(SIZES)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Elba is an island of wine, where Ada Bond lies.",  # tells of the link, too
-        "Elba is the island of Elba and the sea.",  # gives its name away
-        "Elba lies in the sea.",  # not said to be anything
-    ],
-)
-def test_no_link_is_made_that_does_not_need_both_sentences(said):
-    found = drafts(BOND, document("Elba", said, "Island"))
-    assert {len(draft.gold) for draft in found} == {1}
+@pytest.fixture(scope="module")
+def pieces(made):
+    return {piece.id: piece for entry in made.entries() for piece in shown(entry)}
 
 
-# ---- splits
+@pytest.fixture(scope="module")
+def search(made):
+    return in_process(CorpusIndex(made.entries(), cache=False))
 
 
-@cache
-def some_leads():
-    """A few hundred leads that name each other: works, heads of state, places."""
-    wanted = (
-        r"(?:Country|Capital|City|President|Prime|Ocean|Continent|\d{4} (?:film|novel))"
-    )
-    said = [d for d in load_leads() if re.match(wanted, d.meta["description"])]
-    return said[:800]
+@pytest.fixture(scope="module")
+def reader(leads):
+    return LeadReader(leads)
 
 
-@cache
-def some_claims(seed=0):
-    return lead_claims(some_leads(), SIZES, seed)
+def every(sets):
+    return [e for of in sets.values() for e in of]
 
 
-@pytest.mark.assets
-def test_each_split_has_all_labels_alike_and_two_hops_in_each_third_claim():
-    splits, _, _ = some_claims()
-    assert {name: len(claims) for name, claims in splits.items()} == SIZES
-    for claims in splits.values():
-        counts = Counter((claim.label, claim.meta["hops"]) for claim in claims)
-        assert counts == {
-            (label, hops): len(claims) // 9 * (3 - hops)
-            for label in LABELS
-            for hops in (1, 2)
+def claimed(example, leads, reader):
+    """The facts that a claim rests on, the last one as it is claimed."""
+    hops = hops_of(example.question, reader)
+    if len(hops) == 2:
+        (by,) = leads.by_key[hops[0].subject, "creator"]
+        hops = [by, Fact(by.object, hops[1].relation, hops[1].object)]
+    return hops
+
+
+# ---- claims
+
+
+def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(sets):
+    refuse_overlap(sets)
+    assert {name: len(of) for name, of in sets.items()} == SIZES
+    for of in sets.values():
+        assert set(Counter(e.label for e in of).values()) == {len(of) // 3}
+        assert 0.1 < sum(e.meta["hops"] == 2 for e in of) / len(of) <= 0.2
+    assert len({e.id for e in every(sets)}) == sum(SIZES.values())
+
+
+def test_a_creator_is_in_the_same_split_as_the_works(sets, leads, reader):
+    owner = {}
+    for name, of in sets.items():
+        for example in of:
+            for fact in claimed(example, leads, reader):
+                assert owner.setdefault(fact.subject, name) == name
+
+
+def test_the_leads_say_of_each_claim_what_its_label_says(sets, made, leads, reader):
+    wanted = {SUPPORT: "supported", REFUTE: "contradicted"}
+    for example in every(sets):
+        hops = claimed(example, leads, reader)
+        assert [h.relation for h in hops] == example.relation.split()
+        if example.label in wanted:
+            assert leads.verify(hops[-1]) == wanted[example.label], example.question
+
+
+def test_what_settles_a_claim_is_searched_and_else_is_not(sets, made, leads, pieces):
+    for example in every(sets):
+        assert bool(example.evidence) == (example.label != NEI)
+        assert set(example.evidence) <= set(pieces)
+        assert len(example.evidence) in (0, example.meta["hops"])
+    untold = [f for s in leads.subjects.values() for f in s.facts if not made.told(f)]
+    assert not {made.evidence(f) for f in untold} & set(pieces)
+    assert {f.relation for f in untold} == {*CLAIMED, *UNTOLD}
+
+
+def test_an_entry_is_a_fact_s_sentence_under_its_subject_s_name(made, pieces, reader):
+    for piece in random.Random(0).sample(sorted(pieces), 200):
+        fact, _ = reader.parse(pieces[piece].text)
+        assert page_of(piece) == fact.subject == pieces[piece].doc_id
+
+
+def test_a_false_year_is_near_and_never_too_near(sets, leads, reader):
+    away = []
+    for example in every(sets):
+        said = claimed(example, leads, reader)[-1]
+        if example.label == REFUTE and "year" in example.relation:
+            (true,) = leads.by_key[said.subject, said.relation]
+            away.append(int(said.object) - int(true.object))
+            assert int(said.object) <= facts.NOW
+    low, high = YEARS
+    assert all(low <= abs(n) <= high for n in away)
+    assert 0.3 < sum(n > 0 for n in away) / len(away) < 0.7
+
+
+def test_an_object_alone_tells_no_label(made):
+    """A nationality is claimed as often truly as falsely, about."""
+    of = [e for e in made.sets({"all": 1500})["all"] if e.relation == "nationality"]
+    common = Counter(e.question.split()[-1] for e in of).most_common(3)
+    for word, _ in common:
+        labels = Counter(e.label for e in of if e.question.endswith(word))
+        assert labels.total() > 15 and max(labels.values()) < 0.6 * labels.total()
+
+
+def test_they_are_the_same_again_and_others_with_another_seed(made, sets, leads):
+    assert made.sets(SIZES) == sets
+    assert LeadClaims(leads, 1).sets(SIZES) != sets
+
+
+def test_too_few_claims_are_said_and_not_repeated():
+    with pytest.raises(DataError, match="too few claims"):
+        LeadClaims(SMALL).sets({"train": 60})
+
+
+def test_places_are_told_together_and_centuries_never(leads, made):
+    for name in leads.subjects:
+        facts_of = leads.facts_of(name)
+        places = {
+            made.told(f) for f in facts_of if f.relation in ("country", "continent")
         }
-        assert [claim.label for claim in claims[:3]] == list(LABELS)
-        assert all(claim.answers == [claim.label] for claim in claims)
+        assert len(places) < 2
+        assert not [f for f in facts_of if f.relation == "century" and made.told(f)]
 
 
-@pytest.mark.assets
-def test_no_lead_linked_ones_included_is_in_two_splits():
-    splits, _, _ = some_claims()
-    refuse_overlap(splits)
-    pages = {
-        name: {page_of(i) for claim in claims for i in _ids(claim)}
-        for name, claims in splits.items()
-    }
-    assert not pages["train"] & pages["test"]
+def test_a_claim_of_two_hops_hides_the_creator_and_needs_both(monkeypatch):
+    of, rng = LeadClaims(SMALL), random.Random(0)
+    by, born = SMALL.subjects["The Cave"].facts[1], SMALL.subjects["Ada Bond"].facts[1]
+    monkeypatch.setattr(LeadClaims, "told", lambda self, fact: True)
+    claim = of.claim((by, born), SUPPORT, rng)
+    assert claim.question == "The creator of the Cave was born in 1868."
+    assert claim.evidence == ["The Cave_sentence_1", "Ada Bond_sentence_1"]
+    assert claim.entity == "The Cave" and claim.meta["hops"] == 2
+    assert of.claim((by, born), NEI, rng) is None
+    monkeypatch.setattr(LeadClaims, "told", lambda self, fact: fact is not by)
+    assert of.claim((by, born), SUPPORT, rng) is None
+    assert of.claim((by, born), NEI, rng).evidence == []
 
 
-def _ids(claim):
-    """The ids of a claim's sentences, whether in the corpus or not."""
-    return claim.id.split(": ", 1)[1].split(" + ")
+def test_what_is_no_claim_on_the_leads_is_refused(reader):
+    with pytest.raises(ValueError, match="no claim"):
+        hops_of("Ada wandered lonely as a cloud", reader)
 
 
-@pytest.mark.assets
-def test_evidence_is_in_the_entries_and_what_is_taken_out_is_not():
-    splits, removed, _ = some_claims()
-    before = {s.id: s.text for e in lead_entries(some_leads(), ()) for s in shown(e)}
-    after = {
-        s.id: s.text for e in lead_entries(some_leads(), removed) for s in shown(e)
-    }
-    assert {i: text for i, text in before.items() if i not in removed} == after
-    for claim in (claim for claims in splits.values() for claim in claims):
-        first, *rest = _ids(claim)
-        assert len(rest) == claim.meta["hops"] - 1
-        assert set(rest) <= set(after)
-        if claim.label == "NOT ENOUGH INFO":
-            assert claim.evidence == [] and first in removed
-        else:
-            assert claim.evidence == [first, *rest] and first in after
-    assert len(removed) == sum(SIZES.values()) // 3
+# ---- the script
 
 
-@pytest.mark.assets
-def test_a_supported_claim_is_made_of_its_evidence():
-    splits, removed, _ = some_claims()
-    text = {s.id: s.text for e in lead_entries(some_leads(), removed) for s in shown(e)}
-    for claim in splits["train"]:
-        if claim.label == "SUPPORT":
-            said = " ".join([claim.entity, *(text[i] for i in claim.evidence)]).lower()
-            words = set(re.findall(r"\w+", claim.question.lower()))
-            assert words - set(re.findall(r"\w+", said)) <= set("the of an a".split())
+def script(claim, search, reader, precise=1.0, second_hop=1.0, k=2, seed=0):
+    habits = {"PRECISE": precise, "SECOND_HOP": second_hop}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, share in habits.items():
+            patch.setattr(trajectories, name, share)
+        return trajectories.by_reader(claim, search, k, reader, random.Random(seed))
 
 
-@pytest.mark.assets
-def test_claims_depend_on_the_seed_and_not_on_the_order_of_the_leads():
-    again = lead_claims(some_leads()[::-1], SIZES, 0)
-    assert again[:2] == some_claims()[:2]
-    assert some_claims(1)[0] != some_claims()[0]
+def test_the_script_at_its_best_is_right_where_the_search_finds(sets, search, reader):
+    """With more entries a search it is right nearly always, and never by chance."""
+    right = []
+    for example in sets["test"]:
+        answer = t.answer_of(script(example.question, search, reader, k=5))
+        right.append(answer.label == example.label)
+        if right[-1] and example.label != NEI:
+            assert set(answer.evidence) == set(example.evidence)
+        if not right[-1]:
+            assert answer.label == NEI  # not found
+    assert sum(right) / len(right) > 0.95
 
 
-@pytest.mark.assets
-def test_more_claims_than_the_leads_give_are_refused():
-    with pytest.raises(DataError, match="train=5000: the leads give"):
-        lead_claims(some_leads(), {"train": 5000}, 0)
+@pytest.mark.parametrize("precise", [0.0, 1.0])
+@pytest.mark.parametrize("second_hop", [0.0, 1.0])
+def test_its_habits_show_and_all_is_of_the_form(
+    sets, search, reader, precise, second_hop
+):
+    for example in sets["test"][:30]:
+        turns = script(example.question, search, reader, precise, second_hop)
+        assert t.well_formed(turns, online=True)
+        searches = len(t.queries(turns))
+        assert searches <= 1 + (second_hop and example.meta["hops"] == 2)
+        seen = "".join(turn.text for turn in turns if not turn.by_model).count("]]:")
+        if not precise:
+            assert len(t.answer_of(turns).evidence) == seen
 
 
-def test_an_emptied_sentence_leaves_the_numbers_of_the_others():
-    entries = lead_entries([BOND], {"Ada Bond_sentence_1"})
-    assert [s.id for e in entries for s in shown(e)] == [
-        f"Ada Bond_sentence_{n}" for n in (0, 2, 3, 4)
-    ]
-    assert {e.id for e in entries} == {
-        entry_of(f"Ada Bond_sentence_{n}") for n in (0, 3)
-    }
+def test_it_says_what_it_compares(reader):
+    entries = LeadClaims(reader.leads).entries()
+    born = next(e for e in entries if " was born in " in e.text)
+    (piece,) = shown(born)
+    year = piece.text.rstrip(".").split()[-1]
+    only = lambda queries, k: [[born] for _ in queries]  # noqa: E731
+    for other, label in ((year, SUPPORT), ("1001", REFUTE)):
+        turns = script(piece.text.replace(year, other), only, reader)
+        assert t.thoughts(turns) == [f"Claim: {other}. Found: {year}."]
+        assert t.answer_of(turns) == t.Answer(label, (piece.id,))
+    nothing = lambda queries, k: [[] for _ in queries]  # noqa: E731
+    turns = script(piece.text, nothing, reader)
+    assert t.thoughts(turns) == [f"Claim: {year}. Found: nothing."]
+    assert t.answer_of(turns) == t.Answer(NEI, ())

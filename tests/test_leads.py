@@ -10,7 +10,7 @@ import pytest
 import factkit
 from factkit.assets import verified
 from factkit.corpus import Document, load_leads
-from factkit.datasets.leads import lead_questions
+from factkit.leads.questions import lead_questions
 
 FLOORS = {
     "birth_year": 1000,

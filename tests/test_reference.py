@@ -45,7 +45,7 @@ SEEDS = {
     ("rlfh", "tiny", ""): "0 1 2",
     ("rlfh", "laptop", ""): "0",
     ("veri", "tiny", ""): "0 1 2",
-    ("veri", "laptop", ""): "0",
+    ("veri", "laptop", ""): "0 1 2",
 }
 
 

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from factkit import params, world, world_text
 from factkit.train import grpo
+from factkit.train.start import base_policy
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,

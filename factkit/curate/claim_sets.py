@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import corpus, prompts, runs, search_client, world
+from factkit import prompts, runs, search_client, world
 from factkit.assets import write_atomically
 from factkit.curate import claim_filter
 from factkit.curate.splits import split_by_entity
@@ -20,6 +20,8 @@ from factkit.curate.world_trajectories import marked, marking, world_entries
 from factkit.datasets import claim_benchmarks, claim_corpora
 from factkit.datasets.examples import Example
 from factkit.entries import page_of, shown
+from factkit.leads import facts
+from factkit.leads.claims import LeadClaims
 from factkit.retrieval import Chunk, CorpusIndex, listed
 from factkit.search_client import Search
 from factkit.verify.verifier import judge_llm
@@ -55,22 +57,10 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     if p.claims == "feverous_exfever":
         return benchmark_sets(p)
     if p.claims == "leads":
-        from factkit.datasets.lead_claims import lead_claims, lead_entries
-
-        leads = corpus.load_leads()
-        sets, removed, dropped = lead_claims(leads, sizes, p.world_seed)
-        return sets, lead_entries(leads, removed), dropped
+        of = LeadClaims(facts.load(), p.world_seed)
+        return of.sets(sizes), of.entries(), Counter()
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     return world_sets(made, sizes), world_entries(made), Counter()
-
-
-def covered_by_leads(p: "VeriParams") -> list[Example]:
-    """FEVER's claims about pages that are leads, where p.claims_path is their file: a
-    test set of profile laptop, never trained on. Their evidence is pages."""
-    if p.claims != "leads" or not p.claims_path:
-        return []
-    found, _ = claim_benchmarks.fever_covered(p.claims_path)
-    return random.Random("covered").sample(found, min(len(found), p.test_claims))
 
 
 def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:

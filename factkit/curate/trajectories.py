@@ -1,7 +1,11 @@
 """What SFT learns from on the small profiles: trajectories of a scripted searcher.
 
 Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
-evidence. It searches once, for the claim as it stands, as a pipeline of one step does.
+evidence. On the leads it searches for the claim as it stands, reads by wording alone
+what was found, and compares. It has habits, as GPT-4o has, of whose answers the paper
+finds 25 to 59 % right with their evidence (Table 1): mostly it cites all that it was
+shown, and does not go on to a claim's second hop. So both ways come up in rollouts, and
+RL can tell which one is paid.
 """
 
 import random
@@ -12,28 +16,31 @@ from factkit import world
 from factkit.curate import world_trajectories
 from factkit.datasets.examples import Example
 from factkit.entries import shown
+from factkit.leads import facts
+from factkit.leads.claims import hops_of
+from factkit.leads.facts import Fact
+from factkit.leads.reader import LeadReader
 from factkit.search_client import Search
-from factkit.verify.trajectory import LABELS, NEI, Turn, information
+from factkit.verify.trajectory import LABELS, Turn, information
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from factkit.params import VeriParams
     from factkit.retrieval import Chunk
 
-SURE = 0.5  # probability of a verdict from which on a sentence counts
-PLAN = "<plan>Search for the claim and compare.</plan>"
-NOTHING = "Nothing that was found settles it."
+PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
+NOTHING = "nothing"
 
 
 def scripted(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
     """A trajectory for each claim, in the fact world or of the leads."""
-    if p.verifier == "leads":
-        return by_verifier(examples, search, p.retrieved_entries)
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
     rng = random.Random(f"scripted {p.world_seed}")
+    if p.verifier == "leads":
+        reader = LeadReader(facts.load())
+        k = p.retrieved_entries
+        return [by_reader(e.question, search, k, reader, rng) for e in examples]
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
     return [
         world_trajectories.online(
             made,
@@ -46,47 +53,61 @@ def scripted(
     ]
 
 
-def by_verifier(
-    examples: Sequence[Example], search: Search, k: int
-) -> list[list[Turn]]:
-    """Trajectories in which the kit's own verifier (02) reads what was found."""
-    from factkit.verify.embedded import embedded_verifier
-
-    found = [
-        [piece for entry in entries for piece in shown(entry)]
-        for entries in search([e.question for e in examples], k)
-    ]
-    pairs = [
-        (piece.text, e.question)
-        for e, of in zip(examples, found, strict=True)
-        for piece in of
-    ]
-    rows = iter(embedded_verifier().probabilities(pairs))
-    return [
-        _told(e.question, of, [next(rows) for _ in of])
-        for e, of in zip(examples, found, strict=True)
-    ]
-
-
-def _told(
-    claim: str, pieces: "Sequence[Chunk]", rows: "Sequence[np.ndarray]"
+def by_reader(
+    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
 ) -> list[Turn]:
-    """One search, the sentences that settle the claim, and the verdict.
+    """The trajectory in which the leads' reader says what was found."""
+    hops = hops_of(claim, reader)
+    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
+    said, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
+    turns, seen, used = [], [], []
+    for hop in hops:
+        if used:
+            if rng.random() >= SECOND_HOP:
+                break
+            subject = used[-1][1].object
+            query = facts.statement(Fact(subject, hop.relation, hop.object))
+        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
+        seen += pieces
+        turns += [
+            Turn(f"{said}<search>{query}</search>", by_model=True),
+            Turn(information(pieces), by_model=False),
+        ]
+        found = _stated(pieces, subject, hop.relation, reader)
+        read = found[1].object if found else NOTHING
+        said = (
+            f"<think>{hop.object and f'Claim: {hop.object}. '}Found: {read}.</think>\n"
+        )
+        if not found:
+            break
+        used.append(found)
+    turns.append(Turn(said + _answer(hops, used, seen, rng), by_model=True))
+    return turns
 
-    rows: of each piece the probabilities that it supports, contradicts or neither.
-    """
-    scores = [max((float(row[k]) for row in rows), default=0.0) for k in (0, 1)]
-    best = scores.index(max(scores))
-    used = [piece for piece, row in zip(pieces, rows, strict=True) if row[best] > SURE]
-    thought = " ".join(piece.text for piece in used) or NOTHING
-    evidence = ", ".join(f"[[{piece.id}]]" for piece in used)
-    label = LABELS[best] if used else NEI
-    return [
-        Turn(f"{PLAN}\n<search>{claim}</search>", by_model=True),
-        Turn(information(pieces), by_model=False),
-        Turn(
-            f"<think>{thought}</think>\n"
-            f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>",
-            by_model=True,
-        ),
-    ]
+
+def _stated(
+    pieces: Sequence["Chunk"], subject: str, relation: str, reader: LeadReader
+) -> tuple["Chunk", Fact] | None:
+    """The first piece that states a relation of a subject, with the fact."""
+    for piece in pieces:
+        parsed = reader.parse(piece.text)
+        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
+            return piece, parsed[0]
+    return None
+
+
+def _answer(
+    hops: Sequence[Fact],
+    used: Sequence[tuple["Chunk", Fact]],
+    seen: Sequence["Chunk"],
+    rng: random.Random,
+) -> str:
+    """The verdict; mostly with all that was seen for evidence."""
+    label = LABELS[2]
+    if len(used) == len(hops):
+        label = LABELS[hops[-1].object != used[-1][1].object]
+    cited = [piece for piece, _ in used] if label != LABELS[2] else []
+    if rng.random() >= PRECISE:
+        cited = seen
+    ids = dict.fromkeys(f"[[{piece.id}]]" for piece in cited)
+    return f"<answer>\nLabel: {label}\nEvidence: {', '.join(ids)}\n</answer>"

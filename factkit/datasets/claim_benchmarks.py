@@ -58,7 +58,6 @@ WRITTEN = {
     "NOT ENOUGH INFO": NEI,
 }
 HOPS = 2  # of HoVer's claims (App. E)
-COVERED_LAST = 2  # FEVER's third sentence
 
 _ESCAPED = {
     "-LRB-": "(",
@@ -149,26 +148,6 @@ def veri_r1(path: str) -> Loaded:
     file = existing(path)
     found = _parquet_rows(file) if file.suffix == ".parquet" else rows.of_file(file)
     return collected(found, _veri_r1, path)
-
-
-def fever_covered(path: str, last: int = COVERED_LAST) -> Loaded:
-    """FEVER's claims about pages that are among the embedded leads.
-
-    path: JSON lines {id, claim, label, pages, min_last_sentence_id}, the last of which
-    is the sentence of FEVER's page up to which one must read. Gold are the pages, each
-    of them one entry (`entries.page_entry` of its lead), and not sentences: FEVER's are
-    of 2017, the leads of today and shorter. Of the 167 supported claims about one page
-    70 need a sentence after the end of the lead; for 46 the lead's sentence of that
-    number is the one that shares most words with the claim.
-
-    last: claims that need a later sentence are dropped, as their leads hold 15 % of
-    their words against 38 % of the others'. There is no NOT ENOUGH INFO. The evidence
-    can be scored, by page. Labels are not gold here: of 36 kept claims that were read,
-    the lead shows the label of 25.
-    """
-    return collected(
-        rows.of_file(existing(path)), lambda row: _fever_covered(row, last), path
-    )
 
 
 def balanced(
@@ -279,18 +258,6 @@ def _veri_r1(row: Row) -> Example:
     label = _label(rows.text(row, "label"))
     own = _id(row, "id").removeprefix("exfever_")
     return _claim(source, own, row, label, map(page_id, evidence))
-
-
-def _fever_covered(row: Row, last: int) -> Example:
-    number = row.get("min_last_sentence_id")
-    if not isinstance(number, int):
-        raise RowError("min_last_sentence_id: missing or not a whole number")
-    if number > last:
-        raise RowError(f"needs a sentence after number {last}")
-    pages = rows.strings("pages", row.get("pages"))
-    label = _label(rows.text(row, "label"))
-    evidence = [page_id(page) for page in pages]
-    return _claim("fever_covered", _id(row, "id"), row, label, evidence)
 
 
 def _claim(

@@ -22,6 +22,6 @@ def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
 
         return benchmarks.load_all(p.questions, p.questions_path)
     from factkit.corpus import load_leads
-    from factkit.datasets.leads import lead_questions
+    from factkit.leads.questions import lead_questions
 
     return lead_questions(load_leads(), assets.verified("elements"))

@@ -28,7 +28,6 @@ import numpy as np
 
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
-from factkit.entries import page_of
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
 
@@ -235,22 +234,6 @@ def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
         if found.setdefault(f"{row.set}/{row.id}", marks) is not marks:
             raise ValueError(f"two claims are {row.set}/{row.id}")
     return found
-
-
-def page_scores(rows: Sequence[Verified]) -> dict[str, float]:
-    """label_accuracy, and evidence_score and evidence_cover with pages for sentences,
-    of claims whose gold evidence is pages while sentences were cited."""
-    return _means([page_marks(row) for row in rows])
-
-
-def page_marks(row: Verified) -> dict[str, float]:
-    """What a claim counts in `page_scores`."""
-    pages = Answer(row.answer.label, tuple(map(page_of, row.answer.evidence)))
-    return {
-        "label_accuracy": float(pages.label == row.label),
-        "evidence_score": evidence_score(pages, row.gold),
-        "evidence_cover": float(covers(pages, row.gold)),
-    }
 
 
 def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:

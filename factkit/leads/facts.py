@@ -1,6 +1,6 @@
 """The facts that Wikipedia leads state exactly: of people, places, works, elements.
 
-From the short questions' rules (`factkit.datasets.leads`), and from a lead's one-line
+From the short questions' rules (`factkit.leads.questions`), and from a lead's one-line
 description: what a person did, what sort of place or work it is. A year gives a
 century, a country its continent. What more than one lead could mean is left out.
 
@@ -16,8 +16,9 @@ from functools import cache, cached_property
 
 from factkit import assets
 from factkit.corpus import Document, load_leads
-from factkit.datasets import leads
-from factkit.datasets.leads import BRITISH, plain_title
+from factkit.datasets.examples import Example
+from factkit.leads import questions
+from factkit.leads.questions import BRITISH, plain_title
 from factkit.verify.sentences import sentences
 from factkit.world import Verification
 
@@ -40,7 +41,7 @@ STATEMENTS = {
 }
 NOW = 2024  # of the leads
 # country → of what is in it, what else it may be said to be in
-_MAY_BE_IN = {"United Kingdom": leads.UK_NATIONS, "United States": ("Georgia",)}
+_MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
 PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
 # relation of a short question → of the fact
 _AS = {
@@ -179,7 +180,7 @@ class Leads:
                 return "inconclusive"
             case "country" if fact.object not in self.countries:
                 return "inconclusive"
-            case "country" if known and known[0].object in leads.UK_NATIONS:
+            case "country" if known and known[0].object in questions.UK_NATIONS:
                 whole = fact.object == "United Kingdom"
                 return "supported" if whole else "contradicted"
             case "creator" if known and _alike(known[0].object, fact.object):
@@ -211,9 +212,9 @@ def load() -> Leads:
 
 def of_documents(documents: Sequence[Document]) -> Leads:
     """The facts of leads: subjects with two of them or more, of a name of their own."""
-    questions, _ = leads.lead_questions(documents, assets.verified("elements"))
+    found, _ = questions.lead_questions(documents, assets.verified("elements"))
     asked = defaultdict(list)
-    for example in questions:
+    for example in found:
         asked[example.entity].append(example)
     names = Counter(plain_title(d.title)[0].casefold() for d in documents)
     drafts: dict[str, list[Fact]] = {}
@@ -227,7 +228,7 @@ def of_documents(documents: Sequence[Document]) -> Leads:
         for f in of
         if f.relation == "continent"
     }
-    continents |= dict.fromkeys((*leads.UK_NATIONS, "United Kingdom"), "Europe")
+    continents |= dict.fromkeys((*questions.UK_NATIONS, "United Kingdom"), "Europe")
     capitals = {
         f.object: f for of in drafts.values() for f in of if f.relation == "capital_of"
     }
@@ -243,21 +244,21 @@ def of_documents(documents: Sequence[Document]) -> Leads:
             subjects[name] = Subject(
                 name, document.title, document.text, said, tuple(found)
             )
-    world = leads._World(documents, assets.verified("elements"))
+    world = questions.World(documents, assets.verified("elements"))
     return Leads(subjects, frozenset(world.countries))
 
 
-def _name(document: Document, asked: Sequence[leads.Example]) -> str:
+def _name(document: Document, asked: Sequence[Example]) -> str:
     """How a sentence begins with it: without what the title has in brackets, with "The"
     where the lead has it; an element in small letters."""
     name = plain_title(document.title)[0]
     if any(e.relation == "chemical_symbol" for e in asked):
         return name.lower()
-    named = leads._with_article(name, document.text)
+    named = questions.with_article(name, document.text)
     return named[0].upper() + named[1:]
 
 
-def _facts(name: str, document: Document, asked: Sequence[leads.Example]):
+def _facts(name: str, document: Document, asked: Sequence[Example]):
     """What the questions on a lead and its description say."""
     for example in asked:
         if example.relation in _AS:
@@ -277,12 +278,12 @@ def _facts(name: str, document: Document, asked: Sequence[leads.Example]):
 
 def _country(answers: Sequence[str]) -> tuple[str, list[str]]:
     """The part of the United Kingdom before the whole, as a lead has it."""
-    nations = [a for a in answers if a in leads.UK_NATIONS]
+    nations = [a for a in answers if a in questions.UK_NATIONS]
     first = nations[0] if nations else answers[0]
     return first, [a for a in answers if a != first]
 
 
-def _life(name: str, said: str, asked: Sequence[leads.Example]):
+def _life(name: str, said: str, asked: Sequence[Example]):
     """Occupations and centuries of a person."""
     words = re.findall(r"[\w-]+", said.split("(")[0].lower())
     for word in dict.fromkeys(words):

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from factkit.datasets.leads import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
 from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, statement
+from factkit.leads.questions import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
 from factkit.verify.abstention import offer
 from factkit.world import Verification
 

@@ -10,9 +10,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 from factkit import prompts
-from factkit.datasets.leads import DEMONYMS
 from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads.facts import Fact, Leads, Subject, statement
+from factkit.leads.questions import DEMONYMS
 from factkit.leads.requests import (
     ASKED,
     COUNTS,

@@ -70,8 +70,18 @@ def deviations(p: Veri) -> list[str]:
             "INFO claims have no gold evidence, so their evidence reward is 0 (the "
             "paper's training claims all have some)"
         )
+    if p.claims == "leads":
+        said.append(
+            "search: among the kit's statements of the leads' facts, one an entry; the "
+            "paper's entries are three sentences of a page"
+        )
     if p.arm in ("instruct", "larger"):
         return said
+    if p.verifier == "leads":
+        said.append(
+            "SFT: the script's trajectories mostly cite all that was shown and leave "
+            "out a second hop; the paper's are GPT-4o's"
+        )
     if p.lora_rank == 0:
         said.append("SFT: full parameters; the paper: LoRA of no stated rank (App. H)")
     if p.cold_start:

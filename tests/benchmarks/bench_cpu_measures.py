@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench_grpo import kit_steps
 
-from factkit import models, params
+from factkit import cpu, params
 
 VARIANTS = ("both", "without_contiguous", "without_kept_memory")
 
@@ -22,9 +22,9 @@ VARIANTS = ("both", "without_contiguous", "without_kept_memory")
 def run(variant: str, folder: Path) -> None:
     """Train a few steps with one of the measures switched off."""
     if variant == "without_contiguous":
-        models.make_lm_head_input_contiguous = lambda model: None
+        cpu.make_lm_head_input_contiguous = lambda model: None
     if variant == "without_kept_memory":
-        models.keep_freed_memory = lambda: None
+        cpu.keep_freed_memory = lambda: None
     settings = {"rl_steps": 5, "checkpoint_steps": 1000}
     kit_steps(params.load("truthrl", "laptop", settings), folder)
 

@@ -1,10 +1,10 @@
 """Where a step of profile laptop spends its time, in the kit and without its measures.
 
-A GRPO step on short answers after a passage, one on long answers to a short request,
-an SFT step, and greedy decoding: each by the libraries' own way ("libraries", of which only
-the head's contiguous input and the kept memory are the kit's) and by the kit, in
-processes of their own, one after the other. The second step is timed, the third
-profiled. `peak` is what one large bfloat16 matrix product reaches on this machine.
+A GRPO step on short answers after a passage, one on longer answers to a short request,
+an SFT step, and greedy decoding. Each goes by the libraries' own way ("libraries", of
+which only the head's contiguous input and the kept memory are the kit's) and by the
+kit's, in processes of their own, one after the other. The second step is timed, the
+third profiled. `peak` is what a large bfloat16 matrix product reaches on this machine.
 
     python tests/benchmarks/bench_speed.py [grpo_short grpo_long sft sampling]
 """
@@ -150,7 +150,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
         run(trainer, label)
 
     setup.run_to_end = timed
-    length = 64 if kind == "grpo_long" else 12
+    length = 32 if kind == "grpo_long" else 12
     settings = {"rl_steps": STEPS, "rl_batch_size": BATCH, "sft_epochs": 1}
     settings |= {"checkpoint_steps": 1000, "max_completion_length": length}
     p = params.load("truthrl", "laptop", settings)

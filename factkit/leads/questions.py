@@ -134,7 +134,7 @@ def lead_questions(
     `elements_db` is mendeleev's sqlite table. Two leads that give one question are both
     dropped, as is a question that contains its answer. `entity` is the lead's title.
     """
-    world = _World(documents, elements_db)
+    world = World(documents, elements_db)
     dropped: Counter = Counter()
     drafts: list[Example] = []
     for document in documents:
@@ -147,7 +147,7 @@ def lead_questions(
     return _settle(drafts, dropped), dropped
 
 
-class _World:
+class World:
     """What a rule must know of the other leads and of the elements."""
 
     def __init__(self, documents: Sequence[Document], elements_db: Path) -> None:
@@ -183,13 +183,13 @@ def plain_title(title: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else (title, "")
 
 
-def _with_article(name: str, text: str) -> str:
+def with_article(name: str, text: str) -> str:
     """The name with "the" if the lead or the name's form asks for it."""
     stated = re.match(rf"The {re.escape(name)}(?:,| is| was| are| or|;)", text)
     return f"the {name}" if stated or _WITH_THE.search(name) else name
 
 
-def _people(document: Document, world: _World) -> Drafts:
+def _people(document: Document, world: World) -> Drafts:
     """Birth year, death year and nationality from "German chemist (1868–1934)"."""
     life, topic = _LIFE.match(_said(document)), document.meta.get("topic")
     if topic not in PEOPLE:
@@ -240,7 +240,7 @@ def _nationality(question: str, what: str, text: str) -> Drafts:
         yield "nationality", question, [start[0], *aliases]
 
 
-def _works(document: Document, world: _World) -> Drafts:
+def _works(document: Document, world: World) -> Drafts:
     """Creator and year of a work from "1968 film by Stanley Kubrick"."""
     work = _WORK.match(_said(document))
     if not work:
@@ -252,7 +252,7 @@ def _works(document: Document, world: _World) -> Drafts:
         return
     shown = f"the {'song' if kind == 'single' else kind} {title}"
     if kind in ("painting", "composition"):
-        shown = _with_article(title, document.text)
+        shown = with_article(title, document.text)
     verb, happened = next(w[1:] for w in WORKS if kind in w[0].split("|"))
     name = found[0].strip() if (found := _NAME.match(by)) else ""
     surname = re.escape(name.split()[-1]) if name else ""
@@ -273,7 +273,7 @@ def _works(document: Document, world: _World) -> Drafts:
             yield DROP, "work year: lead gives no or several near years", []
 
 
-def _name_answers(name: str, world: _World) -> list[str]:
+def _name_answers(name: str, world: World) -> list[str]:
     """A person's full name first, then the name as given and the surname."""
     titled = [title for title in world.people if title.endswith(f" {name}")]
     full = titled[0] if len(titled) == 1 else name
@@ -288,7 +288,7 @@ def _name_answers(name: str, world: _World) -> list[str]:
     return [full, name, " ".join(words[-2:]), short]
 
 
-def _places(document: Document, world: _World) -> Drafts:
+def _places(document: Document, world: World) -> Drafts:
     """Capitals, countries and continents from "City in Bavaria, Germany"."""
     said, name = _said(document), document.title
     if document.meta.get("topic") in ("People", "Philosophy and religion"):
@@ -301,7 +301,7 @@ def _places(document: Document, world: _World) -> Drafts:
         if any(re.match(pattern, said, re.I) for _, pattern in PLACES):
             yield DROP, "place: ambiguous name", []
         return
-    here = _with_article(name, document.text)
+    here = with_article(name, document.text)
     continent = _continent(said)
     if continent and name != "Australia":
         verb = "are" if re.search(_PLURAL, here) else "is"
@@ -344,7 +344,7 @@ def _capitals(name: str, place: str, country: str) -> Drafts:
 
 
 def _in_country(
-    relation: str, document: Document, here: str, rest: str, world: _World
+    relation: str, document: Document, here: str, rest: str, world: World
 ) -> Drafts:
     """The country that a description ends in, if it is the only one."""
     where = re.split(r"\b(?:in|of) ", rest)[1:]
@@ -361,7 +361,7 @@ def _in_country(
         yield relation, f"In which country {verb} {here}?", answers
 
 
-def _elements(document: Document, world: _World) -> Drafts:
+def _elements(document: Document, world: World) -> Drafts:
     """Symbol and atomic number both ways; lead and table must agree."""
     pattern = r"Chemical element with atomic number (\d+) \((\w+)\)"
     said = re.match(pattern, _said(document))
