@@ -1,12 +1,12 @@
 """Reading responses about leads: every verdict is right, and what is unread is none."""
 
 import csv
-from importlib.resources import files
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factkit import params
 from factkit.leads import facts, reader
 from factkit.leads.facts import Fact
 
@@ -108,8 +108,17 @@ def test_of_the_leads_own_sentences_thousands_of_statements_are_read(read):
         (DARWIN, "Charles Darwin (born 1810) was a naturalist.", [NO, YES]),
         ("Adam Smith", "He was Scottish.", [YES]),
         ("Adam Smith", "He was Irish.", [NO]),
+        (DARWIN, "<think> He was a scientist. </think>", [YES]),  # a naturalist
+        (DARWIN, "He lives in the 21st century.", [NO]),
+        (DARWIN, "Charles Darwin is a movie.", [NO]),
+        ("Bob Dylan", "Bob Dylan was an artist and musician.", [YES, YES]),
+        ("Harriet Tubman", "She was American.", [YES]),  # African-American, too
+        ("Thomas More", "Thomas More was born in 1692.", [NO]),  # died in 1535
+        ("Thomas More", "He was born in 1480.", [OPEN]),
+        ("Thomas More", "He lived in the 17th century.", [NO]),
+        ("Thomas More", "He lived in the 16th century.", [OPEN]),
         # places
-        ("Paris", "Paris is the capital and largest city of France.", [YES, OPEN]),
+        ("Paris", "Paris is the capital and largest city of France.", [YES, YES]),
         ("Paris", "It is the capital of Germany.", [NO]),
         ("Paris", "The capital of France is Paris.", [YES]),
         ("Paris", "The capital city of France is Lyon.", [NO]),
@@ -127,6 +136,10 @@ def test_of_the_leads_own_sentences_thousands_of_statements_are_read(read):
         ("Atlanta", "Atlanta is a city in Georgia.", [OPEN, YES]),
         ("The Louvre", "The Louvre is a museum in Paris, France.", [YES, YES]),
         ("The Louvre", "Louvre is in Italy.", [NO]),
+        ("Syracuse, Sicily", "Syracuse is a city in Italy.", [YES, YES]),
+        ("Tsinghua University", "The university is in China.", [YES]),
+        ("Monrovia", "The city Monrovia is in the region of Africa.", [YES]),
+        ("Islamabad", "Islamabad is a city.", [YES]),
         # works
         ("Moby-Dick", "Moby-Dick is an 1851 novel by Herman Melville.", [YES] * 3),
         ("Moby-Dick", "It is a novel by the American writer Mark Twain.", [NO, YES]),
@@ -139,6 +152,7 @@ def test_of_the_leads_own_sentences_thousands_of_statements_are_read(read):
         ("gold", "Its symbol is Ag and its atomic number is 79.", [NO, YES]),
         ("gold", "The chemical symbol for gold is Au.", [YES]),
         ("gold", "Gold has the atomic number 80.", [NO]),
+        ("phosphorus", "P is a chemical element.", [YES]),
         # of another subject than was asked about
         (DARWIN, "Paris is in France.", [YES]),
         (DARWIN, "Paris is in Germany.", [NO]),
@@ -167,6 +181,8 @@ def test_what_a_sentence_states_has_its_verdicts(read, about, sentence, expected
         (DARWIN, "He led the voyage (1831–1836) with others."),
         (DARWIN, "He had an influence on 20th-century painters."),
         (DARWIN, "Somebody else was born in 1809."),
+        (DARWIN, 'He was the author of "Moby-Dick".'),
+        ("Moby-Dick", "The novel Typee was published in 1846."),
         ("Paris", "Paris is not in Germany."),
         ("Paris", "Paris is near Belgium."),
         ("Paris", "It is twinned with Rome in Italy."),
@@ -310,21 +326,15 @@ def test_what_is_not_of_the_asked_kind_is_no_answer(read, subject, relation):
 
 # Responses read by hand
 
-CHECKED = files("factkit") / "published" / "reader_check.csv"
-COLUMNS = ("response", "about", "sentence", "statement", "reader", "hand")
+CHECKED = params.ROOT / "outputs/reference/reader_check.csv"
 
 
-@pytest.mark.skipif(not CHECKED.is_file(), reason="no responses were read by hand")
-def test_the_responses_read_by_hand_are_read_as_then(read):
-    """A row a statement: the reader's verdict and the hand's. A row with an empty
-    statement is one that the reader missed."""
+def test_what_hand_and_reader_agreed_on_is_verified_as_then(read):
     with CHECKED.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
-    for row in rows:
-        assert row["hand"] in (YES, NO, OPEN)
-        assert row["sentence"] in read.sentences(row["response"], row["about"])
-        if row["statement"]:
-            stated = read.statements(row["sentence"], row["about"])
-            assert row["statement"] in stated
-            assert read.verify(row["statement"]) == row["reader"]
+    assert tuple(rows[0]) == ("response", "statement", "reader", "hand")
+    agreed = [row for row in rows if row["reader"] == row["hand"]]
+    assert len({row["response"] for row in rows}) == 199  # one states nothing
+    assert len(agreed) == 345
+    for row in agreed:
+        assert read.verify(row["statement"]) == row["hand"], row["statement"]

@@ -88,6 +88,23 @@ _FIELDS = {
     }.items()
 }
 OCCUPATIONS = tuple(sorted({word for words in _FIELDS.values() for word in words}))
+# an occupation → narrower ones: whoever is a physicist is a scientist
+_NARROWER = {
+    broad: words.split()
+    for broad, words in {
+        "artist": "painter sculptor printmaker illustrator photographer cartoonist "
+        "engraver musician singer",
+        "musician": "composer singer pianist conductor songwriter guitarist violinist "
+        "cellist saxophonist rapper organist trumpeter drummer",
+        "writer": "author novelist poet playwright dramatist essayist screenwriter",
+        "scientist": "physicist chemist biologist botanist zoologist astronomer "
+        "geologist naturalist biochemist microbiologist physiologist crystallographer "
+        "geneticist paleontologist",
+        "chemist": "biochemist",
+        "politician": "statesman",
+        "businessman": "entrepreneur industrialist magnate investor",
+    }.items()
+}
 SAME = {"actress": "actor", "filmmaker": "director", "author": "writer"}
 _KINDS = re.compile(
     r"(?i)\b(city|river|lake|volcano|island|desert|plateau|peninsula|tower|museum|"
@@ -143,6 +160,16 @@ class Leads:
                 table[subject.name, fact.relation].append(fact)
         return dict(table)
 
+    def _after_death(self, fact: Fact) -> Verification:
+        """Of a birth or a century of which only the death's year is known."""
+        said = int(re.sub(r"\D", "", fact.object))
+        if fact.relation == "century":
+            said = 100 * (said - 1) + 1
+        for death in self.by_key.get((fact.subject, "death_year"), []):
+            if said > int(death.object):
+                return "contradicted"
+        return "inconclusive"
+
     @cached_property
     def objects(self) -> dict[str, tuple[str, ...]]:
         """Relation → the objects that its facts have, each once."""
@@ -168,8 +195,16 @@ class Leads:
         match fact.relation:
             case "occupation":
                 return _occupation(subject, fact.object)
-            case "kind":
-                return "inconclusive"  # a thing is of many kinds
+            case "kind" if subject.is_person:
+                return "contradicted"
+            case "kind":  # a thing is of many kinds; a capital is a city
+                city = fact.object == "city"
+                city &= (fact.subject, "capital_of") in self.by_key
+                return "supported" if city else "inconclusive"
+            case "nationality" if not known:
+                return _nationality(subject, fact.object)
+            case "birth_year" | "century" if not known:
+                return self._after_death(fact)
             case "nationality" if known and _both_british(known[0], fact):
                 return "inconclusive"
             case "death_year" if self.by_key.get((fact.subject, "birth_year")):
@@ -270,8 +305,9 @@ def _facts(name: str, document: Document, asked: Sequence[Example]):
     said = str(document.meta.get("description", ""))
     if any(e.relation in ("birth_year", "death_year") for e in asked):
         yield from _life(name, said, asked)
-    elif asked and (kind := _KINDS.search(re.split(r"\b(?:in|by|of)\b", said)[0])):
-        yield Fact(name, "kind", kind[1].lower())
+    elif asked and (found := _KINDS.search(re.split(r"\b(?:in|by|of)\b", said)[0])):
+        kind = found[1].lower()
+        yield Fact(name, "kind", kind, ("movie",) if kind == "film" else ())
     elif any(e.relation == "chemical_symbol" for e in asked):
         yield Fact(name, "kind", "chemical element", ("element",))
 
@@ -328,17 +364,25 @@ def _both_british(known: Fact, fact: Fact) -> bool:
     return known.object in BRITISH and fact.object in BRITISH
 
 
+def _nationality(subject: Subject, said: str) -> Verification:
+    """Where the leads have none, or two: supported if the lead begins with it."""
+    first = sentences(subject.text)[0]
+    begins = re.search(rf"\b(?:is|was) an? (?:[\w-]+ )?{said}\b(?!-)", first)
+    return "supported" if begins else "inconclusive"
+
+
 def _occupation(subject: Subject, said: str) -> Verification:
-    """Supported if the description or the lead's first sentence has the word,
-    contradicted if the lead has none of its field."""
+    """Supported if the description or the lead's first sentence has the word or a
+    narrower one, contradicted if the lead has none of their fields."""
     if not subject.is_person:
         return "inconclusive"
+    words = {said, *_NARROWER.get(SAME.get(said, said), ())}
     first = f"{subject.said} {sentences(subject.text)[0]}".lower()
-    if re.search(rf"\b{said}\b", first):
+    if re.search(rf"\b(?:{'|'.join(sorted(words))})\b", first):
         return "supported"
     text = f"{subject.said} {subject.text}".lower()
-    fields = [words for words in _FIELDS.values() if said in words]
-    near = "|".join(word for words in fields for word in words)
+    fields = [field for field in _FIELDS.values() if words & set(field)]
+    near = "|".join(word for field in fields for word in field)
     own = any(f.relation == "occupation" for f in subject.facts)
     if not fields or not own or re.search(rf"\b(?:{near})s?\b", text):
         return "inconclusive"

@@ -45,7 +45,7 @@ _SPAN = re.compile(
 )
 _BORN_IN = re.compile(rf"(?i)\((?:born|b\.)[^()]*?\b{_YEAR}\)")
 _CENTURY = re.compile(
-    r"(?i)^(?:(?:lived|worked|flourished|was active|was born)\b[^;]*?|"
+    r"(?i)^(?:(?:lived|lives|worked|flourished|was active|was born)\b[^;]*?|"
     r"(?:was|is|became) (?:an?|the|one of the) (?:[\w-]+ ){0,4}?)"
     r"\b(\d{1,2}(?:st|nd|rd|th))[ -]century\b"
 )
@@ -95,6 +95,7 @@ _IS_A = (
 _TO_THE_END = ("creator", "capital", "symbol", "atomic_number")
 _BE = r"(?:was|is|were|are|became|worked as|served as)"
 _NOUNS = re.compile(rf"^(?:{_BE}) (?:also )?(an? |the |one of the )?([^;]*)")
+_OF_A_WORK = re.compile(r"\b(?:born|died)\b|\bof [\"“]")  # or of a life
 _NOUNS_END = re.compile(
     r"\b(?:who|which|that|known|best|born|from|in|for|by|and was|of|at|to|with|on|"
     r"under|during|between|his|her|whose)\b|, (?:\w+ )?\w+ing\b"
@@ -107,6 +108,7 @@ _CLAUSES = re.compile(
 _PRONOUN = re.compile(r"(?i)(?:he|she|it|they|(his|her|its|their))\b")
 _OWN = re.compile(r" (?:(?:chemical )?symbol|atomic number|capital|death)\b")
 _ABBREVIATED = re.compile(r"(?<![a-z] is )\b([A-Z]|Mr|Dr|St|Mrs|Jr)\. (?=[A-Z])")
+_ENDS = re.compile(r"(?<=[.!?])[\"”]?\s+|\n+|</?\w+>|(?<!\S)> ")  # of sentences
 _DOT = "\u2024"
 _PLAIN = {
     relation: re.compile(
@@ -128,12 +130,13 @@ class LeadReader:
     def sentences(self, text: str, about: str = "") -> list[str]:
         """The sentences of a text on the subject `about`, one a line or by full stops.
 
-        Full stops inside the subject's name and after initials end none.
+        Full stops inside the subject's name and after initials end none; tags belong to
+        none.
         """
         if "." in about:
             text = text.replace(about, about.replace(".", _DOT))
         text = _ABBREVIATED.sub(rf"\1{_DOT} ", text)
-        found = re.split(r"(?<=[.!?])[\"”]?\s+|\n+", text)
+        found = _ENDS.split(text)
         return [s.replace(_DOT, ".").strip() for s in found if s.strip()]
 
     def statements(self, sentence: str, about: str = "") -> list[str]:
@@ -286,14 +289,27 @@ class LeadReader:
             if name != said and not _OWN.match(f" {rest}"):
                 continue
             name = re.sub(
-                r"(?i)^the (?:film|novel|album|song|play|element|city of) ", "", name
+                r"(?i)^the (?:film|novel|album|song|play|element|city(?: of)?) ",
+                "",
+                name,
             )
             if name.casefold() in self._subjects:
                 return self._subjects[name.casefold()], rest
-        last = about.split()[-1:] if self._is_person(about) else []
-        if last and words[0].rstrip(",") == last[0]:
-            return about, " ".join(words[1:])
+        for name in self._also(about):
+            match = re.match(rf"{re.escape(name)}(?:, | )(.*)", plain)
+            if match and (name[:4] != "The " or re.match(f"{_BE}|lies|has", match[1])):
+                return about, match[1]
         return None, plain
+
+    def _also(self, about: str) -> list[str]:
+        """How else a sentence on a subject begins: with a last name, without what
+        follows a comma, with an element's symbol, with "The city"."""
+        names = [about.split(", ")[0]] if ", " in about else []
+        names += about.split()[-1:] if self._is_person(about) else []
+        for fact in self.facts_of(about):
+            names += [fact.object] if fact.relation == "symbol" else []
+            names += [f"The {fact.object}"] if fact.relation == "kind" else []
+        return names
 
     def _is_person(self, name: str) -> bool:
         return name in self.leads.subjects and self.leads.subjects[name].is_person
@@ -313,8 +329,11 @@ class LeadReader:
             match = pattern.search(clause)
             if match and not _ANOTHER.search(clause[: match.start()]):
                 yield Fact(subject, relation, match[1])
+        for kind in self._kinds:
+            if re.fullmatch(f"(?:is|was) an? {kind}", clause):
+                yield Fact(subject, "kind", kind)
         nouns = _NOUNS.match(clause)
-        if not nouns or re.search(r"\b(?:born|died)\b", clause):
+        if not nouns or _OF_A_WORK.search(clause):
             return
         said = _NOUNS_END.split(nouns[2])[0]
         before = ".*" if nouns[1] else ""
