@@ -97,8 +97,9 @@ def searcher(source: str, p: "QuestionParams", tokenizer) -> Search:
 def titled(chunks: Sequence[Chunk], titles: Mapping[str, str]) -> list[Chunk]:
     """The chunks, each after the title of its document (id → title).
 
-    A lead's second chunk says "he" and not whom it is about: with titles BM25 finds a
-    page that states the answer for .80 of laptop's test questions at the first place.
+    A lead's second chunk says "he" and not whom it is about. Looking first for a lead
+    whose title the question names finds no more answers at the first place (laptop:
+    61 % either way).
     """
     return [replace(c, text=f"{titles[c.doc_id]}: {c.text.strip()}") for c in chunks]
 
