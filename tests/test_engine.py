@@ -12,9 +12,12 @@ from factkit.curate.request_evidence import coverage_by_chunks, wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.evidence import EvidenceCache
+from factkit.leads import facts, requests
+from factkit.leads.reader import LeadReader
 from factkit.verify.claims import Claim, Support
 from factkit.verify.engine import EvidenceEngine, engine
-from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.verify.exact import ExactEngine, WorldReader, annotator
+from factkit.verify.feedback import Truth
 from factkit.verify.replies import Verdict
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -207,6 +210,98 @@ def test_the_world_s_reader_gives_the_engine_s_supports(world, exact, examples):
     found = [[*verify([(c.text, search("", c.text, 3)) for c in of])] for of in claims]
     ids = [e.id for e in prompts]
     assert found == exact.supports(ids, [e.question for e in prompts], said)
+
+
+# The leads
+
+DARWIN = "Charles Darwin"
+
+
+@pytest.fixture(scope="module")
+def by_leads():
+    found = facts.load()
+    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, wp.BEST_GUESS)
+    about = [found.subjects[name] for name in ("Edinburgh", DARWIN)]
+    asked = {e.id: e for kind in kinds for e in requests.requests(about, kind)}
+    return ExactEngine(LeadReader(found), asked)
+
+
+@pytest.mark.assets
+def test_of_the_leads_what_is_false_unread_or_withheld_is_told_apart(by_leads):
+    said = [
+        "He was an English naturalist. He was born in 1810. He won it. I don't know.",
+        "I don't know.",
+        "He sailed around the world.",
+        "Perhaps he was a painter.",
+    ]
+    asked = ask(by_leads, f"lead:{DARWIN} open", *said)
+    supports = [[YES, YES, NO, OPEN], [], [OPEN], [NO]]
+    assert by_leads.supports(*asked) == supports
+    assert by_leads.no_contradiction(*asked) == [0.0, 1.0, 1.0, 0.0]
+    extract, _, verify = by_leads.reader
+    for text, expected in zip(said, supports, strict=True):
+        (claims,) = extract([by_leads.examples[f"lead:{DARWIN} open"].question], [text])
+        assert verify([(claim.text, ()) for claim in claims]) == expected
+
+
+@pytest.mark.assets
+def test_of_the_leads_quality_is_the_share_of_the_relations_told(by_leads):
+    (reference,) = by_leads.examples["lead:Edinburgh open"].answers
+    asked = ask(
+        by_leads,
+        "lead:Edinburgh open",
+        reference,  # kind, country, continent, capital of
+        "It is in England. It is a city.",  # true or not
+        "It is in England. It is old.",  # one of two sentences is unread
+        "I don't know.",
+    )
+    assert by_leads.quality(*asked) == [10.0, 5.0, 1.0, 0.0]
+    assert by_leads.relevance(*asked) == [1.0, 1.0, 0.5, 0.0]
+
+
+@pytest.mark.assets
+def test_of_the_leads_more_facts_than_wanted_halve_quality(by_leads):
+    prompt_id = f"lead:{DARWIN} counted"
+    assert by_leads.examples[prompt_id].meta["wanted"] == 2
+    two = "He was English. He was born in 1809."
+    asked = ask(by_leads, prompt_id, two, f"{two} He died in 1882.")
+    assert by_leads.quality(*asked) == [10.0, 5.0]
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize("kind", [wp.MAY_ABSTAIN, wp.BEST_GUESS])
+def test_of_the_leads_a_short_answer_is_one_claim_with_its_question(by_leads, kind):
+    asked = ask(
+        by_leads,
+        f"lead:Edinburgh country {kind}",
+        "Scotland.",
+        "The United Kingdom",
+        "England",
+        "It is in England.",
+        "I don't know.",
+        "Nowhere at all.",
+    )
+    assert by_leads.supports(*asked) == [[YES], [YES], [NO], [NO], [], [OPEN]]
+    assert by_leads.quality(*asked) == [10.0] * 4 + [0.0] * 2
+
+
+@pytest.mark.assets
+def test_of_the_leads_feedback_is_vague_where_nothing_exact_is_known(by_leads):
+    annotate = annotator(by_leads.facts, by_leads.examples)
+    said = (
+        "He was English. Perhaps he was a painter. He sailed on. Paris is in France. "
+        "He was English."
+    )
+    (found,) = annotate([f"lead:{DARWIN} open"], ["?"], [said])
+    told = [(s.truth, s.informativeness) for of in found for s in of.statements]
+    assert told == [
+        (Truth.CORRECT, 5),
+        (Truth.HEDGED_WRONG, 5),
+        (Truth.VAGUE, 2),  # unread
+        (Truth.CORRECT, 2),  # of something else
+        (Truth.CORRECT, 1),  # said before
+    ]
+    assert annotate([f"lead:{DARWIN} open"], ["?"], ["I don't know."]) == [[]]
 
 
 # By evidence

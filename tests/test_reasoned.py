@@ -11,7 +11,7 @@ from fake_endpoint import prompt_of, serve
 from factkit import models, params
 from factkit import world as w
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import DataError
+from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import long_form, reasoned
 from factkit.evaluate.long_form import read_checked
 from factkit.verify.claims import Support
@@ -400,10 +400,17 @@ def test_strategies_of_well_formed_responses_are_told_by_facts_in_the_fact_world
     ]
 
 
-def test_elsewhere_two_wordings_are_two_sentences():
-    p = params.load("reason", "tiny", {"requests": "leads"})
-    found = reasoned.strategies_used(EXAMPLES, THOUGHT, p)
-    assert found == {"doubt": 2 / 3, "added": 2 / 3, "left_out": 2 / 3}
+@pytest.mark.assets
+def test_two_wordings_of_what_the_leads_state_are_one_sentence():
+    p = params.load("reason", "tiny", {"requests": "leads", "verifier": "leads"})
+    asked = Example(id="q", question="?", answers=[], entity="Charles Darwin")
+    thought = "Perhaps he was English. He died in 1882."
+    for told, more in (
+        ("He died on 19 April 1882. Charles Darwin was English.", ()),
+        ("He died on 19 April 1882. He was a naturalist.", ("left_out", "added")),
+    ):
+        found = reasoned.strategies_used([asked], {"q": written(thought, told)}, p)
+        assert found == dict.fromkeys(("doubt", *more), 1.0)
 
 
 def test_without_a_well_formed_response_there_are_no_strategies(p):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from factkit import prompts, world
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
+from factkit.verify.exact import WorldReader
 from factkit.verify.strategies import (
     HELPFULNESS,
     RULES,
@@ -21,8 +22,8 @@ from factkit.verify.strategies import (
     annotation,
     normalised,
     shares,
+    stated,
     tag,
-    world_facts,
 )
 
 STEPS = [
@@ -325,7 +326,7 @@ def test_in_the_fact_world_a_fact_is_the_same_in_all_its_wordings(made):
     for wording in range(3):
         thought = f"{world.statement(first)} Perhaps {world.statement(second)}"
         said = f"{world.statement(second, wording)} {world.statement(first, wording)}"
-        assert tag(thought, said, world_facts(made)) == ["doubt"]
+        assert tag(thought, said, stated(WorldReader(made), "")) == ["doubt"]
     assert "left_out" in tag(thought, said)  # by words alone they differ
 
 
@@ -333,12 +334,12 @@ def test_in_the_fact_world_another_object_is_another_fact(made):
     fact = made.facts_of(made.people[0])[0]
     other = next(o for o in world.OBJECTS[fact.relation] if o != fact.object)
     wrong = world.statement(world.Fact(fact.subject, fact.relation, other))
-    found = tag(world.statement(fact), wrong, world_facts(made))
+    found = tag(world.statement(fact), wrong, stated(WorldReader(made), ""))
     assert found == ["left_out", "added"]
 
 
 def test_in_the_fact_world_what_states_no_fact_goes_by_its_words(made):
-    key = world_facts(made)
+    key = stated(WorldReader(made), "")
     assert tag("I don't know.", "I don't know", key) == ["doubt"]
     assert tag("Who?", "Where?", key) == ["left_out", "added"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import world
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form, win_rate
 from factkit.verify import strategies
+from factkit.verify.engine import facts_of
 from factkit.verify.preference import side_by_side
 from factkit.verify.replies import Verdict
 from factkit.verify.response import final_answer, parts
@@ -226,15 +226,15 @@ def strategies_used(
     examples: Sequence[Example], said: Mapping[str, str], p: "ReasonParams"
 ) -> dict[str, float]:
     """The share of well-formed responses with each strategy of reasoning (Fig 4), the
-    most frequent first: by an annotator where there is a judge, else by rules."""
-    split = [(e.question, parts(said[e.id])) for e in examples]
-    rows = [(question, of.reasoning, of.answer) for question, of in split if of]
+    most frequent first: by an annotator where there is a judge, else by rules on what
+    its sentences state."""
+    split = [(e, parts(said[e.id])) for e in examples]
+    rows = [(e, of.reasoning, of.answer) for e, of in split if of]
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
+        rows = [(e.question, *of) for e, *of in rows]
         found = [of.value for of in strategies.annotate(llm, rows)]
         return strategies.shares([of and of.strategies for of in found])
-    key = strategies.words
-    if p.requests == "world":
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        key = strategies.world_facts(made)
-    return strategies.shares([strategies.tag(*of, key) for _, *of in rows])
+    reader = facts_of(p)
+    tags = [strategies.tag(*of, strategies.stated(reader, e.entity)) for e, *of in rows]
+    return strategies.shares(tags)

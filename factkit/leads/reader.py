@@ -182,6 +182,8 @@ class LeadReader:
         """The statement that a short answer makes, "" if it is not of the kind."""
         if not text or offer(text.replace("’", "'")) is None:
             return ""
+        if relation in ("country", "capital_of"):
+            text = text.removeprefix("The ").removeprefix("the ")
         said = statement(Fact(subject, relation, text))
         return said if self.parse(said) else ""
 

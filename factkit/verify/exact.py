@@ -139,13 +139,12 @@ class ExactEngine:
         """The statements of a response, in each wording once; a short answer's with
         its question."""
         example = self.examples[prompt_id]
-        found = self._stated(response, example.entity)
-        if not example.relation:
-            return found
-        short = response.strip().removesuffix(".")
-        said = self.facts.answer(example.entity, example.relation, short)
-        own = [c for c in found if c.text != said]
-        return [*own, Claim(said, response.strip())] if said else own
+        if example.relation:
+            short = response.strip().removesuffix(".")
+            said = self.facts.answer(example.entity, example.relation, short)
+            if said:
+                return [Claim(said, response.strip())]
+        return self._stated(response, example.entity)
 
     def _stated(self, response: str, about: str) -> list[Claim]:
         sentences = self.facts.sentences(response, about)
@@ -215,6 +214,8 @@ def _feedback(facts: Reader, asked: Example, response: str) -> list[Sentence]:
         for text in facts.statements(sentence, asked.entity):
             fact, hedged = facts.parse(text) or (None, False)
             key = (fact.subject, fact.relation) if fact else (text,)
+            if fact and fact.relation == "occupation":  # one may have several
+                key = (*key, fact.object)
             useful = fact and fact.subject == asked.entity and len(seen) < wanted
             informative = 1 if key in seen else 5 if useful else 2
             seen.add(key)

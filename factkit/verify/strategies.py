@@ -19,7 +19,7 @@ from factkit.verify.sentences import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
-    from factkit.world import World
+    from factkit.verify.exact import Reader
 
 HELPFULNESS = range(11)
 REPLY_TOKENS = 1536  # of an annotation: some ten steps
@@ -216,14 +216,14 @@ def words(sentence: str) -> Hashable:
     return tuple(word for word in found if word not in HEDGES)
 
 
-def world_facts(world: "World") -> Callable[[str], Hashable]:
-    """The key of `tag` in the fact world: the fact that a sentence states, in whichever
-    of its wordings, hedged or not; of a sentence that states none, its words."""
-    from factkit.world import parse
+def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
+    """The key of `tag` where the facts are known: those that a sentence states of the
+    subject `about`, in whichever wording, hedged or not; of a sentence that states
+    none, its words."""
 
     def key(sentence: str) -> Hashable:
-        found = parse(world, sentence)
-        return found[0] if found else words(sentence)
+        parsed = map(reader.parse, reader.statements(sentence, about))
+        return tuple(fact for fact, _ in filter(None, parsed)) or words(sentence)
 
     return key
 
