@@ -410,7 +410,7 @@ def test_rlfh_s_tokens_by_hand():
 
 
 def test_rlfh_s_small_profiles_have_two_test_sets_of_one_size():
-    assert workload.evaluated_responses(rlfh("laptop")) == 16 + 2 * 40
+    assert workload.evaluated_responses(rlfh("laptop")) == 30 + 2 * 80
     assert workload.evaluated_responses(rlfh()) == 200 + OF_TESTS
 
 

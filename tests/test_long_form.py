@@ -155,12 +155,6 @@ def test_reasoning_is_no_part_of_the_length():
     row = checked([S], response="<think>a b c</think> one two")
     assert long_form.scores([row])["words"] == 2
 
-    class Letters:
-        def __call__(self, texts, add_special_tokens):
-            return {"input_ids": [list(text) for text in texts]}
-
-    assert long_form.mean_tokens([row, checked([], response="a")], Letters()) == 4
-
 
 def test_up_to_one_failure_in_twenty_is_reported():
     rows = [checked([S] * 19 + [None])] * 19 + [checked(None)]

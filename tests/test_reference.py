@@ -33,19 +33,13 @@ SEEDS = {
     ("truthrl", "tiny", "retrieval"): "0 1 2",
     ("truthrl", "tiny", "small"): "0 1 2",
     ("truthrl", "tiny", "large"): "0 1 2",
-    ("truthrl", "laptop", ""): "0 1 2",
-    ("truthrl", "laptop", "closedbook"): "0",
     ("rar", "tiny", ""): "0 1 2",
-    ("rar", "laptop", ""): "0",
     ("rar", "tiny", "beta0.001"): "0",
     ("rar", "tiny", "beta0.01"): "0",
     ("rar", "tiny", "beta1"): "0",
     ("reason", "tiny", ""): "0 1 2",
-    ("reason", "laptop", ""): "0",
     ("rlfh", "tiny", ""): "0 1 2",
-    ("rlfh", "laptop", ""): "0",
     ("veri", "tiny", ""): "0 1 2",
-    ("veri", "laptop", ""): "0 1 2",
 }
 
 

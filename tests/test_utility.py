@@ -26,42 +26,6 @@ def test_a_failed_judgement_is_left_out_and_alone_can_not_be_scored():
         utility.best_guess_accuracy([None])
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "C",
-        "(C)",
-        "C) 5 metres",
-        "**C.** 5 metres",
-        "The answer is C.",
-        "Answer: **C**",
-        "I think the correct option is (C), 5 metres.",
-        "<think>A or (B)? The answer is D</think>\nThe answer is (C).",
-        "So it is \\boxed{C}",
-        "It is \\boxed{\\text{C}}.",
-        "A long wave: the answer is C",
-    ],
-)
-def test_a_named_option_is_read(said):
-    assert utility.choice_outcome(said, ["C"]) is CORRECT
-    assert utility.choice_outcome(said, ["D"]) is WRONG
-
-
-@pytest.mark.parametrize(
-    "said", ["", "5 metres", "(A) or (C)", "A, B, C, D: (A) (B) (C) (D)", "Certainly"]
-)
-def test_no_option_and_several_options_are_wrong(said):
-    assert utility.choice_outcome(said, ["C"]) is WRONG
-
-
-@pytest.mark.parametrize(
-    "said", ["I don't know", "I don’t know.", "Well, I DON'T KNOW"]
-)
-def test_the_phrase_abstains_unless_an_option_is_named(said):
-    assert utility.choice_outcome(said, ["C"]) is ABSTAIN
-    assert utility.choice_outcome(f"{said} Answer: C", ["C"]) is CORRECT
-
-
 # ---- perplexity
 
 

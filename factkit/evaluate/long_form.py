@@ -320,13 +320,6 @@ def bootstrap(
     return intervals
 
 
-def mean_tokens(rows: Sequence[Checked], tokenizer) -> float:
-    """The responses' mean length in the tokenizer's tokens, reasoning not counted."""
-    texts = [final_answer(row.response, boxed_required=False) for row in rows]
-    ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    return sum(map(len, ids)) / len(ids)
-
-
 def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
     """Metric → each response's term of its mean, NaN where it does not count.
 

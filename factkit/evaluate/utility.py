@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit.verify.outcome import Outcome
-from factkit.verify.response import answers, final_answer
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,32 +38,6 @@ def best_guess_accuracy(outcomes: Sequence[Outcome | None]) -> float:
     if not judged:
         raise ValueError("no outcomes to score")
     return judged.count(Outcome.CORRECT) / len(judged)
-
-
-_CHOICE = re.compile(
-    r"^[\s*]*\(?([A-D])(?:\)|(?=[.:,*]|[\s*]*$))"  # the line begins with it
-    r"|\b(?i:answer|option|choice)\b[\s:*]*(?:is\b)?[\s:*]*\(?([A-D])\b"
-    r"|\(([A-D])\)"
-    r"|\\boxed\{(?:\\text\{)?\(?([A-D])\)?\}",
-    re.MULTILINE,
-)
-
-
-def choice_outcome(
-    response: str, answers: Sequence[str], question: str = ""
-) -> Outcome:
-    """The outcome of a multiple-choice answer: the option it names, A to D (App. B.2).
-
-    Counted are letters in parentheses or a box, at the beginning of a line, and after
-    "answer", "option" or "choice". One that names several is wrong; the phrase "I don't
-    know" abstains if no letter is named. The paper counts any output that holds the
-    right letter, which an answer that lists all options would pass.
-    """
-    said = final_answer(response, boxed_required=False)
-    named = {next(filter(None, found)) for found in _CHOICE.findall(said)}
-    if not named and "i don't know" in said.casefold().replace("’", "'"):
-        return Outcome.ABSTAIN
-    return Outcome.CORRECT if named == {answers[0]} else Outcome.WRONG
 
 
 # ---- perplexity

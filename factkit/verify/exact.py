@@ -214,6 +214,8 @@ def _feedback(facts: Reader, asked: Example, response: str) -> list[Sentence]:
         for text in facts.statements(sentence, asked.entity):
             fact, hedged = facts.parse(text) or (None, False)
             key = (fact.subject, fact.relation) if fact else (text,)
+            if fact and fact.relation == "occupation":  # one may have several
+                key = (*key, fact.object)
             useful = fact and fact.subject == asked.entity and len(seen) < wanted
             informative = 1 if key in seen else 5 if useful else 2
             seen.add(key)
