@@ -16,7 +16,6 @@ COLD_START = {
     "sft_batch_size": 16,
     "sft_epochs": 1,
     "sft_warmup_ratio": 0.03,
-    "micro_batch_size": 8,  # so that it fits into a small laptop
     "checkpoint_steps": 20,
 }
 
