@@ -103,7 +103,8 @@ def test_every_request_of_a_bad_day_has_its_own_text_or_an_error(after_bad_day):
 
 def test_the_attempts_of_a_bad_day_are_bounded_and_all_counted(after_bad_day):
     day = after_bad_day
-    assert day.first.calls == day.before <= 4 * 2000
+    # a call may time out before it reaches a busy machine's server
+    assert day.before <= day.first.calls <= 4 * 2000
     assert day.first.calls == 2000 + day.first.retries > 2000
 
 
