@@ -36,8 +36,8 @@ $(VENV)/dev.done: $(VENV)/base.done
 	@touch $@
 
 reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 12 min on 2 cores)
-	@echo "== $(PAPER), profile $(PROFILE). With laptop on 2 cores: 10 data and probing (TODO min),"
-	@echo "   11 rewards, 12 prompting, r_tuning (TODO min), ternary (TODO min), 14 figures =="
+	@echo "== $(PAPER), profile $(PROFILE). With laptop on 2 cores: 10 data and probing (3 min),"
+	@echo "   11 rewards, 12 prompting, r_tuning (2 min), ternary (4 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
 test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (25 min)

@@ -33,6 +33,7 @@ SEEDS = {
     ("truthrl", "tiny", "retrieval"): "0 1 2",
     ("truthrl", "tiny", "small"): "0 1 2",
     ("truthrl", "tiny", "large"): "0 1 2",
+    ("truthrl", "laptop", ""): "0",
     ("rar", "tiny", ""): "0 1 2",
     ("rar", "tiny", "beta0.001"): "0",
     ("rar", "tiny", "beta0.01"): "0",
