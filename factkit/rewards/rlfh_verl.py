@@ -352,7 +352,7 @@ def verl_config(p: "Rlfh", folder: Path, template: str | None) -> dict[str, Any]
             "gamma": p.gamma,
             "lam": p.gae_lambda,
             "use_kl_in_reward": True,
-            "kl_penalty": "kl",  # k1, as `token_level.less_kl`
+            "kl_penalty": "kl",  # k1, as `token_objective.less_kl`
             "kl_ctrl": {"type": "fixed", "kl_coef": p.beta},
         },
         "actor_rollout_ref": {
