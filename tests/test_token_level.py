@@ -37,13 +37,6 @@ def test_the_kl_penalty_of_a_token_is_beta_times_its_log_ratio_to_the_reference(
     assert found[0].tolist() == pytest.approx([1.0 - 0.1 * 1.0, 2.0 + 0.1 * 0.5])
 
 
-def test_drifting_from_the_reference_costs_beta_kl_in_expectation():
-    policy, reference = drawn(2, 7).softmax(-1)
-    penalty = objective.less_kl(0.0, policy.log(), reference.log(), beta=0.3)
-    kl = torch.nn.functional.kl_div(reference.log(), policy, reduction="sum")
-    assert (policy * penalty).sum() == pytest.approx(-0.3 * kl.item()) and kl > 0
-
-
 def test_a_completion_without_eos_pays_at_its_last_token():
     mask, ended = padded([2, 3, 1], 3), torch.tensor([False, True, False])
     found = objective.less_eos_penalty(torch.zeros(3, 3), mask, ended, 0.5)
@@ -51,19 +44,6 @@ def test_a_completion_without_eos_pays_at_its_last_token():
 
 
 # Advantages
-
-
-def test_gae_is_what_it_is_by_hand():
-    rewards, values = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[0.5, 1.0, -1.0]])
-    advantages, returns = objective.gae(
-        rewards, values, padded([3], 3), gamma=0.5, lam=0.5
-    )
-    # δ = 2 + 1, 0 + .5 · −1 − 1, 1 + .5 · 1 − .5, from the last token to the first
-    third = 3.0
-    second = -1.5 + 0.25 * third
-    first = 1.0 + 0.25 * second
-    assert advantages[0].tolist() == pytest.approx([first, second, third])
-    assert returns[0].tolist() == pytest.approx([first + 0.5, second + 1, third - 1])
 
 
 def slow_gae(rewards, values):
@@ -76,35 +56,22 @@ def slow_gae(rewards, values):
     ]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_gae_is_the_discounted_sum_of_its_errors(seed):
-    lengths = random.Random(seed).choices(range(9), k=6)
-    rewards, values = drawn(2, 6, 8, seed=seed).double()
-    found, returns = objective.gae(rewards, values, padded(lengths, 8), GAMMA, LAMBDA)
-    for i, n in enumerate(lengths):
-        by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
-        assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
-        assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
+def test_gae_is_the_discounted_sum_of_its_errors():
+    for seed in range(5):
+        lengths = random.Random(seed).choices(range(9), k=6)
+        rewards, values = drawn(2, 6, 8, seed=seed).double()
+        mask = padded(lengths, 8)
+        found, returns = objective.gae(rewards, values, mask, GAMMA, LAMBDA)
+        for i, n in enumerate(lengths):
+            by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
+            assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
+            assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
 
 
 def test_returns_to_go_are_discounted_sums():
     rewards = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 9.0]])
     found = objective.returns_to_go(rewards, padded([3, 2], 3), gamma=0.5)
     assert found.tolist() == [[3.0, 4.0, 4.0], [1.5, 1.0, 0.0]]
-
-
-def test_what_was_rewarded_before_a_token_is_not_credited_to_it():
-    rewards, values, mask = drawn(4, 6), drawn(4, 6, seed=1), padded([6] * 4, 6)
-    changed = rewards.clone()
-    changed[:, :3] += 10
-
-    def later(rewards):
-        gae = objective.gae(rewards, values, mask, GAMMA, LAMBDA)[0]
-        returns = objective.returns_to_go(rewards, mask, GAMMA)
-        relative = objective.group_advantages(returns, torch.ones(4).bool(), 2)
-        return torch.stack([gae, relative])[:, :, 3:]
-
-    assert torch.equal(later(changed), later(rewards))
 
 
 @pytest.mark.parametrize("filler", [7.0, math.nan])
@@ -118,16 +85,11 @@ def test_what_masked_places_hold_never_matters(filler):
         strict=True,
     ):
         assert torch.equal(one, two) and not one[~mask].any()
-    white = objective.whiten(rewards, mask)
-    assert torch.equal(white, objective.whiten(other[0], mask))
+    white = objective.whiten(4 * rewards + 2, mask)
+    assert torch.equal(white, objective.whiten(4 * other[0] + 2, mask))
     assert not white[~mask].any()
-
-
-def test_whitened_advantages_have_mean_0_and_variance_1_over_valid_tokens():
-    mask = padded([3, 5, 1], 5)
-    white = objective.whiten(4 * drawn(3, 5) + 2, mask)[mask]
-    assert white.mean().item() == pytest.approx(0, abs=1e-6)
-    assert white.var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
+    assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
+    assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
 
 
 def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
@@ -135,13 +97,9 @@ def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
     known = torch.tensor([True, True, True, False])  # the second had ended by token 2
     found = objective.group_advantages(returns, known, group=4)
     assert found.tolist() == [[0, 0], [-3, -1.5], [3, 1.5], [0, 0]]
-
-
-def test_groups_do_not_mix_and_nobody_is_compared_to_nobody():
-    returns = torch.tensor([[1.0], [3.0], [10.0], [99.0]])
-    known = torch.tensor([True, True, True, False])
+    # groups do not mix, and nobody is compared to nobody
     found = objective.group_advantages(returns, known, group=2)
-    assert found[:, 0].tolist() == [-2, 2, 0, 0]
+    assert found.tolist() == [[2, 1], [-2, -1], [0, 0], [0, 0]]
 
 
 def test_the_baseline_of_a_group_leaves_the_gradient_unbiased():
@@ -188,14 +146,9 @@ def policy_gradient(ratio, advantage):
 
 def test_the_policy_loss_has_no_gradient_where_the_clip_ends_the_improvement():
     assert policy_gradient(1.3, 1.0) == policy_gradient(0.7, -1.0) == 0
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage"), [(1.3, -1), (0.7, 1), (1, 2), (1.1, 1)]
-)
-def test_elsewhere_its_gradient_is_that_of_the_ratio(ratio, advantage):
-    by_hand = -ratio * advantage
-    assert policy_gradient(ratio, float(advantage)) == pytest.approx(by_hand)
+    for ratio, advantage in ((1.3, -1.0), (0.7, 1.0), (1.0, 2.0), (1.1, 1.0)):
+        by_hand = -ratio * advantage
+        assert policy_gradient(ratio, advantage) == pytest.approx(by_hand)
 
 
 def value_gradient(value, old, target):
@@ -207,15 +160,10 @@ def value_gradient(value, old, target):
     return loss.item(), v.grad.item()
 
 
-def test_the_value_loss_is_half_the_squared_error_near_the_old_value():
+def test_the_value_loss_is_half_the_squared_error_flat_beyond_the_clip():
     assert value_gradient(1.1, 1.0, 3.0) == pytest.approx((0.5 * 1.9**2, -1.9))
-
-
-def test_the_value_loss_is_flat_where_the_value_has_moved_towards_its_return_enough():
     assert value_gradient(1.5, 1.0, 3.0) == pytest.approx((0.5 * 1.8**2, 0))
-
-
-def test_a_value_that_has_moved_away_is_called_back():
+    # what has moved away is called back
     assert value_gradient(0.5, 1.0, 3.0) == pytest.approx((0.5 * 2.5**2, -2.5))
 
 
@@ -232,13 +180,7 @@ def test_losses_are_means_over_valid_tokens_and_give_others_no_gradient():
         ]
         assert found.item() == pytest.approx(sum(single).item() / 6, rel=1e-5)
         assert not free.grad[~mask].any() and free.grad[mask].any()
-
-
-def test_a_batch_of_which_nothing_counts_has_a_loss_of_0():
-    x, mask = drawn(2, 3).requires_grad_(), padded([0, 0], 3)
-    loss = objective.policy_loss(x, x.detach(), x.detach(), mask, 0.2)
-    loss.backward()
-    assert loss.item() == 0 and not x.grad.any()
+        assert loss(x, old, target, padded([0, 0, 0], 4), 0.2) == 0
 
 
 # Training
@@ -310,15 +252,6 @@ def trainers(monkeypatch):
 
     monkeypatch.setattr(setup, "train_and_keep", noting)
     return ran
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_token_that_is_rewarded_is_learnt(start, tmp_path, method, seed):
-    values = {"rl_steps": 30, "rl_batch_size": 32, "beta": 0.01}
-    curve = train(start, tmp_path, a_less_b, method=method, seed=seed, **values)
-    rewards = [float(row["reward"]) for row in curve]
-    assert sum(rewards[:3]) / 3 < 1 and sum(rewards[-3:]) / 3 > 4  # of 6
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -538,7 +471,7 @@ def interrupted(after):
     return reward
 
 
-@pytest.mark.parametrize(("method", "rank"), [("ppo", 0), ("ppo", 4), ("group", 0)])
+@pytest.mark.parametrize(("method", "rank"), [("ppo", 4), ("group", 0)])
 def test_a_run_that_goes_on_ends_as_one_that_ran_through(
     start, tmp_path, trainers, method, rank
 ):
@@ -605,16 +538,10 @@ def test_a_finished_run_is_not_trained_again(start, tmp_path):
     assert made == tmp_path / "model" and not any(made.iterdir())
 
 
-def test_rewards_that_do_not_fit_the_tokens_are_refused(start, tmp_path):
+def test_what_cannot_be_trained_is_refused(start, tmp_path):
     with pytest.raises(ValueError, match="rewards for"):
         train(start, tmp_path, lambda completions, **_: [[1.0]] * len(completions))
-
-
-def test_fewer_prompts_than_a_rollout_needs_are_refused(start, tmp_path):
     with pytest.raises(ValueError, match="needs 28 prompts, there are 24"):
         train(start, tmp_path, a_less_b, minibatches=7)
-
-
-def test_unsloth_is_refused():
     with pytest.raises(ValueError, match="unsloth"):
         TokenLevelParams(**(BASE | {"lora_backend": "unsloth", "lora_rank": 4}))

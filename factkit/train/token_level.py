@@ -71,4 +71,4 @@ def token_level(
         peft_config=setup.lora(p, model),
         args=config,
     )
-    return grpo.train_policy(trainer, tokenizer, f"{p.method} {folder.name}", folder, p)
+    return grpo.train_policy(trainer, tokenizer, p.method, folder, p)
