@@ -17,7 +17,7 @@ from factkit.corpus import load_leads
 from factkit.datasets.examples import DataError
 from factkit.entries import document_entries
 from factkit.entry_index import MANIFEST, EntryIndex, build
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 from factkit.retrieval import Chunk, CorpusIndex, tokenize
 
 TEXTS = [

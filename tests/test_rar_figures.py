@@ -10,8 +10,10 @@ from factkit.evaluate.long_form import Checked
 from factkit.evidence import Coverage
 from factkit.figures import ARM_COLOURS, tables
 from factkit.figures import rar as draw
-from factkit.params import RAR_ARMS
+from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
+
+RAR_ARMS = tuple(ARMS)
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 COLOURS = {YES: "#cfe2f3", OPEN: "#eeeeee", NO: "#f9d5c3"}

@@ -17,7 +17,7 @@ from factkit import world as worlds
 from factkit.curate.probing import turn
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params import ROOT, ParamError
+from factkit.params.files import ROOT, ParamError
 from factkit.rewards import rlfh_verl
 
 SMALL = {

@@ -28,7 +28,7 @@ from factkit.verify.verifier import judge_llm
 from factkit.world import LABELS
 
 if TYPE_CHECKING:
-    from factkit.params import VeriParams
+    from factkit.veri.params import VeriParams
 
 Sets = dict[str, list[Example]]
 

@@ -24,7 +24,7 @@ from factkit.retrieval import (
 )
 
 if TYPE_CHECKING:
-    from factkit.params import QuestionParams
+    from factkit.truthrl.params import QuestionParams
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 

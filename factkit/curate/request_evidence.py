@@ -13,7 +13,8 @@ from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
-    from factkit.params import RarParams, RequestParams
+    from factkit.params.long_form import RequestParams
+    from factkit.rar.params import RarParams
     from factkit.verify.exact import ExactEngine
 
 

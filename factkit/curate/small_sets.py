@@ -16,7 +16,7 @@ from factkit.leads import facts, requests
 from factkit.world import World
 
 if TYPE_CHECKING:
-    from factkit.params import RequestParams
+    from factkit.params.long_form import RequestParams
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
 
