@@ -15,7 +15,7 @@ from factkit.params import (
     VeriRlParams,
     VeriSftParams,
 )
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
 from factkit.train import grpo, search_rollout, sft
