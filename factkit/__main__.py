@@ -163,8 +163,8 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit import entry_index
     from factkit.curate.claim_sets import CORPORA
+    from factkit.retrieval import entry_index
 
     name = corpus.name.removesuffix(".zip")
     if name not in CORPORA:

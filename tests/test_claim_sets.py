@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from factkit import params, prompts, runs
-from factkit import world as w
 from factkit.curate import claim_filter, claim_sets, world_trajectories
 from factkit.datasets.examples import refuse_overlap
-from factkit.entries import entries_of_sentences, shown
 from factkit.params.stages import PROFILES
-from factkit.retrieval import Chunk, CorpusIndex, listed
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search_client import in_process
 from factkit.veri.arms import ARMS
+from factkit.world import facts as w
 
 VERI_ARMS = tuple(ARMS)
 

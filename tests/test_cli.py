@@ -102,7 +102,8 @@ write_examples(Path(sys.argv[2]), split["train"] + split["test"])
 WRITE_CLAIMS = """
 import sys
 from pathlib import Path
-from factkit import params, world
+from factkit import params
+from factkit.world import facts as world
 from factkit.curate import claim_sets, world_trajectories
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_sets.claim_sets(p)

@@ -191,7 +191,7 @@ RUNS = [
 def sweep(outputs, variant, arms, *more):
     return factkit(
         *("sweep", "truthrl", "--profile", "tiny", "--variant", variant),
-        *("--arms", named, "--seeds", "0", "--jobs", "2", *SETS),
+        *("--arms", arms, "--seeds", "0", "--jobs", "2", *SETS),
         *("--output-dir", str(outputs), *more),
     )
 
@@ -298,7 +298,7 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(swept, tmp_
                 *(sys.executable, "-m", "factkit", "sweep", "truthrl"),
                 *(
                     "--arms",
-                    named,
+                    arms,
                     "--seeds",
                     "0",
                     *SETS,

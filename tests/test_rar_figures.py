@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from factkit.evaluate.long_form import Checked
-from factkit.evidence import Coverage
 from factkit.figures import ARM_COLOURS, tables
 from factkit.figures import rar as draw
 from factkit.rar.arms import ARMS
+from factkit.retrieval.evidence import Coverage
 from factkit.verify.claims import Claim, Support
 
 RAR_ARMS = tuple(ARMS)

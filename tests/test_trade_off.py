@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from factkit import models, params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.evaluate import trade_off, utility
@@ -24,6 +23,7 @@ from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.replies import Verdict
+from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 WORLD = w.build_world(3, people=30)

@@ -5,16 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, runs, world, world_text
+from factkit import params, runs
 from factkit.curate import claim_sets, trajectories
 from factkit.evaluate.claim_verification import of_examples, write_verified
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
 from factkit.train import grpo, search_rollout, sft
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 VERI_ARMS = tuple(ARMS)
 VERI_ONLINE_ARMS = [

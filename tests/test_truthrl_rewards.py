@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import arms, params, world
+from factkit import arms, params
 from factkit.rewards import truthrl
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
+from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 BINARY, TERNARY = (1, -1, -1), (1, 0, -1)

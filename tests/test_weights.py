@@ -12,7 +12,8 @@ from factkit.train.pretrain import build_policy
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    from factkit import world, world_text
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     tokenizer = world_text.build_tokenizer(world.build_world(people=20), "plain")
     folder = tmp_path_factory.mktemp("policy")

@@ -8,12 +8,12 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit import world
 from factkit.datasets import world_prompts
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
-from factkit.world import World
+from factkit.world import facts as world
+from factkit.world.facts import World
 
 if TYPE_CHECKING:
     from factkit.params.long_form import RequestParams

@@ -8,7 +8,7 @@ from factkit.curate import claim_sets, trajectories
 from factkit.datasets.examples import Example
 from factkit.evaluate.claim_verification import Verified, claim_rows, read_verified
 from factkit.models import Sampling
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
 from factkit.train import grpo, search_rollout, sft

@@ -30,7 +30,7 @@ def written_tokens(p: Veri) -> int:
 
 def typical(p: Veri) -> Veri:
     """p with budgets as long as we assume a trajectory to be."""
-    from factkit.entries import SENTENCES
+    from factkit.retrieval.entries import SENTENCES
 
     of_sentence = SENTENCE_TOKENS + ID_TOKENS
     assumed = {
@@ -63,7 +63,7 @@ def shared_judge_calls(p: Veri) -> dict[str, int]:
     at hand; and a call a turn of a trajectory for SFT (App. H), with one more where the
     searches are used up and the system opens the answer."""
     from factkit.curate.claim_sets import POOL, TRAINED_ON
-    from factkit.world import LABELS
+    from factkit.world.facts import LABELS
 
     filtered = len(TRAINED_ON) * len(LABELS) * POOL
     return {

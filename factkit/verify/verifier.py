@@ -60,7 +60,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     if p.answer_format == "plain":
         return None
     if p.questions == "world":
-        from factkit import world
+        from factkit.world import facts as world
 
         made = world.build_world(people=p.world_people, seed=p.world_seed)
         return lambda responses, ids, answers, questions: [

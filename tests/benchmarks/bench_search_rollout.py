@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from factkit import models, params
 from factkit.curate import claim_sets
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
 from factkit.train import search_rollout
 from factkit.train.search_rollout import Rollout, Tokens

@@ -42,7 +42,8 @@ import numpy as np
 
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError
-from factkit.retrieval import INDEX_VERSION, Chunk, Hit, tokenize
+from factkit.retrieval.bm25 import INDEX_VERSION, tokenize
+from factkit.retrieval.chunks import Chunk, Hit
 
 if TYPE_CHECKING:
     import tantivy
@@ -219,7 +220,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError):
         raise DataError(
             f"{folder}: no index, or not the whole of one; build it by "
-            "factkit.entry_index.build"
+            "factkit.retrieval.entry_index.build"
         ) from None
     for key, value in _how().items():
         if content.get(key) != value:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from factkit import world as worlds
 from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
-from factkit.retrieval import Hit, Index, PromptIndex, chunk_documents
+from factkit.retrieval.bm25 import PromptIndex
+from factkit.retrieval.chunks import Hit, Index, chunk_documents
+from factkit.world import facts as worlds
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
 

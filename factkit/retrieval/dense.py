@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from factkit import assets, weights
-from factkit.retrieval import Chunk, Hit, index_hash, tokenize, top_places
+from factkit.retrieval.bm25 import index_hash, tokenize, top_places
+from factkit.retrieval.chunks import Chunk, Hit
 
 # Part of the cache key: raise it whenever `Encoder` changes what it computes.
 DENSE_VERSION = 1

@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from factkit.corpus import Document
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
 
 SENTENCES = 3  # of an entry (Veri-R1 App. B)
 

@@ -1,6 +1,6 @@
 """What the policy of profile `tiny` reads: the fact world as text, and its tokenizer.
 
-Each fact of `factkit.world` is stated as often as its exposure says, in statements,
+Each fact of `world.facts` is stated as often as its exposure says, in statements,
 short exchanges and longer tellings, so that what a policy knows is known by
 construction. Deterministic from `seed`; ours throughout, as the world is.
 """
@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from factkit import prompts
-from factkit.world import (
+from factkit.world.facts import (
     ABSTENTION,
     FIRST_NAMES,
     HEDGES,
