@@ -1,7 +1,6 @@
 """The ledger: each claim's verdict by one rule, and what is said without one."""
 
 import csv
-import re
 
 import numpy as np
 import pytest
@@ -226,18 +225,3 @@ def test_runs_with_other_data_or_another_reward_are_never_averaged():
 def test_what_an_arm_does_not_depend_on_keeps_its_seeds_together():
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
     assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
-
-
-def test_the_readme_counts_the_verdicts_of_the_reference_results():
-    """A row of its table a paper, at tiny, in the order of the table's head."""
-    columns = ("holds", "hold together", "fails", "undecided", "one seed", "not run")
-    counted = ledger.summary(params.ROOT / "outputs" / "nowhere")
-    lines = (params.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    names = dict(zip(arms.PAPERS, NAMES, strict=True))
-    for paper, name in names.items():
-        (line,) = [x for x in lines if re.match(rf"\| {name} \| \d+ \|", x)]
-        cells = [x.strip().replace("–", "0") for x in line.strip("|").split("|")]
-        row = counted.loc[paper, "tiny"]
-        ours = [row["claims"], *(row[c] for c in columns), row[ledger.NOT_HERE]]
-        assert [int(x) for x in cells[1:9]] == ours, paper
-        assert cells[9] == row["by chance"]
