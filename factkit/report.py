@@ -26,12 +26,13 @@ TITLES = {
 }
 RULE = """\
 One rule for all (`factkit/statistics.py`): a difference is paired over test items and
-seeds, its 95 % interval that of two crossed random effects, so that it covers both. A claim
-holds if the interval lies on the claim's side, fails if on the other, and is undecided
-otherwise. *Hold together*: what stays by Holm's method if all verdicts of a paper are to
-be right. *By chance*: how many would hold if no arm differed. *Not run* is mostly other
-test sets and variants; *not measurable here* says why on the paper's page. Where a run's items
-were not stored, the interval is over seeds alone, and the row says so.
+seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
+claim holds if the interval lies on the claim's side, fails if on the other, and is
+undecided otherwise. *Hold together*: what stays by Holm's method if all verdicts of a
+paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
+mostly other test sets and variants; *not measurable here* says why on the paper's page.
+Where a run's items were not stored, the interval is over seeds alone, and the row says
+so.
 """
 NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
 
