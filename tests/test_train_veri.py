@@ -5,17 +5,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, runs, world, world_text
+from factkit import params, runs
 from factkit.curate import claim_sets, trajectories
 from factkit.evaluate.claim_verification import of_examples, write_verified
-from factkit.params import VERI_ARMS
-from factkit.params.veri import VERI_ONLINE_ARMS
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.rewards import veri as rewards
 from factkit.search_client import in_process
-from factkit.train import grpo, search_play, search_rollout, search_sampling, sft, veri
+from factkit.train import grpo, search_play, search_rollout, search_sampling, sft
+from factkit.veri import train as veri
+from factkit.veri.arms import ARMS
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
+from factkit.world import facts as world
+from factkit.world import texts as world_text
+
+VERI_ARMS = tuple(ARMS)
+VERI_ONLINE_ARMS = [
+    a for a, arm in ARMS.items() if arm.algorithm == "GRPO" and a != "offline_rl"
+]
 
 SWITCHES = ("online", "evidence_reward", "validity_weight", "format_reward")
 UNTRAINED = ("instruct", "larger")
@@ -106,7 +113,7 @@ def test_an_arm_switches_off_what_its_name_says_and_nothing_else():
         others = same.keys() - {*SWITCHES, "kept_policies"}
         assert {k: changed[k] for k in others} == {k: same[k] for k in others}
     own = {"instruct", "sft", "larger", "online_rl"}
-    assert veri.CHANGES.keys() == set(VERI_ARMS) - own
+    assert {a for a in ARMS if ARMS[a].changes} == set(VERI_ARMS) - own
 
 
 # ---- what an arm trains
@@ -237,7 +244,7 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
     # the sft arm's own run finds it there, whatever RL's parameters are
     (folder / "model").mkdir()
     own = cold.model_copy(update={"rl_steps": 9})
-    run = runs.start(veri.NOTEBOOK, own, inputs, veri.depends_on("sft"))
+    run = runs.start(veri.NOTEBOOK, own, inputs, ARMS["sft"].reads)
     assert (run.folder / "model").exists()
 
 
@@ -247,7 +254,7 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 def test_a_run_depends_on_what_trains_it():
     searches = {"max_searches", "retrieved_entries", "max_observation_length", "seed"}
     for arm in VERI_ARMS:
-        names = veri.depends_on(arm).model_fields.keys()
+        names = ARMS[arm].reads.model_fields.keys()
         assert searches <= names and "arms" not in names
         assert ("sft_epochs" in names) == (arm not in UNTRAINED)
         assert ("rl_steps" in names) == (arm not in (*UNTRAINED, "sft"))
