@@ -181,6 +181,7 @@ def test_the_adapter_scores_trajectories(tmp_path):
     said = [searched(RIGHT, 3), searched(half), searched(UNSURE), searched(RIGHT, 4)]
     assert call(function(tmp_path), said) == [4, 0.5 + 1, 1, 3]
     assert call(function(tmp_path), said, NEI, ()) == [1, 1, 3, 0]
+    assert function(tmp_path).__name__ == "veri_online_rl"  # in metrics' names
 
 
 def test_the_adapter_obeys_the_runs_switches(tmp_path):

@@ -98,7 +98,8 @@ def reward(arm: str, **pieces: Any) -> float | None:
     It is what the function of the arm's name says. A piece of None, or left out: the
     judge failed on it. Raises ValueError on an arm without a reward.
     """
-    return globals()[arm](*(pieces.get(name) for name in needs(arm)))
+    names = needs(arm)
+    return globals()[arm](*map(pieces.get, names))
 
 
 def needs(arm: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ None stands for a judge that failed, and what is computed of it is None too: nev
 score, never a default.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -108,20 +109,20 @@ def scored(
     detail_weight, relevance_weight = WEIGHTS[arm]
     split = [parts(response) for response in responses]
     rows = zip(ids, prompts, split, strict=True)
-    asked = [(i, prompt, of.answer) for i, prompt, of in rows if of]
-    columns = [list(column) for column in zip(*asked, strict=True)]
-    supports = iter(engine.supports(*columns) if asked else [])
-    compared = asked and relevance_weight
-    wins = iter(engine.preferred(*columns) if compared else [None] * len(asked))
-    found = []
-    for of in split:
-        claims, won = (next(supports), next(wins)) if of else (None, None)
+    formed = [(i, prompt, two.answer) for i, prompt, two in rows if two]
+    columns = [list(column) for column in zip(*formed, strict=True)]
+    supports = iter(engine.supports(*columns) if formed else [])
+    compared = formed and relevance_weight
+    wins = iter(engine.preferred(*columns) if compared else [None] * len(formed))
+    scores = []
+    for two in split:
+        claims, won = (next(supports), next(wins)) if two else (None, None)
         won = None if won is None else won == 1
         value = reward(
-            of is not None, counts(claims), won, detail_weight, relevance_weight
+            two is not None, counts(claims), won, detail_weight, relevance_weight
         )
-        found.append(Scored(value, of, claims, won))
-    return found
+        scores.append(Scored(value, two, claims, won))
+    return scores
 
 
 def rewards_by_arm(
@@ -133,7 +134,7 @@ def rewards_by_arm(
 ) -> dict[str, list[float | None]]:
     """Arm → the reward of each response."""
     rows = ids, prompts, responses
-    return {arm: [of.reward for of in scored(arm, engine, *rows)] for arm in arms}
+    return {arm: [one.reward for one in scored(arm, engine, *rows)] for arm in arms}
 
 
 def precisions(
@@ -146,9 +147,9 @@ def precisions(
 
     None if it is malformed, has no claim, or the verifier failed.
     """
-    found = scored("fact", engine, ids, prompts, responses)
-    claims = [counts(of.supports) for of in found]
-    return [of[0] / of[1] if of and of[1] else None for of in claims]
+    scores = scored("fact", engine, ids, prompts, responses)
+    claims = [counts(one.supports) for one in scores]
+    return [c[0] / c[1] if c and c[1] else None for c in claims]
 
 
 # TRL
@@ -163,8 +164,7 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
         return trl_reward(p.arm, remote(p))
     from factkit.verify import engine
 
-    of = engine.engine(p)
-    return trl_reward(p.arm, lambda *rows: scored(p.arm, of, *rows))
+    return trl_reward(p.arm, functools.partial(scored, p.arm, engine.engine(p)))
 
 
 def trl_reward(
@@ -187,10 +187,10 @@ def trl_reward(
         **_: object,
     ) -> list[float | None]:
         texts = models.completion_texts(completions)
-        found = score(id, question, texts)
-        rewards = [of.reward for of in found]
+        scores = score(id, question, texts)
+        rewards = [one.reward for one in scores]
         if log_metric:
-            log_batch(found, log_metric)
+            log_batch(scores, log_metric)
         failures.count(rewards)
         return rewards
 
@@ -199,23 +199,23 @@ def trl_reward(
 
 
 def log_batch(
-    found: Sequence[Scored], log_metric: Callable[[str, float], None]
+    scores: Sequence[Scored], log_metric: Callable[[str, float], None]
 ) -> None:
     """Log a batch's share of malformed responses and of failures, and means of the
     well-formed ones: words of reasoning and answer (Fig 2), F, T, precision, wins."""
-    log_metric("malformed", _mean([of.parts is None for of in found]))
-    log_metric("judge_failures", _mean([of.reward is None for of in found]))
-    formed = [of.parts for of in found if of.parts]
+    log_metric("malformed", _mean([one.parts is None for one in scores]))
+    log_metric("judge_failures", _mean([one.reward is None for one in scores]))
+    formed = [one.parts for one in scores if one.parts]
     if formed:
         log_metric("reasoning_words", _mean([len(p.reasoning.split()) for p in formed]))
         log_metric("answer_words", _mean([len(p.answer.split()) for p in formed]))
-    claims = [c for c in (counts(of.supports) for of in found) if c]
+    claims = [c for c in (counts(one.supports) for one in scores) if c]
     if claims:
         log_metric("supported_claims", _mean([f for f, _ in claims]))
         log_metric("total_claims", _mean([t for _, t in claims]))
     if precise := [f / t for f, t in claims if t]:
         log_metric("precision", _mean(precise))
-    if wins := [of.wins for of in found if of.wins is not None]:
+    if wins := [one.wins for one in scores if one.wins is not None]:
         log_metric("wins", _mean(wins))
 
 

@@ -120,10 +120,8 @@ def expected(right: float, m: RewardMap, hedged: bool = False) -> float:
     kinds = (Truth.CORRECT, Truth.WRONG)
     if hedged:
         kinds = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
-    worth = [
-        truth_reward(of, m) + info_reward([of], m)
-        for of in (Statement("", truth, 5) for truth in kinds)
-    ]
+    statements = [Statement("", truth, 5) for truth in kinds]
+    worth = [truth_reward(s, m) + info_reward([s], m) for s in statements]
     return right * worth[0] + (1 - right) * worth[1]
 
 
@@ -220,15 +218,15 @@ def token_reward(
         **_: object,
     ) -> list[list[float] | None]:
         texts = models.completion_texts(completions)
-        found = annotate(id, question, texts)
+        feedback = annotate(id, question, texts)
         if log_metric:
-            log_batch(found, log_metric)
-        failures.count([None if of is None else 0.0 for of in found])
+            log_batch(feedback, log_metric)
+        failures.count([None if one is None else 0.0 for one in feedback])
         return [
             None
-            if of is None
-            else token_rewards(of, ids, tokenizer, granularity, m).tolist()
-            for of, ids in zip(found, completion_ids, strict=True)
+            if one is None
+            else token_rewards(one, ids, tokenizer, granularity, m).tolist()
+            for one, ids in zip(feedback, completion_ids, strict=True)
         ]
 
     rlfh_reward.__name__ = f"rlfh_{name}"
@@ -236,22 +234,23 @@ def token_reward(
 
 
 def log_batch(
-    found: Sequence[Sequence[Sentence] | None], log_metric: Callable[[str, float], None]
+    feedback: Sequence[Sequence[Sentence] | None],
+    log_metric: Callable[[str, float], None],
 ) -> None:
     """Log the share of failures, of responses without statements, and a response's
     statements of each kind, means over those that did not fail."""
     known = [
-        [s for sentence in of for s in sentence.statements]
-        for of in found
-        if of is not None
+        [s for sentence in one for s in sentence.statements]
+        for one in feedback
+        if one is not None
     ]
-    log_metric("annotator_failures", 1 - len(known) / max(len(found), 1))
+    log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
     if not known:
         return
     log_metric("responds", sum(map(bool, known)) / len(known))
     for truth in Truth:
-        n = sum(s.truth == truth for of in known for s in of)
+        n = sum(s.truth == truth for statements in known for s in statements)
         log_metric(truth.replace(" ", "_"), n / len(known))
-    stated = [s.informativeness for of in known for s in of]
+    stated = [s.informativeness for statements in known for s in statements]
     if stated:
         log_metric("informativeness", sum(stated) / len(stated))
