@@ -33,12 +33,13 @@ def update(
 ) -> SimpleNamespace:
     """The second update of the policy in `start` on one rollout, by p's objective.
 
-    The rollout: four prompts of `rows`, G = 4 completions each, groups one after the
-    other: completions, rewards (16,) and the trainer's advantages (16,). The update, of
-    B = 8 of them, whose advantages (B,) are `a`: log π of each token under the policy
-    of now, of the rollout and of the reference, `new`, `old` and `ref` (B, T); mask
-    (B, T), 1 up to a completion's end; loss, the trainer's own number. The policy in `start`
-    stays as it is. Raises ValueError if there are fewer than four rows.
+    The rollout has four prompts of `rows` with G = 4 completions each, groups one after
+    the other: completions, rewards (16,) and the trainer's advantages (16,). The update
+    is of B = 8 of them with the advantages `a` (B,). `new`, `old` and `ref` (B, T) are
+    log π of each token under the policy of now, of the rollout and of the reference;
+    mask (B, T) is 1 up to a completion's end; loss is the trainer's own number. The
+    policy in `start` stays as it is. Raises ValueError if there are fewer than four
+    rows.
     """
     import torch
     from datasets import Dataset
