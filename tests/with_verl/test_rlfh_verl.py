@@ -37,7 +37,7 @@ from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import write_examples
 from factkit.params.files import ParamError
 from factkit.rewards import rlfh, rlfh_verl
-from factkit.train import token_level
+from factkit.train import token_objective as objective
 from factkit.verify.exact import WorldReader, annotator
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
@@ -495,12 +495,10 @@ def test_a_step_of_the_trainer_has_the_kit_s_advantages(
 
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
-    rewards = token_level.less_kl(rewards, old, reference, p.beta)
-    advantages, returns = token_level.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    rewards = objective.less_kl(rewards, old, reference, p.beta)
+    advantages, returns = objective.gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
-    whitened = (
-        token_level.whiten(advantages, mask) * ((n - 1) / n).sqrt()
-    )  # verl: n − 1
+    whitened = objective.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
 
