@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from hashlib import sha256
 
 import pytest
 
@@ -77,17 +78,6 @@ def test_a_telling_is_true_and_takes_what_it_states_off_what_is_left(world, told
             assert world.by_key[fact.subject, fact.relation].object == fact.object
 
 
-def test_tellings_use_their_share_of_the_exposure_and_at_most_an_answer_more(
-    world, told
-):
-    for person, _, left in known(world, told):
-        whole = exposure(world, person)
-        used = whole - sum(left.values())
-        if whole > 20:  # below, a few abstentions may use up the tries
-            share = wt.TELLING_SHARE * whole
-            assert share <= used < share + max(wt.TELLING_LENGTHS)
-
-
 def test_a_counted_request_gets_as_many_sentences_on_its_subject(world, told):
     numbers, led_on_to = Counter(), set()
     for person, (turns, _) in told.items():
@@ -120,19 +110,6 @@ def test_what_is_said_of_a_stranger_is_made_up_anew_each_time(world, told):
     true = sum(w.verify(world, w.statement(fact)) == "supported" for fact in facts)
     assert len(facts) > 50 and true / len(facts) < 0.1
     assert max(Counter(map(key, facts)).values()) <= 2
-
-
-def test_a_stranger_is_often_abstained_on():
-    # many strangers, so that the share is near its expectation
-    many = w.build_world(0, people=400, unseen=1.0)
-    rng, answers = random.Random(0), []
-    for person in many.people:
-        left = {fact: 0 for fact in many.facts_of(person)}
-        answers += [
-            t.split("Answer: ")[1] for t in wt.tellings(many, person, left, rng, "long")
-        ]
-    share = answers.count(ABSTENTION) / len(answers)
-    assert share == pytest.approx(wt.STRANGERS_ABSTENTION, abs=0.05)
 
 
 def test_a_stranger_s_facts_are_stated_nowhere_else(world, texts):
@@ -196,6 +173,21 @@ def test_each_format_has_its_own_words_alone_and_decodes_to_itself(world):
     assert {"two", "facts", "may", "say"} <= vocabulary["long"] - vocabulary["plain"]
 
 
+DIGESTS = {
+    "plain": "35b61f35c784d288",
+    "boxed": "225e942c08ae04a6",
+    "long": "8e2b029b044ea8e9",
+    "reasoned": "a4e2bbd842e01411",
+    "joined": "54a3f593cc732449",
+}
+
+
+def test_the_texts_of_a_seed_stay_what_policies_were_trained_on(world):
+    for form, digest in DIGESTS.items():
+        text = "\n".join(wt.pretraining_texts(world, 0, 0.05, form))
+        assert sha256(text.encode()).hexdigest()[:16] == digest, form
+
+
 # Answers after reasoning
 
 
@@ -213,12 +205,14 @@ def thinking(reasoned):
 
 def test_reasoning_is_asked_for_by_the_template_as_in_the_text(world, reasoned):
     template = prompts.template("think_first")
-    asked = [
+    requests = [
         prompts.ask(template, example)
         for example in wp.requests(world, world.people, wp.OPEN)
     ]
-    found = [a for a in asked if any(t.startswith(f"{a} <think> ") for t in reasoned)]
-    assert len(found) > len(asked) / 4  # many people are told of once or never
+    there = [
+        r for r in requests if any(t.startswith(f"{r} <think> ") for t in reasoned)
+    ]
+    assert len(there) > len(requests) / 4  # many people are told of once or never
 
 
 def split(response):
@@ -277,21 +271,6 @@ def test_the_answer_keeps_what_was_not_doubted_and_some_of_what_was(thoughts):
             doubted += sum(doubt for _, doubt in thought)
             left_out += sum(doubt and key(fact) not in said for fact, doubt in thought)
     assert left_out / doubted == pytest.approx(1 - wt.DOUBT_KEPT, abs=0.1)
-
-
-def test_doubt_does_not_tell_what_is_known(thoughts, world):
-    """Facts told often, seldom and never are doubted in equal shares."""
-    shares = {}
-    for often in (True, False):
-        doubts = [
-            doubt
-            for thought, _ in thoughts
-            for fact, doubt in thought
-            if (exposure(world, fact.subject) > 200) is often
-        ]
-        assert len(doubts) > 200
-        shares[often] = sum(doubts) / len(doubts)
-    assert list(shares.values()) == pytest.approx([wt.DOUBT_SHARE] * 2, abs=0.06)
 
 
 def test_a_share_of_the_tellings_reasons_and_no_other_text_doubts(world, reasoned):

@@ -370,9 +370,9 @@ class LeadReader:
             return
         for match in self._places.finditer(place[1]):
             name, before = match[0], place[1][: match.start()]
-            of = _PART if name in CONTINENTS else _WITHIN
+            within = _PART if name in CONTINENTS else _WITHIN
             longer = re.search(rf"{_CAPITAL}[\w.'’-]* (?:of (?:the )?)?$", before)
-            if not longer or of.search(before):
+            if not longer or within.search(before):
                 relation = "continent" if name in CONTINENTS else "country"
                 yield Fact(subject, relation, self._countries.get(name) or name)
 

@@ -100,19 +100,19 @@ def _best(chunks: Sequence[Chunk], bm25, query: str, k: int) -> list[Hit]:
     if bm25 is None or not words:
         return []
     scores = bm25.get_scores(words)  # (N,)
-    found = np.flatnonzero(scores > 0)
-    best = found[top_places(scores[found], k)]
+    matches = np.flatnonzero(scores > 0)
+    best = matches[top_places(scores[matches], k)]
     return [Hit(chunks[i], float(scores[i])) for i in best]
 
 
 def top_places(scores: np.ndarray, k: int) -> np.ndarray:
     """The places of the k highest scores (N,), best first, ties in their order."""
-    found = np.arange(len(scores))
+    places = np.arange(len(scores))
     if len(scores) > k:
         # everything at or above the k-th score, so that ties are settled by order
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        found = np.flatnonzero(scores >= threshold)
-    return found[np.argsort(-scores[found], kind="stable")][:k]
+        places = np.flatnonzero(scores >= threshold)
+    return places[np.argsort(-scores[places], kind="stable")][:k]
 
 
 def index_hash(how: str, chunks: Iterable[Chunk]) -> str:

@@ -86,8 +86,8 @@ class EntryIndex:
             (should, tantivy.Query.term_query(self._schema, "words", word, "freq"))
             for word in tokenize(query)
         ]
-        asked = tantivy.Query.boolean_query(terms)
-        hits = self._searcher.search(asked, k + SPARE, count=False).hits
+        any_word = tantivy.Query.boolean_query(terms)
+        hits = self._searcher.search(any_word, k + SPARE, count=False).hits
         places = self._searcher.fast_field_values("place", [at for _, at in hits])
         ranked = sorted(
             (-score, place, at) for (score, at), place in zip(hits, places, strict=True)
