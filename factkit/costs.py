@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from factkit import workload
-from factkit.params import RlParams, TokenLevelParams, Veri
+from factkit.params.stages import RlParams, TokenLevelParams
+from factkit.veri.arms import Veri
 from factkit.workload import Paper, Row
 
 GPU_GB = 80

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from factkit import ledger
-from factkit.params import ROOT
+from factkit import arms, ledger
+from factkit.params.files import ROOT
 
 
 def factkit(*arguments, **environment):
@@ -58,7 +58,7 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(arguments, said):
 def test_the_report_is_one_page_over_all_papers_or_a_paper_s_whole_ledger():
     every = factkit("report", "--output-dir", "nowhere")
     assert every.returncode == 0, every.stderr
-    assert all(paper in every.stdout for paper in ledger.PAPERS)
+    assert all(paper in every.stdout for paper in arms.PAPERS)
     one = factkit("report", "veri", "--output-dir", "nowhere")
     assert one.returncode == 0, one.stderr
     assert "reference results" in one.stdout

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from factkit import costs, params, workload
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
 PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")

@@ -11,10 +11,12 @@ from factkit import ledger, params
 from factkit.datasets import world_prompts as wp
 from factkit.evaluate import reasoned
 from factkit.figures.tables import published
-from factkit.params import REASON_ARMS
+from factkit.reason.arms import ARMS
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
 from factkit.world import facts as w
+
+REASON_ARMS = tuple(ARMS)
 
 CLAIMS = ledger.claims("reason")
 MEASURED = [c for c in CLAIMS if not c.not_here]

@@ -25,7 +25,7 @@ from factkit import (
 )
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params import ROOT, ParamError
+from factkit.params.files import ROOT, ParamError
 from factkit.reward_client import RewardServiceError, remote
 from factkit.reward_service import Limits, Service
 from factkit.rewards import reason

@@ -16,7 +16,7 @@ from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params import ROOT, ParamError
+from factkit.params.files import ROOT, ParamError
 from factkit.rewards import rlfh_verl
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, Spy, serving_index, until
 
 from factkit import retries, search_client
-from factkit.params import ParamError
+from factkit.params.files import ParamError
 from factkit.retrieval.chunks import Chunk
 from factkit.search_client import (
     QUERY_CHARS,

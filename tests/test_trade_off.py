@@ -18,6 +18,7 @@ from factkit.evaluate.trade_off import (
     stopped_at,
     wins,
 )
+from factkit.rar.params import BENCHMARKS
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
@@ -485,7 +486,7 @@ def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
 
 
 def test_benchmarks_are_checked_before_anything_runs():
-    assert set(params.BENCHMARKS) == set(trade_off.suites.SUITES)
+    assert set(BENCHMARKS) == set(trade_off.suites.SUITES)
     ran = {name for name, s in trade_off.suites.SUITES.items() if s.runs_code}
     for names, said in [
         ("gsm8k mmlu", "mmlu; there are best_guess"),

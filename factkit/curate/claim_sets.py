@@ -30,7 +30,7 @@ from factkit.world import facts as world
 from factkit.world.facts import LABELS
 
 if TYPE_CHECKING:
-    from factkit.params import VeriParams
+    from factkit.veri.params import VeriParams
 
 Sets = dict[str, list[Example]]
 

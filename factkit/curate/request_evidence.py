@@ -16,7 +16,8 @@ from factkit.world import facts as world
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
-    from factkit.params import RarParams, RequestParams
+    from factkit.params.long_form import RequestParams
+    from factkit.rar.params import RarParams
     from factkit.verify.exact import ExactEngine
 
 

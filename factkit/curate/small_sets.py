@@ -16,7 +16,7 @@ from factkit.world import facts as world
 from factkit.world.facts import World
 
 if TYPE_CHECKING:
-    from factkit.params import RequestParams
+    from factkit.params.long_form import RequestParams
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
 

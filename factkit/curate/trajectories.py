@@ -24,8 +24,8 @@ from factkit.verify.trajectory import LABELS, Turn, information
 from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.params import VeriParams
     from factkit.retrieval.chunks import Chunk
+    from factkit.veri.params import VeriParams
 
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 NOTHING = "nothing"

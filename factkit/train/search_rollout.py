@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
-    from factkit.params import VeriParams, VeriRlParams
+    from factkit.veri.params import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 ANSWER, END_OF_ANSWER = "<answer>", "</answer>"

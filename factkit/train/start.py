@@ -5,7 +5,7 @@ import hashlib
 from filelock import FileLock
 
 from factkit import assets
-from factkit.params import PolicyParams, SftParams
+from factkit.params.stages import PolicyParams, SftParams
 from factkit.train import sft
 
 SEED = 0  # of the cold start: one policy for all seeds of a run

@@ -9,7 +9,8 @@ from factkit.verify.outcome import Outcome, contains, exact, outcome
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.params import JudgeParams, QuestionParams
+    from factkit.params.stages import JudgeParams
+    from factkit.truthrl.params import QuestionParams
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 

@@ -35,7 +35,7 @@ from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import write_examples
-from factkit.params import ParamError
+from factkit.params.files import ParamError
 from factkit.rewards import rlfh, rlfh_verl
 from factkit.train import token_level
 from factkit.verify.exact import WorldReader, annotator

@@ -7,29 +7,11 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
-from factkit.params import (
-    RAR,
-    RarDpoParams,
-    RarParams,
-    RarRlParams,
-    RarSftParams,
-)
+from factkit.rar.arms import RAR
 from factkit.rewards import rar as rewards
 from factkit.train import dpo, grpo, sft
 
 NOTEBOOK = "22_rar_train"
-
-
-def depends_on(arm: str) -> type[RarParams]:
-    """The parameter class whose values a run of the arm depends on."""
-    match arm:
-        case "base":
-            return RarParams
-        case "sft":
-            return RarSftParams
-        case "dpo":
-            return RarDpoParams
-    return RarRlParams
 
 
 # p.requests → what stands for the paper's evaluation sets (§4.1)

@@ -7,9 +7,6 @@ from pydantic import Field
 from factkit.params.long_form import RequestParams
 from factkit.params.stages import DpoParams, TokenLevelParams
 
-RLFH_RL_ARMS = ("paragraph", "sentence", "statement", "statement_group")
-RLFH_ARMS = ("base", "dpo", *RLFH_RL_ARMS)
-
 
 class RlfhParams(RequestParams):
     """RLFH: the questions, and how responses are annotated."""
@@ -32,11 +29,3 @@ class RlfhRlParams(RlfhParams, TokenLevelParams):
     alpha: float = Field(ge=0)
     info_beta: float = Field(ge=0)
     info_epsilon: float = Field(gt=-1)
-
-
-class Rlfh(RlfhDpoParams, RlfhRlParams):
-    """Parameters of notebooks 40–44; `arms` and `seeds` are what 43 compares."""
-
-    arm: Literal[RLFH_ARMS] = "statement"
-    arms: str
-    seeds: str

@@ -1,7 +1,7 @@
 """RLFH's workload. A response's statements are counted as its claims are."""
 
-from factkit.params import RLFH_RL_ARMS, Rlfh
-from factkit.workload.long_answers import JUDGE_TOKENS, SENTENCE_TOKENS, LongAnswer
+from factkit.long_answers import JUDGE_TOKENS, SENTENCE_TOKENS, LongAnswer
+from factkit.rlfh.arms import ARMS, Rlfh
 
 ANSWER = LongAnswer(
     request_tokens=100,  # assumed by us: a question of HotpotQA and the chat around it
@@ -38,7 +38,7 @@ def annotation_calls(p: Rlfh) -> int:
 
 def calls_a_response(p: Rlfh, arm: str) -> int:
     """Calls for the reward of one response, wherever the arm puts it; 0 without one."""
-    return annotation_calls(p) if arm in RLFH_RL_ARMS else 0
+    return annotation_calls(p) if ARMS[arm].algorithm in ("PPO", "GRPO") else 0
 
 
 def judge_calls(p: Rlfh, arm: str) -> dict[str, int]:

@@ -8,11 +8,8 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
-from factkit.params import (
-    Reason,
-    ReasonDpoParams,
-    ReasonParams,
-    ReasonRlParams,
+from factkit.reason.arms import Reason
+from factkit.reason.params import (
     ReasonSftParams,
 )
 from factkit.rewards import reason as rewards
@@ -21,18 +18,6 @@ from factkit.train.start import base_policy
 from factkit.verify import response
 
 NOTEBOOK = "32_reason_train"
-
-
-def depends_on(arm: str) -> type[ReasonParams]:
-    """The parameter class whose values a run of the arm depends on."""
-    match arm:
-        case "base":
-            return ReasonParams
-        case "sft":
-            return ReasonSftParams
-        case "sft_dpo":
-            return ReasonDpoParams
-    return ReasonRlParams
 
 
 def deviations(p: Reason) -> list[str]:

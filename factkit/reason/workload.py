@@ -1,9 +1,9 @@
 """Learning to Reason's workload. A response's reasoning is written within
 max_completion_length, but no judge of factuality reads it."""
 
-from factkit.params import Reason
+from factkit.long_answers import LongAnswer
+from factkit.reason.arms import Reason
 from factkit.rewards.reason import WEIGHTS
-from factkit.workload.long_answers import LongAnswer
 
 ANSWER = LongAnswer(
     request_tokens=250,  # 1,000 characters, the longest synthetic prompt kept

@@ -7,16 +7,14 @@ from factkit import models, runs
 from factkit.curate import pairs, probing
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example
-from factkit.params import (
-    QuestionDpoParams,
-    QuestionParams,
-    QuestionRlParams,
-    QuestionSftParams,
-    TruthRL,
-)
 from factkit.rewards import truthrl as rewards
 from factkit.train import dpo, grpo, reward_model, sft
 from factkit.train.start import base_policy
+from factkit.truthrl.arms import TruthRL
+from factkit.truthrl.params import (
+    QuestionParams,
+    QuestionSftParams,
+)
 from factkit.verify.verifier import verifier
 
 NOTEBOOK = "12_truthrl_train"
@@ -27,18 +25,6 @@ def after(folder: Path) -> Path:
     own = folder / "after_test.jsonl"
     data = folder.parent.parent / "10_truthrl_data" / "main-s0"
     return own if own.exists() else data / "prompting_test.jsonl"
-
-
-def depends_on(arm: str) -> type[QuestionParams]:
-    """The parameter class whose values a run of the arm depends on."""
-    match arm:
-        case "prompting":
-            return QuestionParams
-        case "sft" | "rft" | "r_tuning":
-            return QuestionSftParams
-        case "dpo" | "iterative_dpo":
-            return QuestionDpoParams
-    return QuestionRlParams
 
 
 def deviations(p: TruthRL) -> list[str]:

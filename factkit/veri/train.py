@@ -8,43 +8,18 @@ from factkit.curate import claim_sets, trajectories
 from factkit.datasets.examples import Example
 from factkit.evaluate.claim_verification import Verified, claim_rows, read_verified
 from factkit.models import Sampling
-from factkit.params import (
-    Veri,
-    VeriLargerParams,
-    VeriParams,
-    VeriRlParams,
-    VeriSftParams,
-)
 from factkit.retrieval.chunks import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
 from factkit.train import grpo, search_rollout, sft
 from factkit.train.start import base_policy
+from factkit.veri.arms import ARMS, Veri
+from factkit.veri.params import (
+    VeriSftParams,
+)
 from factkit.verify.trajectory import Turn, answer_of, forced
 
 NOTEBOOK = "52_veri_train"
-# what an arm changes of the reward, or of the rollouts
-CHANGES = {
-    "offline_rl": {"online": False},
-    "without_evidence": {"evidence_reward": False},
-    "without_validity": {"validity_weight": False},
-    "without_format": {"format_reward": False},
-    "label_only": dict.fromkeys(
-        ("evidence_reward", "validity_weight", "format_reward"), False
-    ),
-}
-
-
-def depends_on(arm: str) -> type[VeriParams]:
-    """The parameter class whose values a run of the arm depends on."""
-    match arm:
-        case "instruct":
-            return VeriParams
-        case "sft":
-            return VeriSftParams
-        case "larger":
-            return VeriLargerParams
-    return VeriRlParams
 
 
 def deviations(p: Veri) -> list[str]:
@@ -127,7 +102,7 @@ def reward_params(p: Veri) -> Veri:
 
     Offline RL keeps its policy whenever a checkpoint is written, to be chosen from.
     """
-    changes: dict[str, object] = dict(CHANGES.get(p.arm, {}))
+    changes: dict[str, object] = dict(ARMS[p.arm].changes)
     if p.arm == "offline_rl":
         changes["kept_policies"] = -(-p.rl_steps // p.checkpoint_steps)
     return p.model_copy(update=changes)

@@ -6,8 +6,16 @@ What is one paper's is in the module of its name.
 
 from types import ModuleType
 
-from factkit.params import RAR, Reason, Rlfh, TruthRL, Veri
-from factkit.workload import rar, reason, rlfh, truthrl, veri
+from factkit.rar import workload as rar
+from factkit.rar.arms import RAR
+from factkit.reason import workload as reason
+from factkit.reason.arms import Reason
+from factkit.rlfh import workload as rlfh
+from factkit.rlfh.arms import Rlfh
+from factkit.truthrl import workload as truthrl
+from factkit.truthrl.arms import TruthRL
+from factkit.veri import workload as veri
+from factkit.veri.arms import Veri
 
 LongForm = RAR | Reason | Rlfh
 Paper = TruthRL | LongForm | Veri

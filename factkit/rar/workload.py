@@ -1,8 +1,8 @@
 """Binary RAR's workload."""
 
-from factkit.params import RAR
+from factkit.long_answers import LongAnswer
+from factkit.rar.arms import RAR
 from factkit.rewards.rar import PIECES
-from factkit.workload.long_answers import LongAnswer
 
 ANSWER = LongAnswer(
     request_tokens=500,  # 2,000 characters, the longest taken from WildChat

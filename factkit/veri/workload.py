@@ -4,8 +4,8 @@ The numbers are upper bounds, by the budgets (Table 4); `typical` has the length
 we assume. A judge is asked for the data alone: rewards and metrics are exact.
 """
 
-from factkit.params import VERI_ONLINE_ARMS, Veri
-from factkit.workload.long_answers import SENTENCE_TOKENS
+from factkit.long_answers import SENTENCE_TOKENS
+from factkit.veri.arms import ARMS, Veri
 
 # Assumptions, ours: the paper tells no lengths, and nothing but prompts was measured
 PROMPT_TOKENS = 460  # instructions as a chat, 420, and a claim, 40
@@ -76,7 +76,8 @@ def searches(p: Veri, arm: str) -> dict[str, int]:
     """Searches of one run of an arm by stage, at most. Offline RL is trained without
     them (§2.2), and evaluated with them like all; the untrained policy's on test are
     shared."""
-    trained = p.rl_steps * p.rl_batch_size * (arm in VERI_ONLINE_ARMS)
+    online = ARMS[arm].algorithm == "GRPO" and ARMS[arm].changes.get("online", True)
+    trained = p.rl_steps * p.rl_batch_size * online
     played = p.dev_claims if arm == "instruct" else evaluated_responses(p)
     return {
         "training": trained * p.max_searches,

@@ -7,21 +7,11 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
-from factkit.params import Rlfh, RlfhDpoParams, RlfhParams, RlfhRlParams
 from factkit.rewards import rlfh as rewards
+from factkit.rlfh.arms import ARMS, Rlfh
 from factkit.train import dpo, token_level
 
 NOTEBOOK = "42_rlfh_train"
-
-
-def depends_on(arm: str) -> type[RlfhParams]:
-    """The parameter class whose values a run of the arm depends on."""
-    match arm:
-        case "base":
-            return RlfhParams
-        case "dpo":
-            return RlfhDpoParams
-    return RlfhRlParams
 
 
 def deviations(p: Rlfh) -> list[str]:
@@ -84,6 +74,5 @@ def train_arm(
         rows = drawn.required(drawn.furthest_pairs(train, answers, p), p)
         return dpo.dpo(start, rows, folder, p)
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
-    by_group = p.model_copy(update={"method": "group"})
-    how = by_group if p.arm == "statement_group" else p
+    how = p.model_copy(update=ARMS[p.arm].changes)
     return token_level.token_level(start, rows, rewards.reward_function, folder, how)

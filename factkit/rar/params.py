@@ -7,15 +7,11 @@ from pydantic import Field, model_validator
 from factkit.params.long_form import RequestParams
 from factkit.params.stages import DpoParams, RlParams, SftParams
 
-RAR_RL_ARMS = (
-    *("lm_judge", "veriscore", "binary_rar"),
-    *("rating_rar", "binary_veriscore", "conflict_only_veriscore"),
-    "veriscore_plus_judge",
-)
-RAR_ARMS = ("base", "sft", "dpo", *RAR_RL_ARMS)
-
 # what early stopping can watch: what the kit measures itself, and lm-eval's suites
-STAND_INS = ("best_guess_accuracy", "format_following", "win_rate")
+STAND_INS = (
+    *("best_guess_accuracy", "format_following", "win_rate"),
+    "correct_claims_per_question",
+)
 RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
 BENCHMARKS = ("ifeval", "bbh", "gsm8k", "minerva", "gpqa", "aime25", *RUN_CODE)
 
@@ -30,7 +26,7 @@ class RarParams(RequestParams):
     whole_chunk_tokens: int = Field(ge=8)
     query_with_prompt: bool
     utility_drop: float = Field(gt=0, lt=1)
-    utility_benchmarks: str = " ".join(STAND_INS)
+    utility_benchmarks: str = "best_guess_accuracy format_following win_rate"
     allow_code: bool = False  # benchmarks that run what the policy writes
 
     @model_validator(mode="after")
@@ -65,11 +61,3 @@ class RarRlParams(RarSftParams, RlParams):
     """Binary RAR: online RL."""
 
     non_stop_penalty: float = Field(ge=0)
-
-
-class RAR(RarDpoParams, RarRlParams):
-    """Parameters of notebooks 20–24; `arms` and `seeds` are what 23 compares."""
-
-    arm: Literal[RAR_ARMS] = "binary_rar"
-    arms: str
-    seeds: str

@@ -6,12 +6,6 @@ from pydantic import Field, model_validator
 
 from factkit.params.stages import PolicyParams, RlParams, SftParams
 
-VERI_ONLINE_ARMS = (
-    *("online_rl", "without_evidence", "without_validity"),
-    *("without_format", "label_only"),
-)
-VERI_ARMS = ("instruct", "sft", "offline_rl", *VERI_ONLINE_ARMS, "larger")
-
 
 class VeriParams(PolicyParams):
     """Veri-R1: the claims, the search among entries, and a turn's budgets."""
@@ -79,11 +73,3 @@ class VeriLargerParams(VeriParams):
 
     larger_policy: str
     larger_hidden_size: int = Field(128, ge=16)
-
-
-class Veri(VeriRlParams, VeriLargerParams):
-    """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
-
-    arm: Literal[VERI_ARMS] = "online_rl"
-    arms: str
-    seeds: str

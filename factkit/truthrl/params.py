@@ -1,8 +1,8 @@
 """TruthRL's parameters."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from factkit.params.stages import (
     DpoParams,
@@ -63,28 +63,3 @@ class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """TruthRL: RL by the outcome, its reasoning or a learned reward."""
 
     reason_weight: float = Field(ge=0)
-
-
-TRUTHRL_ARMS = (
-    *("prompting", "sft", "rft", "r_tuning", "rlhf", "rlkf", "dpo", "iterative_dpo"),
-    *("binary", "binary_knowledge", "ternary", "ternary_knowledge"),
-    *("ternary_reason_multiplicative", "ternary_reason_additive"),
-    *("ternary_reason_conditional", "ternary_strict_match"),
-)
-
-
-class TruthRL(QuestionDpoParams, QuestionRlParams):
-    """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
-
-    arm: Literal[TRUTHRL_ARMS] = "ternary"
-    arms: str
-    seeds: str
-
-    @model_validator(mode="after")
-    def _reasoning_is_written(self) -> Self:
-        if "reason" in self.arm and self.answer_format != "boxed":
-            raise ValueError(
-                f"arm={self.arm} rewards reasoning, of which answer_format=plain has "
-                "none: set answer_format=boxed (profile tiny: variant=reasoning)"
-            )
-        return self

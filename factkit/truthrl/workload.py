@@ -1,6 +1,6 @@
 """TruthRL's workload."""
 
-from factkit.params import TruthRL
+from factkit.truthrl.arms import TruthRL
 
 PROMPT_TOKENS = 200  # assumed by us: instruction and question, without references
 

@@ -7,12 +7,6 @@ from pydantic import Field
 from factkit.params.long_form import RequestParams
 from factkit.params.stages import DpoParams, RlParams, SftParams
 
-REASON_RL_ARMS = (
-    *("fact", "fact_detail", "fact_relevance"),
-    *("fact_detail_relevance", "fact_detail10_relevance"),
-)
-REASON_ARMS = ("base", "sft", "sft_dpo", *REASON_RL_ARMS)
-
 
 class ReasonParams(RequestParams):
     """Learning to Reason: the requests of SFT, and how a response that reasons is
@@ -45,11 +39,3 @@ class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
     reward_url: str = ""
-
-
-class Reason(ReasonDpoParams, ReasonRlParams):
-    """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
-
-    arm: Literal[REASON_ARMS] = "fact_relevance"
-    arms: str
-    seeds: str
