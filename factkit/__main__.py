@@ -39,11 +39,11 @@ def reproduce(
     values: Set = (),
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
-    from factkit import sweeps
+    from factkit import arms, sweeps
 
     p = _checked(paper, profile, output_dir, values, variant)
     sweeps.snakemake(
-        p, paper, sweeps.MAIN_JOB[paper], [0], jobs=jobs, overrides=_typed(values)
+        p, paper, arms.main(paper), [0], jobs=jobs, overrides=_typed(values)
     )
     _print_outcome(p, paper)
 
@@ -115,6 +115,7 @@ def report(
     Of a setting without runs below --output-dir, the reference results are taken.
     """
     from factkit import ledger
+    from factkit.params import stages
 
     root = params.ROOT / output_dir
     if not paper:
@@ -122,10 +123,10 @@ def report(
         print(ledger.summary(root).to_string())
         return
     _known(paper)
-    for name in [profile] if profile else params.PROFILES:
+    for name in [profile] if profile else stages.PROFILES:
         for setting, results in ledger.stored(paper, name, root).items():
             _print_results(paper, name, setting, results)
-    _print_ledger(paper, root, [profile] if profile else params.PROFILES)
+    _print_ledger(paper, root, [profile] if profile else stages.PROFILES)
 
 
 @app.command()
@@ -162,8 +163,8 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit import entry_index
     from factkit.curate.claim_sets import CORPORA
+    from factkit.retrieval import entry_index
 
     name = corpus.name.removesuffix(".zip")
     if name not in CORPORA:
@@ -257,10 +258,10 @@ def _checked(
 
 
 def _known(paper: str) -> None:
-    from factkit import ledger
+    from factkit import arms
 
-    if paper not in ledger.PAPERS:
-        there = ", ".join(ledger.PAPERS)
+    if paper not in arms.PAPERS:
+        there = ", ".join(arms.PAPERS)
         raise params.ParamError(f"paper={paper!r}: there are {there}")
 
 

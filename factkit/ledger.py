@@ -10,7 +10,6 @@ notebook:
 """
 
 import csv
-import importlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,15 +18,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import runs, statistics
+from factkit import arms, params, runs, statistics
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
-# arms that are one policy whatever the seed
-ONE_POLICY = ("base", "instruct", "prompting", "larger")
 # metrics that are counts and no fractions: differences are not in points
 COUNTS = re.compile(
     r"(claims|claims_per_question|words|tokens|searches|seconds|length|turns)$"
@@ -174,7 +170,7 @@ def judge(claim: Claim, results: Mapping[str, Sequence[Result]]) -> Verdict:
     sides = [_by_seed(arm, results.get(setting, ())) for setting, arm, _ in claim.arms]
     if not all(sides):
         return unmeasured
-    one_policy = [arm in ONE_POLICY for _, arm, _ in claim.arms]
+    one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
     sides = _common_seeds(sides, one_policy)
     if not sides[0]:
         return Verdict("not run", why="no seed that both arms were trained with")
@@ -280,7 +276,7 @@ def summary(root: Path) -> "pd.DataFrame":
     import pandas as pd
 
     rows = {}
-    for paper in PAPERS:
+    for paper in arms.PAPERS:
         table = page(paper, root)
         for profile in dict.fromkeys(p for p, _ in table.columns if p):
             words = table[profile]["verdict"]
@@ -323,8 +319,9 @@ def apart(results: Sequence[Result]) -> list[Result]:
 
 def _way(result: Result) -> dict[str, Any]:
     """How a run was made, whatever its seed: parameters, inputs, reward."""
-    training = importlib.import_module(f"factkit.train.{result['paper']}")
-    keys = set(training.depends_on(result["arm"]).model_fields)
+    arm = arms.table(result["paper"]).get(result["arm"])
+    reads = arm.reads if arm else params.class_of(result["paper"])
+    keys = set(reads.model_fields)
     keys -= {"seed", "arm", "output_dir"}
     way = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 from factkit import statistics
 from factkit.assets import write_atomically
 from factkit.errors import UserError
-from factkit.params import ROOT, RunParams
+from factkit.params.files import ROOT
+from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from factkit import ledger, params, statistics
+from factkit import arms, ledger, params, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
 
@@ -184,7 +184,7 @@ def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
 
 
 def test_every_paper_has_a_whole_page():
-    for paper in ledger.PAPERS:
+    for paper in arms.PAPERS:
         page = ledger.page(paper, params.ROOT / "outputs" / "nowhere", ["tiny"])
         assert len(page) == len(ledger.claims(paper))
         known = {"holds", "fails", "undecided", "one seed", "not measurable", "not run"}
@@ -233,7 +233,7 @@ def test_the_readme_counts_the_verdicts_of_the_reference_results():
     columns = ("holds", "hold together", "fails", "undecided", "one seed", "not run")
     counted = ledger.summary(params.ROOT / "outputs" / "nowhere")
     lines = (params.ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    names = dict(zip(ledger.PAPERS, NAMES, strict=True))
+    names = dict(zip(arms.PAPERS, NAMES, strict=True))
     for paper, name in names.items():
         (line,) = [x for x in lines if re.match(rf"\| {name} \| \d+ \|", x)]
         cells = [x.strip().replace("–", "0") for x in line.strip("|").split("|")]

@@ -20,8 +20,8 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
-from factkit import ledger, params
-from factkit.params import ROOT
+from factkit import arms, params
+from factkit.params.files import ROOT
 from factkit.runs import REFERENCE, RunError, read_results
 
 matplotlib.use("agg")  # as where there is no screen
@@ -73,7 +73,6 @@ SMALLEST = {
     },
 }
 STAGES = ["0_{}_data", "1_{}_rewards", "2_{}_train", "3_{}_ablations", "4_{}_figures"]
-ONLINE = ("binary", "ternary", "binary_rar", "fact_detail_relevance", "statement")
 SAMPLES = {"truthrl": 24, "rar": 8, "reason": 2 * 8, "rlfh": 2 * 8, "veri": 24}
 
 
@@ -184,10 +183,10 @@ def smallest(paper, variant=""):
     return values | SMALLEST[paper]
 
 
-def faults_of_runs(folder, paper, arms, stages=STAGES):
+def faults_of_runs(folder, paper, named, stages=STAGES):
     """What a paper's run folders below a profile's lack of the contract's files."""
     names = [f"{stage}/main-s0" for stage in stages if "train" not in stage]
-    names += [f"2_{{}}_train/{arm}-s0" for arm in arms]
+    names += [f"2_{{}}_train/{arm}-s0" for arm in named]
     faults = []
     for name in names:
         (run,) = folder.glob(f"?{name.format(paper)}")
@@ -198,7 +197,8 @@ def faults_of_runs(folder, paper, arms, stages=STAGES):
         rows = (run / "samples.jsonl").read_text().count("\n")
         if rows != SAMPLES[paper]:
             faults.append(f"{run}: {rows} samples")
-        if run.name.removesuffix("-s0") in ONLINE:
+        arm = arms.table(paper)[run.name.removesuffix("-s0")]
+        if arm.algorithm in ("GRPO", "PPO"):
             steps = (run / "metrics.csv").read_text().count("\n") - 1
             if steps != SMALL["rl_steps"]:
                 faults.append(f"{run}: a curve of {steps} steps")
@@ -221,17 +221,17 @@ TO_THE_END = {
 @pytest.mark.parametrize("paper", TO_THE_END)
 def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
     """And every other arm from its start through its training."""
-    values, arms = smallest(paper), TO_THE_END[paper].split()
+    values, ended = smallest(paper), TO_THE_END[paper].split()
     run_here(f"?0_{paper}_data", tmp_path, **values)
     run_here(f"?1_{paper}_rewards", tmp_path, **values)
-    for arm in arms:
+    for arm in ended:
         run_here(f"?2_{paper}_train", tmp_path, **values | {"arm": arm})
     ran = {"arms": TO_THE_END[paper], "seeds": "0"}
     run_here(f"?3_{paper}_ablations", tmp_path, **values | ran)
     run_here(f"?4_{paper}_figures", tmp_path, **values)
-    assert faults_of_runs(tmp_path / "tiny", paper, arms) == []
+    assert faults_of_runs(tmp_path / "tiny", paper, ended) == []
     for arm in params.load(paper, "tiny").arms.split():
-        if arm in arms or arm == "larger":  # a second policy, not trained
+        if arm in ended or not arms.table(paper)[arm].algorithm:
             continue
         one = values | {"arm": arm}
         run_here(f"?2_{paper}_train", tmp_path, until=".train_arm(", **one)
@@ -277,7 +277,7 @@ def test_verifiers_are_measured_on_what_is_at_hand(tmp_path):
 
 DRAWN = [  # where reference results are
     (paper, profile)
-    for paper in ledger.PAPERS
+    for paper in arms.PAPERS
     for profile in ("tiny", "laptop")
     if profile == "tiny" or any((REFERENCE / profile).glob(f"?4_{paper}_figures"))
 ]
@@ -321,11 +321,11 @@ def test_a_wrong_parameter_or_missing_data_is_told_before_anything_runs(tmp_path
 # ---- papermill and Snakemake, in kernels
 
 
-def sweep(outputs, paper, arms, variant="", jobs=2):
+def sweep(outputs, paper, named, variant="", jobs=2):
     """The command line of a sweep at the smallest size."""
     return [
         *(sys.executable, "-m", "factkit", "sweep", paper, "--profile", "tiny"),
-        *("--variant", variant, "--arms", arms, "--seeds", "0", "--jobs", str(jobs)),
+        *("--variant", variant, "--arms", named, "--seeds", "0", "--jobs", str(jobs)),
         *(f"--set={key}={value}" for key, value in SMALLEST[paper].items()),
         *("--output-dir", str(outputs)),
     ]
@@ -355,11 +355,11 @@ def kill_when(command, moment):
     return not over
 
 
-def goes_on_to_the_results_of(outputs, arms, whole):
+def goes_on_to_the_results_of(outputs, named, whole):
     """Whether a killed sweep ends with the metrics of runs that were not killed."""
-    assert arms.split()[-1] in finished(sweep(outputs, "truthrl", arms))
+    assert named.split()[-1] in finished(sweep(outputs, "truthrl", named))
     run_here("10_truthrl_data", whole, **smallest("truthrl"))
-    for arm in arms.split():
+    for arm in named.split():
         run_here("12_truthrl_train", whole, **smallest("truthrl") | {"arm": arm})
         killed, through = (
             read_results(folder / f"tiny/12_truthrl_train/{arm}-s0")["metrics"]
@@ -371,11 +371,11 @@ def goes_on_to_the_results_of(outputs, arms, whole):
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
-    outputs, arms = tmp_path / "killed", "r_tuning ternary"
-    command = sweep(outputs, "truthrl", arms)
+    outputs, named = tmp_path / "killed", "r_tuning ternary"
+    command = sweep(outputs, "truthrl", named)
     state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
     assert kill_when(command, (state / "trainer_state.json").exists)
-    goes_on_to_the_results_of(outputs, arms, tmp_path / "whole")
+    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
     results = {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")}
     finished(command)
     assert {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")} == results
@@ -385,16 +385,19 @@ def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(tmp_path):
-    outputs, arms = tmp_path / "killed", "prompting r_tuning iterative_dpo rlkf ternary"
+    outputs, named = (
+        tmp_path / "killed",
+        "prompting r_tuning iterative_dpo rlkf ternary",
+    )
     kills = 0
     while kills < 5:
         end = time.monotonic() + random.uniform(6, 25)
         moment = lambda end=end: time.monotonic() > end  # noqa: E731
-        if not kill_when(sweep(outputs, "truthrl", arms, jobs=1), moment):
+        if not kill_when(sweep(outputs, "truthrl", named, jobs=1), moment):
             break  # done before it could be killed
         kills += 1
     assert kills
-    goes_on_to_the_results_of(outputs, arms, tmp_path / "whole")
+    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -408,10 +411,10 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(tmp_path):
 def test_a_sweep_over_every_arm_leaves_the_run_contract_s_files(
     paper, variant, tmp_path
 ):
-    arms = params.load(paper, "tiny", variant=variant).arms
-    assert arms.split()[-1] in finished(sweep(tmp_path, paper, arms, variant))
+    named = params.load(paper, "tiny", variant=variant).arms
+    assert named.split()[-1] in finished(sweep(tmp_path, paper, named, variant))
     folder = tmp_path / (f"tiny-{variant}" if variant else "tiny")
-    assert faults_of_runs(folder, paper, arms.split()) == []
+    assert faults_of_runs(folder, paper, named.split()) == []
     for results in folder.rglob("results.json"):
         assert (results.parent / "notebook.ipynb").exists()
     assert not [*folder.rglob("notebook.partial.ipynb")]

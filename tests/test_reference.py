@@ -3,18 +3,10 @@
 import csv
 import json
 
-from factkit import params
-from factkit.params import ROOT
-from factkit.train import rar, reason, rlfh, truthrl, veri
+from factkit import arms, params
+from factkit.params.files import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
-DEPENDS_ON = {
-    "truthrl": truthrl.depends_on,
-    "rar": rar.depends_on,
-    "reason": reason.depends_on,
-    "rlfh": rlfh.depends_on,
-    "veri": veri.depends_on,
-}
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
 RESULTS = {
     "/".join(path.parts[-4:-1]): json.loads(path.read_text())
@@ -70,7 +62,7 @@ def test_reference_runs_have_their_profile_s_present_parameters():
     for name, result in RUNS.items():
         had = result["params"]
         p = params.load(result["paper"], had["profile"], variant=had["variant"])
-        keys = set(DEPENDS_ON[result["paper"]](result["arm"]).model_fields)
+        keys = set(arms.table(result["paper"])[result["arm"]].reads.model_fields)
         # what came later has the value that left things as they were
         later = {k: f.default for k, f in type(p).model_fields.items()}
         differs = {
@@ -84,14 +76,9 @@ def test_reference_runs_have_their_profile_s_present_parameters():
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    online = (
-        *("binary", "ternary", *params.RAR_RL_ARMS),
-        *params.REASON_RL_ARMS,
-        *params.RLFH_RL_ARMS,
-        *("offline_rl", *params.VERI_ONLINE_ARMS),
-    )
     for name, result in RUNS.items():
-        if result["arm"] in online:
+        algorithm = arms.table(result["paper"])[result["arm"]].algorithm
+        if algorithm in ("GRPO", "PPO"):
             with (REFERENCE / name / "metrics.csv").open() as f:
                 steps = len(list(csv.DictReader(f)))
             assert steps == result["params"]["rl_steps"], name

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from factkit import params, runs
-from factkit.params import ROOT
+from factkit.params.files import ROOT
+from factkit.truthrl.params import QuestionSftParams
 
 
 def settings(tmp_path, **more):
@@ -120,7 +121,7 @@ def test_other_input_data_never_continues_an_old_run(tmp_path):
 def test_a_run_depends_only_on_the_parameters_it_names(tmp_path):
     for steps in (5, 6):
         p = settings(tmp_path, rl_steps=steps)
-        run = runs.start("12_truthrl_train", p, depends_on=params.QuestionSftParams)
+        run = runs.start("12_truthrl_train", p, depends_on=QuestionSftParams)
         assert keep(run, "first") == "first"
     assert not list(tmp_path.rglob("*.stale-*"))
 
