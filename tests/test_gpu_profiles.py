@@ -164,32 +164,21 @@ def test_the_maps_of_rlfh_s_script_and_of_its_readme_are_not_mixed():
         assert (p.truth_map, p.info_beta) == maps
 
 
-VERI = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("profile", "variant"),
     [("h100_full", ""), ("h100_full", "llama3.2-3b"), ("h100_lora", "")],
 )
+def test_veri_makes_the_updates_of_table_4(profile, variant, tmp_path):
+    """256 claims a rollout, 3 trajectories each, in updates of 64 claims."""
+    import torch
+    from transformers import get_scheduler
 
-
-@VERI
-def test_veri_has_table_4_s_values(profile, variant):
     p = load(profile, variant, "veri")
-    turns = p.max_searches + 1
     budgets = (p.max_prompt_length, p.max_completion_length, p.max_observation_length)
     assert budgets == (512, 512, 768)
     assert p.longest == p.max_context_length == 4864
-    assert (turns, p.retrieved_entries) == (4, 3)
-    claims = p.rl_batch_size // p.num_generations  # of an update
-    assert (claims, p.num_generations, p.minibatches * claims) == (64, 3, 256)
-    assert (p.rl_warmup_ratio, p.beta, p.temperature) == (0.285, 0.001, 0.8)
+    assert (p.max_searches + 1, p.retrieved_entries) == (4, 3)
     assert p.vllm_tensor_parallel == 1
-    if profile == "h100_full":
-        assert (p.rl_learning_rate, p.lora_rank) == (1e-6, 0)
-
-
-@VERI
-def test_veri_makes_the_paper_s_updates(profile, variant, tmp_path):
-    """Table 4: 256 claims a rollout, 3 trajectories each, in updates of 64 claims."""
-    p = load(profile, variant, "veri")
     config = grpo.grpo_config(without_deepspeed(p), tmp_path)
     assert config.generation_batch_size * p.num_processes == 256 * 3
     one_pass = config.per_device_train_batch_size * p.num_processes
@@ -199,23 +188,15 @@ def test_veri_makes_the_paper_s_updates(profile, variant, tmp_path):
     assert config.save_steps % 4 == 0  # between rollouts
     assert (config.beta, config.temperature) == (0.001, 0.8)
     assert (config.loss_type, config.scale_rewards) == ("grpo", "group")
-
-
-@VERI
-def test_veri_warms_up_for_table_4_s_share_of_the_updates(profile, variant, tmp_path):
-    import torch
-    from transformers import get_scheduler
-
-    p = load(profile, variant, "veri")
-    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
-    assert config.lr_scheduler_type == "constant_with_warmup"
-    warm = config.get_warmup_steps(config.max_steps)
-    if profile == "h100_full":  # Table 4: 10 epochs, of batches of 256 claims
+    if profile == "h100_full":  # 10 epochs, of batches of 256 claims
+        assert (p.rl_learning_rate, p.lora_rank) == (1e-6, 0)
         whole = 10 * p.train_claims / 256
         assert config.max_steps == p.minibatches * round(whole)
+    kind = config.lr_scheduler_type
+    assert kind == "constant_with_warmup"
+    warm = config.get_warmup_steps(config.max_steps)
     assert warm == math.ceil(0.285 * config.max_steps)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=config.learning_rate)
-    kind = config.lr_scheduler_type
     at = get_scheduler(kind, optimizer, warm, config.max_steps).lr_lambdas[0]
     assert [at(0), at(warm / 2), at(warm), at(config.max_steps - 1)] == [0, 0.5, 1, 1]
 

@@ -205,14 +205,14 @@ def faults_of_runs(folder, paper, named, stages=STAGES):
     return faults
 
 
-# the untrained arm, and one an algorithm: SFT and GRPO; DPO; SFT, then GRPO on claims;
-# token-level PPO; GRPO of rollouts that search
+# the untrained arm, and those that between them run every algorithm and every line: SFT,
+# DPO, GRPO, token-level PPO, GRPO of rollouts that search
 TO_THE_END = {
     "truthrl": "prompting r_tuning ternary",
-    "rar": "base dpo",
-    "reason": "base fact_detail_relevance",
-    "rlfh": "base statement",
-    "veri": "instruct online_rl",
+    "rar": "base dpo veriscore_plus_judge binary_rar",
+    "reason": "base sft_dpo fact_detail_relevance",
+    "rlfh": "base dpo statement statement_group",
+    "veri": "instruct sft offline_rl online_rl",
 }
 
 
