@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, params, runs, statistics
+from factkit import arms, runs, statistics, stored_runs
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
                 if r["paper"] == paper
             ]
             if results:
-                found[setting] = with_iterations(apart(results))
+                found[setting] = stored_runs.with_iterations(stored_runs.apart(results))
     return found
 
 
@@ -291,63 +291,6 @@ def summary(root: Path) -> "pd.DataFrame":
     return pd.DataFrame(rows).T
 
 
-def apart(results: Sequence[Result]) -> list[Result]:
-    """The results, each arm that was run in several ways under several names.
-
-    Seeds of one arm belong together if their parameters, inputs and reward are the
-    same. The way that most of them were run keeps the arm's name; another is named
-    after it with what differs, as `ternary (beta=0.01)`: no table averages the two.
-    """
-    by_arm: dict[tuple, list[Result]] = {}
-    for r in results:
-        setting = (r["paper"], r["profile"], r.get("variant"))
-        by_arm.setdefault((*setting, r["arm"]), []).append(r)
-    named = []
-    for runs_of_arm in by_arm.values():
-        ways = [_way(r) for r in runs_of_arm]
-        usual = max(ways, key=ways.count)
-        for r, way in zip(runs_of_arm, ways, strict=True):
-            differing = [
-                f"{k}={way.get(k)}"
-                for k in sorted(way.keys() | usual.keys())
-                if way.get(k) != usual.get(k)
-            ]
-            name = f"{r['arm']} ({', '.join(differing)})" if differing else r["arm"]
-            named.append({**r, "arm": name})
-    return named
-
-
-def _way(result: Result) -> dict[str, Any]:
-    """How a run was made, whatever its seed: parameters, inputs, reward."""
-    arm = arms.table(result["paper"]).get(result["arm"])
-    reads = arm.reads if arm else params.class_of(result["paper"])
-    keys = set(reads.model_fields)
-    keys -= {"seed", "arm", "output_dir"}
-    way = {k: v for k, v in result["params"].items() if k in keys}
-    digests = result.get("inputs", {}).items()
-    way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
-    for recipe in result.get("recipe", {}).values():
-        way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
-    return way
-
-
-def with_iterations(results: Sequence[Result]) -> list[Result]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
-    more = []
-    for r in results:
-        numbers = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
-        for i in sorted(numbers):
-            prefix = f"iteration_{i}_"
-            metrics = {
-                name.removeprefix(prefix): value
-                for name, value in r["metrics"].items()
-                if name.startswith(prefix)
-            }
-            arm = {"arm": f"iterative_dpo_{i}", "metrics": metrics, "prefix": prefix}
-            more.append({**r, **arm})
-    return [*results, *more]
-
-
 # ---- what was measured
 
 
@@ -374,7 +317,9 @@ def _common_seeds(
 def _stored_items(side: dict[int, Result]) -> bool:
     """Whether all runs of an arm have stored items."""
     folders = [r.get("folder") for r in side.values()]
-    return all(folder and runs.read_items(folder) is not None for folder in folders)
+    return all(
+        folder and stored_runs.read_items(folder) is not None for folder in folders
+    )
 
 
 def _estimate(
@@ -402,11 +347,11 @@ def _estimate(
 
 def _items(result: Result, metric: str, unit: float) -> Items:
     """The items of a metric; empty where the run has not stored them."""
-    table = runs.read_items(result["folder"]) if "folder" in result else None
+    table = stored_runs.read_items(result["folder"]) if "folder" in result else None
     prefix = result.get("prefix", "")
     if table is None or prefix + metric not in table:
         return {}
-    values = runs.item_values(table, metric, prefix)
+    values = stored_runs.item_values(table, metric, prefix)
     return {item: (unit * value, weight) for item, (value, weight) in values.items()}
 
 

@@ -205,8 +205,8 @@ def faults_of_runs(folder, paper, named, stages=STAGES):
     return faults
 
 
-# the untrained arm, and those that between them run every algorithm and every line: SFT,
-# DPO, GRPO, token-level PPO, GRPO of rollouts that search
+# the untrained arm, and those that between them run every algorithm and every line:
+# SFT, DPO, GRPO, token-level PPO, GRPO of rollouts that search
 TO_THE_END = {
     "truthrl": "prompting r_tuning ternary",
     "rar": "base dpo veriscore_plus_judge binary_rar",

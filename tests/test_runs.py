@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from factkit import params, runs
+from factkit import params, runs, stored_runs
 from factkit.params.files import ROOT
 from factkit.truthrl.params import QuestionSftParams
 
@@ -65,11 +65,11 @@ def test_items_are_the_terms_of_a_metric_s_mean(tmp_path):
         run.finish({}, items=items)
     assert not (run.folder / "results.json").exists()
     run.finish(metrics, items=items)
-    table = runs.read_items(run.folder)
+    table = stored_runs.read_items(run.folder)
     assert list(table.index) == list(items)
-    assert runs.item_values(table, "factual_precision") == {"q1": (1.0, 1.0)}
-    assert runs.item_values(table, "claim_precision")["q3"] == (0.0, 3.0)
-    assert runs.read_items(tmp_path) is None
+    assert stored_runs.item_values(table, "factual_precision") == {"q1": (1.0, 1.0)}
+    assert stored_runs.item_values(table, "claim_precision")["q3"] == (0.0, 3.0)
+    assert stored_runs.read_items(tmp_path) is None
 
 
 def test_a_metric_that_is_no_number_is_refused(tmp_path):

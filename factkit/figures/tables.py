@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import arms
 from factkit.evaluate.long_form import Checked
 from factkit.figures import mean_and_range
-from factkit.ledger import apart, with_iterations
+from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -230,7 +230,7 @@ def with_rule(
 def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
     """
     if all("params" in r and "paper" in r for r in results):
         results = apart(results)

@@ -8,7 +8,10 @@ from factkit.params.long_form import RequestParams
 from factkit.params.stages import DpoParams, RlParams, SftParams
 
 # what early stopping can watch: what the kit measures itself, and lm-eval's suites
-STAND_INS = ("best_guess_accuracy", "format_following", "win_rate")
+STAND_INS = (
+    *("best_guess_accuracy", "format_following", "win_rate"),
+    "correct_claims_per_question",
+)
 RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
 BENCHMARKS = ("ifeval", "bbh", "gsm8k", "minerva", "gpqa", "aime25", *RUN_CODE)
 
@@ -23,7 +26,7 @@ class RarParams(RequestParams):
     whole_chunk_tokens: int = Field(ge=8)
     query_with_prompt: bool
     utility_drop: float = Field(gt=0, lt=1)
-    utility_benchmarks: str = " ".join(STAND_INS)
+    utility_benchmarks: str = "best_guess_accuracy format_following win_rate"
     allow_code: bool = False  # benchmarks that run what the policy writes
 
     @model_validator(mode="after")
