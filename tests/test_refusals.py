@@ -13,9 +13,8 @@ FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"
 ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
+def test_words_that_refuse_and_words_that_do_not():
+    refusals = [
         "I don't know.",
         "I don’t know who she was.",
         "I do not really know.",
@@ -39,15 +38,9 @@ ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model
         "",
         " \n",
         world.ABSTENTION,
-    ],
-)
-def test_these_words_refuse(response):
-    assert refuses(response)
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
+    ]
+    assert [r for r in refusals if not refuses(r)] == []
+    answers = [
         "Bo was born in Oslo. His date of birth is unknown.",
         "It is uncertain whether he died in 1611.",
         'She is known for "Sorry Seems to Be the Hardest Word".',
@@ -55,10 +48,8 @@ def test_these_words_refuse(response):
         "An AI company was founded there.",
         "No.",
         "42",
-    ],
-)
-def test_these_words_do_not(response):
-    assert not refuses(response)
+    ]
+    assert [r for r in answers if refuses(r)] == []
 
 
 @pytest.mark.assets
@@ -87,12 +78,9 @@ def test_who_informs_with_doubts_is_counted_too_seldom_by_words():
     assert rates["factscore_response_rate"] < rates["response_rate"]
 
 
-def test_without_a_response_there_is_no_rate():
+def test_rates_need_a_response_and_as_many_annotations():
     with pytest.raises(ValueError, match="no responses"):
         response_rates([], [])
-
-
-def test_as_many_annotations_as_responses_are_needed():
     with pytest.raises(ValueError):
         response_rates(["Bo sang.", "Al."], [["Bo sang."]])
 
