@@ -20,7 +20,7 @@ A metric is a mean over the items that count in it, or a ratio of sums (WEIGHTS)
 item's share is its linearised one, z_i = R + I·w_i (x_i − R) / Σw.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,30 @@ class Estimate:
         if self.se == 0:
             return 0.0 if self.value > bound else 1.0
         return float(stats.t.sf((self.value - bound) / self.se, self.df))
+
+
+def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column over the rows that have a value in it."""
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in columns.items()}
+
+
+def resampled_means(
+    table: np.ndarray, resamples: int, seed: int
+) -> Iterator[np.ndarray]:
+    """Of each column of a table (rows, columns) its means over resampled rows.
+
+    NaN does not count; a resample without a value for a column has no mean of it.
+    """
+    n = len(table)
+    # how often each row is in a resample: (resamples, rows)
+    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), resamples)
+    sums, counts = drawn @ np.nan_to_num(table), drawn @ ~np.isnan(table)
+    for total, count in zip(sums.T, counts.T, strict=True):
+        yield total[count > 0] / count[count > 0]
 
 
 def mean_of(items: Items) -> float:

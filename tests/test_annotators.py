@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from factkit.verify.statements import Statements, llm_statements
 from fake_endpoint import answer, prompt_of, refuse, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,6 @@ from factkit.verify.replies import (
     read,
 )
 from factkit.verify.sentences import sentences
-from factkit.verify.statements import Statements, llm_statements
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
 

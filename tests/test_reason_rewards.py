@@ -19,8 +19,8 @@ from factkit.verify.claims import Support
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
+from factkit.verify.preference import preferences
 from factkit.verify.response import TAGS, Reasoned, parts, written
-from factkit.verify.whole_response import preferences
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t)))
@@ -354,8 +354,7 @@ class Judged(Told):
     CLAIMS = {attack: [YES] for attack in ATTACKS}
 
     def preferred(self, ids, prompts, answers):
-        rows = [(p, a, ()) for p, a in zip(prompts, answers, strict=True)]
-        return [verdict.value for verdict in preferences(Judge())(rows)]
+        return preferences(Judge())(ids, prompts, answers)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

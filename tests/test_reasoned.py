@@ -14,6 +14,7 @@ from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import long_form, reasoned
 from factkit.evaluate.long_form import read_checked
+from factkit.statistics import means
 from factkit.verify.claims import Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
@@ -159,10 +160,10 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
     path = tmp_path / "claims.jsonl"
     metrics, items = reasoned.measure(rows, said, base, engine, decide, p, path)
     assert set(items) == {e.id for e in rows}
-    means = reasoned.means(items)
-    assert means == pytest.approx({k: metrics[k] for k in means})
+    found = means(items.values())
+    assert found == pytest.approx({k: metrics[k] for k in found})
     stored = reasoned.stored_items(items)
-    assert set(reasoned.means(stored)) == set(reasoned.CLAIMED)
+    assert set(means(stored.values())) == set(reasoned.CLAIMED)
     # B's refusal has no precision, and C's malformed response no lengths
     assert "factual_precision" not in stored[IDS[1]]
     assert stored[IDS[1]]["correct_claims_per_question"] < 1

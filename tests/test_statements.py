@@ -11,6 +11,7 @@ from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.evaluate import long_form, statements
 from factkit.evaluate.long_form import Checked
+from factkit.statistics import means
 from factkit.verify.claims import Claim, Support
 from factkit.verify.feedback import Sentence, Statement, Truth
 
@@ -133,7 +134,7 @@ def test_a_question_counts_in_the_metrics_that_it_is_of():
 
 
 def test_the_means_of_items_are_the_scores_and_a_failure_counts_in_none():
-    found = statements.means(statements.items(BEFORE, AFTER, SAID))
+    found = means(statements.items(BEFORE, AFTER, SAID).values())
     scores = long_form.scores(AFTER)
     for name in statements.COLUMNS:
         assert found[name] == pytest.approx(scores[name])

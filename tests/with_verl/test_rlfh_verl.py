@@ -39,7 +39,8 @@ from factkit.datasets.examples import write_examples
 from factkit.params import ParamError
 from factkit.rewards import rlfh, rlfh_verl
 from factkit.train import token_level
-from factkit.verify.exact import WorldReader, annotator
+from factkit.verify.annotators import exact_annotator
+from factkit.verify.exact import WorldReader
 
 # Ray's workers cannot import this module
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -166,7 +167,7 @@ def expected(p, world, cases, tokenizer):
     examples = {example.id: example for example, _ in cases}
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
     asked = [example.question for example in examples.values()]
-    found = annotator(WorldReader(world), examples)(list(examples), asked, texts)
+    found = exact_annotator(WorldReader(world), examples)(list(examples), asked, texts)
     how = rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
     return [
         torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()
