@@ -13,7 +13,7 @@ import numpy as np
 
 from factkit.datasets.judged_claims import Judged
 from factkit.retrieval import tokenize
-from factkit.verify.claims import FUNCTION_WORDS, Support
+from factkit.verify.claims import Support
 from factkit.verify.support import ClaimVerifier
 
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ QUESTIONS = {
 }
 FEWEST = 10  # rows of either kind in a half
 RESAMPLES = 1000
+FUNCTION_WORDS = frozenset(
+    """a an the his her its their this several many various some two three four five
+    six seven eight nine ten one both numerous in on at for with by from to as into
+    between against about under over through during until after before since alongside
+    of and or but that which who he she it they him them is are was were be been being
+    has have had s also there""".split()
+)
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
