@@ -5,7 +5,7 @@ import json
 import pytest
 from fake_endpoint import answer, prompt_of, serve
 
-from factkit import params
+from factkit import params, world_text
 from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
@@ -76,6 +76,8 @@ def test_in_the_fact_world_another_number_of_facts_than_asked_for_loses():
 
 # By a judge
 
+TOKENIZER = world_text.build_tokenizer(w.build_world(people=5))
+
 
 def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(
     tmp_path, monkeypatch
@@ -83,7 +85,7 @@ def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(
     """App. G: who judges relevance writes y_ref itself. The reader of claims, a model
     of 70B, would set another reference than the base policy."""
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(engine, "stored_evidence", lambda p: ({}, None))
+    monkeypatch.setattr(engine, "stored_evidence", lambda p: ({}, TOKENIZER))
 
     def behave(body, attempt):
         prompt, response = prompt_of(body).splitlines()[-2:]

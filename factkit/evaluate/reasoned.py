@@ -221,8 +221,8 @@ def strategies_used(
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
         rows = [(e.question, *of) for e, *of in rows]
-        found = [of.value for of in strategies.annotate(llm, rows)]
-        return strategies.shares([of and of.strategies for of in found])
+        annotated = strategies.annotate(llm, rows)
+        return strategies.shares([of and of.strategies for of in annotated])
     reader = facts_of(p)
     tags = [strategies.tag(*of, strategies.stated(reader, e.entity)) for e, *of in rows]
     return strategies.shares(tags)

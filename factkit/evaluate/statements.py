@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.refusals import responds_by_words, response_rates
+from factkit.evaluate.refusals import responds_by_words
 from factkit.evaluate.short_form import exposure_bin
 from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share
@@ -46,7 +46,8 @@ def measure(
 
     feedback: the annotator's, of each example's response. Those of `long_form.scores`
     (factual_precision is FactScore without its penalty for short answers) and
-    `response_rates`, also for each evaluation set as `<set>_…`; and `kinds`. Raises
+    factscore_response_rate, the share of `refusals.responds_by_words`, never above
+    response_rate; also for each evaluation set as `<set>_…`; and `kinds`. Raises
     ValueError above 5 % of failures of any kind; the shares are in `…_failures`.
     """
     texts = [said[e.id] for e in examples]
@@ -61,8 +62,9 @@ def measure(
 
 def _scores(rows: Sequence[Checked]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
-    rates = response_rates([r.response for r in judged], [r.claims for r in judged])
-    return long_form.scores(judged) | rates
+    answering = [responds_by_words(row.response, row.claims) for row in judged]
+    scores = long_form.scores(judged)
+    return scores | {"factscore_response_rate": sum(answering) / len(judged)}
 
 
 def items(
