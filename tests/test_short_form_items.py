@@ -111,13 +111,6 @@ def test_another_judge_sees_the_same_answers():
     assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
 
 
-def test_further_judges_are_the_papers_where_a_judge_judges():
-    tiny, full = (params.load("truthrl", name) for name in ("tiny", "h100_full"))
-    assert verifier.other_names(tiny) == ["exact", "contains"]
-    names = [name.partition("@")[0] for name in verifier.other_names(full)]
-    assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
-
-
 def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     run = runs.start("12_truthrl_train", p)
