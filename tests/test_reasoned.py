@@ -9,13 +9,13 @@ from fake_endpoint import answer as reply
 from fake_endpoint import prompt_of, serve
 
 from factkit import models, params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form, reasoned
 from factkit.statistics import means
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
+from factkit.world import facts as w
 
 WORLD = w.build_world(3, people=30)
 A, B, C, D = WORLD.people[:4]

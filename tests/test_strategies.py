@@ -5,7 +5,7 @@ import json
 import pytest
 from fake_llm import FakeLLM
 
-from factkit import prompts, world
+from factkit import prompts
 from factkit.llm import Reply
 from factkit.verify.exact import WorldReader
 from factkit.verify.strategies import (
@@ -19,6 +19,7 @@ from factkit.verify.strategies import (
     stated,
     tag,
 )
+from factkit.world import facts as world
 
 STEPS = [
     {"step": "names the year", "strategies": ["Recall", "doubt"]},

@@ -31,7 +31,8 @@ from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import rows as kept
 from factkit.evaluate.short_form import shown
-from factkit.retrieval import Chunk, Hit, PromptIndex
+from factkit.retrieval.bm25 import PromptIndex
+from factkit.retrieval.chunks import Chunk, Hit
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.failures import failed_share

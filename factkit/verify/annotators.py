@@ -8,9 +8,8 @@ a default, and none is left out. Without passages a statement is vague by defini
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit import world as worlds
 from factkit.datasets.examples import Example
-from factkit.evidence import query_of
+from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
 from factkit.verify.claims import Claim, read_sentences
 from factkit.verify.exact import Reader
@@ -20,10 +19,11 @@ from factkit.verify.response import answers
 from factkit.verify.sentences import sentences
 from factkit.verify.support import labeller, support_of
 from factkit.verify.verifier import judge_llm
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
-    from factkit.params import RlfhParams
+    from factkit.rlfh.params import RlfhParams
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 

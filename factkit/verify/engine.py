@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from factkit import assets, runs
-from factkit import world as worlds
 from factkit.datasets.examples import read_examples
 from factkit.evaluate.long_form import Search, search_words
-from factkit.evidence import EvidenceCache, read_evidence
+from factkit.retrieval.evidence import EvidenceCache, read_evidence
 from factkit.verify import claims, exact, support
 from factkit.verify.claims import Claim, Extractor
 from factkit.verify.support import ClaimVerifier, Supports, support_of
 from factkit.verify.verifier import judge_llm
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factkit import world as worlds
 from factkit.datasets.examples import DataError, Example
 from factkit.verify.claims import Claim, Extractor, Support, without_repeats
 from factkit.verify.support import ClaimVerifier, Supports
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Search

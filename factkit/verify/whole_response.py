@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from factkit.evidence import EvidenceCache, query_of
+from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine, judge
 from factkit.verify.engine import ClaimEngine
 from factkit.verify.exact import ExactEngine
@@ -18,7 +18,7 @@ from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.params import RarParams
+    from factkit.rar.params import RarParams
 
 REPLY_TOKENS = 512
 
