@@ -127,7 +127,7 @@ def difference(
         gains = [
             mean_of(more[s]) - (factor * mean_of(less[s]) if less else 0) for s in seeds
         ]
-        return _over_seeds(gains, fewest, "seeds, each with items of its own")
+        return over_seeds(gains, fewest, "seeds, each with items of its own")
     table = np.stack(
         [
             shares(more[s], every) - (factor * shares(less[s], every) if less else 0)
@@ -137,12 +137,10 @@ def difference(
     return _crossed(table, fewest)
 
 
-def over_seeds(differences: Sequence[float]) -> Estimate:
-    """The t interval over seeds alone, for results whose items were not stored."""
-    return _over_seeds(differences, 0, "seeds alone")
-
-
-def _over_seeds(values: Sequence[float], items: int, basis: str) -> Estimate:
+def over_seeds(
+    values: Sequence[float], items: int = 0, basis: str = "seeds alone"
+) -> Estimate:
+    """The t interval over seeds alone, as for results whose items were not stored."""
     n = len(values)
     se = float(np.std(values, ddof=1)) / n**0.5 if n > 1 else float("nan")
     return Estimate(float(np.mean(values)), se, n - 1, n, items, basis)

@@ -101,13 +101,13 @@ def measure(
 
 def _form(text: str) -> dict[str, float]:
     """Whether a response is malformed, and if not the words of its two parts."""
-    found = parts(text)
-    if not found:
+    split = parts(text)
+    if not split:
         return {"malformed": 1.0}
     return {
         "malformed": 0.0,
-        "reasoning_words": float(len(found.reasoning.split())),
-        "answer_words": float(len(found.answer.split())),
+        "reasoning_words": float(len(split.reasoning.split())),
+        "answer_words": float(len(split.answer.split())),
     }
 
 

@@ -58,8 +58,8 @@ class WorldReader:
         return worlds.verify(self.world, text)
 
     def answer(self, subject: str, relation: str, text: str) -> str:
-        said = worlds.statement(worlds.Fact(subject, relation, text))
-        return said if self.parse(said) else ""
+        stated = worlds.statement(worlds.Fact(subject, relation, text))
+        return stated if self.parse(stated) else ""
 
     def facts_of(self, subject: str) -> list[worlds.Fact]:
         return self.world.facts_of(subject)
@@ -151,9 +151,9 @@ class ExactEngine:
         example = self.examples[prompt_id]
         if example.relation:
             short = response.strip().removesuffix(".")
-            said = self.facts.answer(example.entity, example.relation, short)
-            if said:
-                return [Claim(said, response.strip())]
+            stated = self.facts.answer(example.entity, example.relation, short)
+            if stated:
+                return [Claim(stated, response.strip())]
         return self._stated(response, example.entity)
 
     def _stated(self, response: str, about: str) -> list[Claim]:
