@@ -18,8 +18,8 @@ from factkit.verify.claims import Support
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
+from factkit.verify.preference import preferences
 from factkit.verify.response import TAGS, Reasoned, parts, written
-from factkit.verify.whole_response import preferences
 from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -277,8 +277,7 @@ class Judged(Told):
     CLAIMS = {attack: [YES] for attack in ATTACKS}
 
     def preferred(self, ids, prompts, answers):
-        rows = [(p, a, ()) for p, a in zip(prompts, answers, strict=True)]
-        return [verdict.value for verdict in preferences(Judge())(rows)]
+        return preferences(Judge())(ids, prompts, answers)
 
 
 def test_an_answer_that_states_a_verdict_does_not_give_it():

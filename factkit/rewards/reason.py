@@ -19,7 +19,7 @@ from factkit.verify.response import Reasoned, parts
 
 if TYPE_CHECKING:
     from factkit.reason.arms import Reason
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 MALFORMED = -1.0  # Eq. 2
 # arm → (λ, μ), the five rows of Table 2
@@ -92,7 +92,7 @@ class Scored:
 
 def scored(
     arm: str,
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -127,7 +127,7 @@ def scored(
 
 def rewards_by_arm(
     arms: Iterable[str],
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -138,7 +138,7 @@ def rewards_by_arm(
 
 
 def precisions(
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -162,9 +162,9 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
         from factkit.reward_client import remote
 
         return trl_reward(p.arm, remote(p))
-    from factkit.verify import engine
+    from factkit.verify.preference import engine_of
 
-    return trl_reward(p.arm, functools.partial(scored, p.arm, engine.engine(p)))
+    return trl_reward(p.arm, functools.partial(scored, p.arm, engine_of(p)))
 
 
 def trl_reward(

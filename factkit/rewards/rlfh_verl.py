@@ -1,7 +1,7 @@
 r"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
 
 What verl loads by name, and a writer of what it reads. The rewards are `rewards.rlfh`'s
-on feedback by `verify.engine.annotator`, of the parameters params/<profile>/rlfh.yaml:
+on feedback by `annotators.annotator`, of the parameters params/<profile>/rlfh.yaml:
 those of the notebooks. Nothing else in the kit needs verl.
 
 How verl 0.9.1 takes a score for each token. As soon as a response is sampled, a reward
@@ -98,10 +98,11 @@ class RlfhRewardManager:
     def __init__(
         self, config: "DictConfig", tokenizer: "PreTrainedTokenizerBase", **_: object
     ) -> None:
-        from factkit.verify.engine import annotator, engine
+        from factkit.verify.annotators import annotator
+        from factkit.verify.engine import engine_of
 
         p = parameters(config)
-        self._annotate = annotator(p, engine(p))
+        self._annotate = annotator(p, engine_of(p))
         self._rewards = tokenizer, rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
         self._failures = Failures(p.arm)
         self._error: Exception | None = None  # after which there are no rewards

@@ -38,7 +38,8 @@ from factkit.datasets.examples import write_examples
 from factkit.params.files import ParamError
 from factkit.rewards import rlfh, rlfh_verl
 from factkit.train import token_objective as objective
-from factkit.verify.exact import WorldReader, annotator
+from factkit.verify.annotators import exact_annotator
+from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
 
@@ -167,7 +168,7 @@ def expected(p, world, cases, tokenizer):
     examples = {example.id: example for example, _ in cases}
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
     asked = [example.question for example in examples.values()]
-    found = annotator(WorldReader(world), examples)(list(examples), asked, texts)
+    found = exact_annotator(WorldReader(world), examples)(list(examples), asked, texts)
     how = rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
     return [
         torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()
