@@ -55,7 +55,7 @@ def part_bytes(tmp_path):
 letters = st.lists(st.text("abcdefgh", min_size=1, max_size=6), max_size=20)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(texts=letters, query=st.text("abch", min_size=1), k=st.integers(1, 25))
 def test_dense_hits_are_those_of_one_product_whatever_the_block(texts, query, k):
     chunks, encoder = chunks_of(texts), LetterEncoder()

@@ -164,16 +164,3 @@ def test_a_world_too_small_for_the_training_set_is_refused(p):
     # 55 of 100 people are left to train on
     with pytest.raises(ValueError, match="55 people give 110 open requests, not 200"):
         request_sets(few)
-
-
-@pytest.mark.assets
-def test_another_split_seed_gives_other_requests_and_still_no_common_entity():
-    p = params.load("rar", "laptop")
-    first, other = (
-        request_sets(p.model_copy(update={"split_seed": seed}))[0] for seed in (0, 1)
-    )
-    for name, rows in first.items():
-        assert len(rows) == len(other[name])
-        same = {e.id for e in rows} & {e.id for e in other[name]}
-        assert len(same) < len(rows) / 2, name
-    refuse_overlap(other)
