@@ -10,9 +10,10 @@ from factkit.veri import workload as veri_workload
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
 PROFILES = [  # paper, profile, variant
-    (paper, path.parent.name, path.stem.removeprefix(paper).removeprefix("-"))
-    for paper in arms.PAPERS
-    for path in sorted(ROOT.glob(f"params/*/{paper}*.yaml"))
+    (paper, path.parent.name, variant)
+    for path in sorted(ROOT.glob("params/*/*.yaml"))
+    for paper, _, variant in [path.stem.partition("-")]
+    if paper in arms.PAPERS
 ]
 
 
