@@ -117,7 +117,7 @@ def test_ids_and_questions_are_there_once_and_pass_the_reader(split, tmp_path):
     asked = [e for kind in kinds for e in requests.requests(split["dev"], kind)]
     assert len({e.id for e in asked}) == len({e.question for e in asked}) == len(asked)
     write_examples(tmp_path / "dev.jsonl", asked)
-    assert read_examples(tmp_path / "dev.jsonl") == (asked, {})
+    assert read_examples(tmp_path / "dev.jsonl") == asked
 
 
 @pytest.mark.parametrize(

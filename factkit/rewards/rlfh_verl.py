@@ -259,7 +259,7 @@ def write(p: "Rlfh", folder: str | Path) -> None:
 
     folder = Path(folder).resolve()
     data = runs.run_folder(p.data_notebook, _followed(p))
-    splits = {s: read_examples(data / f"{s}.jsonl")[0] for s in ("train", "dev")}
+    splits = {s: read_examples(data / f"{s}.jsonl") for s in ("train", "dev")}
     rows = {split: verl_rows(examples, p) for split, examples in splits.items()}
     config = verl_config(p, folder, None if p.chat else _template(p, rows["train"]))
     folder.mkdir(parents=True, exist_ok=True)

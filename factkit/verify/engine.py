@@ -89,7 +89,7 @@ def engine(p: "RarParams | ReasonParams | RlfhParams") -> Engine:
     """The engine that `p.verifier` names, for the requests of the paper's data."""
     data = runs.run_folder(p.data_notebook, p)
     examples = {
-        e.id: e for name in p.splits for e in read_examples(data / f"{name}.jsonl")[0]
+        e.id: e for name in p.splits for e in read_examples(data / f"{name}.jsonl")
     }
     references = _references(data)
     if p.verifier != "judge":
