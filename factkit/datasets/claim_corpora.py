@@ -8,8 +8,8 @@
 | corpus.jsonl | SciFact's | three sentences of an abstract |
 
 Each reads its file once, a row at a time, and numbers sentences as the set's evidence
-does (`factkit.entries`). A row that is not of its corpus is a DataError with file, row
-and value, at the time it is reached.
+does (`retrieval.entries`). A row that is not of its corpus is a DataError with file,
+row and value, at the time it is reached.
 """
 
 import html
@@ -25,8 +25,8 @@ from factkit.datasets import rows
 from factkit.datasets.claim_benchmarks import fever_text, fever_title
 from factkit.datasets.examples import DataError
 from factkit.datasets.rows import Row, RowError
-from factkit.entries import entries_of_sentences, page_entry
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import entries_of_sentences, page_entry
 
 SQLITE = b"SQLite format 3\0"
 
