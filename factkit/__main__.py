@@ -171,14 +171,14 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.curate.claim_sets import CORPORA
+    from factkit.datasets import claim_corpora
     from factkit.retrieval import entry_index
 
     name = corpus.name.removesuffix(".zip")
-    if name not in CORPORA:
-        known = ", ".join(CORPORA)
+    if name not in claim_corpora.CORPORA:
+        known = ", ".join(claim_corpora.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entry_index.build(CORPORA[name](str(corpus)), folder, name))
+    print(entry_index.build(claim_corpora.entries(name, corpus), folder, name))
 
 
 @app.command()

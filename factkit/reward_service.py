@@ -61,7 +61,7 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     secret = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, secret, TOKEN_VARIABLE)
     data = runs.run_folder(p.data_notebook, p)
-    ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")[0]}
+    ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")}
     # models in process take all cores for one request, and not all of them bear threads
     elsewhere = p.verifier == "judge" and p.judge_url != "local"
     engine = preference.engine_of(p)

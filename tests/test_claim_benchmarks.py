@@ -1,10 +1,13 @@
 """Claims: what of each set's own format is gold, what is dropped for which reason."""
 
+import csv
 import gzip
 import json
 from collections import Counter
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from factkit import params
 from factkit.datasets import claim_benchmarks as benchmarks
@@ -62,6 +65,7 @@ VERI_R1 = {
 ROWS = {
     "fever": FEVER,
     "feverous": FEVEROUS,
+    "exfever": EXFEVER,
     "scifact": SCIFACT,
     "hover": HOVER,
     "veri_r1": VERI_R1,
@@ -73,19 +77,18 @@ def load(tmp_path):
     """Loads rows that are written in a set's own kind of file."""
 
     def loaded(name, *rows):
-        path = tmp_path / f"{name}.{'json' if name == 'hover' else 'jsonl'}"
-        if name == "exfever":
-            path = tmp_path / "exfever.csv"
-            lines = [list(EXFEVER), *(list(row.values()) for row in rows)]
-            path.write_text("\n".join(",".join(map(quoted, r)) for r in lines))
-        elif name == "hover":
-            path.write_text(json.dumps(list(rows)))
+        suffix = {"exfever": "csv", "hover": "json"}.get(name, "jsonl")
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "csv":
+            with path.open("w", newline="") as file:
+                lines = csv.DictWriter(file, list(EXFEVER))
+                lines.writeheader()
+                lines.writerows(rows)
+        elif suffix == "json":
+            path.write_text(json.dumps(rows))
         else:
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return benchmarks.load(name, str(path))
-
-    def quoted(value):
-        return '"' + value.replace('"', '""') + '"'
 
     return loaded
 
@@ -93,32 +96,27 @@ def load(tmp_path):
 # ---- what a row becomes
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "label", "evidence", "entity"),
-    [
-        ("fever", FEVER, SUPPORT, ["Hook (film)_sentence_0"], "Hook (film)"),
-        ("feverous", FEVEROUS, REFUTE, ["Bo Berg_sentence_3"], "Bo Berg"),
-        ("exfever", EXFEVER, SUPPORT, ["Bo Berg", "Actor's Life"], "Bo Berg"),
-        (
-            "scifact",
-            SCIFACT,
+def test_a_row_becomes_a_claim_with_its_label_and_gold_evidence(load):
+    gold = {
+        "fever": (SUPPORT, ["Hook (film)_sentence_0"], "Hook (film)"),
+        "feverous": (REFUTE, ["Bo Berg_sentence_3"], "Bo Berg"),
+        "exfever": (SUPPORT, ["Bo Berg", "Actor's Life"], "Bo Berg"),
+        "scifact": (
             REFUTE,
             ["doc_id=77_sentence_1", "doc_id=77_sentence_4"],
             "doc_id=77",
         ),
-        ("hover", HOVER, SUPPORT, ["Bo Berg", "Tom & Al"], "Bo Berg"),
-        ("veri_r1", VERI_R1, REFUTE, ["Bo Berg_sentence_6"], "Bo Berg"),
-    ],
-)
-def test_a_row_becomes_a_claim_with_its_label_and_gold_evidence(
-    load, name, row, label, evidence, entity
-):
-    (example,), problems = load(name, row)
-    assert problems == Counter()
-    assert (example.question, example.label) == (row["claim"], label)
-    assert example.answers == [label]
-    assert (example.evidence, example.entity) == (evidence, entity)
-    assert example.meta == {"set": "feverous" if name == "veri_r1" else name}
+        "hover": (SUPPORT, ["Bo Berg", "Tom & Al"], "Bo Berg"),
+        "veri_r1": (REFUTE, ["Bo Berg_sentence_6"], "Bo Berg"),
+    }
+    assert gold.keys() == ROWS.keys() == benchmarks.SOURCES.keys()
+    for name, (label, evidence, entity) in gold.items():
+        (example,), problems = load(name, ROWS[name])
+        assert problems == Counter()
+        assert (example.question, example.label) == (ROWS[name]["claim"], label)
+        assert example.answers == [label]
+        assert (example.evidence, example.entity) == (evidence, entity)
+        assert example.meta == {"set": "feverous" if name == "veri_r1" else name}
 
 
 def test_all_of_fevers_sets_of_evidence_are_gold(load):
@@ -135,20 +133,15 @@ def test_all_of_fevers_sets_of_evidence_are_gold(load):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        (
-            "fever",
-            FEVER | {"label": NEI, "evidence": [[[1, None, None, None]]]},
-        ),
+def test_a_claim_may_lack_evidence_where_information_is_lacking(load):
+    unknown = {"label": NEI, "evidence": [[[1, None, None, None]]]}
+    for name, row in (
+        ("fever", FEVER | unknown),
         ("scifact", SCIFACT | {"evidence": {}}),
-    ],
-)
-def test_a_claim_may_lack_evidence_where_information_is_lacking(load, name, row):
-    (example,), _ = load(name, row)
-    assert (example.label, example.evidence) == (NEI, [])
-    assert example.entity == example.id
+    ):
+        (example,), _ = load(name, row)
+        assert (example.label, example.evidence) == (NEI, [])
+        assert example.entity == example.id
 
 
 def test_of_feverouss_evidence_what_is_sentences_only_is_gold(load):
@@ -161,80 +154,56 @@ def test_of_feverouss_evidence_what_is_sentences_only_is_gold(load):
     assert example.evidence == ["Bo_sentence_3", "Al_sentence_0", "Al_sentence_1"]
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        "Bo_cell_0_1_2",
-        "Bo_header_cell_0_0_0",
-        "Bo_item_0_4",
-        "Bo_table_caption_0",
-        "Bo_section_1",
-        "Bo_title",
-    ],
-)
-def test_a_claim_of_feverous_with_other_evidence_is_dropped_by_name(load, element):
-    other = FEVEROUS | {"id": 9, "claim": "Al sang."}
-    other["evidence"] = [{"content": ["Bo_sentence_3", element]}]
-    examples, problems = load("feverous", FEVEROUS, other)
-    assert [e.id for e in examples] == ["feverous-2"]
-    assert problems == {"no evidence of sentences only": 1}
-
-
-def test_the_empty_first_row_of_feverous_is_dropped_by_name(load):
+def test_a_claim_of_feverous_with_other_evidence_is_dropped_by_name(load):
+    """So is the empty first row of its files."""
+    others = "cell_0_1_2 header_cell_0_0_0 item_0_4 table_caption_0 section_1 title"
+    bad = [
+        FEVEROUS
+        | {"id": name, "evidence": [{"content": ["Bo_sentence_3", f"Bo_{name}"]}]}
+        for name in others.split()
+    ]
     empty = {"id": "", "label": "", "claim": "", "evidence": [], "challenge": ""}
-    examples, problems = load("feverous", empty, FEVEROUS)
-    assert (len(examples), problems) == (1, {"empty question": 1})
+    examples, problems = load("feverous", empty, FEVEROUS, *bad)
+    assert [e.id for e in examples] == ["feverous-2"]
+    assert problems == {"no evidence of sentences only": 6, "empty question": 1}
 
 
 def test_evidence_for_and_against_a_claim_of_scifact_is_no_label(load):
     for_it = [{"sentences": [0], "label": "SUPPORT"}]
-    both = SCIFACT | {"id": 9, "claim": "Rats age."}
-    both["evidence"] = SCIFACT["evidence"] | {"78": for_it}
+    both = SCIFACT | {"id": 9, "evidence": SCIFACT["evidence"] | {"78": for_it}}
     examples, problems = load("scifact", SCIFACT, both)
     assert len(examples) == 1
     assert problems == {"evidence for and against the claim": 1}
 
 
 def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
-    (example,), _ = load("hover", HOVER | {"label": "NOT_SUPPORTED"})
+    more = HOVER | {"uid": "u2", "num_hops": 3}
+    (example,), problems = load("hover", HOVER | {"label": "NOT_SUPPORTED"}, more)
     assert example.label == NEI
     assert example.answers == [NEI, REFUTE]
+    assert problems == {"not of 2 hops": 1}
 
 
-def test_claims_of_more_hops_are_dropped(load):
-    more = HOVER | {"uid": "u2", "num_hops": 3, "claim": "Al sang."}
-    examples, problems = load("hover", HOVER, more)
-    assert (len(examples), problems) == (1, {"not of 2 hops": 1})
-
-
-@pytest.mark.parametrize(
-    ("source", "label", "evidence", "gold"),
-    [
+def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
+    for source, label, evidence, gold in (
         ("fever", "SUPPORTS", ["A_-LRB-b-RRB-_sentence_1"], ["A (b)_sentence_1"]),
         ("hover", "SUPPORTED", ["A_sentence_0", "A_sentence_2"], ["A"]),
         ("hover", "SUPPORTED", ["A &amp; B_sentence_0"], ["A & B"]),
         ("exfever", "SUPPORT", ["A", "B", "A"], ["A", "B"]),
         ("scifact", "SUPPORT", ["doc_id=7_sentence_0"], ["doc_id=7_sentence_0"]),
         ("feverous", "SUPPORT", ["Sucre\u0301_sentence_4"], ["Sucré_sentence_4"]),
-    ],
-)
-def test_published_evidence_has_the_ids_of_its_sets_own_loader(
-    load, source, label, evidence, gold
-):
-    row = VERI_R1 | {"source": source, "label": label, "evidence": evidence}
-    (example,), _ = load("veri_r1", row)
-    assert (example.evidence, example.meta) == (gold, {"set": source})
-    assert example.label == SUPPORT
+    ):
+        row = VERI_R1 | {"source": source, "label": label, "evidence": evidence}
+        (example,), _ = load("veri_r1", row)
+        assert (example.evidence, example.meta) == (gold, {"set": source})
+        assert example.label == SUPPORT
 
 
 def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
-    import pyarrow
-    from pyarrow import parquet
-
     plain = load("veri_r1", VERI_R1)
     packed = tmp_path / "rows.jsonl.gz"
     packed.write_bytes(gzip.compress(json.dumps(VERI_R1).encode()))
-    assert benchmarks.veri_r1(str(packed)) == plain
+    assert benchmarks.load("veri_r1", str(packed)) == plain
     table = {
         "id": VERI_R1["id"],
         "question": VERI_R1["claim"],
@@ -244,15 +213,16 @@ def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
     }
     file = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.Table.from_pylist([table]), file)
-    assert benchmarks.veri_r1(str(file)) == plain
+    assert benchmarks.load("veri_r1", str(file)) == plain
 
 
 # ---- bad rows and files
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "problem"),
-    [
+def test_a_bad_row_is_dropped_for_a_named_reason(load):
+    short = {"evidence": [[["A", 0]]]}
+    unnumbered = {"evidence": [[[1, 2, "A", None]]]}
+    for name, change, problem in (
         ("fever", {"claim": None}, "claim: missing or not text"),
         ("fever", {"claim": " "}, "empty question"),
         ("fever", {"label": "MAYBE"}, "label: 'MAYBE' is none that is known"),
@@ -260,16 +230,8 @@ def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
         ("fever", {"id": None}, "id: missing or not a number"),
         ("fever", {"evidence": []}, "no evidence"),
         ("fever", {"evidence": {}}, "evidence: not a list of lists"),
-        (
-            "fever",
-            {"evidence": [[["A", 0]]]},
-            "evidence: not [annotation, evidence, page, sentence]",
-        ),
-        (
-            "fever",
-            {"evidence": [[[1, 2, "A", None]]]},
-            "evidence: a sentence's number is missing or below 0",
-        ),
+        ("fever", short, "evidence: not [annotation, evidence, page, sentence]"),
+        ("fever", unnumbered, "evidence: a sentence's number is missing or below 0"),
         ("feverous", {"evidence": [[]]}, "evidence: not a list of objects"),
         ("feverous", {"evidence": [{}]}, "content: not a list of texts"),
         ("exfever", {"golden entity": "Bo"}, "golden entity: not a list of titles"),
@@ -293,65 +255,43 @@ def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
             "source: none of fever, feverous, exfever, scifact, hover",
         ),
         ("veri_r1", {"evidence": None}, "evidence: not a list of texts"),
-        (
-            "veri_r1",
-            {"claim": "Bo \ud83d"},
-            "claim: half a character (a lone surrogate)",
-        ),
-    ],
-)
-def test_a_bad_row_is_dropped_for_a_named_reason(load, name, change, problem):
-    good = (ROWS | {"exfever": EXFEVER})[name]
-    named = {k: "9" for k in ("id", "uid") if k in good}
-    bad = good | named | {"claim": "Another."} | change
-    examples, problems = load(name, good, bad)
-    assert (len(examples), problems) == (1, {problem: 1})
+        ("veri_r1", {"golden_answers": None}, "source: missing or not text"),
+        ("veri_r1", {"claim": "Bo \ud83d"}, "claim: half a character (a lone"),
+    ):
+        good = ROWS[name]
+        named = {k: "9" for k in ("id", "uid") if k in good}
+        bad = good | named | {"claim": "Another."} | change
+        examples, problems = load(name, good, bad)
+        assert len(examples) == problems.total() == 1
+        assert next(iter(problems)).startswith(problem)
 
 
-@pytest.mark.parametrize("name", benchmarks.NAMES)
-def test_a_file_of_something_else_is_refused_with_what_is_wrong(tmp_path, name):
+def test_a_file_of_something_else_is_refused_with_what_is_wrong(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "x"}\nnot JSON\n')
-    with pytest.raises(DataError, match="rows.jsonl: no usable row"):
-        benchmarks.load(name, str(path))
-    with pytest.raises(DataError, match="absent: no such file"):
-        benchmarks.load(name, str(tmp_path / "absent"))
-
-
-def test_an_unknown_set_is_refused_with_those_there_are():
-    with pytest.raises(DataError, match="climate: no such set .*exfever, scifact"):
+    for name in benchmarks.SOURCES:
+        with pytest.raises(DataError, match="rows.jsonl: no usable row"):
+            benchmarks.load(name, str(path))
+        with pytest.raises(DataError, match="absent: no such file"):
+            benchmarks.load(name, str(tmp_path / "absent"))
+        with pytest.raises(DataError, match=f"{name} is not on the hub"):
+            benchmarks.load(name, "")
+    with pytest.raises(DataError, match="climate: no such data set.*exfever, scifact"):
         benchmarks.load("climate", "x")
 
 
-def test_a_csv_that_is_not_utf8_is_refused_by_name(tmp_path):
-    path = tmp_path / "test.csv"
-    path.write_bytes(b"claim,label,golden entity\nBo \xff,SUPPORT,['Bo']\n")
-    with pytest.raises(DataError, match="test.csv: not CSV in UTF-8.*fetch"):
-        benchmarks.exfever(str(path))
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1 no more of it", b"{}"])
-def test_a_damaged_parquet_file_is_refused_by_name(tmp_path, content):
+def test_a_damaged_file_is_refused_by_name(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"claim,label,golden entity\nBo \xff,,['Bo']\n")
+    with pytest.raises(DataError, match="x.csv: not CSV in UTF-8.*fetch"):
+        benchmarks.load("exfever", str(tmp_path / "x.csv"))
     path = tmp_path / "train.parquet"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="train.parquet: no parquet file.*again"):
-        benchmarks.veri_r1(str(path))
-
-
-def test_a_parquet_file_of_other_columns_is_refused(tmp_path):
-    import pyarrow
-    from pyarrow import parquet
-
-    path = tmp_path / "train.parquet"
+    for content in (b"", b"PAR1 no more of it", b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="train.parquet: no parquet file.*again"):
+            benchmarks.load("veri_r1", str(path))
     parquet.write_table(pyarrow.table({"id": ["1"], "question": ["x"]}), path)
-    with pytest.raises(DataError, match="no parquet file with id, question"):
-        benchmarks.veri_r1(str(path))
-
-
-def test_the_table_names_every_set():
-    lines = benchmarks.__doc__.splitlines()
-    named = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]
-    assert tuple(named[1:]) == benchmarks.NAMES
+    with pytest.raises(DataError, match="no usable row .*source: missing"):
+        benchmarks.load("veri_r1", str(path))
 
 
 # ---- balance
@@ -396,26 +336,15 @@ def test_two_labels_can_be_drawn_of_a_set_without_the_third():
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("name", "file", "labels", "problems"),
-    [
-        (
-            "fever",
-            "fever/paper_dev.jsonl",
-            (3333, 3333, 3333),
-            {},
-        ),
-        ("exfever", "exfever/mini_test.csv", (326, 353, 321), {}),
-        (
-            "veri_r1",
-            "veri_r1/train_online.slim.jsonl.gz",
-            (2937, 2723, 1437),
-            {"duplicate id": 1095},
-        ),
-    ],
-)
-def test_every_real_row_is_a_claim_or_a_repetition(name, file, labels, problems):
-    examples, dropped = benchmarks.load(name, str(DATA / file))
-    assert Counter(e.label for e in examples) == dict(zip(LABELS, labels, strict=True))
-    assert dropped == problems
-    assert all(e.evidence or e.label == NEI for e in examples)
+def test_every_real_row_is_a_claim_or_a_repetition():
+    repeated = {"duplicate id": 1095}
+    for name, file, labels, problems in (
+        ("fever", "paper_dev.jsonl", (3333, 3333, 3333), {}),
+        ("exfever", "mini_test.csv", (326, 353, 321), {}),
+        ("veri_r1", "train_online.slim.jsonl.gz", (2937, 2723, 1437), repeated),
+    ):
+        examples, dropped = benchmarks.load(name, str(DATA / name / file))
+        counts = Counter(e.label for e in examples)
+        assert counts == dict(zip(LABELS, labels, strict=True))
+        assert dropped == problems
+        assert all(e.evidence or e.label == NEI for e in examples)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from factkit.datasets import claim_benchmarks, claim_corpora
+from factkit.datasets.claim_corpora import entries as entries_of
 from factkit.datasets.examples import DataError
 from factkit.retrieval.entries import entry_of, shown
 
@@ -61,7 +62,7 @@ def hover_db(path, rows):
     return database(path, "CREATE TABLE documents(id PRIMARY KEY, text)", rows)
 
 
-def said(entries):
+def texts(entries):
     return {line.id: line.text for entry in entries for line in shown(entry)}
 
 
@@ -71,68 +72,63 @@ def said(entries):
 def test_fevers_sentences_keep_their_numbers_and_lose_links_and_escapes(tmp_path):
     path = tmp_path / "wiki-001.jsonl"
     path.write_text(lines(EMPTY_PAGE, FEVER_PAGE))
-    entries = list(claim_corpora.fever_pages(str(path)))
+    entries = list(entries_of("wiki-pages", str(path)))
     assert [e.id for e in entries] == [
         "Hook (film)_sentences_0_2",
         "Hook (film)_sentences_3_5",
     ]
-    assert said(entries) == {
+    assert texts(entries) == {
         "Hook (film)_sentence_0": "Hook ( 1991 ) is a film .",
         "Hook (film)_sentence_2": "It is long .",
         "Hook (film)_sentence_3": "Bo is in it .",
     }
 
 
-@pytest.mark.parametrize("packed", ["folder", "zip", "gz"])
-def test_fevers_pages_are_read_as_they_are_packed(tmp_path, packed):
+def test_fevers_pages_are_read_as_they_are_packed(tmp_path):
     other = FEVER_PAGE | {"id": "Al", "lines": "0\tAl ."}
     files = {"wiki-002.jsonl": lines(other), "wiki-001.jsonl": lines(FEVER_PAGE)}
-    if packed == "zip":
-        path = tmp_path / "wiki-pages.zip"
-        with zipfile.ZipFile(path, "w") as made:
-            for name, text in files.items():
-                made.writestr(f"wiki-pages/{name}", text)
-                made.writestr(f"__MACOSX/wiki-pages/._{name}", b"\0")
-    elif packed == "gz":
-        path = tmp_path / "wiki.jsonl.gz"
-        text = files["wiki-001.jsonl"] + files["wiki-002.jsonl"]
-        path.write_bytes(gzip.compress(text.encode()))
-    else:
-        path = tmp_path / "wiki-pages"
-        path.mkdir()
+    with zipfile.ZipFile(tmp_path / "wiki-pages.zip", "w") as made:
         for name, text in files.items():
-            (path / name).write_text(text)
-    entries = list(claim_corpora.fever_pages(str(path)))
-    assert [e.doc_id for e in entries] == ["Hook (film)", "Hook (film)", "Al"]
+            made.writestr(f"wiki-pages/{name}", text)
+            made.writestr(f"__MACOSX/wiki-pages/._{name}", b"\0")
+    text = files["wiki-001.jsonl"] + files["wiki-002.jsonl"]
+    (tmp_path / "wiki.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    folder = tmp_path / "wiki-pages"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for packed in ("wiki-pages.zip", "wiki.jsonl.gz", "wiki-pages"):
+        entries = entries_of("wiki-pages", str(tmp_path / packed))
+        assert [e.doc_id for e in entries] == ["Hook (film)", "Hook (film)", "Al"]
 
 
 def test_feverouss_pages_are_read_from_lines_and_from_the_database_alike(tmp_path):
     path = tmp_path / "pages.jsonl"
     path.write_text(lines(FEVEROUS_PAGE))
-    plain = list(claim_corpora.feverous_pages(str(path)))
-    assert said(plain) == {
+    plain = list(entries_of("feverous_wikiv1.db", str(path)))
+    assert texts(plain) == {
         "Sucré_sentence_0": "He sang in the hall of New Oslo.",
         "Sucré_sentence_2": "He died.",
         "Sucré_sentence_3": "He was 80.",
     }
     without = {k: v for k, v in FEVEROUS_PAGE.items() if k != "title"}
     rows = [(FEVEROUS_PAGE["title"], json.dumps(without))]
-    found = claim_corpora.feverous_pages(feverous_db(tmp_path / "w.db", rows))
+    found = entries_of("feverous_wikiv1.db", feverous_db(tmp_path / "w.db", rows))
     assert list(found) == plain
 
 
 def test_an_abstracts_entries_have_its_title_and_its_documents_number(tmp_path):
     path = tmp_path / "corpus.jsonl"
     path.write_text(lines(ABSTRACT))
-    first, second = claim_corpora.scifact_corpus(str(path))
+    first, second = entries_of("corpus.jsonl", str(path))
     assert first.text == "On mice.\nMice age.\nWe saw it.\nIn 9 mice."
-    assert said([second]) == {"doc_id=77_sentence_3": "So do rats."}
+    assert texts([second]) == {"doc_id=77_sentence_3": "So do rats."}
 
 
 def test_a_page_of_hovers_is_one_entry(tmp_path):
     rows = [("Bo Berg", "Bo sang. He died."), ("Tom &amp; Al", "A duo."), ("No", " ")]
-    entries = list(claim_corpora.hover_pages(hover_db(tmp_path / "w.db", rows)))
-    assert said(entries) == {"Bo Berg": "Bo sang. He died.", "Tom & Al": "A duo."}
+    entries = list(entries_of("wiki_wo_links.db", hover_db(tmp_path / "w.db", rows)))
+    assert texts(entries) == {"Bo Berg": "Bo sang. He died.", "Tom & Al": "A duo."}
 
 
 # ---- the claims' evidence is in them
@@ -142,7 +138,7 @@ def fever_claim(folder):
     (folder / "wiki-001.jsonl").write_text(lines(FEVER_PAGE))
     sets = [[[1, 2, FEVER_PAGE["id"], 2]], [[1, 3, FEVER_PAGE["id"], 3]]]
     row = {"id": 1, "claim": "Hook.", "label": "SUPPORTS", "evidence": sets}
-    return row, claim_corpora.fever_pages(str(folder / "wiki-001.jsonl"))
+    return row, entries_of("wiki-pages", str(folder / "wiki-001.jsonl"))
 
 
 def feverous_claim(folder):
@@ -150,106 +146,95 @@ def feverous_claim(folder):
     content = [f"{FEVEROUS_PAGE['title']}_sentence_{i}" for i in (0, 3)]
     evidence = [{"content": content, "context": {}}]
     row = {"id": 1, "claim": "Bo.", "label": "REFUTES", "evidence": evidence}
-    return row, claim_corpora.feverous_pages(feverous_db(folder / "w.db", rows))
+    return row, entries_of("feverous_wikiv1.db", feverous_db(folder / "w.db", rows))
 
 
 def scifact_claim(folder):
     (folder / "corpus.jsonl").write_text(lines(ABSTRACT))
     evidence = {"77": [{"sentences": [0, 3], "label": "SUPPORT"}]}
     row = {"id": 1, "claim": "Mice.", "evidence": evidence}
-    return row, claim_corpora.scifact_corpus(str(folder / "corpus.jsonl"))
+    return row, entries_of("corpus.jsonl", str(folder / "corpus.jsonl"))
 
 
 def hover_claim(folder):
     rows = [("Bo Berg", "Bo sang."), ("Tom &amp; Al", "A duo.")]
     row = {"uid": "1", "claim": "Bo.", "label": "SUPPORTED", "num_hops": 2}
     row["supporting_facts"] = [["Bo Berg", 0], ["Tom &amp; Al", 0]]
-    return row, claim_corpora.hover_pages(hover_db(folder / "w.db", rows))
+    return row, entries_of("wiki_wo_links.db", hover_db(folder / "w.db", rows))
 
 
-@pytest.mark.parametrize(
-    ("name", "made"),
-    [
-        ("fever", fever_claim),
-        ("feverous", feverous_claim),
-        ("scifact", scifact_claim),
-        ("hover", hover_claim),
-    ],
-)
-def test_a_claims_gold_evidence_is_shown_by_its_corpus(tmp_path, name, made):
-    row, corpus = made(tmp_path)
-    (tmp_path / "claims.jsonl").write_text(lines(row))
-    (example,), _ = claim_benchmarks.load(name, str(tmp_path / "claims.jsonl"))
-    entries = list(corpus)
-    assert len(example.evidence) == 2
-    assert set(example.evidence) <= set(said(entries))
-    assert {entry_of(e) for e in example.evidence} <= {entry.id for entry in entries}
+def test_a_claims_gold_evidence_is_shown_by_its_corpus(tmp_path):
+    made = {
+        "fever": fever_claim,
+        "feverous": feverous_claim,
+        "scifact": scifact_claim,
+        "hover": hover_claim,
+    }
+    for name, claim in made.items():
+        (tmp_path / name).mkdir()
+        row, corpus = claim(tmp_path / name)
+        path = tmp_path / name / "claims.jsonl"
+        path.write_text(lines(row))
+        (example,), _ = claim_benchmarks.load(name, str(path))
+        entries = list(corpus)
+        assert len(example.evidence) == 2
+        assert set(example.evidence) <= set(texts(entries))
+        assert {entry_of(e) for e in example.evidence} <= {e.id for e in entries}
 
 
 # ---- bad rows and files
 
 
-@pytest.mark.parametrize(
-    ("corpus", "row", "problem"),
-    [
-        ("fever_pages", {"id": "A"}, "lines: missing or not text"),
-        ("fever_pages", ["A"], "not a JSON object"),
-        ("feverous_pages", {"sentence_0": "A."}, "title: missing or not text"),
-        ("feverous_pages", {"title": "A", "sentence_0": 7}, "sentence_0: missing or"),
-        ("scifact_corpus", ABSTRACT | {"doc_id": None}, "doc_id: missing or not a"),
-        ("scifact_corpus", ABSTRACT | {"abstract": "A."}, "abstract: not a list of"),
-    ],
-)
-def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(
-    tmp_path, corpus, row, problem
-):
-    good = {
-        "fever_pages": FEVER_PAGE,
-        "feverous_pages": FEVEROUS_PAGE,
-        "scifact_corpus": ABSTRACT,
-    }[corpus]
+def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(tmp_path):
+    fever, feverous, scifact = "wiki-pages", "feverous_wikiv1.db", "corpus.jsonl"
+    good = {fever: FEVER_PAGE, feverous: FEVEROUS_PAGE, scifact: ABSTRACT}
     path = tmp_path / "rows.jsonl"
-    path.write_text(lines(good, row))
-    entries = getattr(claim_corpora, corpus)(str(path))
-    assert len(list(islice(entries, 2))) == 2
-    with pytest.raises(DataError, match=f"rows.jsonl, row 2: {problem}.*mend"):
-        list(entries)
-
-
-def test_a_line_that_is_not_json_is_refused_with_its_number(tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text(lines(ABSTRACT) + "{\n")
-    with pytest.raises(DataError, match="corpus.jsonl, row 2: not JSON"):
-        list(claim_corpora.scifact_corpus(str(path)))
+    for corpus, line, problem in (
+        (fever, '{"id": "A"}', "lines: missing or not text"),
+        (fever, '["A"]', "not a JSON object"),
+        (feverous, '{"sentence_0": "A."}', "title: missing or not text"),
+        (feverous, '{"title": "A", "sentence_0": 7}', "sentence_0: missing or not"),
+        (scifact, lines(ABSTRACT | {"doc_id": None}), "doc_id: missing or not a num"),
+        (scifact, lines(ABSTRACT | {"abstract": "A."}), "abstract: not a list of te"),
+        (scifact, "{", "not JSON"),
+    ):
+        path.write_text(lines(good[corpus]) + line)
+        entries = entries_of(corpus, str(path))
+        assert len(list(islice(entries, 2))) == 2
+        with pytest.raises(DataError, match=f"rows.jsonl, row 2: {problem}.*mend"):
+            list(entries)
 
 
 def test_a_row_of_a_database_that_is_not_json_is_refused_with_its_number(tmp_path):
-    rows = [("A", json.dumps({"sentence_0": "A."})), ("B", "{")]
-    path = feverous_db(tmp_path / "w.db", rows)
+    rows = [("A", json.dumps({"sentence_0": "A."})), ("B", "{"), ("C", None)]
+    path = feverous_db(tmp_path / "w.db", rows[:2])
     with pytest.raises(DataError, match="w.db, row 2: not JSON"):
-        list(claim_corpora.feverous_pages(path))
+        list(entries_of("feverous_wikiv1.db", path))
+    path = feverous_db(tmp_path / "x.db", rows[::2])
+    with pytest.raises(DataError, match="x.db, row 2: not JSON"):
+        list(entries_of("feverous_wikiv1.db", path))
 
 
 def test_a_text_of_hovers_that_is_none_is_refused_with_its_number(tmp_path):
     path = hover_db(tmp_path / "w.db", [("A", "A."), ("B", None)])
     with pytest.raises(DataError, match="w.db, row 2: text: missing or not text"):
-        list(claim_corpora.hover_pages(path))
+        list(entries_of("wiki_wo_links.db", path))
 
 
 def test_a_database_of_other_tables_is_refused_with_the_one_it_needs(tmp_path):
     feverous = feverous_db(tmp_path / "a.db", [("A", "{}")])
     hover = hover_db(tmp_path / "b.db", [("A", "A.")])
     with pytest.raises(DataError, match=r"a.db: .*documents\(id, text\).*no such"):
-        list(claim_corpora.hover_pages(feverous))
+        list(entries_of("wiki_wo_links.db", feverous))
     with pytest.raises(DataError, match=r"b.db: .*wiki\(id, data\).*no such"):
-        list(claim_corpora.feverous_pages(hover))
+        list(entries_of("feverous_wikiv1.db", hover))
 
 
 def test_a_damaged_database_is_refused_by_name(tmp_path):
     path = tmp_path / "w.db"
     path.write_bytes(claim_corpora.SQLITE + b"no more of it")
     with pytest.raises(DataError, match="w.db: no SQLite file"):
-        list(claim_corpora.hover_pages(str(path)))
+        list(entries_of("wiki_wo_links.db", str(path)))
 
 
 def test_a_damaged_zip_is_refused_by_name(tmp_path):
@@ -258,37 +243,33 @@ def test_a_damaged_zip_is_refused_by_name(tmp_path):
         made.writestr("wiki-001.jsonl", lines(FEVER_PAGE))
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b"is a film", b"is a folm"))
-    with pytest.raises(DataError, match="wiki-001.jsonl: damaged.*fetch"):
-        list(claim_corpora.fever_pages(str(path)))
+    with pytest.raises(
+        DataError, match="wiki-001.jsonl, row 1: file cut short or.*fetch"
+    ):
+        list(entries_of("wiki-pages", str(path)))
 
 
 def test_what_is_no_corpus_is_refused_with_what_it_should_be(tmp_path):
     with pytest.raises(DataError, match=r"no file wiki-\*.jsonl in it"):
-        list(claim_corpora.fever_pages(str(tmp_path)))
+        list(entries_of("wiki-pages", str(tmp_path)))
     (tmp_path / "x.txt").write_text("x")
     with pytest.raises(DataError, match="wiki_wo_links.db"):
-        list(claim_corpora.hover_pages(str(tmp_path / "x.txt")))
+        list(entries_of("wiki_wo_links.db", str(tmp_path / "x.txt")))
     with pytest.raises(DataError, match="absent: no such file"):
-        list(claim_corpora.feverous_pages(str(tmp_path / "absent")))
+        list(entries_of("feverous_wikiv1.db", str(tmp_path / "absent")))
 
 
-def test_a_corpus_is_read_no_further_than_it_is_asked_for(tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text(lines(ABSTRACT) + "not JSON\n")
-    assert next(claim_corpora.scifact_corpus(str(path))).doc_id == "doc_id=77"
-
-
-@pytest.mark.parametrize("corpus", ["fever_pages", "hover_pages"])
+@pytest.mark.parametrize("corpus", ["wiki-pages", "wiki_wo_links.db"])
 def test_a_corpus_is_never_in_memory_as_a_whole(tmp_path, corpus):
     text = "long" * 2_500
-    if corpus == "hover_pages":
+    if corpus == "wiki_wo_links.db":
         path = hover_db(tmp_path / "w.db", [(f"B{i}", text) for i in range(500)])
     else:
         path = str(tmp_path / "wiki-001.jsonl")
         pages = ({"id": f"B{i}", "lines": f"0\t{text}"} for i in range(500))
         Path(path).write_text(lines(*pages))
     tracemalloc.start()
-    count = sum(1 for _ in getattr(claim_corpora, corpus)(path))
+    count = sum(1 for _ in entries_of(corpus, path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 500

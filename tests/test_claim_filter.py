@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 
-import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import prompts
@@ -40,13 +39,13 @@ def verdict(label, *evidence):
     )
 
 
-def filtered(said, examples, texts=None):
-    """keep_verified with an endpoint that says said[name] of each claim."""
+def filtered(replies, examples, texts=None):
+    """keep_verified with an endpoint that says replies[name] of each claim."""
 
     def behave(body, attempt):
         name = prompt_of(body).partition("Claim ")[2].partition(".")[0]
-        found = said[name]
-        return answer(found) if isinstance(found, str) else found
+        reply = replies[name]
+        return answer(reply) if isinstance(reply, str) else reply
 
     with serve(behave) as server:
         llm = LLM(Endpoint(server.url, "m", "k"), limits=Limits(attempts=1))
@@ -56,77 +55,37 @@ def filtered(said, examples, texts=None):
 # ---- fates
 
 
-@pytest.mark.parametrize(
-    ("example", "said", "fate"),
-    [
-        (claim("a"), verdict(SUPPORT, "Bo_sentence_4"), "kept"),
-        (claim("a"), verdict(REFUTE, "Bo_sentence_4"), "wrong label"),
-        (claim("a"), verdict(NEI), "wrong label"),
-        (claim("a"), verdict(SUPPORT), "wrong evidence"),
-        (claim("a"), verdict(SUPPORT, "Bo_sentence_3"), "wrong evidence"),
-        (
-            claim("a"),
-            verdict(SUPPORT, "Bo_sentence_4", "Bo_sentence_5"),
-            "wrong evidence",
-        ),
-        (
-            claim("a", REFUTE, ["Bo_sentence_4", "Al_sentence_0"]),
-            verdict(REFUTE, "Al_sentence_0", "Bo_sentence_4"),
-            "kept",
-        ),
-        (
-            claim("a", REFUTE, ["Bo_sentence_4", "Al_sentence_0"]),
-            verdict(REFUTE, "Al_sentence_0"),
-            "wrong evidence",
-        ),
-        (claim("a", NEI), verdict(NEI, "Bo_sentence_1"), "kept"),
-        (claim("a", NEI, []), verdict(NEI), "kept"),
-        (claim("a", NEI), verdict(SUPPORT, "Bo_sentence_4"), "wrong label"),
-        (
-            claim("a", NEI, answers=[NEI, REFUTE]),
-            verdict(REFUTE, "Bo_sentence_4"),
-            "kept",
-        ),
-        (claim("a"), "I think that it is true.", "unreadable"),
-        (claim("a"), verdict("MAYBE", "Bo_sentence_4"), "unreadable"),
-        (claim("a"), refuse(400), "failed"),
-        (claim("a", evidence=["Gus_sentence_0"]), "never asked", "evidence not in"),
-        (claim("a", evidence=["Bo_sentence_99"]), "never asked", "evidence not in"),
-    ],
-)
-def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence(
-    example, said, fate
-):
-    (kept, counts), server = filtered({"a": said}, [example])
-    (met,) = [name for name, n in counts.items() if n]
-    assert met.startswith(fate)
-    assert kept == ([example] if fate == "kept" else [])
-    assert len(server.bodies) == (said != "never asked")
-
-
-def test_every_claim_has_one_fate_and_the_kept_stay_in_order():
-    said = {
-        "a": verdict(SUPPORT, "Bo_sentence_4"),
-        "b": refuse(400),
-        "c": verdict(REFUTE, "Bo_sentence_4"),
-        "d": answer(None),
-        "e": verdict(SUPPORT, "Bo_sentence_4"),
-    }
-    examples = [claim(name) for name in "abcde"]
-    examples.insert(2, claim("lost", evidence=["Gus_sentence_0"]))
-    (kept, counts), _ = filtered(said, examples)
-    assert [e.id for e in kept] == ["a", "e"]
-    assert counts == Counter(
-        {
-            "kept": 2,
-            "wrong label": 1,
-            "failed": 2,
-            "evidence not in the corpus": 1,
-            "wrong evidence": 0,
-            "unreadable": 0,
-        }
+def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
+    four, two = ["Bo_sentence_4"], ["Bo_sentence_4", "Al_sentence_0"]
+    cases = (
+        (claim("a0"), verdict(SUPPORT, *four), "kept"),
+        (claim("a1"), verdict(REFUTE, *four), "wrong label"),
+        (claim("a2"), verdict(NEI), "wrong label"),
+        (claim("a3"), verdict(SUPPORT), "wrong evidence"),
+        (claim("a4"), verdict(SUPPORT, "Bo_sentence_3"), "wrong evidence"),
+        (claim("a5"), verdict(SUPPORT, *four, "Bo_sentence_5"), "wrong evidence"),
+        (claim("a6", REFUTE, two), verdict(REFUTE, *two[::-1]), "kept"),
+        (claim("a7", REFUTE, two), verdict(REFUTE, two[1]), "wrong evidence"),
+        (claim("a8", NEI), verdict(NEI, "Bo_sentence_1"), "kept"),
+        (claim("a9", NEI, []), verdict(NEI), "kept"),
+        (claim("b0", NEI), verdict(SUPPORT, *four), "wrong label"),
+        (claim("b1", NEI, answers=[NEI, REFUTE]), verdict(REFUTE, *four), "kept"),
+        (claim("b2"), "I think that it is true.", "unreadable"),
+        (claim("b3"), verdict("MAYBE", *four), "unreadable"),
+        (claim("b4"), refuse(400), "failed"),
+        (claim("b5"), answer(None), "failed"),
+        (claim("b6", evidence=["Gus_sentence_0"]), None, "evidence not in the corpus"),
+        (claim("b7", evidence=["Bo_sentence_99"]), None, "evidence not in the corpus"),
     )
+    replies = {example.id: reply for example, reply, _ in cases}
+    (kept, counts), server = filtered(replies, [example for example, *_ in cases])
+    assert kept == [example for example, _, fate in cases if fate == "kept"]
+    assert counts == Counter(fate for *_, fate in cases)
     assert tuple(counts) == FATES
+    assert len(server.bodies) == len(cases) - 2  # what can't be cited isn't asked
+    for example, reply, fate in cases:
+        (_, counts), _ = filtered({example.id: reply}, [example])
+        assert +counts == {fate: 1}, example.id
 
 
 def test_a_failed_call_is_asked_again_and_an_answer_is_not(tmp_path):
@@ -145,17 +104,14 @@ def test_a_failed_call_is_asked_again_and_an_answer_is_not(tmp_path):
     assert len(server.bodies) == 3
 
 
-def test_no_claims_make_no_calls():
-    (kept, counts), server = filtered({}, [])
-    assert (kept, counts.total(), server.bodies) == ([], 0, [])
+def test_the_filter_runs_in_a_notebooks_loop_and_without_claims_makes_no_calls():
+    async def cell(examples):
+        return filtered({"a": verdict(SUPPORT, "Bo_sentence_4")}, examples)
 
-
-def test_the_filter_runs_in_a_notebooks_loop():
-    async def cell():
-        return filtered({"a": verdict(SUPPORT, "Bo_sentence_4")}, [claim("a")])
-
-    (kept, _), _ = asyncio.run(cell())
+    (kept, _), _ = asyncio.run(cell([claim("a")]))
     assert len(kept) == 1
+    (kept, counts), server = asyncio.run(cell([]))
+    assert (kept, counts.total(), server.bodies) == ([], 0, [])
 
 
 # ---- what the LLM is given
@@ -213,14 +169,15 @@ def test_a_claims_texts_are_the_same_each_time_whatever_else_is_asked():
 # ---- the prompts
 
 
-@pytest.mark.parametrize("name", ["verify_claim_online", "verify_claim_offline"])
-def test_the_prompts_example_of_an_answer_is_one_once_it_has_a_label(name):
-    text = prompts.template(name)
-    shown = text[text.rindex("<answer>") : text.rindex("</answer>") + len("</answer>")]
-    assert "Label: one of SUPPORT, REFUTE, NOT ENOUGH INFO\n" in shown
-    for label in LABELS:
-        said = shown.replace("one of SUPPORT, REFUTE, NOT ENOUGH INFO", label)
-        found = answer_of([Turn(said, by_model=True)])
-        assert (found.label, found.evidence) == (label, ("id 1", "id 2"))
-        turns = [Turn(f"<think> So. </think>{said}", by_model=True)]
-        assert well_formed(turns, online=False)
+def test_the_prompts_example_of_an_answer_is_one_once_it_has_a_label():
+    end = "</answer>"
+    for name in ("verify_claim_online", "verify_claim_offline"):
+        text = prompts.template(name)
+        shown = text[text.rindex("<answer>") : text.rindex(end) + len(end)]
+        assert "Label: one of SUPPORT, REFUTE, NOT ENOUGH INFO\n" in shown
+        for label in LABELS:
+            filled = shown.replace("one of SUPPORT, REFUTE, NOT ENOUGH INFO", label)
+            read = answer_of([Turn(filled, by_model=True)])
+            assert (read.label, read.evidence) == (label, ("id 1", "id 2"))
+            turns = [Turn(f"<think> So. </think>{filled}", by_model=True)]
+            assert well_formed(turns, online=False)

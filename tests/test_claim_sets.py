@@ -71,12 +71,12 @@ def test_no_person_and_no_claim_is_in_two_sets(sets):
     assert set(people.values()) == {1}
 
 
-@pytest.mark.parametrize("sizes", [(90, 30), (30, 90)])
-def test_the_sets_share_the_people_in_the_ratio_of_their_claims(made, sizes):
+def test_the_sets_share_the_people_in_the_ratio_of_their_claims(made):
     """Here there are as many claims as people."""
-    sets = claim_sets.world_sets(made, dict(zip(("train", "test"), sizes, strict=True)))
-    people = [len({e.entity for e in of}) for of in sets.values()]
-    assert all(size / 3 < n <= size for n, size in zip(people, sizes, strict=True))
+    for sizes in ({"train": 90, "test": 30}, {"train": 30, "test": 90}):
+        for name, claims in claim_sets.world_sets(made, sizes).items():
+            people = len({e.entity for e in claims})
+            assert sizes[name] / 3 < people <= sizes[name]
 
 
 def test_labels_and_hops_are_balanced_in_each_set(sets):
@@ -112,13 +112,10 @@ def test_an_entry_of_each_fact_is_searched(made, entries, search):
 # ---- files
 
 
-def test_entries_come_back_from_their_file(tmp_path, entries):
-    for some in (entries, ODD, []):
-        claim_sets.write_entries(tmp_path / "entries.jsonl", some)
-        assert claim_sets.read_entries(tmp_path / "entries.jsonl") == some
-
-
-def test_given_texts_come_back_from_their_file(tmp_path):
+def test_entries_and_given_texts_come_back_from_their_files(tmp_path, entries):
+    for written in (entries, ODD, []):
+        claim_sets.write_entries(tmp_path / "entries.jsonl", written)
+        assert claim_sets.read_entries(tmp_path / "entries.jsonl") == written
     given = {"a": ODD, "b\u2028": [], "c": ODD[:1]}
     claim_sets.write_given(tmp_path / "given.jsonl", given)
     assert claim_sets.read_given(tmp_path / "given.jsonl") == given
@@ -145,23 +142,20 @@ def test_or_the_service_whose_address_is_given(monkeypatch, p):
 # ---- prompts
 
 
-@pytest.mark.parametrize("context", [0, 1, 3])
 def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
-    p, sets, entries, search, context
+    p, sets, entries, search
 ):
-    p = p.model_copy(update={"context_entries": context})
-    given = claim_sets.given_offline(sets["train"], entries, search, p)
-    asked = claim_sets.asked_offline(sets["train"], given, p)
-    for example, prompt in zip(sets["train"], asked, strict=True):
-        texts = given[example.id]
-        ids = [text.id for text in texts]
-        assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
-        assert len(set(ids) - set(example.evidence)) <= context
-        assert listed(texts) in prompt and example.question in prompt
-    if not context:
-        assert [len(given[e.id]) for e in sets["train"]] == [
-            len(e.evidence) for e in sets["train"]
-        ]
+    train = sets["train"]
+    for context in (0, 1, 3):
+        p = p.model_copy(update={"context_entries": context})
+        given = claim_sets.given_offline(train, entries, search, p)
+        asked = claim_sets.asked_offline(train, given, p)
+        for example, prompt in zip(train, asked, strict=True):
+            texts = given[example.id]
+            ids = [text.id for text in texts]
+            assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
+            assert len(set(ids) - set(example.evidence)) <= context
+            assert listed(texts) in prompt and example.question in prompt
 
 
 def test_where_gold_evidence_stands_among_the_others_tells_nothing(
@@ -190,13 +184,13 @@ def test_of_an_entry_of_sentences_each_is_given_and_the_gold_one_for_sure(p):
         assert {text.id for text in texts} == {gold} | names
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(profile, sets):
-    p, example = load(profile), sets["test"][0]
-    (asked,) = claim_sets.asked([example], p)
-    frame = prompts.template(p.prompt_template).split("{claim}")
-    assert asked == example.question.join(frame)
-    assert not any(name in asked for name in example.evidence)
+def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(sets):
+    for profile in PROFILES:
+        p, example = load(profile), sets["test"][0]
+        (prompt,) = claim_sets.asked([example], p)
+        frame = prompts.template(p.prompt_template).split("{claim}")
+        assert prompt == example.question.join(frame)
+        assert not any(name in prompt for name in example.evidence)
 
 
 # ---- the paper's sets
@@ -245,7 +239,9 @@ def folder(tmp_path, monkeypatch):
                 name, [f"{name} did {i}." for i in range(4)]
             )
 
-    monkeypatch.setattr(claim_sets, "CORPORA", {"absent": None, "pages": pages})
+    corpora = {"absent": None, "pages": pages}
+    monkeypatch.setattr(claim_sets.claim_corpora, "CORPORA", corpora)
+    monkeypatch.setattr(claim_sets.claim_corpora, "entries", lambda n, p: corpora[n](p))
     return tmp_path
 
 

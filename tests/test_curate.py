@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.curate import pairs, probing, references, splits
 from factkit.curate.probing import Probe
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.retrieval.chunks import Chunk
-from factkit.verify.outcome import Outcome, outcome
+from factkit.verify.outcome import Outcome
 from factkit.verify.response import boxed
 from factkit.verify.verifier import verifier
 from factkit.world import facts as world
@@ -40,8 +40,8 @@ def examples(n=400):
 
 def probe_of(kinds, name="a:0"):
     """A probe with these outcomes; a sample's text says which and where it is."""
-    said = {CORRECT: "right", ABSTAIN: "I don't know", WRONG: "wrong", None: "failed"}
-    return Probe(name, [f"{said[k]} {i}" for i, k in enumerate(kinds)], list(kinds))
+    texts = {CORRECT: "right", ABSTAIN: "I don't know", WRONG: "wrong", None: "failed"}
+    return Probe(name, [f"{texts[k]} {i}" for i, k in enumerate(kinds)], list(kinds))
 
 
 # Splits
@@ -49,34 +49,25 @@ def probe_of(kinds, name="a:0"):
 SIZES = {"train": 100, "test": 60}
 
 
-def test_no_entity_is_in_two_splits():
-    split = splits.split_by_entity(examples(), SIZES)
-    train, test = ({e.entity for e in split[name]} for name in SIZES)
-    assert not train & test
-
-
-def test_splits_have_their_sizes_and_an_even_mix_of_relations():
+def test_splits_have_their_sizes_no_common_entity_and_an_even_mix_of_relations():
     split = splits.split_by_entity(examples(), SIZES)
     assert {k: len(v) for k, v in split.items()} == SIZES
+    train, test = ({e.entity for e in split[name]} for name in SIZES)
+    assert not train & test
     counts = Counter(e.relation for e in split["train"])
     assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_the_same_seed_gives_the_same_split_whatever_the_order_of_entities():
-    assert splits.split_by_entity(examples(), SIZES) == splits.split_by_entity(
-        examples(), SIZES
-    )
+    assert split == splits.split_by_entity(examples(), SIZES)
 
 
 def test_entities_that_share_a_question_are_of_one_split():
-    some = examples()
+    once = examples()
     twice = [
         e.model_copy(update={"id": f"{e.id} again", "entity": f"other {e.entity}"})
-        for e in some
+        for e in once
     ]
-    split = splits.split_by_entity([*some, *twice], SIZES)
-    asked = [{e.question for e in rows} for rows in split.values()]
-    assert not asked[0] & asked[1]
+    split = splits.split_by_entity([*once, *twice], SIZES)
+    questions = [{e.question for e in rows} for rows in split.values()]
+    assert not questions[0] & questions[1]
     assert len({e.id for e in split["train"]}) == SIZES["train"]
 
 
@@ -106,72 +97,69 @@ def test_the_first_of_each_relation_keep_their_order():
     assert few[0] == rows[0]
 
 
-def test_asking_for_more_than_there_is_names_the_parameter():
+def test_asking_for_more_than_there_is_is_refused_by_name():
     with pytest.raises(DataError, match="train_questions=1000"):
         splits.split_by_entity(examples(), {"train": 1000, "test": 10})
+    with pytest.raises(DataError, match="test=2: only 0 of 3"):
+        splits.split_prompts(examples(1), {"train": 1, "test": 2})
+
+
+def test_prompts_are_split_by_entity_as_they_come():
+    split = splits.split_prompts(examples(), SIZES)
+    assert {name: len(rows) for name, rows in split.items()} == SIZES
+    refuse_overlap(split)
+    assert split == splits.split_prompts(examples(), SIZES)
+    assert split != splits.split_prompts(examples(), SIZES, 1)
 
 
 # Probes
 
 
-@pytest.mark.parametrize(
-    ("right", "known_share", "unknown"),
-    [(0, 0.0, True), (1, 0.0, False), (1, 0.5, True), (2, 0.5, False), (4, 0.5, False)],
-)
-def test_out_of_knowledge_by_share_of_correct_samples(right, known_share, unknown):
-    probe = probe_of([CORRECT] * right + [WRONG] * (4 - right))
-    assert probing.out_of_knowledge(probe, known_share) is unknown
-
-
-def test_a_relation_s_share_is_the_mean_over_its_questions():
-    rows = [e for e in examples() if e.relation == "a"][:2] + [
-        next(e for e in examples() if e.relation == "b")
-    ]
-    probes = [probe_of(k) for k in ([CORRECT] * 2, [CORRECT, WRONG], [WRONG, ABSTAIN])]
-    assert probing.shares_by_relation(rows, probes) == {"a": 0.75, "b": 0.0}
-
-
-def test_a_failed_judgement_is_left_out_of_the_share_of_correct_samples():
+def test_out_of_knowledge_by_share_of_correct_samples():
+    for right, known_share, unknown in (
+        (0, 0.0, True),
+        (1, 0.0, False),
+        (1, 0.5, True),
+        (2, 0.5, False),
+        (4, 0.5, False),
+    ):
+        probe = probe_of([CORRECT] * right + [WRONG] * (4 - right))
+        assert probing.out_of_knowledge(probe, known_share) is unknown
+    # nothing says so where the judge failed, which counts for no share
+    assert not probing.out_of_knowledge(probe_of([None, None]), 0.5)
     assert probe_of([CORRECT, WRONG, None, None]).share == 1 / 2
 
 
-def test_samples_of_a_kind_keep_the_order_in_which_they_were_drawn():
-    probe = probe_of([WRONG, CORRECT, None, WRONG])
-    assert probe.of(WRONG) == ["wrong 0", "wrong 3"]
-
-
-def test_the_most_frequent_sample_is_of_its_kind():
-    kinds = [CORRECT, CORRECT, CORRECT, WRONG, WRONG, WRONG]
-    probe = Probe("q", ["UK", "Britain", "Britain", "Rome", "Rome", "Rome"], kinds)
+def test_the_samples_of_a_kind_and_the_most_frequent_of_them():
+    """In the order in which they were drawn; on a tie the first."""
+    kinds = [WRONG, CORRECT, CORRECT, CORRECT, None, WRONG]
+    probe = Probe("q", ["Rome", "UK", "Britain", "Britain", "x", "Oslo"], kinds)
+    assert probe.of(WRONG) == ["Rome", "Oslo"]
     assert probe.most_frequent(CORRECT) == "Britain"
+    assert probe.most_frequent(WRONG) == "Rome"
+    assert probe.most_frequent(ABSTAIN) is None
 
 
-def test_on_a_tie_the_sample_drawn_first_is_the_most_frequent():
-    probe = Probe("q", ["no", "UK", "Britain"], [WRONG, CORRECT, CORRECT])
-    assert probe.most_frequent(CORRECT) == "UK"
-
-
-def test_a_kind_without_samples_has_no_most_frequent_one():
-    assert probe_of([WRONG, None]).most_frequent(ABSTAIN) is None
-
-
-def test_samples_are_verified_by_the_answers_of_their_own_question():
-    said = [["v0", "v1"], ["I don't know", "v0"]]
-    found = probing.verified([examples(2)[0], examples(2)[3]], said, verifier(PLAIN))
-    assert [p.outcomes for p in found] == [[CORRECT, WRONG], [ABSTAIN, WRONG]]
-    assert [(p.id, p.samples) for p in found] == [("a:0", said[0]), ("a:1", said[1])]
-
-
-def test_all_samples_are_verified_in_one_batch():
+def test_all_samples_are_verified_in_one_batch_by_their_questions_answers():
     batches = []
 
     def verify(responses, answers, questions):
         batches.append(list(zip(responses, answers, questions, strict=True)))
-        return [WRONG] * len(responses)
+        return verifier(PLAIN)(responses, answers, questions)
 
-    probing.verified(examples(2)[:2], [["x", "y"], ["z"]], verify)
+    samples = [["v0", "v1"], ["I don't know"]]
+    probes = probing.verified(examples(2)[:2], samples, verify)
+    assert [p.outcomes for p in probes] == [[CORRECT, WRONG], [ABSTAIN]]
+    assert [(p.id, p.samples) for p in probes] == [
+        ("a:0", samples[0]),
+        ("b:0", samples[1]),
+    ]
     assert batches == [
-        [("x", ["v0"], "a of 0?"), ("y", ["v0"], "a of 0?"), ("z", ["v0"], "b of 0?")]
+        [
+            ("v0", ["v0"], "a of 0?"),
+            ("v1", ["v0"], "a of 0?"),
+            ("I don't know", ["v0"], "b of 0?"),
+        ]
     ]
 
 
@@ -196,37 +184,30 @@ def policy(monkeypatch):
     return fake
 
 
-def probe_all(some, path, **more):
+def probe_all(rows, path, **more):
     return probing.probe(
-        *(None, more.pop("tokenizer", None), some, "short_form"),
-        *(models.Sampling(4), 2, path, verifier(PLAIN)),
+        *(None, more.pop("tokenizer", None), rows, "short_form"),
+        *(models.Sampling(4), 2, path, more.pop("verify", verifier(PLAIN))),
         **{"part": 10} | more,
     )
 
 
 def test_a_killed_probing_goes_on_and_equals_one_that_ran_through(tmp_path, policy):
-    some = examples()[:100]
-    whole = probe_all(some, tmp_path / "a")
-    probe_all(some[:40], tmp_path / "b")
-    policy.asked.clear()
-    assert probe_all(some, tmp_path / "b") == whole
-    assert len(policy.asked) == 60
-
-
-def test_another_seed_draws_other_samples(tmp_path, policy):
-    some = examples()[:20]
-    found = [probe_all(some, tmp_path / str(s), seed=s)[0].samples for s in (0, 1)]
-    assert found[0] != found[1]
-
-
-def test_parts_draw_from_different_seeds(tmp_path, policy):
-    probes = probe_all(examples()[:20], tmp_path / "a")
-    assert probes[0].samples[0].split()[-2] != probes[10].samples[0].split()[-2]
-
-
-def test_probing_asks_under_the_template(tmp_path, policy):
-    probe_all(examples()[:1], tmp_path / "a")
-    assert policy.asked == ["Question: a of 0?\nAnswer:"]
+    """Of a part that was cut off, nothing is kept; each part has a seed of its own."""
+    rows, path = examples()[:50], tmp_path / "probe"
+    whole = probe_all(rows, path)
+    assert policy.asked[0] == "Question: a of 0?\nAnswer:"
+    text = path.read_text()
+    lines = text.splitlines(keepends=True)
+    for kept, drawn_again in ((40, 10), (13, 40)):
+        path.write_text("".join(lines[:kept]) + lines[kept][:20])
+        policy.asked.clear()
+        assert probe_all(rows, path) == whole
+        assert path.read_text() == text
+        assert len(policy.asked) == drawn_again
+    assert whole[0].samples[0].split()[-2] != whole[10].samples[0].split()[-2]
+    other = probe_all(rows, tmp_path / "other", seed=1)
+    assert other[0].samples != whole[0].samples
 
 
 class ChatTokenizer:
@@ -246,39 +227,20 @@ def test_a_chat_policy_is_probed_in_a_chat(tmp_path, policy):
     assert policy.asked == ["[user] Question: a of 0?\nAnswer:"]
 
 
-def test_a_sample_with_line_separators_is_read_as_it_was(tmp_path):
-    probe = probing.Probe("a", ["one\u2028two\x85three"], [Outcome.WRONG])
-    (tmp_path / "probe.jsonl").write_text(probing._line(probe))
-    assert probing.read_probes(tmp_path / "probe.jsonl") == [probe]
+def test_kept_probes_are_read_as_they_were(tmp_path, policy, monkeypatch):
+    texts = ["one\u2028two\x85three", "a\nb"]
+    monkeypatch.setattr(models, "sample", lambda _m, _t, asked, *_, **how: [texts] * 2)
 
-
-def test_kept_probes_are_read_as_they_were(tmp_path, policy):
     def verify(responses, answers, questions):
-        kinds = [CORRECT, ABSTAIN, WRONG, None]
-        return [kinds[i % 4] for i in range(len(responses))]
+        return [CORRECT, ABSTAIN, WRONG, None]
 
     path = tmp_path / "a"
-    asked = (None, None, examples()[:10], "short_form", models.Sampling(4))
-    made = probing.probe(*asked, 4, path, verify)
-    assert made[0].outcomes == [CORRECT, ABSTAIN, WRONG, None]
+    made = probe_all(examples()[:2], path, verify=verify)
+    assert [p.outcomes for p in made] == [[CORRECT, ABSTAIN], [WRONG, None]]
+    assert made[0].samples == texts
     assert probing.read_probes(path) == made
-
-
-def test_a_last_line_that_was_cut_off_is_dropped_from_the_file(tmp_path, policy):
-    path = tmp_path / "a"
-    made = probe_all(examples()[:10], path)
-    whole = path.read_text()
-    path.write_text(whole[:-5])
+    path.write_text(path.read_text()[:-5])
     assert probing.read_probes(path) == made[:-1]
-
-
-def test_a_probing_killed_within_a_part_equals_one_that_ran_through(tmp_path, policy):
-    path = tmp_path / "a"
-    whole = probe_all(examples()[:20], path)
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:13]) + lines[13][:20])
-    assert probe_all(examples()[:20], path) == whole
-    assert path.read_text() == "".join(lines)
 
 
 # Responses
@@ -292,29 +254,18 @@ def example(reasoning=""):
     return examples(1)[0].model_copy(update=more)
 
 
-def test_a_plain_response_is_the_answer_alone():
-    assert probing.response("v0", example("It is v0."), PLAIN) == "v0"
-
-
-@pytest.mark.parametrize(
-    ("stated", "given", "said"),
-    [
-        ("It is v0.", "", r"<think> It is v0. </think> \boxed{v0}"),
-        ("It is v0.", "Zero.", r"<think> Zero. </think> \boxed{v0}"),
-    ],
-)
-def test_a_boxed_response_reasons_before_the_box(stated, given, said):
-    assert probing.response("v0", example(stated), BOXED, given) == said
-
-
-def test_a_boxed_response_without_any_reasoning_has_an_empty_thought():
+def test_a_response_in_the_format_asked_for():
+    """Boxed, it reasons before the box; an abstention doesn't as the example does."""
+    stated = example("It is v0.")
+    assert probing.response("v0", stated, PLAIN) == "v0"
+    said = probing.response("v0", stated, BOXED)
+    assert said == r"<think> It is v0. </think> \boxed{v0}"
+    said = probing.response("v0", stated, BOXED, "Zero.")
+    assert said == r"<think> Zero. </think> \boxed{v0}"
     said = probing.response("v0", example(), BOXED)
     assert said.split() == ["<think>", "</think>", r"\boxed{v0}"]
-
-
-def test_an_abstention_does_not_state_the_reasoning_of_the_example():
-    found = probing.abstention(example("It is v0."), BOXED)
-    assert found == r"<think> I don't know. </think> \boxed{I don't know}"
+    said = probing.abstention(stated, BOXED)
+    assert said == r"<think> I don't know. </think> \boxed{I don't know}"
 
 
 @pytest.mark.parametrize("p", [PLAIN, BOXED], ids=["plain", "boxed"])
@@ -339,18 +290,9 @@ def test_sft_rows_answer_with_the_reference():
 
 
 def test_r_tuning_abstains_where_unknown_and_else_gives_the_reference():
-    probes = [probe_of(NEVER, "a:0"), probe_of(KNOWN, "b:0")]
+    probes = [probe_of(KNOWN, "b:0"), probe_of(NEVER, "a:0")]  # in any order
     rows = probing.r_tuning_rows(examples()[:2], probes, PLAIN)
     assert targets(rows) == [" I don't know", " v0"]
-
-
-def test_r_tuning_finds_the_probe_of_a_question_in_any_order():
-    probes = [probe_of(KNOWN, "b:0"), probe_of(NEVER, "a:0")]
-    rows = probing.r_tuning_rows(examples()[:2], probes, PLAIN)
-    assert targets(rows) == [" I don't know", " v0"]
-
-
-def test_r_tuning_takes_its_threshold_from_the_parameters():
     p = PLAIN.model_copy(update={"known_share": 0.6})
     rows = probing.r_tuning_rows(examples()[:1], [probe_of(KNOWN)], p)
     assert targets(rows) == [" I don't know"]
@@ -359,20 +301,17 @@ def test_r_tuning_takes_its_threshold_from_the_parameters():
 ALL = [CORRECT, ABSTAIN, WRONG]
 
 
-@pytest.mark.parametrize(
-    ("known", "drawn", "target"),
-    [
+def test_rft_takes_a_trace_of_the_wanted_kind_or_has_no_row():
+    for known, drawn, target in (
         (KNOWN, ALL, [" right 0"]),
         (KNOWN, [ABSTAIN, WRONG], []),
         (NEVER, ALL, [" I don't know 1"]),
         (NEVER, [CORRECT, WRONG], []),
         (KNOWN, [None, None], []),
-    ],
-)
-def test_rft_takes_a_trace_of_the_wanted_kind_or_has_no_row(known, drawn, target):
-    traces = [probe_of(drawn)]
-    rows = probing.rft_rows(examples()[:1], [probe_of(known)], traces, PLAIN)
-    assert targets(rows) == target
+    ):
+        traces = [probe_of(drawn)]
+        rows = probing.rft_rows(examples()[:1], [probe_of(known)], traces, PLAIN)
+        assert targets(rows) == target
 
 
 def test_rows_for_grpo_hold_what_the_reward_reads():
@@ -411,7 +350,6 @@ def test_pairs_of_a_chat_are_turns():
 # Preference pairs
 
 SAID_OF_KNOWN = ("right 0", "wrong 1")
-BUILDERS = [pairs.dpo_pairs, pairs.rlhf_pairs, pairs.rlkf_pairs]
 kinds = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=8)
 many_kinds = st.lists(kinds, min_size=1, max_size=6)
 
@@ -426,11 +364,10 @@ def kind(text):
 
 def built(build, probed, p=PLAIN):
     """(chosen, rejected) kinds of the pairs of each probed question."""
-    some = [e for e in examples(20) if e.relation == "a"][: len(probed)]
-    probes = [probe_of(k, e.id) for e, k in zip(some, probed, strict=True)]
-    return [
-        (kind(row["chosen"]), kind(row["rejected"])) for row in build(some, probes, p)
-    ]
+    asked = [e for e in examples(20) if e.relation == "a"][: len(probed)]
+    probes = [probe_of(k, e.id) for e, k in zip(asked, probed, strict=True)]
+    rows = build(asked, probes, p)
+    return [(kind(row["chosen"]), kind(row["rejected"])) for row in rows]
 
 
 @given(many_kinds)
@@ -453,10 +390,6 @@ def test_rlhf_prefers_the_reference_to_wrong_samples_and_to_abstaining(probed):
     assert built(pairs.rlhf_pairs, probed) == expected
 
 
-def test_rlhf_rejects_abstaining_where_the_policy_does_not_know():
-    assert (CORRECT, ABSTAIN) in built(pairs.rlhf_pairs, [[WRONG, ABSTAIN]])
-
-
 def test_rlhf_chooses_the_reference_answer_not_a_sample():
     rows = pairs.rlhf_pairs(examples()[:1], [probe_of(KNOWN)], PLAIN)
     assert {row["chosen"] for row in rows} == {" v0"}
@@ -469,29 +402,21 @@ def test_rlkf_never_prefers_the_lower_of_correct_abstaining_wrong(probed):
         assert rank[chosen] > rank[rejected]
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
+def test_rlkf_s_pairs_of_a_question_by_hand():
+    for outcomes, expected in (
         ([CORRECT, WRONG], [(CORRECT, ABSTAIN), (CORRECT, WRONG)]),
         ([CORRECT, ABSTAIN], [(CORRECT, ABSTAIN)]),
         ([WRONG, ABSTAIN], [(ABSTAIN, WRONG)]),
         ([ABSTAIN, None], []),
-    ],
-)
-def test_rlkf_s_pairs_of_a_question_by_hand(found, expected):
-    assert built(pairs.rlkf_pairs, [found]) == expected
+    ):
+        assert built(pairs.rlkf_pairs, [outcomes]) == expected
 
 
-@pytest.mark.parametrize("found", [[CORRECT], [ABSTAIN], [CORRECT, ABSTAIN], [None]])
-def test_a_question_without_a_wrong_sample_gives_dpo_no_pair(found):
-    assert built(pairs.dpo_pairs, [found]) == []
-
-
-@pytest.mark.parametrize("build", [pairs.rlhf_pairs, pairs.rlkf_pairs])
-def test_a_wrong_sample_drawn_twice_is_rejected_once(build):
+def test_a_wrong_sample_drawn_twice_is_rejected_once():
     probe = Probe("a:0", ["x", "y", "x"], [WRONG, WRONG, WRONG])
-    rejected = [row["rejected"] for row in build(examples()[:1], [probe], PLAIN)]
-    assert rejected.count(" x") == rejected.count(" y") == 1
+    for build in (pairs.rlhf_pairs, pairs.rlkf_pairs):
+        rejected = [row["rejected"] for row in build(examples()[:1], [probe], PLAIN)]
+        assert rejected.count(" x") == rejected.count(" y") == 1
 
 
 def test_rlkf_chooses_the_most_frequent_correct_sample():
@@ -501,18 +426,18 @@ def test_rlkf_chooses_the_most_frequent_correct_sample():
 
 
 def test_a_seed_decides_the_samples_of_dpo_s_pairs():
-    some = examples()[:40]
-    probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in some]
+    asked = examples()[:40]
+    probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]
     other = PLAIN.model_copy(update={"seed": 1})
-    one, again, two = (pairs.dpo_pairs(some, probes, p) for p in (PLAIN, PLAIN, other))
+    one, again, two = (pairs.dpo_pairs(asked, probes, p) for p in (PLAIN, PLAIN, other))
     assert one == again != two
 
 
-@pytest.mark.parametrize("build", BUILDERS)
-def test_pairs_know_a_question_by_the_threshold_of_the_parameters(build):
-    p = PLAIN.model_copy(update={"known_share": 0.5})
-    known, unknown = (built(build, [[CORRECT, WRONG, WRONG]], q) for q in (PLAIN, p))
-    assert (known == unknown) is (build is pairs.rlhf_pairs)  # blind to what is known
+def test_pairs_know_a_question_by_the_threshold_of_the_parameters():
+    p, asked = PLAIN.model_copy(update={"known_share": 0.5}), [[CORRECT, WRONG, WRONG]]
+    for build in (pairs.dpo_pairs, pairs.rlhf_pairs, pairs.rlkf_pairs):
+        known, unknown = (built(build, asked, q) for q in (PLAIN, p))
+        assert (known == unknown) is (build is pairs.rlhf_pairs)  # blind to it
 
 
 def test_made_responses_of_a_pair_are_boxed_where_the_format_is():
@@ -533,29 +458,18 @@ def found():
     return references.with_references({"test": some}, p, tokenizer)["test"], made, p
 
 
-def test_references_are_sentences_of_the_world_a_line_each(found):
+def test_references_are_sentences_of_the_world_most_with_the_one_that_answers(found):
     asked, made, p = found
-    sentences = {d.text for d in world.documents(made)}
+    text = {d.id: d.text for d in world.documents(made)}
+    held = 0
     for e in asked:
         lines = e.meta["references"].splitlines()
-        assert len(lines) == p.retrieved_chunks and set(lines) <= sentences
-
-
-def test_the_answer_is_in_references_exactly_when_its_words_occur(found):
-    asked, _, _ = found
-    helped = {True: 0, False: 0}
-    for e in asked:
+        assert len(lines) == p.retrieved_chunks and set(lines) <= set(text.values())
         words = e.meta["references"].replace(".", " ").split()
         assert e.meta["answer_in_references"] is (e.answers[0] in words)
-        helped[e.meta["answer_in_references"]] += 1
-    assert min(helped.values()) > 0
-
-
-def test_most_references_hold_the_sentence_that_answers(found):
-    asked, made, _ = found
-    text = {d.id: d.text for d in world.documents(made)}
-    held = [text[e.evidence[0]] in e.meta["references"].splitlines() for e in asked]
-    assert sum(held) / len(held) > 0.8
+        held += text[e.evidence[0]] in lines
+    assert {e.meta["answer_in_references"] for e in asked} == {True, False}
+    assert held / len(asked) > 0.8
 
 
 def test_references_change_nothing_else_of_an_example(found):
@@ -614,16 +528,10 @@ def test_offering_changes_the_question_alone(offered):
         assert after.model_copy(update={"question": before.question}) == before
 
 
-def test_offering_both_candidates_is_a_wrong_answer(offered):
-    for before, after in offered[:20]:
-        said = " or ".join(on_offer(before, after))
-        assert outcome(said, after.answers) is WRONG
-
-
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_as_many_are_offered_as_asked_for(n):
+def test_as_many_are_offered_as_asked_for():
     made = world.questions(world.build_world(people=20))
-    assert len(references.offering(made, n)) == n
+    for n in (0, 1, 7):
+        assert len(references.offering(made, n)) == n
 
 
 def test_a_relation_with_one_answer_only_has_nothing_else_to_offer():

@@ -1,7 +1,6 @@
 """Drawn responses: resumed as if never killed, ranked, and made into rows to learn."""
 
 import itertools
-import json
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from factkit.curate import drawn
 from factkit.curate.drawn import (
     Drawn,
     best_rows,
-    furthest_pairs,
     gap_pairs,
     margin_pair,
     margin_pairs,
@@ -128,11 +126,6 @@ def test_a_response_is_scored_with_its_own_prompt(p, sampler, tmp_path):
     assert {s for row in rows for s in row.scores} == {1.0}
 
 
-def test_what_is_kept_is_what_is_returned(p, sampler, tmp_path):
-    path = tmp_path / "drawn.jsonl"
-    assert draw(p, path) == drawn.read_drawn(path)
-
-
 def test_the_parts_have_seeds_of_their_own_from_the_run_s(p, sampler, tmp_path):
     draw(p, tmp_path / "drawn.jsonl")
     first = 1_000_003 * p.seed
@@ -142,26 +135,16 @@ def test_the_parts_have_seeds_of_their_own_from_the_run_s(p, sampler, tmp_path):
     ]
 
 
-# cut off in the first part, at its end, in the second part, within a line
-@pytest.mark.parametrize("lines", [0, 5, drawn.PART, drawn.PART + 3])
-@pytest.mark.parametrize("tail", ["", '{"id": "q7", "resp'])
-def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path, lines, tail):
+def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     expected = draw(p, whole)
-    kept = whole.read_text().splitlines(keepends=True)[:lines]
-    cut.write_text("".join(kept) + tail)
-    assert draw(p, cut) == expected
-    assert cut.read_bytes() == whole.read_bytes()
-
-
-def test_a_part_that_was_drawn_is_not_drawn_again(p, sampler, tmp_path):
-    path = tmp_path / "drawn.jsonl"
-    draw(p, path)
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[: drawn.PART + 1]))
-    sampler.clear()
-    draw(p, path)
-    assert [count for count, *_ in sampler] == [8]
+    kept = whole.read_text().splitlines(keepends=True)
+    # in the first part, at its end, in the second part, within a line
+    for lines in (0, 5, drawn.PART, drawn.PART + 3):
+        for tail in ("", '{"id": "q7", "resp'):
+            cut.write_text("".join(kept[:lines]) + tail)
+            assert draw(p, cut) == expected
+            assert cut.read_bytes() == whole.read_bytes()
 
 
 def test_a_finished_drawing_asks_no_model_and_no_verifier(p, sampler, tmp_path):
@@ -190,57 +173,33 @@ def test_a_verifier_that_breaks_off_leaves_no_half_part(p, sampler, tmp_path):
     assert draw(p, path) == draw(p, tmp_path / "whole.jsonl")
 
 
-# separators that JSON need not escape, but that str.splitlines takes for line ends
-@pytest.mark.parametrize("text", ["a\nb", "a\u2028b", "a\u2029b", "a\x85b", "a\x1cb"])
-def test_a_response_with_any_line_separator_is_read_back(tmp_path, text):
-    row = Drawn("q", [text], [1.0])
+def test_a_response_with_any_line_separator_is_read_back(p, monkeypatch, tmp_path):
+    # separators that JSON need not escape, but that str.splitlines takes for line ends
+    texts = ["a\nb", "a\u2028b", "a\u2029b", "a\x85b", "a\x1cb", "a\rb"]
+    monkeypatch.setattr(models, "sample", lambda *_, **how: [texts])
     path = tmp_path / "drawn.jsonl"
-    path.write_text(drawn._line(row), encoding="utf-8")
-    assert drawn.read_drawn(path) == [row]
-
-
-def test_scores_that_failed_stay_failed_in_the_file(p, sampler, tmp_path):
-    path = tmp_path / "drawn.jsonl"
-    draw(p, path)
-    assert json.loads(path.read_text().splitlines()[0])["scores"] == [0.0, None, 1.0]
+    scores = lambda ids, prompts, responses: [1.0] * len(texts)  # noqa: E731
+    (row,) = draw(p, path, scores, EXAMPLES[:1])
+    assert drawn.read_drawn(path) == [row] == [Drawn("q0", texts, [1.0] * 6)]
 
 
 # Ranking
 
 
-def test_the_best_comes_first_and_of_equals_the_one_drawn_first():
-    row = Drawn("q", ["a", "b", "c", "d"], [0.5, 1.0, 0.5, 1.0])
-    assert row.ranked == [(1.0, "b"), (1.0, "d"), (0.5, "a"), (0.5, "c")]
-
-
-def test_a_response_without_a_score_has_no_rank():
-    row = Drawn("q", ["a", "b", "c"], [None, 0.0, 0.5])
-    assert row.ranked == [(0.5, "c"), (0.0, "b")]
-
-
-def test_without_any_score_nothing_is_ranked():
+def test_the_best_comes_first_of_equals_the_one_drawn_first_without_a_score_none():
+    row = Drawn("q", ["a", "b", "c", "d", "e"], [0.5, 1.0, 0.5, None, 1.0])
+    assert row.ranked == [(1.0, "b"), (1.0, "e"), (0.5, "a"), (0.5, "c")]
     assert Drawn("q", ["a", "b"], [None, None]).ranked == []
 
 
 # SFT's rows
 
 
-def rows_of(p, *scores):
-    asked = EXAMPLES[: len(scores)]
-    some = [
-        Drawn(e.id, ["a", "b"], list(s)) for e, s in zip(asked, scores, strict=True)
-    ]
-    return best_rows(asked, some, p)
-
-
-def test_sft_learns_each_request_s_best_response(p):
-    (row,) = rows_of(p, (0.25, 0.75))
-    assert row == {"prompt": "Question: Who is 0?\nAnswer:", "completion": " b"}
-
-
-def test_a_request_whose_best_response_has_no_point_is_not_learned_from(p):
-    rows = rows_of(p, (0.0, 0.0), (0.0, 0.1), (None, 0.0), (None, None))
-    assert [row["prompt"] for row in rows] == ["Question: Who is 1?\nAnswer:"]
+def test_sft_learns_the_best_response_that_has_a_point(p):
+    scores = [0.0, 0.0], [0.25, 0.75], [None, 0.0], [None, None]
+    found = [Drawn(f"q{i}", ["a", "b"], pair) for i, pair in enumerate(scores)]
+    (row,) = best_rows(EXAMPLES[:4], found, p)
+    assert row == {"prompt": "Question: Who is 1?\nAnswer:", "completion": " b"}
 
 
 # DPO's pairs: the widest gap of score within the length rule
@@ -249,9 +208,8 @@ TEN = " ".join("w" * 10)  # ten words
 NINE = " ".join("v" * 9)
 
 
-@pytest.mark.parametrize(
-    ("responses", "scores", "limit", "expected"),
-    [
+def test_the_widest_pair_of_a_request():
+    for responses, scores, limit, expected in (
         (["a", "b", "c"], [0.2, 0.9, 0.5], 0.1, ("b", "a")),
         # the widest pair is of unequal length, the next widest is not
         (["a", "b b b b", "c"], [0.2, 0.9, 0.5], 0.1, ("c", "a")),
@@ -273,10 +231,8 @@ NINE = " ".join("v" * 9)
         # empty responses have equal lengths, and none has an empty one's
         (["", " "], [1.0, 0.0], 0.1, ("", " ")),
         (["", "a"], [1.0, 0.0], 0.99, None),
-    ],
-)
-def test_the_widest_pair_of_a_request(responses, scores, limit, expected):
-    assert widest_pair(Drawn("q", responses, scores), limit) == expected
+    ):
+        assert widest_pair(Drawn("q", responses, scores), limit) == expected
 
 
 responses = st.lists(
@@ -296,15 +252,6 @@ def made(pairs):
 
 
 @given(responses, limits)
-def test_the_better_response_of_a_pair_has_the_higher_score(pairs, limit):
-    row = made(pairs)
-    score = dict(zip(row.responses, row.scores, strict=True))
-    if pair := widest_pair(row, limit):
-        better, worse = pair
-        assert score[better] > score[worse]
-
-
-@given(responses, limits)
 def test_a_pair_keeps_to_the_length_rule_and_no_pair_that_does_is_wider(pairs, limit):
     row = made(pairs)
     rows = list(zip(row.responses, row.scores, strict=True))
@@ -321,17 +268,21 @@ def test_a_pair_keeps_to_the_length_rule_and_no_pair_that_does_is_wider(pairs, l
 
 
 def test_dpo_learns_the_pair_and_skips_a_request_without_one(p):
-    some = [
+    """RLFH's comparison takes pairs of any lengths."""
+    found = [
         Drawn("q0", ["a", "b"], [0.0, 1.0]),
         Drawn("q1", ["a", "b b"], [0.0, 1.0]),
         Drawn("q2", ["a", "b"], [None, 1.0]),
+        Drawn("q3", ["a", "b"], [0.5, 0.5]),
     ]
-    (row,) = gap_pairs(EXAMPLES[:3], some, p)
-    assert row == {
+    first = {
         "prompt": "Question: Who is 0?\nAnswer:",
         "chosen": " b",
         "rejected": " a",
     }
+    second = first | {"prompt": "Question: Who is 1?\nAnswer:", "chosen": " b b"}
+    assert gap_pairs(EXAMPLES[:4], found, p, p.length_difference) == [first]
+    assert gap_pairs(EXAMPLES[:4], found, p) == [first, second]
 
 
 # Learning to Reason's pairs: a margin above τ_m, and near in length to the worse one
@@ -341,9 +292,8 @@ def words(n, of="w"):
     return " ".join([of] * n)
 
 
-@pytest.mark.parametrize(
-    ("responses", "scores", "expected"),
-    [
+def test_the_pair_of_the_widest_margin():
+    for responses, scores, expected in (
         (["a", "b", "c"], [0.2, 0.9, 0.5], ("b", "a")),
         # the widest pair is of unequal length, the next widest is not
         (["a", "b b", "c"], [0.2, 0.9, 0.5], ("c", "a")),
@@ -359,15 +309,12 @@ def words(n, of="w"):
         # against an empty response there is no relative length
         (["", " "], [1.0, 0.0], None),
         (["a", ""], [1.0, 0.0], None),
-    ],
-)
-def test_the_pair_of_the_widest_margin(responses, scores, expected):
-    assert margin_pair(Drawn("q", responses, scores), 0.1, 0.1) == expected
+    ):
+        assert margin_pair(Drawn("q", responses, scores), 0.1, 0.1) == expected
 
 
-@pytest.mark.parametrize(
-    ("high", "low", "margin", "kept"),
-    [
+def test_the_margin_is_above_its_least():
+    for high, low, margin, kept in (
         (0.8, 0.6, 0.1, True),
         (0.8, 0.75, 0.1, False),
         # strictly above, also where floats are a bit above
@@ -378,16 +325,13 @@ def test_the_pair_of_the_widest_margin(responses, scores, expected):
         (1.0, 0.0, 0.999, True),
         (0.5, 0.5, 0.0, False),
         (0.51, 0.5, 0.0, True),
-    ],
-)
-def test_the_margin_is_above_its_least(high, low, margin, kept):
-    pair = margin_pair(Drawn("q", ["a", "b"], [low, high]), margin, 0.1)
-    assert pair == (("b", "a") if kept else None)
+    ):
+        pair = margin_pair(Drawn("q", ["a", "b"], [low, high]), margin, 0.1)
+        assert pair == (("b", "a") if kept else None)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rejected", "limit", "kept"),
-    [
+def test_the_length_differs_by_at_most_its_share_of_the_rejected():
+    for chosen, rejected, limit, kept in (
         # |1 − l_c / l_r| ≤ 0.1, relative to the rejected response, not the longer one
         (9, 10, 0.1, True),
         (11, 10, 0.1, True),
@@ -403,14 +347,10 @@ def test_the_margin_is_above_its_least(high, low, margin, kept):
         (20, 10, 1.0, True),
         (21, 10, 1.0, False),
         (50, 1, float("inf"), True),
-    ],
-)
-def test_the_length_differs_by_at_most_its_share_of_the_rejected(
-    chosen, rejected, limit, kept
-):
-    better, worse = words(chosen, "a"), words(rejected, "b")
-    pair = margin_pair(Drawn("q", [worse, better], [0.0, 1.0]), 0.1, limit)
-    assert pair == ((better, worse) if kept else None)
+    ):
+        better, worse = words(chosen, "a"), words(rejected, "b")
+        pair = margin_pair(Drawn("q", [worse, better], [0.0, 1.0]), 0.1, limit)
+        assert pair == ((better, worse) if kept else None)
 
 
 # F / T of an answer of up to 12 claims
@@ -449,7 +389,7 @@ def reason(least, length):
 
 
 def test_dpo_learns_the_margin_s_pairs_by_the_run_s_limits():
-    some = [
+    rows = [
         Drawn("q0", ["a", "b"], [0.0, 1.0]),
         Drawn("q1", ["a", "b b"], [0.0, 1.0]),
         Drawn("q2", ["a", "b"], [0.8, 1.0]),
@@ -457,7 +397,7 @@ def test_dpo_learns_the_margin_s_pairs_by_the_run_s_limits():
     found = {
         (least, length): [
             row["prompt"].split("\n")[0]
-            for row in margin_pairs(EXAMPLES[:3], some, reason(least, length))
+            for row in margin_pairs(EXAMPLES[:3], rows, reason(least, length))
         ]
         for least, length in ((0.1, 0.1), (0.3, 0.1), (0.1, 1.0))
     }
@@ -467,28 +407,6 @@ def test_dpo_learns_the_margin_s_pairs_by_the_run_s_limits():
         (0.3, 0.1): [who[0]],
         (0.1, 1.0): who,
     }
-
-
-def test_after_sft_the_pair_is_asked_for_plainly():
-    (row,) = margin_pairs(
-        EXAMPLES[:1], [Drawn("q0", ["a", "b"], [0.0, 1.0])], reason(0.1, 0.1)
-    )
-    assert row == {
-        "prompt": "Question: Who is 0?\nAnswer:",
-        "chosen": " b",
-        "rejected": " a",
-    }
-
-
-def test_the_furthest_pair_is_of_any_lengths_and_none_on_equal_scores(p):
-    long, short = "one two three four five", "one"
-    found = [
-        Drawn("q0", [short, long, "two"], [0.2, 0.9, 0.5]),
-        Drawn("q1", [short, long], [0.5, 0.5]),
-        Drawn("q2", [short, long], [0.5, None]),
-    ]
-    (row,) = furthest_pairs(EXAMPLES[:3], found, p)
-    assert row["chosen"].strip() == long and row["rejected"].strip() == short
 
 
 # Reasoning

@@ -8,7 +8,7 @@ from factkit import params
 from factkit.curate import reason_sets as curating
 from factkit.curate.reason_sets import evaluated, reason_sets
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import read_examples, refuse_overlap, write_examples
+from factkit.datasets.examples import refuse_overlap
 from factkit.datasets.long_form_prompts import long_prompt
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
@@ -49,20 +49,21 @@ def entities(examples):
 # The fact world
 
 
-def test_there_is_a_set_for_each_split_of_the_paper(p, sets):
-    assert tuple(sets) == p.splits
-
-
-def test_each_set_has_as_many_requests_as_wanted(sets):
+def test_each_split_of_the_paper_has_as_many_requests_as_wanted(p, sets):
     sizes = {name: len(examples) for name, examples in sets.items()}
     # 10 of each of the two evaluation sets
     assert sizes == {"sft": 12, "train": 36, "dev": 9, "test": 20}
+    assert tuple(sizes) == p.splits
+    kinds = Counter(e.meta["set"] for e in sets["test"])
+    assert kinds == dict.fromkeys(KINDS, p.test_requests)
 
 
 def test_no_person_and_no_question_is_in_two_sets(sets):
     refuse_overlap(sets)
     people = Counter(person for of in sets.values() for person in entities(of))
     assert set(people.values()) == {1}
+    every = [e for of in sets.values() for e in of]
+    assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
 
 
 def test_all_are_asked_for_where_there_are_fewer_than_wanted(made):
@@ -77,11 +78,11 @@ def test_all_are_asked_for_where_there_are_fewer_than_wanted(made):
     refuse_overlap(sets)
 
 
-@pytest.mark.parametrize(("sft", "train"), [(8, 24), (24, 8), (16, 16)])
-def test_sft_and_rl_share_the_people_in_the_ratio_of_their_requests(sft, train):
-    sets = reason_sets(load(sft_requests=sft * 100, train_requests=train * 100))[0]
-    n, m = len(entities(sets["sft"])), len(entities(sets["train"]))
-    assert n == round((n + m) * sft / (sft + train))
+def test_sft_and_rl_share_the_people_in_the_ratio_of_their_requests():
+    for sft, train in ((8, 24), (24, 8)):
+        sets = reason_sets(load(sft_requests=sft * 100, train_requests=train * 100))[0]
+        n, m = len(entities(sets["sft"])), len(entities(sets["train"]))
+        assert n == round((n + m) * sft / (sft + train))
 
 
 def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
@@ -96,23 +97,6 @@ def test_a_request_is_in_the_set_of_its_kind(sets):
     for examples in sets.values():
         assert {e.meta["set"] for e in examples} == KINDS
         assert all(e.meta["set"] == e.meta["kind"] for e in examples)
-
-
-def test_the_evaluation_sets_are_equally_large(p, sets):
-    kinds = Counter(e.meta["set"] for e in sets["test"])
-    assert kinds == dict.fromkeys(KINDS, p.test_requests)
-
-
-def test_each_id_and_question_is_there_once(sets):
-    every = [e for of in sets.values() for e in of]
-    assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
-
-
-def test_the_requests_pass_the_reader_that_the_notebooks_use(sets, tmp_path):
-    for name, examples in sets.items():
-        path = tmp_path / f"{name}.jsonl"
-        write_examples(path, examples)
-        assert read_examples(path) == (examples, {})
 
 
 def test_the_sets_are_those_of_the_world_s_seed_and_no_other(p, sets):
@@ -135,13 +119,9 @@ def of_leads():
 
 
 @pytest.mark.assets
-def test_requests_about_leads_have_the_sizes_wanted(of_leads):
+def test_requests_about_leads_have_the_sizes_wanted_and_no_lead_is_in_two(of_leads):
     sizes = {name: len(examples) for name, examples in of_leads[0].items()}
     assert sizes == {"sft": 12, "train": 36, "dev": 9, "test": 20}
-
-
-@pytest.mark.assets
-def test_no_lead_is_in_two_sets(of_leads):
     refuse_overlap(of_leads[0])
 
 

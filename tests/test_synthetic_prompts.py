@@ -1,6 +1,7 @@
 """Synthetic prompts: one a reply, each new, none near a prompt to evaluate on."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -11,7 +12,7 @@ from factkit import params, prompts
 from factkit.curate import synthetic_prompts as synthetic
 from factkit.curate.synthetic_prompts import parse_new_prompt
 from factkit.datasets.examples import DataError, Example
-from factkit.datasets.long_form_prompts import LONG_FORM, biography, longfact
+from factkit.datasets.long_form_prompts import LONG_FORM, load
 from factkit.datasets.rows import RowError
 from factkit.llm import LLM, Reply
 
@@ -49,47 +50,51 @@ class FakeLLM:
 
     def run(self, requests, progress=""):
         self.requests += requests
-        said = self.replies[: len(requests)]
-        return [r if isinstance(r, Reply) else Reply(r) for r in said]
+        replies = self.replies[: len(requests)]
+        return [r if isinstance(r, Reply) else Reply(r) for r in replies]
 
 
 def tagged(*texts):
     return [f"<new_prompt>{text}</new_prompt>" for text in texts]
 
 
-def requested(calls=4, seed=0, facts=FACTS, chats=CHATS):
+def requested(calls=4, facts=FACTS, chats=CHATS):
     llm = FakeLLM(tagged(*(f"Question number {i} of many" for i in range(calls))))
-    synthetic.written_prompts(llm, facts, chats, calls, seed)
+    synthetic.synthetic_prompts(llm, facts, chats, calls, {})
     return llm.requests
 
 
-def made(replies, evaluation=None, **how):
+def shown(request):
+    """The demonstrations of a request, fact-seeking and diverse ones."""
+    text = re.escape(prompts.template("synthetic_prompt"))
+    for name in ("fact_seeking", "diverse"):
+        text = text.replace(rf"\{{{name}\}}", rf"(?P<{name}>\[.*\])")
+    (message,) = request.messages
+    match = re.fullmatch(text, message["content"])
+    return json.loads(match["fact_seeking"]), json.loads(match["diverse"])
+
+
+def made(replies, evaluation=None):
     llm = FakeLLM(replies)
-    evaluation = evaluation or {}
-    return synthetic.synthetic_prompts(
-        llm, FACTS, CHATS, len(replies), evaluation, **how
-    )
+    count = len(replies)
+    return synthetic.synthetic_prompts(llm, FACTS, CHATS, count, evaluation or {})
 
 
 # ---- a reply's prompt
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_the_prompt_is_what_stands_in_the_one_pair_of_tags():
+    for reply in (
         "<new_prompt>Why is the sky blue?</new_prompt>",
         "Sure!\n<new_prompt> Why is\n  the sky blue?\n</new_prompt>\nDone.",
         "<think>A <new_prompt>? Perhaps.</think><new_prompt>Why is the sky blue?"
         "</new_prompt>",
-    ],
-)
-def test_the_prompt_is_what_stands_in_the_one_pair_of_tags(reply):
-    assert parse_new_prompt(reply) == "Why is the sky blue?"
+    ):
+        assert parse_new_prompt(reply) == "Why is the sky blue?"
 
 
-@pytest.mark.parametrize(
-    ("reply", "problem"),
-    [
+def test_any_other_reply_has_no_prompt_but_a_reason():
+    for reply, problem in (
         (None, "the call failed"),
         ("", "no <new_prompt>"),
         ("Why is the sky blue?", "no <new_prompt>"),
@@ -104,54 +109,37 @@ def test_the_prompt_is_what_stands_in_the_one_pair_of_tags(reply):
         ("<new_prompt>the prompt</new_prompt>", "prompt too short"),
         (f"<new_prompt>{'long ' * MOST}</new_prompt>", "prompt too long"),
         ("<new_prompt>Why is the sky \ud83d blue?</new_prompt>", "half a character"),
-    ],
-)
-def test_any_other_reply_has_no_prompt_but_a_reason(reply, problem):
-    with pytest.raises(RowError, match=problem):
-        parse_new_prompt(reply)
-
-
-@pytest.mark.parametrize(
-    ("length", "fits"),
-    [(LEAST - 1, False), (LEAST, True), (MOST, True), (MOST + 1, False)],
-)
-def test_the_least_and_the_most_length_are_still_a_prompt(length, fits):
-    (reply,) = tagged("a" * length)
-    if fits:
-        assert parse_new_prompt(reply) == "a" * length
-    else:
-        with pytest.raises(RowError):
+        (prompts.template("synthetic_prompt"), "too short"),
+    ):
+        with pytest.raises(RowError, match=problem):
             parse_new_prompt(reply)
 
 
-@given(st.text())
+@given(st.text() | st.integers(LEAST - 1, MOST + 1).map(lambda n: "a" * n))
 def test_a_reply_gives_a_prompt_that_fits_or_a_reason(text):
     try:
         prompt = parse_new_prompt(f"<new_prompt>{text}</new_prompt>")
     except RowError as error:
         assert error.args[0]
+        assert not (text.isascii() and text.isalpha() and LEAST <= len(text) <= MOST)
     else:
         assert LEAST <= len(prompt) <= MOST
         assert prompt.split() == text.split()
 
 
-def test_the_template_shows_a_pair_of_tags_that_is_no_prompt_itself():
-    with pytest.raises(RowError, match="too short"):
-        parse_new_prompt(prompts.template("synthetic_prompt"))
-
-
 # ---- requests
 
 
-def test_a_request_holds_the_template_and_two_and_four_demonstrations():
-    (request,) = requested(calls=1)
-    facts, chats = synthetic.demonstrations(FACTS, CHATS, seed=0, call=0)
-    assert (len({e.id for e in facts}), len({e.id for e in chats})) == (2, 4)
-    lists = [json.dumps([e.question for e in group]) for group in (facts, chats)]
-    text = prompts.template("synthetic_prompt")
-    whole = text.replace("{fact_seeking}", lists[0]).replace("{diverse}", lists[1])
-    assert request.messages == ({"role": "user", "content": whole},)
-    assert request.template.startswith("synthetic_prompt@")
+def test_a_request_shows_two_and_four_demonstrations_drawn_for_it():
+    requests = requested(calls=100)
+    assert len({r.messages[0]["content"] for r in requests}) == 100
+    assert requests[0].template.startswith("synthetic_prompt@")
+    facts, chats = zip(*map(shown, requests), strict=True)
+    assert {len(set(group)) for group in facts} == {2}
+    assert {len(set(group)) for group in chats} == {4}
+    assert {text for group in facts for text in group} == {e.question for e in FACTS}
+    assert {text for group in chats for text in group} == {e.question for e in CHATS}
+    assert requested(calls=4) == requests[:4]  # more calls leave the first ones
 
 
 def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
@@ -160,24 +148,6 @@ def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
     filled, text = request.messages[0]["content"], prompts.template("synthetic_prompt")
     assert filled.count("</new_prompt>") == text.count("</new_prompt>")
     assert len(filled.splitlines()) == len(text.splitlines())
-
-
-def test_requests_are_equal_for_a_seed_and_differ_between_calls_and_seeds():
-    said = [r.messages[0]["content"] for r in requested(calls=20)]
-    assert said == [r.messages[0]["content"] for r in requested(calls=20)]
-    assert len(set(said)) == 20
-    other = {r.messages[0]["content"] for r in requested(calls=20, seed=1)}
-    assert not other & set(said)
-
-
-def test_more_calls_leave_the_first_ones_as_they_were():
-    assert requested(calls=9)[:4] == requested(calls=4)
-
-
-def test_every_demonstration_is_drawn_in_time():
-    drawn = [synthetic.demonstrations(FACTS, CHATS, 0, i) for i in range(100)]
-    assert {e.id for facts, _ in drawn for e in facts} == {e.id for e in FACTS}
-    assert {e.id for _, chats in drawn for e in chats} == {e.id for e in CHATS}
 
 
 class Counting:
@@ -197,29 +167,19 @@ class Counting:
 def test_equal_demonstrations_are_still_calls_of_their_own_and_cached_as_such(tmp_path):
     same = [example(f"s{i}", "What is a tide?") for i in range(4)]
     model = Counting()
-    runs = [
-        synthetic.written_prompts(LLM(model, tmp_path / "cache"), same, same, calls)
-        for calls in (4, 4, 6)
-    ]
+    for calls in (4, 4, 6):
+        llm = LLM(model, tmp_path / "cache")
+        examples, _ = synthetic.synthetic_prompts(llm, same, same, calls, {})
+        assert [e.question for e in examples] == EIGHT[:calls]
     assert model.asked == 6
-    assert [[e.question for e in run[0]] for run in runs] == [
-        EIGHT[:4],
-        EIGHT[:4],
-        EIGHT[:6],
-    ]
 
 
-def test_a_greedy_or_an_empty_run_is_refused():
-    for how in ({"calls": 1, "temperature": 0}, {"calls": 0}):
-        with pytest.raises(ValueError, match="temperature above 0"):
-            synthetic.written_prompts(FakeLLM([]), FACTS, CHATS, **how)
-
-
-@pytest.mark.parametrize(("facts", "chats"), [(1, 4), (2, 3)])
-def test_too_few_demonstrations_are_refused(facts, chats):
-    with pytest.raises(DataError, match=f"{facts} fact-seeking and {chats} diverse"):
-        synthetic.demonstrations(FACTS[:facts], CHATS[:chats], 0, 0)
-    synthetic.demonstrations(FACTS[:2], CHATS[:4], 0, 0)
+def test_too_few_demonstrations_are_refused():
+    for facts, chats in ((1, 4), (2, 3)):
+        problem = f"{facts} fact-seeking and {chats} diverse"
+        with pytest.raises(DataError, match=problem):
+            requested(1, FACTS[:facts], CHATS[:chats])
+    assert len(requested(1, FACTS[:2], CHATS[:4])) == 1
 
 
 # ---- what comes out
@@ -230,15 +190,12 @@ def test_prompts_become_long_form_examples_that_name_their_demonstrations():
     assert ([e.question for e in examples], dropped) == (EIGHT, Counter())
     assert {e.label for e in examples} == {LONG_FORM}
     assert all(e.id == e.entity and e.answers == [] for e in examples)
-    facts, chats = synthetic.demonstrations(FACTS, CHATS, seed=0, call=3)
-    assert examples[3].meta == {"shown": [e.id for e in [*facts, *chats]]}
-
-
-def test_an_id_depends_on_the_prompt_alone():
-    ids = {e.question: e.id for e in made(tagged(*EIGHT))[0]}
-    again = {e.question: e.id for e in made(tagged(*EIGHT[::-1]), seed=5)[0]}
-    assert ids == again
-    assert len(set(ids.values())) == len(EIGHT)
+    by_id = {e.id: e.question for e in [*FACTS, *CHATS]}
+    for example_, request in zip(examples, requested(8), strict=True):
+        facts, chats = shown(request)
+        assert [by_id[i] for i in example_.meta["shown"]] == [*facts, *chats]
+    again = {e.question: e.id for e in made(tagged(*EIGHT[::-1]))[0]}
+    assert again == {e.question: e.id for e in examples}
 
 
 def test_replies_without_a_prompt_are_counted_by_reason():
@@ -272,126 +229,80 @@ def test_a_prompt_that_differs_in_case_and_space_only_is_the_same():
 
 def test_of_near_duplicates_the_first_stays():
     long = "How do the locks of a canal lift a ship from one level of water to another"
-    near = f"{long}, please?"
-    examples, dropped = made(tagged(long, EIGHT[0], near))
+    examples, dropped = made(tagged(long, EIGHT[0], f"{long}, please?"))
     assert [e.question for e in examples] == [long, EIGHT[0]]
     assert dropped == {"near duplicate of an earlier prompt": 1}
-    assert len(made(tagged(long, EIGHT[0], near), threshold=1.0)[0]) == 3
 
 
-def test_what_comes_near_a_prompt_to_evaluate_on_is_dropped_and_counted_by_set():
+def test_what_comes_near_a_known_prompt_is_dropped_and_counted_by_set():
     evaluation = {
         "fava": [example("x", EIGHT[0]), example("y", EIGHT[1])],
         "factory": [example("z", EIGHT[2])],
     }
-    replies = tagged(f"{EIGHT[0]} Anyone?", EIGHT[1], EIGHT[2], EIGHT[3])
+    replies = tagged(f"{EIGHT[0]} Anyone?", *EIGHT[1:4], FACTS[8].question)
     examples, dropped = made(replies, evaluation)
     assert [e.question for e in examples] == [EIGHT[3]]
-    assert dropped == {"near duplicate of fava": 2, "near duplicate of factory": 1}
+    assert dropped == {
+        "near duplicate of fava": 2,
+        "near duplicate of factory": 1,
+        "near duplicate of a demonstration": 1,
+    }
 
 
-def test_an_overlap_names_the_set_and_the_nearest_of_its_prompts():
-    asked = example("n", "How do saunas heat the air so fast without a flame")
-    near = example("x", "How do saunas heat the air so fast without any flame?")
-    nearer = example("y", "So how do saunas heat the air so fast without a flame?")
-    evaluation = {"a": [near], "b": [nearer, example("z", nearer.question)]}
-    found = synthetic.overlaps([asked, example("m", EIGHT[5])], evaluation)
-    assert found == {"n": ("b", nearer)}
-
-
-def test_what_comes_near_a_demonstration_is_dropped():
-    examples, dropped = made(tagged(FACTS[8].question, CHATS[3].question, EIGHT[0]))
-    assert [e.question for e in examples] == EIGHT[:1]
-    assert dropped == {"near duplicate of a demonstration": 2}
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
+def test_a_demonstration_from_an_evaluation_set_is_refused_before_any_call():
+    for known in (
         example("other id", FACTS[2].question.upper()),
         example("other id", "Who is she?", entity="f2"),
-    ],
-)
-def test_a_demonstration_from_an_evaluation_set_is_refused_before_any_call(shown):
-    llm = FakeLLM(tagged(*EIGHT))
-    with pytest.raises(DataError, match="both fava and the demonstrations"):
-        synthetic.synthetic_prompts(llm, FACTS, CHATS, 8, {"fava": [shown]})
-    assert llm.requests == []
+    ):
+        llm = FakeLLM(tagged(*EIGHT))
+        with pytest.raises(DataError, match="both fava and the demonstrations"):
+            synthetic.synthetic_prompts(llm, FACTS, CHATS, 8, {"fava": [known]})
+        assert llm.requests == []
 
 
 # ---- near duplicates
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "similarity"),
-    [
+def test_similarity_is_the_share_of_runs_of_three_words():
+    for one, other, similarity in (
         ("a b c d", "A, b: c d!", 1.0),
         ("a b c d", "a b c e", 1 / 3),  # abc, bcd and abc, bce
         ("a b c d e f", "a b c d e g", 3 / 5),
         ("a b", "A  B?", 1.0),
         ("a b", "a b c", 0.0),
         ("?", "!", 1.0),
-    ],
-)
-def test_similarity_is_the_share_of_runs_of_three_words(one, other, similarity):
-    a, b = synthetic.shingles(one), synthetic.shingles(other)
-    assert synthetic.jaccard(a, b) == synthetic.jaccard(b, a) == similarity
-
-
-@pytest.mark.parametrize("threshold", [0, -0.1, 1.1, float("nan")])
-def test_a_threshold_that_no_similarity_has_is_refused(threshold):
-    with pytest.raises(ValueError, match="threshold"):
-        synthetic.NearDuplicates(threshold)
+    ):
+        a, b = synthetic.shingles(one), synthetic.shingles(other)
+        assert synthetic.jaccard(a, b) == synthetic.jaccard(b, a) == similarity
 
 
 words = st.lists(st.sampled_from("abcd"), min_size=1, max_size=9).map(" ".join)
 
 
 @given(st.lists(words, max_size=6), words, st.sampled_from([0.2, 0.5, 0.7, 1.0]))
-def test_what_is_found_is_near_and_what_is_equal_is_found(texts, text, threshold):
+def test_the_first_of_the_nearest_is_found_where_any_is_near(texts, text, threshold):
     index = synthetic.NearDuplicates(threshold)
     for other in texts:
         index.add(other, other)
-    found, sought = index.nearest(text), synthetic.shingles(text)
-    if found is not None:
-        assert synthetic.jaccard(sought, synthetic.shingles(found)) >= threshold
-    if sought in map(synthetic.shingles, texts):
-        assert synthetic.shingles(found) == sought
+    own = synthetic.shingles(text)
+    near = [synthetic.jaccard(own, synthetic.shingles(other)) for other in texts]
+    most = max(near, default=0.0)
+    nearest = texts[near.index(most)] if most >= threshold else None
+    assert index.nearest(text) == nearest
 
 
 @needs_data
-def test_minhash_finds_the_pairs_that_a_comparison_of_all_finds():
-    asked, _ = longfact(str(DATA / "longfact"))
-    some = [e for e in asked if e.question.startswith("What can you tell me about")]
-    assert len(some) > 50
-    sets = {e.id: synthetic.shingles(e.question) for e in some}
-    for threshold in (0.5, 0.6, synthetic.NEAR):
-        kept = []
-        for e in some:
-            near = (synthetic.jaccard(sets[e.id], sets[k.id]) for k in kept)
-            if max(near, default=0) < threshold:
-                kept.append(e)
-        assert len(kept) < len(some)
-        assert synthetic.without_near_duplicates(some, threshold)[0] == kept
-
-
-@needs_data
-def test_few_of_longfacts_prompts_come_near_another():
-    asked, _ = longfact(str(DATA / "longfact"))
-    kept, dropped = synthetic.without_near_duplicates(asked)
-    assert dropped == {"near duplicate of an earlier prompt": 20}
-    assert len(kept) == len(asked) - 20
-
-
-@needs_data
-def test_real_evaluation_prompts_overlap_themselves_reworded_and_not_one_another():
-    asked, _ = longfact(str(DATA / "longfact"))
-    people, _ = biography(str(DATA / "factscore/prompt_entities.txt"))
-    evaluation = {"longfact": asked, "biography": people}
-    long = [e for e in asked if len(e.question.split()) > 12][:200]
-    reworded = [example(f"new {e.id}", f"Please, {e.question.upper()}") for e in long]
-    found = synthetic.overlaps(reworded, evaluation)
-    named = {e.id: ("longfact", old) for e, old in zip(reworded, long, strict=True)}
-    assert found == named
-    assert synthetic.overlaps(people, {"longfact": asked}) == {}
-    assert synthetic.overlaps([example(q, q) for q in EIGHT], evaluation) == {}
+def test_real_prompts_come_near_themselves_reworded_and_seldom_another():
+    every, _ = load("longfact", str(DATA / "longfact"))
+    people, _ = load("biography", str(DATA / "factscore/prompt_entities.txt"))
+    index, count = synthetic.NearDuplicates(), 0
+    for e in every:
+        count += index.nearest(e.question) is not None
+        index.add(e.id, e.question)
+    assert count == 20  # of 2,280, of which 9 are equal to another
+    long = [e for e in every if len(e.question.split()) > 12][:200]
+    for e in long:
+        nearest = index.nearest(f"Please, {e.question.upper()}")
+        assert nearest is not None
+    assert {index.nearest(e.question) for e in people} == {None}
+    assert {index.nearest(text) for text in EIGHT} == {None}

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from factkit import prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.long_form_prompts import Loaded
+from factkit.datasets.loading import Loaded
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk, listed
@@ -46,17 +46,18 @@ def keep_verified(
     "unreadable"); a rerun asks again about those that failed.
     """
     given = [entries_of(example) for example in examples]
-    whole = [_holds(e, texts) for e, texts in zip(examples, given, strict=True)]
-    asked = zip(examples, given, whole, strict=True)
-    said = iter(_ask(llm, template, [(e, texts) for e, texts, ok in asked if ok]))
+    whole = [
+        set(example.evidence) <= {text.id for text in texts}
+        for example, texts in zip(examples, given, strict=True)
+    ]
+    claims = zip(examples, given, whole, strict=True)
+    replies = iter(_ask(llm, template, [(e, texts) for e, texts, ok in claims if ok]))
     fates = [
-        _fate(example, next(said)) if ok else NO_TEXT
+        _fate(example, next(replies)) if ok else NO_TEXT
         for example, ok in zip(examples, whole, strict=True)
     ]
     kept = [e for e, fate in zip(examples, fates, strict=True) if fate == KEPT]
-    counts = Counter({fate: 0 for fate in FATES})
-    counts.update(fates)
-    return kept, counts
+    return kept, Counter({fate: fates.count(fate) for fate in FATES})
 
 
 def in_context(
@@ -91,10 +92,6 @@ def _of_page(
     spare = [line.id for line in lines if line.id not in example.evidence]
     wanted = {*example.evidence, *rng.sample(spare, min(others, len(spare)))}
     return [line for line in lines if line.id in wanted]
-
-
-def _holds(example: Example, texts: Sequence[Chunk]) -> bool:
-    return set(example.evidence) <= {text.id for text in texts}
 
 
 def _ask(

@@ -7,7 +7,7 @@ benchmark that it is of.
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from factkit import prompts, runs, search_client
 from factkit.assets import write_atomically
 from factkit.curate import claim_filter
+from factkit.curate.small_sets import Sets, in_set
 from factkit.curate.splits import split_by_entity
 from factkit.curate.world_trajectories import marked, marking, world_entries
 from factkit.datasets import claim_benchmarks, claim_corpora
@@ -32,10 +33,8 @@ from factkit.world.facts import LABELS
 if TYPE_CHECKING:
     from factkit.veri.params import VeriParams
 
-Sets = dict[str, list[Example]]
-
 # in p.claims_path: the published training file; sets to train on without it, and how
-# many claims a label of each (App. E); a set's training and development file; corpora
+# many claims a label of each (App. E); a set's training and development file
 PUBLISHED = "train_online.parquet"
 TRAINED_ON, POOL = ("feverous", "exfever"), 3_000
 FILES = {
@@ -45,12 +44,6 @@ FILES = {
     "scifact": ("claims_train.jsonl", "claims_dev.jsonl"),
     "hover": ("hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"),
 }
-CORPORA = {
-    "feverous_wikiv1.db": claim_corpora.feverous_pages,
-    "wiki_wo_links.db": claim_corpora.hover_pages,
-    "wiki-pages": claim_corpora.fever_pages,
-    "corpus.jsonl": claim_corpora.scifact_corpus,
-}
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
@@ -59,8 +52,8 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     if p.claims == "feverous_exfever":
         return benchmark_sets(p)
     if p.claims == "leads":
-        of = LeadClaims(facts.load(), p.world_seed)
-        return of.sets(sizes), of.entries(), Counter()
+        claims = LeadClaims(facts.load(), p.world_seed)
+        return claims.sets(sizes), claims.entries(), Counter()
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     return world_sets(made, sizes), world_entries(made), Counter()
 
@@ -73,11 +66,8 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     for name, size in sizes.items():
         total += size
         end = round(len(people) * total / sum(sizes.values()))
-        some = world.World(made.seed, tuple(people[begin:end]), made.facts)
-        sets[name] = [
-            e.model_copy(update={"meta": e.meta | {"set": "world"}})
-            for e in world.claims(some, size, made.seed)
-        ]
+        part = world.World(made.seed, tuple(people[begin:end]), made.facts)
+        sets[name] = [in_set(e, "world") for e in world.claims(part, size, made.seed)]
         begin = end
     return sets
 
@@ -100,8 +90,8 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     else:
         pool = []
         for name in TRAINED_ON:
-            found, counts = claim_benchmarks.load(name, str(folder / FILES[name][0]))
-            pool += claim_benchmarks.balanced(found, POOL)
+            claims, counts = claim_benchmarks.load(name, str(folder / FILES[name][0]))
+            pool += claim_benchmarks.balanced(claims, POOL)
             dropped += counts
         entries = gold_entries(folder, [*pool, *test])
         train, counts = _filtered(pool, entries, p)
@@ -116,9 +106,9 @@ def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
     published = folder / "evaluation" / f"{name}.parquet"
     if published.exists():
         return claim_benchmarks.load("veri_r1", str(published))[0]
-    found, _ = claim_benchmarks.load(name, str(folder / FILES[name][1]))
-    labels = [label for label in LABELS if any(e.label == label for e in found)]
-    return claim_benchmarks.balanced(found, p.test_claims // len(labels), 0, labels)
+    claims, _ = claim_benchmarks.load(name, str(folder / FILES[name][1]))
+    labels = [label for label in LABELS if any(e.label == label for e in claims)]
+    return claim_benchmarks.balanced(claims, p.test_claims // len(labels), 0, labels)
 
 
 def _filtered(
@@ -135,12 +125,11 @@ def _filtered(
 def gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
     """The entries of all pages that are evidence, from the corpora that there are."""
     pages = {page_of(i) for e in examples for i in e.evidence}
-    there = {of for of in CORPORA if (folder / of).exists()}
     return [
         entry
-        for name in CORPORA
-        if name in there
-        for entry in CORPORA[name](str(folder / name))
+        for name in claim_corpora.CORPORA
+        if (folder / name).exists()
+        for entry in claim_corpora.entries(name, str(folder / name))
         if entry.doc_id in pages
     ]
 
@@ -150,14 +139,22 @@ def gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
 
 def write_entries(path: Path, entries: Sequence[Chunk]) -> None:
     """Write entries as JSON lines, byte-equal for equal entries."""
-    lines = (json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in entries)
-    write_atomically(path, "".join(lines))
+    _write_lines(path, map(asdict, entries))
 
 
 def read_entries(path: Path) -> list[Chunk]:
     """The entries that `write_entries` wrote."""
+    return [Chunk(**row) for row in _read_lines(path)]
+
+
+def _write_lines(path: Path, rows: Iterable[dict]) -> None:
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_atomically(path, "".join(lines))
+
+
+def _read_lines(path: Path) -> list[dict]:
     lines = path.read_text(encoding="utf-8").split("\n")
-    return [Chunk(**json.loads(line)) for line in lines if line]
+    return [json.loads(line) for line in lines if line]
 
 
 def searcher(p: "VeriParams") -> Search:
@@ -202,33 +199,28 @@ def given_offline(
     """
     wanted = {i for e in examples for i in e.evidence}
     pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
-    found = [[] for _ in examples]
+    hits = [[] for _ in examples]
     if p.context_entries:
-        found = search([e.question for e in examples], p.context_entries)
+        hits = search([e.question for e in examples], p.context_entries)
     given = {}
-    for example, some in zip(examples, found, strict=True):
+    for example, others in zip(examples, hits, strict=True):
         gold = {i: pieces[i] for i in example.evidence}
         if p.claims == "world":
-            told = {i: marked(c.text, example.question) for i, c in gold.items()}
-            gold = {i: replace(c, text=told[i]) for i, c in gold.items()}
-        others = {c.id: c for entry in some for c in shown(entry)}
-        texts = list((others | gold).values())
-        random.Random(f"given {example.id}").shuffle(texts)
-        given[example.id] = texts
+            texts = {i: marked(c.text, example.question) for i, c in gold.items()}
+            gold = {i: replace(c, text=texts[i]) for i, c in gold.items()}
+        context = {c.id: c for entry in others for c in shown(entry)}
+        mixed = list((context | gold).values())
+        random.Random(f"given {example.id}").shuffle(mixed)
+        given[example.id] = mixed
     return given
 
 
 def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
     """Write JSON lines {id, texts}, a claim a line."""
-    lines = (
-        json.dumps({"id": i, "texts": [asdict(c) for c in of]}, ensure_ascii=False)
-        + "\n"
-        for i, of in given.items()
-    )
-    write_atomically(path, "".join(lines))
+    rows = ({"id": i, "texts": list(map(asdict, c))} for i, c in given.items())
+    _write_lines(path, rows)
 
 
 def read_given(path: Path) -> dict[str, list[Chunk]]:
     """What `write_given` wrote."""
-    rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
-    return {row["id"]: [Chunk(**c) for c in row["texts"]] for row in rows}
+    return {r["id"]: [Chunk(**c) for c in r["texts"]] for r in _read_lines(path)}

@@ -1,28 +1,23 @@
 """Responses drawn from the base policy and scored: what SFT and DPO learn from
 (Binary RAR §4.3, Learning to Reason §2.2 and §2.3)."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models, prompts
-from factkit.assets import write_atomically
-from factkit.curate.probing import reply, turn
+from factkit.curate.probing import in_parts, pair, read_lines, row
 from factkit.datasets.examples import DataError, Example
-from factkit.runs import progress_bar
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
     from factkit.params.long_form import RequestParams
     from factkit.rar.arms import RAR
-    from factkit.rar.params import RarDpoParams
     from factkit.reason.arms import Reason
     from factkit.reason.params import ReasonDpoParams
     from factkit.rlfh.arms import Rlfh
-    from factkit.rlfh.params import RlfhDpoParams
 
 PART = 32  # requests drawn between two writes
 
@@ -61,32 +56,21 @@ def draw(
     `<think>` is completed as plain text, by `guided`. Each part is seeded by its
     position, so that a drawing killed and gone on with equals one that ran through.
     """
-    done = read_drawn(path) if path.exists() else []
-    if len(done) < len(examples):  # of a part that was cut off, nothing is kept
-        done = done[: len(done) // PART * PART]
-        write_atomically(path, "".join(map(_line, done)))
     sampling = models.sampling_of(p, p.drawn_temperature)
     template = template or p.prompt_template
     opened = prompts.template(template).endswith(OPEN)
     asked = models.asked(examples, template, tokenizer, p.chat and not opened)
     sample = guided if opened else models.sample
-    bar = progress_bar(len(examples), path.stem, unit="request")
-    bar.update(len(done))
-    for start in range(len(done), len(examples), PART):
-        part = examples[start : start + PART]
-        chosen = asked[start : start + PART]
+
+    def rows(start: int, end: int) -> list[Drawn]:
         texts = sample(
-            *(model, tokenizer, chosen, sampling),
+            *(model, tokenizer, asked[start:end], sampling),
             n=p.drawn_responses,
             seed=1_000_003 * p.seed + start,
         )
-        rows = _scored(part, texts, score)
-        with path.open("a", encoding="utf-8") as f:
-            f.writelines(map(_line, rows))
-        done += rows
-        bar.update(len(part))
-    bar.close()
-    return done
+        return _scored(examples[start:end], texts, score)
+
+    return in_parts(len(examples), PART, path, read_drawn, rows, "request")
 
 
 def guided(
@@ -100,16 +84,16 @@ def guided(
     """
     half = replace(sampling, max_new_tokens=sampling.max_new_tokens // 2)
     drawn = models.sample(model, tokenizer, asked, half, n=n, seed=seed)
-    thoughts = [[_finished(text) for text in of] for of in drawn]
+    thoughts = [[_finished(text) for text in texts] for texts in drawn]
     begun = [
         f"{prompt} {thought} {CLOSE} {ANSWER}"
-        for prompt, of in zip(asked, thoughts, strict=True)
-        for thought in of
+        for prompt, own in zip(asked, thoughts, strict=True)
+        for thought in own
     ]
     answers = iter(models.sample(model, tokenizer, begun, half, n=1, seed=seed))
     return [
-        [written(thought, _finished(next(answers)[0])) for thought in of]
-        for of in thoughts
+        [written(thought, _finished(next(answers)[0])) for thought in own]
+        for own in thoughts
     ]
 
 
@@ -125,29 +109,21 @@ def _scored(
     examples: Sequence[Example], texts: Sequence[list[str]], score: Score
 ) -> list[Drawn]:
     """The responses with their scores, all scored in one batch."""
-    pairs = [(e, text) for e, of in zip(examples, texts, strict=True) for text in of]
-    found = iter(
-        score(
-            [e.id for e, _ in pairs],
-            [e.question for e, _ in pairs],
-            [text for _, text in pairs],
-        )
-    )
-    return [
-        Drawn(e.id, of, [next(found) for _ in of])
-        for e, of in zip(examples, texts, strict=True)
+    rows = [
+        (example.id, example.question, response)
+        for example, responses in zip(examples, texts, strict=True)
+        for response in responses
     ]
-
-
-def _line(drawn: Drawn) -> str:
-    return json.dumps(asdict(drawn), ensure_ascii=False) + "\n"
+    scores = iter(score(*map(list, zip(*rows, strict=True))))
+    return [
+        Drawn(example.id, responses, [next(scores) for _ in responses])
+        for example, responses in zip(examples, texts, strict=True)
+    ]
 
 
 def read_drawn(path: Path) -> list[Drawn]:
     """The responses kept in a file, without a last line that was cut off."""
-    text = path.read_text(encoding="utf-8")
-    # not splitlines(): JSON leaves other line separators in a response as they are
-    return [Drawn(**json.loads(line)) for line in text.split("\n")[:-1]]
+    return [Drawn(**row) for row in read_lines(path)]
 
 
 def best_rows(
@@ -158,12 +134,11 @@ def best_rows(
     A request none of whose responses has a score above 0 gives none (ours: its best
     response would teach an error, or to say nothing).
     """
-    rows = []
-    for example, of in zip(examples, drawn, strict=True):
-        if of.ranked and of.ranked[0][0] > 0:
-            target = reply(of.ranked[0][1], p)
-            rows.append({"prompt": turn(example, p), "completion": target})
-    return rows
+    return [
+        row(example, best.ranked[0][1], p)
+        for example, best in zip(examples, drawn, strict=True)
+        if best.ranked and best.ranked[0][0] > 0
+    ]
 
 
 def required(rows: list[dict], p: "RAR | Reason | Rlfh") -> list[dict]:
@@ -177,52 +152,55 @@ def required(rows: list[dict], p: "RAR | Reason | Rlfh") -> list[dict]:
 
 
 def gap_pairs(
-    examples: Sequence[Example], drawn: Sequence[Drawn], p: "RarDpoParams"
+    examples: Sequence[Example],
+    drawn: Sequence[Drawn],
+    p: "RequestParams",
+    length_difference: float = math.inf,
 ) -> list[dict]:
-    """Binary RAR's pairs for DPO: of a request's responses, the two furthest apart in
-    score whose lengths differ by less than `p.length_difference` (§4.3: 10 %).
+    """DPO's rows of each request's `widest_pair`; one without a pair gives none.
 
-    Length in words of the answers, without reasoning, the difference relative to the
-    longer one. On a tie the pair whose
-    better response is best. A request without two such responses gives none.
+    With a length_difference Binary RAR's pairs (§4.3: 10 %). Without, FACT's, as RLFH
+    compares with them (§4.1): the best and the worst, whatever their lengths.
     """
-    pairs = [widest_pair(of, p.length_difference) for of in drawn]
+    pairs = [widest_pair(row, length_difference) for row in drawn]
     return _pair_rows(examples, pairs, p)
 
 
 def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | None:
-    """(better, worse) of one request's responses, or None; see `gap_pairs`."""
-    return _widest(drawn, lambda a, b: _lengths_differ(a, b) < length_difference)
+    """(better, worse) of one request's responses: the two furthest apart in score whose
+    lengths differ by less than `length_difference`; None if no two do.
 
+    Length in words of the answers, without reasoning, the difference relative to the
+    longer one. On a tie the pair whose better response is best.
+    """
 
-def furthest_pairs(
-    examples: Sequence[Example], drawn: Sequence[Drawn], p: "RlfhDpoParams"
-) -> list[dict]:
-    """FACT's pairs for DPO, as RLFH compares with them (§4.1): of a request's responses
-    the best and the worst, whatever their lengths. On equal scores, none."""
-    pairs = [_widest(of, lambda better, worse: True) for of in drawn]
-    return _pair_rows(examples, pairs, p)
+    def near(better: str, worse: str) -> bool:
+        lengths = _words(better, worse)
+        difference = max(lengths) - min(lengths)
+        return difference / max(*lengths, 1) < length_difference
+
+    return _widest(drawn, near)
 
 
 def margin_pairs(
     examples: Sequence[Example], drawn: Sequence[Drawn], p: "ReasonDpoParams"
 ) -> list[dict]:
-    """Learning to Reason's pairs for DPO (§2.3): of a request's responses, the two with
-    the widest margin in precision, if it is above τ_m = `p.least_margin` and
-    |1 − l_c / l_r| ≤ τ_l = `p.length_difference`.
-
-    l_c, l_r: words of the better and of the worse answer, without reasoning. On a tie
-    the pair whose better response is best. A request without two such responses gives
-    none.
-    """
+    """Learning to Reason's pairs for DPO: the `margin_pair` of each request that has
+    one, by τ_m = `p.least_margin` and τ_l = `p.length_difference`."""
     limits = p.least_margin, p.length_difference
-    return _pair_rows(examples, [margin_pair(of, *limits) for of in drawn], p)
+    return _pair_rows(examples, [margin_pair(row, *limits) for row in drawn], p)
 
 
 def margin_pair(
     drawn: Drawn, least_margin: float, length_difference: float
 ) -> tuple[str, str] | None:
-    """(better, worse) of one request's responses, or None; see `margin_pairs`."""
+    """(better, worse) of one request's responses: the two with the widest margin in
+    precision, if it is above the least and |1 − l_c / l_r| ≤ τ_l, the length difference
+    (§2.3); None if no two are.
+
+    l_c, l_r: words of the better and of the worse answer, without reasoning. On a tie
+    the pair whose better response is best.
+    """
 
     def near(better: str, worse: str) -> bool:
         chosen, rejected = _words(better, worse)
@@ -237,14 +215,8 @@ def _pair_rows(
     pairs: Sequence[tuple[str, str] | None],
     p: "RequestParams",
 ) -> list[dict]:
-    """DPO's rows of the requests that have a pair."""
-    rows = []
-    for example, pair in zip(examples, pairs, strict=True):
-        if pair:
-            chosen, rejected = (reply(text, p) for text in pair)
-            turns = {"prompt": turn(example, p)}
-            rows.append(turns | {"chosen": chosen, "rejected": rejected})
-    return rows
+    own = zip(examples, pairs, strict=True)
+    return [pair(example, *texts, p) for example, texts in own if texts]
 
 
 def _widest(
@@ -266,12 +238,6 @@ def _widest(
     return better, worse
 
 
-def _lengths_differ(a: str, b: str) -> float:
-    """|a − b| / max(a, b) of two answers' words; 0 for two empty ones."""
-    lengths = _words(a, b)
-    return (max(lengths) - min(lengths)) / max(*lengths, 1)
-
-
 def _words(*responses: str) -> list[int]:
     """The words of each response's answer; its reasoning is not counted."""
-    return [len(said.split()) for said in answers(responses)]
+    return [len(answer.split()) for answer in answers(responses)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import MAX_QUESTION_CHARS, Example
-from factkit.datasets.long_form_prompts import Loaded
+from factkit.datasets.loading import Loaded
 from factkit.verify import judge
 from factkit.verify.replies import Form, read, word
 

@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit.curate.probing import Probe, abstention, out_of_knowledge, reply, response
-from factkit.curate.probing import turn as prompt_of
+from factkit.curate.probing import Probe, abstention, out_of_knowledge, pair, response
 from factkit.datasets.examples import Example
 from factkit.verify.outcome import Outcome
 
@@ -30,7 +29,7 @@ def dpo_pairs(
         else:
             chosen = probe.of(Outcome.CORRECT)
         if chosen and wrong:
-            rows.append(_pair(example, rng.choice(chosen), rng.choice(wrong), p))
+            rows.append(pair(example, rng.choice(chosen), rng.choice(wrong), p))
     return rows
 
 
@@ -46,7 +45,7 @@ def rlhf_pairs(
     for example, probe in zip(examples, probes, strict=True):
         chosen = response(example.answers[0], example, p)
         for other in [*_different(probe, Outcome.WRONG), abstention(example, p)]:
-            rows.append(_pair(example, chosen, other, p))
+            rows.append(pair(example, chosen, other, p))
     return rows
 
 
@@ -66,18 +65,10 @@ def rlkf_pairs(
             best, worse = idk, wrong
         else:
             worse = [idk, *wrong]
-        rows += [_pair(example, best, other, p) for other in worse]
+        rows += [pair(example, best, other, p) for other in worse]
     return rows
 
 
 def _different(probe: Probe, kind: Outcome) -> list[str]:
     """The different samples of a kind, in the order they were drawn."""
     return list(dict.fromkeys(probe.of(kind)))
-
-
-def _pair(example: Example, chosen: str, rejected: str, p: "QuestionParams") -> dict:
-    return {
-        "prompt": prompt_of(example, p),
-        "chosen": reply(chosen, p),
-        "rejected": reply(rejected, p),
-    }

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit import models, prompts
 from factkit.assets import write_atomically
@@ -37,12 +37,12 @@ class Probe:
     def of(self, kind: Outcome) -> list[str]:
         """The samples with this outcome, in the order they were drawn."""
         pairs = zip(self.samples, self.outcomes, strict=True)
-        return [sample for sample, found in pairs if found is kind]
+        return [sample for sample, outcome in pairs if outcome is kind]
 
     def most_frequent(self, kind: Outcome) -> str | None:
         """The commonest sample with this outcome (the first on a tie), if any."""
-        found = Counter(self.of(kind)).most_common(1)
-        return found[0][0] if found else None
+        commonest = Counter(self.of(kind)).most_common(1)
+        return commonest[0][0] if commonest else None
 
 
 def probe(
@@ -63,31 +63,18 @@ def probe(
     Each part is seeded by its position, so that a probing killed and gone on with
     equals one that ran through. vLLM takes all that is left as one part.
     """
-    part = part if sampling.vllm is None else len(examples)
-    done = read_probes(path) if path.exists() else []
-    if len(done) < len(examples):  # of a part that was cut off, nothing is kept
-        done = done[: len(done) // part * part]
-        write_atomically(path, "".join(map(_line, done)))
-    bar = progress_bar(len(examples), path.stem, unit="question")
-    bar.update(len(done))
     asked = models.asked(examples, template, tokenizer, chat)
-    for start in range(len(done), len(examples), part):
-        batch = examples[start : start + part]
+
+    def rows(start: int, end: int) -> list[Probe]:
         answers = models.sample(
-            model,
-            tokenizer,
-            asked[start : start + part],
-            sampling,
+            *(model, tokenizer, asked[start:end], sampling),
             n=k,
             seed=seed * 1_000_003 + start,
         )
-        rows = verified(batch, answers, verify)
-        with path.open("a", encoding="utf-8") as f:
-            f.writelines(map(_line, rows))
-        done += rows
-        bar.update(len(batch))
-    bar.close()
-    return done
+        return verified(examples[start:end], answers, verify)
+
+    part = part if sampling.vllm is None else len(examples)
+    return in_parts(len(examples), part, path, read_probes, rows, "question")
 
 
 def verified(
@@ -99,24 +86,58 @@ def verified(
         for example, samples in zip(examples, answers, strict=True)
         for sample in samples
     ]
-    found = iter(verify(*map(list, zip(*rows, strict=True))))
+    outcomes = iter(verify(*map(list, zip(*rows, strict=True))))
     return [
-        Probe(example.id, samples, [next(found) for _ in samples])
+        Probe(example.id, samples, [next(outcomes) for _ in samples])
         for example, samples in zip(examples, answers, strict=True)
     ]
 
 
-def _line(probe: Probe) -> str:
-    return json.dumps(asdict(probe), ensure_ascii=False) + "\n"
+def in_parts(
+    n: int,
+    part: int,
+    path: Path,
+    read: Callable[[Path], list],
+    rows: Callable[[int, int], list],
+    unit: str,
+) -> list:
+    """n rows made and appended to a file part by part; goes on where it was killed.
+
+    read: the dataclasses kept in the file. rows: those from a start to an end. Of a
+    part that was cut off, nothing is kept.
+    """
+    done = read(path) if path.exists() else []
+    if len(done) < n:
+        done = done[: len(done) // part * part]
+        write_atomically(path, "".join(map(_line, done)))
+    bar = progress_bar(n, path.stem, unit=unit)
+    bar.update(len(done))
+    for start in range(len(done), n, part):
+        made = rows(start, start + part)
+        with path.open("a", encoding="utf-8") as f:
+            f.writelines(map(_line, made))
+        done += made
+        bar.update(len(made))
+    bar.close()
+    return done
+
+
+def _line(row: Any) -> str:
+    return json.dumps(asdict(row), ensure_ascii=False) + "\n"
+
+
+def read_lines(path: Path) -> list[dict]:
+    """The rows kept in a file, without a last line that was cut off."""
+    raw = path.read_bytes()  # splitlines() of a str would split responses, too
+    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
 
 
 def read_probes(path: Path) -> list[Probe]:
     """The probes kept in a file, without a last line that was cut off."""
-    raw = path.read_bytes()  # splitlines() of a str would split responses, too
-    rows = map(json.loads, raw[: raw.rfind(b"\n") + 1].splitlines())
     kinds = {None: None} | {o.value: o for o in Outcome}
     return [
-        Probe(r["id"], r["samples"], [kinds[o] for o in r["outcomes"]]) for r in rows
+        Probe(row["id"], row["samples"], [kinds[o] for o in row["outcomes"]])
+        for row in read_lines(path)
     ]
 
 
@@ -130,16 +151,6 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
     if not any(probe.outcomes):
         return False
     return probe.share == 0 or probe.share < known_share
-
-
-def shares_by_relation(
-    examples: Sequence[Example], probes: Sequence[Probe]
-) -> dict[str, float]:
-    """The share of correct samples of each relation's questions, in [0, 1]."""
-    shares: dict[str, list[float]] = {}
-    for example, probe in zip(examples, probes, strict=True):
-        shares.setdefault(example.relation, []).append(probe.share)
-    return {k: sum(v) / len(v) for k, v in sorted(shares.items())}
 
 
 def response(
@@ -169,16 +180,13 @@ def r_tuning_rows(
 ) -> list[dict]:
     """R-Tuning: "I don't know" where out of knowledge, else the reference (§3.1)."""
     by_id = {probe.id: probe for probe in probes}
-    return [
-        row(
-            e,
-            abstention(e, p)
-            if out_of_knowledge(by_id[e.id], p.known_share)
-            else response(e.answers[0], e, p),
-            p,
-        )
-        for e in examples
-    ]
+    rows = []
+    for example in examples:
+        target = response(example.answers[0], example, p)
+        if out_of_knowledge(by_id[example.id], p.known_share):
+            target = abstention(example, p)
+        rows.append(row(example, target, p))
+    return rows
 
 
 def rft_rows(
@@ -207,6 +215,15 @@ def rft_rows(
 def row(example: Example, target: str, p: "QuestionParams") -> dict:
     """A row for SFT: prompt and completion, as text or as the turns of a chat."""
     return {"prompt": turn(example, p), "completion": reply(target, p)}
+
+
+def pair(example: Example, chosen: str, rejected: str, p: "QuestionParams") -> dict:
+    """A row for DPO: a prompt, and which of two responses is the better one."""
+    return {
+        "prompt": turn(example, p),
+        "chosen": reply(chosen, p),
+        "rejected": reply(rejected, p),
+    }
 
 
 def turn(example: Example, p: "QuestionParams") -> str | list[dict[str, str]]:

@@ -7,15 +7,14 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.curate.factual import keep_factual
-from factkit.curate.small_sets import Sets, in_set, lead_sets, world_sets
+from factkit.curate.small_sets import Sets, file_of, in_set, lead_sets, world_sets
+from factkit.curate.splits import split_prompts
 from factkit.curate.synthetic_prompts import synthetic_prompts
-from factkit.datasets import fact_benchmarks
+from factkit.datasets import long_form_prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.long_form_prompts import longfact, split_prompts, wildchat
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
@@ -27,12 +26,6 @@ CALLS = 1.5  # of the writing model for each prompt wanted: some are dropped
 PART = {"longfact_objects": 250, "fava": 141, "alpaca_fact": 241}
 FACTUAL = ("fava", "alpaca_fact")  # parts chosen for seeking facts
 DIVERSE = 2_000  # WildChat's prompts that demonstrations are drawn from
-# in p.requests_path, what is not on the hub; any other set may be there as <name>.jsonl
-FILES = {
-    "longfact": "longfact",
-    "longfact_objects": "longfact",
-    "biography": "prompt_entities.txt",
-}
 
 
 def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
@@ -57,20 +50,19 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     It is shown LongFact's concepts, since its objects are an evaluation set.
     """
     llm = judge_llm(p, p.judge_model, p.judge_url)
-    found = {
-        name: evaluated(name, fact_benchmarks.load(name, _file(p, name))[0], p, llm)
-        for name in p.eval_sets.split()
-    }
-    shown = longfact(_file(p, "longfact") or "longfact")[0]
-    concepts = [e for e in shown if e.meta["kind"] == "concepts"]
-    diverse, _ = wildchat(_file(p, "wildchat"), limit=DIVERSE)
-    n = p.sft_requests + p.train_requests + p.dev_requests
-    calls = round(CALLS * n)
-    written, dropped = synthetic_prompts(llm, concepts, diverse, calls, found)
+    tests = {}
+    for name in p.eval_sets.split():
+        examples, _ = long_form_prompts.load(name, file_of(p, name))
+        tests[name] = evaluated(name, examples, p, llm)
+    longfact, _ = long_form_prompts.load("longfact", file_of(p, "longfact"))
+    concepts = [e for e in longfact if e.meta["kind"] == "concepts"]
+    diverse, _ = long_form_prompts.load("wildchat", file_of(p, "wildchat"), DIVERSE)
     sizes = {"train": p.train_requests, "sft": p.sft_requests, "dev": p.dev_requests}
-    named = [in_set(e, "synthetic") for e in written]
-    sets = split_prompts(named, sizes, p.split_seed)
-    test = [in_set(e, name) for name, rows in found.items() for e in rows]
+    calls = round(CALLS * sum(sizes.values()))
+    written, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
+    prompts = [in_set(e, "synthetic") for e in written]
+    sets = split_prompts(prompts, sizes, p.split_seed)
+    test = [in_set(e, name) for name, examples in tests.items() for e in examples]
     return sets | {"test": test}, dropped
 
 
@@ -89,12 +81,3 @@ def evaluated(
         rows = keep_factual(llm, rows)[0]
     n = min(part, p.test_requests, len(rows))
     return random.Random(f"evaluated {name}").sample(rows, n)
-
-
-def _file(p: "ReasonParams", name: str) -> str:
-    """Where p.requests_path has the rows of a source; "" for the hub."""
-    if not p.requests_path:
-        return ""
-    file = FILES.get(name, f"{name}.jsonl")
-    path = Path(p.requests_path) / file
-    return str(path) if path.exists() else ""

@@ -2,14 +2,14 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit.corpus import load_leads
+from factkit.corpus import Document, load_leads
 from factkit.curate.factual import keep_factual
-from factkit.curate.splits import split_by_entity
-from factkit.datasets import benchmarks, world_prompts
+from factkit.curate.splits import split_by_entity, split_prompts
+from factkit.datasets import benchmarks, long_form_prompts, world_prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.long_form_prompts import split_prompts, wildchat
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads import facts, requests
 from factkit.verify.verifier import judge_llm
@@ -22,15 +22,15 @@ KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 TEST_SHARE, DEV_SHARE = 0.3, 0.15  # of the fact world's people
 HELD_OUT = 100  # texts for the perplexity
 WILDCHAT_READ = 20  # conversations a training request, of which a part is factual
+Requests = tuple[dict[str, list[Example]], list[str], Counter]
+
 ASKS = {  # how short questions are put outside the fact world
     MAY_ABSTAIN: 'Answer with a name or a number only, or say "I don\'t know".',
     BEST_GUESS: "Answer with a name or a number only. Give your best guess.",
 }
 
 
-def request_sets(
-    p: "RarParams",
-) -> tuple[dict[str, list[Example]], list[str], Counter]:
+def request_sets(p: "RarParams") -> Requests:
     """train, dev and test requests, held-out texts, and counts of what was dropped.
 
     dev and test hold requests of every kind of KINDS, p.dev_requests and
@@ -44,76 +44,60 @@ def request_sets(
     return _wildchat_sets(p)
 
 
-def _world_sets(
-    p: "RarParams",
-) -> tuple[dict[str, list[Example]], list[str], Counter]:
+def _world_sets(p: "RarParams") -> Requests:
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     people = list(made.people)
     random.Random(f"people {p.world_seed}").shuffle(people)
     n_test, n_dev = (round(s * len(people)) for s in (TEST_SHARE, DEV_SHARE))
     parts = {"test": people[:n_test], "dev": people[n_test : n_test + n_dev]}
-    sets = {
-        "train": world_prompts.mixed(
-            made, people[n_test + n_dev :], p.train_requests, p.world_seed
-        )
-    }
-    for name, limit in (("dev", p.dev_requests), ("test", p.test_requests)):
-        sets[name] = [
-            example
-            for kind in KINDS
-            for example in _some(
-                world_prompts.requests(made, parts[name], kind), limit, p.world_seed
-            )
-        ]
-    texts = [
-        world.statement(f, 1)
-        for f in made.facts
-        if f.exposure and f.subject in parts["test"]
-    ]
-    return sets, texts, Counter()
+    rest, seed = people[n_test + n_dev :], p.world_seed
+    sets = {"train": world_prompts.mixed(made, rest, p.train_requests, seed)}
+    for name in ("dev", "test"):
+        every = [world_prompts.requests(made, parts[name], kind) for kind in KINDS]
+        sets[name] = _some_of_each(every, _sizes(p)[name], seed)
+    read = (f for f in made.facts if f.exposure and f.subject in parts["test"])
+    return sets, [world.statement(fact, 1) for fact in read], Counter()
 
 
-def _lead_sets(
-    p: "RarParams",
-) -> tuple[dict[str, list[Example]], list[str], Counter]:
+def _lead_sets(p: "RarParams") -> Requests:
     """Requests about the leads' subjects: to train on, all of them open or counted."""
-    sizes = {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
+    sizes = _sizes(p)
     parts = requests.split(facts.load(), sizes, p.split_seed)
     sets = {"train": requests.mixed(parts["train"], p.train_requests)}
     for name in ("dev", "test"):
-        sets[name] = [
-            example
-            for kind in KINDS
-            for example in _some(
-                requests.requests(parts[name], kind), sizes[name], p.split_seed
-            )
-        ]
-    texts = [subject.text for subject in parts["test"]]
-    return sets, random.Random("held out").sample(texts, HELD_OUT), Counter()
+        every = [requests.requests(parts[name], kind) for kind in KINDS]
+        sets[name] = _some_of_each(every, sizes[name], p.split_seed)
+    return sets, _held_out(parts["test"]), Counter()
 
 
-def _wildchat_sets(
-    p: "RarParams",
-) -> tuple[dict[str, list[Example]], list[str], Counter]:
+def _wildchat_sets(p: "RarParams") -> Requests:
     """WildChat's requests that a judge finds factual; PopQA's short questions."""
-    asked, dropped = wildchat(p.requests_path, limit=WILDCHAT_READ * p.train_requests)
-    kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), asked)
-    sizes = {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
+    limit = WILDCHAT_READ * p.train_requests
+    chats, dropped = long_form_prompts.load("wildchat", p.requests_path, limit)
+    kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), chats)
+    sizes = _sizes(p)
     sets = split_prompts([_of_kind(e, OPEN) for e in kept], sizes, p.split_seed)
     questions, _ = benchmarks.load("popqa")
     del sizes["train"]
     for name, rows in split_by_entity(questions, sizes, p.split_seed).items():
-        sets[name] += [_asked(e, kind) for kind in ASKS for e in rows]
-    texts = [d.text for d in load_leads()]
-    texts = random.Random("held out").sample(texts, HELD_OUT)
-    return sets, texts, dropped + fates
+        sets[name] += [_short(e, kind) for kind in ASKS for e in rows]
+    return sets, _held_out(load_leads()), dropped + fates
+
+
+def _sizes(p: "RarParams") -> dict[str, int]:
+    return {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
+
+
+def _held_out(leads: Sequence[Document | facts.Subject]) -> list[str]:
+    texts = [lead.text for lead in leads]
+    return random.Random("held out").sample(texts, HELD_OUT)
 
 
 def _of_kind(example: Example, kind: str) -> Example:
     return example.model_copy(update={"meta": example.meta | {"kind": kind}})
 
 
-def _asked(example: Example, kind: str) -> Example:
+def _short(example: Example, kind: str) -> Example:
     """A short question with leave to abstain or without, under an id of its own."""
     update = {
         "id": f"{example.id} {kind}",
@@ -123,5 +107,12 @@ def _asked(example: Example, kind: str) -> Example:
     return example.model_copy(update=update)
 
 
-def _some(examples: list[Example], limit: int, seed: int) -> list[Example]:
-    return random.Random(f"some {seed}").sample(examples, min(limit, len(examples)))
+def _some_of_each(
+    every: Sequence[Sequence[Example]], limit: int, seed: int
+) -> list[Example]:
+    """At most so many of the requests of each kind, drawn at random."""
+    return [
+        example
+        for rows in every
+        for example in random.Random(f"some {seed}").sample(rows, min(limit, len(rows)))
+    ]

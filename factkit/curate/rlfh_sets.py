@@ -1,28 +1,49 @@
 """RLFH's questions: to train on, to choose by, to test on (§4.1); their documents.
 
-`meta["set"]` of a test question names the evaluation set that it belongs to or is like.
+| set | source | what of it |
+|---|---|---|
+| hotpotqa | HotpotQA's two splits | 20,000 to train on and 256 to test on, drawn |
+| squad_v2 | SQuAD v2's two splits | a question a Wikipedia page, 191 drawn to test on |
+| biography | FactScore's 183 names | all, to test on |
+
+`meta["set"]` of a question names the evaluation set that it belongs to or is like.
+Every prompt but a biography keeps its reference answer, which is one of the materials
+that RLFH verifies against (Tables 4 to 6). What the paper leaves open is ours:
+- the splits that questions are drawn from: both, since the sets are drawn apart here;
+- questions of fewer than five words are left out to train, too, and not just to test;
+- of a page of SQuAD the first question that its paragraph answers is kept; which page
+  is one of the 191 is not stated (the two splits have 477, the development split 35);
+- a question of HotpotQA about a page or a person of the other two sets is left out.
+The paper leaves out prompts without a Wikipedia page; here none is looked up, as the
+three sets were written from pages. The response rates of its biographies are shares of
+182 rather than 183.
 """
 
+import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Document
 from factkit.curate.request_evidence import gather
-from factkit.curate.small_sets import Sets, lead_sets, training_sizes, world_sets
-from factkit.datasets.examples import Example
-from factkit.datasets.rlfh_prompts import rlfh_prompts
+from factkit.curate.small_sets import (
+    Sets,
+    file_of,
+    in_set,
+    lead_sets,
+    training_sizes,
+    world_sets,
+)
+from factkit.curate.splits import split_prompts
+from factkit.datasets import benchmarks, long_form_prompts
+from factkit.datasets.examples import Example, refuse_overlap
+from factkit.datasets.loading import Loaded
 
 if TYPE_CHECKING:
     from factkit.rlfh.params import RlfhParams
 
-# in p.requests_path, what a set is read from
-FILES = {
-    "hotpotqa": "hotpotqa.json",
-    "squad_v2": "squad_v2.json",
-    "biography": "prompt_entities.txt",
-}
+LEAST_WORDS = 5
+SQUAD_QUESTIONS = 191
 
 
 def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
@@ -36,11 +57,81 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
             return world_sets(p), Counter()
         case "leads":
             return lead_sets(p), Counter()
-    folder = Path(p.requests_path) if p.requests_path else None
-    there = {name: folder / file for name, file in FILES.items()} if folder else {}
-    paths = {name: str(path) for name, path in there.items() if path.exists()}
+    return _paper_sets(p)
+
+
+def _paper_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
+    """The paper's questions, and counts of "<set>: <why a row was dropped>".
+
+    Raises DataError on a file or hub that can't be read, on a missing list of names,
+    and where there are too few questions.
+    """
+    names = file_of(p, "biography")
+    loaded = {
+        "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
+        "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
+        "biography": long_form_prompts.load("biography", names),
+    }
+    questions: Sets = {}
+    dropped: Counter = Counter()
+    for name, (examples, problems) in loaded.items():
+        questions[name] = [in_set(e, name) for e in examples]
+        dropped.update({f"{name}: {why}": n for why, n in problems.items()})
+    others = questions["squad_v2"] + questions["biography"]
+    free = _not_about(others, questions["hotpotqa"])
+    shared = len(questions["hotpotqa"]) - len(free)
+    dropped["hotpotqa: about what another set is about"] = shared
     sizes = training_sizes(p) | {"dev": p.dev_requests, "test": p.test_requests}
-    return rlfh_prompts(paths, sizes, seed=p.split_seed)
+    sets = split_prompts(free, sizes, p.split_seed)
+    sets["test"] += others
+    refuse_overlap(sets)
+    return sets, +dropped
+
+
+def hotpotqa(path: str = "") -> Loaded:
+    """HotpotQA's questions of at least `LEAST_WORDS` words, each question once.
+
+    path: a file in any of HotpotQA's formats; without it both splits of the hub.
+    """
+    examples, problems = benchmarks.load_all("hotpotqa", path)
+    once = _first(examples, lambda e: e.question)
+    long = [e for e in once if len(e.question.split()) >= LEAST_WORDS]
+    problems["duplicate question"] += len(examples) - len(once)
+    problems[f"fewer than {LEAST_WORDS} words"] += len(once) - len(long)
+    return long, +problems
+
+
+def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loaded:
+    """The first answerable question of each page of SQuAD v2, at most `limit` of them.
+
+    path: a file in SQuAD's format or the hub's; without it both splits of the hub. More
+    are drawn from, in their order.
+    """
+    examples, problems = benchmarks.load_all("squad_v2", path)
+    answerable = [e for e in examples if e.label != benchmarks.UNANSWERABLE]
+    pages = _first(answerable, lambda e: e.entity)
+    problems[benchmarks.UNANSWERABLE] += len(examples) - len(answerable)
+    problems["not its page's first question"] += len(answerable) - len(pages)
+    drawn = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))[:limit]
+    return [pages[i] for i in sorted(drawn)], +problems
+
+
+def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[Example]:
+    """The first example of each key, in any case."""
+    first: dict[str, Example] = {}
+    for example in examples:
+        first.setdefault(key(example).casefold(), example)
+    return list(first.values())
+
+
+def _not_about(others: Sequence[Example], examples: Sequence[Example]) -> list[Example]:
+    """The examples that share neither their entity nor their question with others."""
+    taken = {key.casefold() for e in others for key in (e.entity, e.question)}
+    return [
+        e
+        for e in examples
+        if not taken & {key.casefold() for key in (e.entity, e.question)}
+    ]
 
 
 def rlfh_evidence(
@@ -55,13 +146,13 @@ def rlfh_evidence(
     """
     if p.requests != "hotpotqa":
         return gather(p, examples, own)
-    asked = [
+    queries = [
         e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
         for e in examples
     ]
-    found, fates = gather(p, asked, own)
-    answers = {e.id: e for e in examples if any(e.answers) and e.id in found}
+    pages, fates = gather(p, queries, own)
+    answers = {e.id: e for e in examples if any(e.answers) and e.id in pages}
     for i, e in answers.items():
-        said = f'The answer to "{e.question}" may be "{e.answers[0]}".'
-        found[i] = [Document(f"{i}#answer", e.entity, said, "reference"), *found[i]]
-    return found, fates
+        text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
+        pages[i] = [Document(f"{i}#answer", e.entity, text, "reference"), *pages[i]]
+    return pages, fates

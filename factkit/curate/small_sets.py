@@ -1,11 +1,13 @@
 """Requests of the small profiles for papers 3 and 4: people of the fact world, leads.
 
 No entity is in two splits. `meta["set"]` of a test request names the evaluation set
-that it is of: two in the fact world, two of leads (ours).
+that it is of: two in the fact world, two of leads (ours). `file_of` is where the
+profiles of the papers have theirs.
 """
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.datasets import world_prompts
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
     from factkit.params.long_form import RequestParams
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
+# in p.requests_path; any other set may be there as <name>.jsonl
+FILES = {
+    "longfact": "longfact",
+    "longfact_objects": "longfact",
+    "biography": "prompt_entities.txt",
+    "hotpotqa": "hotpotqa.json",
+    "squad_v2": "squad_v2.json",
+}
 
 Sets = dict[str, list[Example]]
 
@@ -62,7 +72,7 @@ def lead_sets(p: "RequestParams") -> Sets:
     sizes = {"test": 2 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
     parts = requests.split(facts.load(), sizes, p.split_seed)
     test = _named(requests.requests(parts.pop("test"), OPEN))
-    sets = {name: _named(requests.mixed(of, sizes[name])) for name, of in parts.items()}
+    sets = {k: _named(requests.mixed(part, sizes[k])) for k, part in parts.items()}
     sets["test"] = [
         example
         for name in ("people", "other")
@@ -88,6 +98,14 @@ def training_sizes(p: "RequestParams") -> dict[str, int]:
 def in_set(example: Example, name: str) -> Example:
     """The example as one of an evaluation set."""
     return example.model_copy(update={"meta": example.meta | {"set": name}})
+
+
+def file_of(p: "RequestParams", name: str) -> str:
+    """Where p.requests_path has the rows of a set; "" for the hub."""
+    if not p.requests_path:
+        return ""
+    path = Path(p.requests_path) / FILES.get(name, f"{name}.jsonl")
+    return str(path) if path.exists() else ""
 
 
 def _mixed(made: World, people: Sequence[str], n: int) -> list[Example]:

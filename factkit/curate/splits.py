@@ -1,4 +1,4 @@
-"""Splits by entity, with a balanced mix of relations."""
+"""Splits that share no entity: with an even mix of relations, or as it comes."""
 
 import random
 from collections import Counter
@@ -46,6 +46,38 @@ def split_by_entity(
             )
         splits[name] = mixed[:size]
         rng.shuffle(splits[name])
+    refuse_overlap(splits)
+    return splits
+
+
+def split_prompts(
+    examples: Sequence[Example], sizes: Mapping[str, int], seed: int = 0
+) -> dict[str, list[Example]]:
+    """Splits of the given sizes, drawn at random, no entity or text in two of them.
+
+    Unlike `split_by_entity` it keeps the mix of kinds as it is.
+    Raises DataError if there are too few examples.
+    """
+    order = list(examples)
+    random.Random(f"prompts {seed}").shuffle(order)
+    splits: dict[str, list[Example]] = {}
+    owner: dict[str, str] = {}  # of an entity or a text
+    taken: set[str] = set()  # ids
+    for name, size in sizes.items():
+        split: list[Example] = []
+        for example in order:
+            keys = (example.entity.casefold(), example.question.casefold())
+            free = example.id not in taken and {owner.get(k, name) for k in keys}
+            if len(split) < size and free == {name}:
+                split.append(example)
+                owner |= dict.fromkeys(keys, name)
+                taken.add(example.id)
+        if len(split) < size:
+            raise DataError(
+                f"{name}={size}: only {len(split)} of {len(examples)} prompts are left "
+                "for this split; ask for fewer"
+            )
+        splits[name] = split
     refuse_overlap(splits)
     return splits
 

@@ -21,45 +21,18 @@ its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from factkit.corpus import Document
-from factkit.datasets import rows
-from factkit.datasets.examples import (
-    BadRows,
-    DataError,
-    Example,
-    digest,
-    made_id,
-    numbered,
-    problem_of,
-)
+from factkit.datasets import loading, rows
+from factkit.datasets.examples import DataError, Example, digest, made_id
 from factkit.datasets.html_text import plain_text
+from factkit.datasets.loading import Loaded, Source
 from factkit.datasets.rows import Row, RowError
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A source: where its rows are and what they mean.
-
-    `hub` is a Hugging Face id, or the address of a file. `train` and `evaluation` are
-    splits; `split_field` names the field that tells them apart within one file.
-    """
-
-    hub: str
-    config: str
-    train: str
-    evaluation: str
-    licence: str
-    example: Callable[[Row], Example]
-    pages: Callable[[Row], list[Document]] | None = None
-    split_field: str = ""
 
 
 # ---- a row's example and pages, one pair a source
@@ -213,63 +186,39 @@ def squad_v2_pages(row: Row) -> list[Document]:
     return _documents([(title, rows.optional(row, "context"), source)])
 
 
+TRAIN_VALIDATION = ("train", "validation")
 BENCHMARKS = {
-    # No official copy on the hub. Task 3's 50 pages a question are a tar in parts
-    # beside this file (5 pages a question): unpack it and give its path.
-    "crag": Benchmark(
+    # CC BY-NC 4.0. No official copy on the hub. Task 3's 50 pages a question are a tar
+    # in parts beside this file (5 pages a question): unpack it and give its path.
+    "crag": Source(
+        crag,
         "https://github.com/facebookresearch/CRAG/raw/refs/heads/main/data/"
         "crag_task_1_and_2_dev_v4.jsonl.bz2",
-        "",
-        train="0",
-        evaluation="1",
-        licence="CC BY-NC 4.0",
-        example=crag,
-        pages=crag_pages,
+        splits=("0", "1"),
         split_field="split",
+        pages=crag_pages,
     ),
-    # NQ-open's validation split is what papers call its test set (3,610 questions)
-    "nq_open": Benchmark(
+    # CC BY-SA 3.0. Its validation split is what papers call its test set (3,610)
+    "nq_open": Source(
+        nq_open,
         "google-research-datasets/nq_open",
         "nq_open",
-        train="train",
-        evaluation="validation",
-        licence="CC BY-SA 3.0",
-        example=nq_open,
+        splits=TRAIN_VALIDATION,
     ),
-    "hotpotqa": Benchmark(
+    "hotpotqa": Source(  # CC BY-SA 4.0
+        hotpotqa,
         "hotpotqa/hotpot_qa",
         "distractor",
-        train="train",
-        evaluation="validation",
-        licence="CC BY-SA 4.0",
-        example=hotpotqa,
+        splits=TRAIN_VALIDATION,
         pages=hotpotqa_pages,
     ),
-    "musique": Benchmark(
-        "dgslibisey/MuSiQue",
-        "",
-        train="train",
-        evaluation="validation",
-        licence="CC BY 4.0",
-        example=musique,
-        pages=musique_pages,
+    "musique": Source(  # CC BY 4.0
+        musique, "dgslibisey/MuSiQue", splits=TRAIN_VALIDATION, pages=musique_pages
     ),
-    "popqa": Benchmark(
-        "akariasai/PopQA",
-        "",
-        train="",  # there is none: PopQA only evaluates
-        evaluation="test",
-        licence="MIT",
-        example=popqa,
-    ),
-    "squad_v2": Benchmark(
-        "rajpurkar/squad_v2",
-        "",
-        train="train",
-        evaluation="validation",
-        licence="CC BY-SA 4.0",
-        example=squad_v2,
-        pages=squad_v2_pages,
+    # MIT; it only evaluates
+    "popqa": Source(popqa, "akariasai/PopQA", splits=("test",)),
+    "squad_v2": Source(  # CC BY-SA 4.0
+        squad_v2, "rajpurkar/squad_v2", splits=TRAIN_VALIDATION, pages=squad_v2_pages
     ),
 }
 
@@ -278,54 +227,30 @@ BENCHMARKS = {
 
 
 def load(
-    name: str,
-    path: str = "",
-    split: str = "",
-    bad_rows: BadRows = "drop",
-    limit: int | None = None,
-) -> tuple[list[Example], Counter]:
-    """A benchmark's questions, and a count of each problem that a row was dropped for.
+    name: str, path: str = "", split: str = "", limit: int | None = None
+) -> Loaded:
+    """A benchmark's questions; see `loading.load`.
 
-    `path` is a local file: a JSON list, SQuAD's JSON, or JSON lines, also as .gz or
-    .bz2. Without it the rows come from the hub, streamed if `limit` is given.
-    `split` is by default the evaluation split; for a file, all of it. `limit` is the
-    largest number of questions. A bad row is one that is not UTF-8, not JSON, does not
-    have its source's fields, has an empty or overlong question, no answer, or an id
-    seen before.
-    Raises DataError on an unknown name or split, a file or hub that can't be read, no
-    usable row, and on a bad row under `refuse`; ValueError if limit < 1.
+    path: a JSON list, SQuAD's JSON, or JSON lines, also as .gz or .bz2.
     """
-    examples, problems = [], Counter()
-    for example, _, problem in _checked(name, path, split, bad_rows, limit):
-        if example:
-            examples.append(example)
-        else:
-            problems[problem] += 1
-    if not examples:
-        raise DataError(
-            f"{path or BENCHMARKS[name].hub}: no usable row ({dict(problems)}); the "
-            f"file must hold {name}'s rows as JSON or JSON lines, also .gz or .bz2"
-        )
-    return examples, problems
+    return loading.load(BENCHMARKS, name, path, split, limit)
 
 
-def load_all(name: str, path: str = "") -> tuple[list[Example], Counter]:
+def load_all(name: str, path: str = "") -> Loaded:
     """A benchmark's questions of its training and its evaluation split together.
 
     For a paper that trains on it and splits it itself (TruthRL on CRAG, §4.1).
     """
-    found: dict[str, Example] = {}
+    examples: dict[str, Example] = {}
     problems: Counter = Counter()
-    for split in _both(name, path):
-        examples, dropped = load(name, path, split)
+    for split in _splits(name, path):
+        own, dropped = load(name, path, split)
         problems += dropped
-        found |= {e.id: e for e in examples}
-    return list(found.values()), problems
+        examples |= {e.id: e for e in own}
+    return list(examples.values()), problems
 
 
-def load_pages(
-    name: str, path: str = "", bad_rows: BadRows = "drop"
-) -> dict[str, list[Document]]:
+def load_pages(name: str, path: str = "") -> dict[str, list[Document]]:
     """The documents of each question that `load_all` gives: question id → documents.
 
     A question's documents are deduplicated by their text; the same text under the same
@@ -333,100 +258,21 @@ def load_pages(
     at about 4 MB/s: keep what comes out. Raises as `load`, and DataError for a source
     without documents.
     """
-    benchmark = _benchmark(name)
-    if benchmark.pages is None:
+    source = loading.named(BENCHMARKS, name)
+    if source.pages is None:
         raise DataError(f"{name} has no documents; use corpus.wikipedia_2018")
-    return {
-        example.id: pages
-        for split in _both(name, path)
-        for example, pages, _ in _checked(name, path, split, bad_rows, None, True)
-        if example
-    }
+    pages = {}
+    for split in _splits(name, path):
+        read = loading.values(source, name, path, split)
+        for example, row in loading.converted(read, source.example, Counter()):
+            with suppress(RowError):  # a row whose pages are damaged has none
+                pages[example.id] = source.pages(row)
+    return pages
 
 
-def _both(name: str, path: str) -> list[str]:
+def _splits(name: str, path: str) -> tuple[str, ...]:
     """The splits that a benchmark is made of; a file is read whole, as one."""
-    source = _benchmark(name)
-    return [""] if path else list(dict.fromkeys((source.train, source.evaluation)))
-
-
-def _benchmark(name: str) -> Benchmark:
-    if name not in BENCHMARKS:
-        raise DataError(f"{name}: no such benchmark; known: {', '.join(BENCHMARKS)}")
-    return BENCHMARKS[name]
-
-
-def _checked(
-    name: str,
-    path: str,
-    split: str,
-    bad_rows: BadRows,
-    limit: int | None,
-    with_pages: bool = False,
-) -> Iterator[tuple[Example | None, list[Document], str]]:
-    """Rows as (example, pages, ""), or (None, [], problem) where they are dropped."""
-    benchmark = _benchmark(name)
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit}; it must be at least 1, or None for all")
-    seen: set[str] = set()
-    good = 0
-    for number, row in enumerate(_rows(name, path, split, limit), start=1):
-        if not _in_split(benchmark, row, path, split):
-            continue
-        example, pages, problem = _convert(benchmark, row, seen, with_pages)
-        if problem and bad_rows == "refuse":
-            raise DataError(
-                f"{path or benchmark.hub}, row {number}: {problem}: {str(row)[:120]}; "
-                "mend the row, or drop such rows with bad_rows='drop'"
-            )
-        if example:
-            seen.add(example.id)
-            good += 1
-        yield example, pages, problem
-        if good == limit:
-            return
-
-
-def _convert(
-    benchmark: Benchmark, row: Any, seen: set[str], with_pages: bool
-) -> tuple[Example | None, list[Document], str]:
-    """A row's example and pages, or None, [] and the name of its problem."""
-    try:
-        if isinstance(row, RowError):
-            raise row
-        if not isinstance(row, Mapping):
-            raise RowError("not a JSON object")
-        example = numbered(benchmark.example(row), seen)
-        if problem := problem_of(example, seen):
-            raise RowError(problem)
-        return example, benchmark.pages(row) if with_pages else [], ""
-    except RowError as error:
-        return None, [], error.args[0]
-
-
-def _rows(name: str, path: str, split: str, limit: int | None) -> Iterator[Any]:
-    """A file's or a split's rows, a RowError in place of one that can't be read."""
-    benchmark = _benchmark(name)
-    if not path:
-        split = split or benchmark.evaluation
-        stream = limit is not None
-        return rows.of_hub(benchmark.hub, benchmark.config, split, stream)
-    if not Path(path).is_file():
-        raise DataError(f"{path}: no such file; leave path empty to use the hub")
-    if split and not benchmark.split_field:
-        raise DataError(
-            f"split={split!r}: a file of {name} is one split; leave it empty"
-        )
-    return rows.of_file(Path(path))
-
-
-def _in_split(benchmark: Benchmark, row: Any, path: str, split: str) -> bool:
-    """Whether a row is of the wanted split, where one file holds several."""
-    wanted = split or ("" if path else benchmark.evaluation)
-    field = benchmark.split_field
-    if not field or not wanted or not isinstance(row, Mapping):
-        return True
-    return str(row.get(field)) == wanted
+    return ("",) if path else loading.named(BENCHMARKS, name).splits
 
 
 # ---- parts of examples and documents
@@ -441,10 +287,10 @@ def _distinct(answers: Iterable[str]) -> list[str]:
     return list(distinct.values())
 
 
-def _documents(found: Iterable[tuple[str, str, str]]) -> list[Document]:
+def _documents(pages: Iterable[tuple[str, str, str]]) -> list[Document]:
     """Documents of (title, text, source), without empty and repeated texts."""
     documents: dict[str, Document] = {}
-    for title, text, source in found:
+    for title, text, source in pages:
         text = text.strip()
         if text and text not in documents:
             name = f"{title} {digest(text)}"

@@ -30,22 +30,18 @@ also marked such an element.
 """
 
 import ast
-import csv
 import html
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from factkit.datasets import rows
+from factkit.datasets import loading, rows
 from factkit.datasets.examples import DataError, Example, digest
-from factkit.datasets.long_form_prompts import Loaded, collected, existing
+from factkit.datasets.loading import Loaded, Source
 from factkit.datasets.rows import Row, RowError
 from factkit.retrieval.entries import page_id, page_of, sentence_id
 from factkit.world.facts import LABELS
 
-NAMES = ("fever", "feverous", "exfever", "scifact", "hover", "veri_r1")
 SUPPORT, REFUTE, NEI = LABELS
 NOT_SUPPORTED = "NOT_SUPPORTED"  # HoVer's
 WRITTEN = {
@@ -56,6 +52,7 @@ WRITTEN = {
     "REFUTES": REFUTE,
     "CONTRADICT": REFUTE,
     "NOT ENOUGH INFO": NEI,
+    NOT_SUPPORTED: NOT_SUPPORTED,
 }
 HOPS = 2  # of HoVer's claims (App. E)
 
@@ -67,87 +64,6 @@ _ESCAPED = {
     "-COLON-": ":",
 }
 _FEVEROUS_SENTENCE = re.compile(r"(.+)_sentence_(\d{1,9})", re.DOTALL)
-
-
-def load(name: str, path: str) -> Loaded:
-    """The claims of a set's file, and a count of each reason that a row was dropped.
-
-    Raises DataError on an unknown name, a file that can't be read, and where no row is
-    usable.
-    """
-    match name:
-        case "fever":
-            return fever(path)
-        case "feverous":
-            return feverous(path)
-        case "exfever":
-            return exfever(path)
-        case "scifact":
-            return scifact(path)
-        case "hover":
-            return hover(path)
-        case "veri_r1":
-            return veri_r1(path)
-    raise DataError(f"{name}: no such set of claims; known: {', '.join(NAMES)}")
-
-
-# ---- the sets' own files
-
-
-def fever(path: str) -> Loaded:
-    """FEVER (Thorne et al. 2018): train.jsonl, paper_dev.jsonl and their like.
-
-    Rows {id, claim, label, evidence}; evidence is sets of [annotation, evidence, page,
-    sentence], the last two null for NOT ENOUGH INFO.
-    """
-    return collected(rows.of_file(existing(path)), _fever, path)
-
-
-def feverous(path: str) -> Loaded:
-    """FEVEROUS (Aly et al. 2021): feverous_train_challenges.jsonl and its like.
-
-    Rows {id, claim, label, evidence: [{content: [element, …]}, …], challenge}; the
-    first row of the official files is empty. Of a claim's sets of evidence those are
-    gold that hold sentences only; a claim without such a set is dropped.
-    """
-    return collected(rows.of_file(existing(path)), _feverous, path)
-
-
-def exfever(path: str) -> Loaded:
-    """EX-FEVER (Ma et al. 2023): a CSV with claim, label and "golden entity".
-
-    The rows have no id: it is a hash of the claim.
-    """
-    return collected(_csv_rows(existing(path)), _exfever, path)
-
-
-def scifact(path: str) -> Loaded:
-    """SciFact (Wadden et al. 2020): claims_train.jsonl, claims_dev.jsonl.
-
-    Rows {id, claim, evidence: {document: [{sentences, label}, …]}}. CONTRADICT is
-    REFUTE, no evidence NOT ENOUGH INFO (App. E).
-    """
-    return collected(rows.of_file(existing(path)), _scifact, path)
-
-
-def hover(path: str) -> Loaded:
-    """HoVer (Jiang et al. 2020): hover_dev_release_v1.1.json; claims of two hops only.
-
-    Rows {uid, claim, supporting_facts: [[title, sentence], …], label, num_hops}.
-    """
-    return collected(rows.of_file(existing(path)), _hover, path)
-
-
-def veri_r1(path: str) -> Loaded:
-    """Veri-R1's published claims: a .parquet file of its training or of a test set.
-
-    Or the same as JSON lines {id, claim, label, evidence, source}, plain or packed. The
-    8,192 rows of its training file have 7,097 ids: rarer labels were drawn more than
-    once, and that is dropped here ("duplicate id").
-    """
-    file = existing(path)
-    found = _parquet_rows(file) if file.suffix == ".parquet" else rows.of_file(file)
-    return collected(found, _veri_r1, path)
 
 
 def balanced(
@@ -163,13 +79,13 @@ def balanced(
     """
     drawn: set[str] = set()
     for label in labels:
-        found = [e.id for e in examples if e.label == label]
-        if len(found) < per_label:
+        ids = [e.id for e in examples if e.label == label]
+        if len(ids) < per_label:
             raise DataError(
-                f"{per_label} claims a label: there are {len(found)} with {label!r}; "
+                f"{per_label} claims a label: there are {len(ids)} with {label!r}; "
                 "ask for fewer, or add claims"
             )
-        drawn |= set(random.Random(f"balanced {seed} {label}").sample(found, per_label))
+        drawn |= set(random.Random(f"balanced {seed} {label}").sample(ids, per_label))
     return [e for e in examples if e.id in drawn]
 
 
@@ -177,35 +93,49 @@ def balanced(
 
 
 def _fever(row: Row) -> Example:
-    label = _label(rows.text(row, "label"))
+    """FEVER (Thorne et al. 2018): train.jsonl, paper_dev.jsonl and their like.
+
+    Rows {id, claim, label, evidence}; evidence is sets of [annotation, evidence, page,
+    sentence], the last two null for NOT ENOUGH INFO.
+    """
     evidence = []
-    for of_set in _lists(row, "evidence"):
-        for item in of_set:
+    for annotations in _lists(row, "evidence"):
+        for item in annotations:
             if not isinstance(item, list) or len(item) != 4:
                 raise RowError("evidence: not [annotation, evidence, page, sentence]")
             if item[2] is not None:
                 evidence.append(_of_sentence(fever_title(item[2]), item[3]))
-    return _claim("fever", _id(row, "id"), row, label, evidence)
+    return _claim("fever", _id(row), row, _label(row), evidence)
 
 
 def _feverous(row: Row) -> Example:
+    """FEVEROUS (Aly et al. 2021): feverous_train_challenges.jsonl and its like.
+
+    Rows {id, claim, label, evidence: [{content: [element, …]}, …], challenge}; the
+    first row of the official files is empty. Of a claim's sets of evidence those are
+    gold that hold sentences only; a claim without such a set is dropped.
+    """
     if not rows.text(row, "claim").strip():
         raise RowError("empty question")
-    label = _label(rows.text(row, "label"))
+    label = _label(row)
     evidence = []
-    for of_set in rows.objects(row, "evidence"):
-        elements = rows.strings("content", of_set.get("content"))
-        found = [_FEVEROUS_SENTENCE.fullmatch(element) for element in elements]
-        if all(found):
-            evidence += [sentence_id(m[1], int(m[2])) for m in found]
+    for annotation in rows.objects(row, "evidence"):
+        elements = rows.strings("content", annotation.get("content"))
+        matches = [_FEVEROUS_SENTENCE.fullmatch(element) for element in elements]
+        if all(matches):
+            evidence += [sentence_id(m[1], int(m[2])) for m in matches]
     if not evidence:
         raise RowError("no evidence of sentences only")
     kind = rows.optional(row, "challenge")
-    return _claim("feverous", _id(row, "id"), row, label, evidence, kind)
+    return _claim("feverous", _id(row), row, label, evidence, kind)
 
 
 def _exfever(row: Row) -> Example:
-    label = _label(rows.text(row, "label"))
+    """EX-FEVER (Ma et al. 2023): a CSV with claim, label and "golden entity".
+
+    The rows have no id: it is a hash of the claim.
+    """
+    label = _label(row)
     try:
         titles = ast.literal_eval(rows.text(row, "golden entity"))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -217,13 +147,18 @@ def _exfever(row: Row) -> Example:
 
 
 def _scifact(row: Row) -> Example:
-    found = row.get("evidence")
-    if not isinstance(found, Mapping):
+    """SciFact (Wadden et al. 2020): claims_train.jsonl, claims_dev.jsonl.
+
+    Rows {id, claim, evidence: {document: [{sentences, label}, …]}}. CONTRADICT is
+    REFUTE, no evidence NOT ENOUGH INFO (App. E).
+    """
+    documents = row.get("evidence")
+    if not isinstance(documents, Mapping):
         raise RowError("evidence: missing or not an object")
     evidence, labels = [], set()
-    for document in found:
-        for rationale in rows.objects(found, document):
-            labels.add(_label(rows.text(rationale, "label")))
+    for document in documents:
+        for rationale in rows.objects(documents, document):
+            labels.add(_label(rationale))
             numbers = rationale.get("sentences")
             if not isinstance(numbers, list):
                 raise RowError("sentences: not a list of numbers")
@@ -231,33 +166,44 @@ def _scifact(row: Row) -> Example:
     if len(labels) > 1:
         raise RowError("evidence for and against the claim")
     label = labels.pop() if labels else NEI
-    return _claim("scifact", _id(row, "id"), row, label, evidence)
+    return _claim("scifact", _id(row), row, label, evidence)
 
 
 def _hover(row: Row) -> Example:
+    """HoVer (Jiang et al. 2020): hover_dev_release_v1.1.json; claims of two hops only.
+
+    Rows {uid, claim, supporting_facts: [[title, sentence], …], label, num_hops}.
+    """
     if row.get("num_hops") != HOPS:
         raise RowError(f"not of {HOPS} hops")
     facts = rows.titled(row, "supporting_facts", "sentence")
     evidence = [page_id(html.unescape(title)) for title, _ in facts]
-    label = rows.text(row, "label")
-    return _claim(
-        "hover", rows.text(row, "uid"), row, _label(label), evidence, f"{HOPS}hop"
-    )
+    own_id, label = rows.text(row, "uid"), _label(row)
+    return _claim("hover", own_id, row, label, evidence, f"{HOPS}hop")
 
 
 def _veri_r1(row: Row) -> Example:
+    """Veri-R1's published claims: a .parquet file of its training or of a test set.
+
+    Or the same as JSON lines {id, claim, label, evidence, source}. The 8,192 rows of
+    its training file have 7,097 ids: rarer labels were drawn more than once, and that
+    is dropped here ("duplicate id").
+    """
+    if "golden_answers" in row:  # of the parquet file
+        source, gold = row.get("data_source"), row["golden_answers"]
+        row = {"id": row.get("id"), "claim": row.get("question"), "source": source}
+        row |= gold if isinstance(gold, Mapping) else {}
     source = rows.text(row, "source")
-    if source not in NAMES[:-1]:
-        raise RowError("source: none of " + ", ".join(NAMES[:-1]))
+    if source not in PUBLISHED:
+        raise RowError("source: none of " + ", ".join(PUBLISHED))
     evidence = rows.strings("evidence", row.get("evidence"))
     if source == "fever":
         pages = [(page_of(e), e) for e in evidence]
         evidence = [fever_title(page) + e.removeprefix(page) for page, e in pages]
     elif source == "hover":
         evidence = [html.unescape(page_of(e)) for e in evidence]
-    label = _label(rows.text(row, "label"))
-    own = _id(row, "id").removeprefix("exfever_")
-    return _claim(source, own, row, label, map(page_id, evidence))
+    own_id = _id(row).removeprefix("exfever_")
+    return _claim(source, own_id, row, _label(row), map(page_id, evidence))
 
 
 def _claim(
@@ -290,19 +236,18 @@ def _claim(
 # ---- parts of a row
 
 
-def _label(written: str) -> str:
+def _label(row: Row) -> str:
     """One of LABELS, or HoVer's NOT_SUPPORTED; RowError on another."""
-    if written == NOT_SUPPORTED:
-        return written
+    written = rows.text(row, "label")
     if written not in WRITTEN:
         raise RowError(f"label: {written[:30]!r} is none that is known")
     return WRITTEN[written]
 
 
-def _id(row: Row, name: str) -> str:
-    value = row.get(name)
+def _id(row: Row) -> str:
+    value = row.get("id")
     if not isinstance(value, int | str) or isinstance(value, bool) or value == "":
-        raise RowError(f"{name}: missing or not a number")
+        raise RowError("id: missing or not a number")
     return str(value)
 
 
@@ -328,41 +273,23 @@ def fever_title(written: object) -> str:
 
 def fever_text(written: str) -> str:
     """FEVER's text with brackets and colons for -LRB-, -COLON- and their like."""
-    return re.sub("|".join(_ESCAPED), lambda found: _ESCAPED[found[0]], written)
+    return re.sub("|".join(_ESCAPED), lambda match: _ESCAPED[match[0]], written)
 
 
-# ---- files
+# ---- loading
 
 
-def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield from csv.DictReader(lines)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f"{file}: not CSV in UTF-8: {error}; fetch the file again"
-        ) from None
+SOURCES = {
+    "fever": Source(_fever),
+    "feverous": Source(_feverous),
+    "exfever": Source(_exfever),
+    "scifact": Source(_scifact),
+    "hover": Source(_hover),
+    "veri_r1": Source(_veri_r1),
+}
+PUBLISHED = tuple(SOURCES)[:-1]  # the sets that Veri-R1's published claims are of
 
 
-def _parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """The published rows, in the form of the JSON lines."""
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = ["id", "question", "golden_answers", "data_source"]
-    try:
-        batches = parquet.ParquetFile(file).iter_batches(columns=columns)
-        for row in (row for batch in batches for row in batch.to_pylist()):
-            gold = row["golden_answers"]
-            yield {
-                "id": row["id"],
-                "claim": row["question"],
-                "label": gold["label"],
-                "evidence": gold["evidence"],
-                "source": row["data_source"],
-            }
-    except (pyarrow.ArrowException, OSError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{file}: no parquet file with {', '.join(columns)}: {error!r}; fetch it "
-            "again"
-        ) from None
+def load(name: str, path: str) -> Loaded:
+    """The claims of a set's file; see `loading.load`."""
+    return loading.load(SOURCES, name, path)

@@ -1,11 +1,10 @@
 """The one schema of a data set row, its files, and what bad rows get."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,8 +13,6 @@ from factkit.errors import UserError
 
 LONG_FORM = "long_form"  # the label of requests that need no reference answer
 MAX_QUESTION_CHARS = 4_000
-
-BadRows = Literal["refuse", "drop"]
 
 
 class DataError(UserError):
@@ -49,51 +46,37 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
     write_atomically(path, "".join(lines))
 
 
-def read_examples(
-    path: Path, bad_rows: BadRows = "refuse"
-) -> tuple[list[Example], Counter]:
-    """Read JSON lines into examples; returns them and a count of each problem dropped.
+def read_examples(path: Path) -> list[Example]:
+    """Read JSON lines into examples.
 
-    A bad row is one that is not UTF-8, not JSON, does not fit the schema, has an empty
-    or overlong question, no reference answer, or an id seen before.
-    Raises DataError on a missing or empty file, and on a bad row under `refuse`.
+    Raises DataError on a missing or empty file, and on a row that is not UTF-8, not
+    JSON, does not fit the schema, or has a problem (`problem_of`).
     """
     if not path.is_file():
         raise DataError(f"{path}: no such data file; run the paper's x0 notebook first")
-    examples, seen, problems = [], set(), Counter()
+    examples: dict[str, Example] = {}
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
-        example, problem = _parse_row(raw, seen)
-        if problem and bad_rows == "refuse":
-            raise DataError(
-                f"{path}, row {number}: {problem}: {raw[:120]!r}; mend the row, "
-                "or drop such rows with bad_rows='drop'"
-            )
+        try:
+            example = Example.model_validate(json.loads(raw.decode("utf-8")))
+            problem = problem_of(example, examples)
+        except UnicodeDecodeError:
+            problem = "not UTF-8"
+        except json.JSONDecodeError:
+            problem = "not JSON"
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         if problem:
-            problems[problem] += 1
-        else:
-            examples.append(example)
-            seen.add(example.id)
+            raise DataError(
+                f"{path}, row {number}: {problem}: {raw[:120]!r}; mend the row"
+            )
+        examples[example.id] = example
     if not examples:
-        raise DataError(f"{path}: no usable row ({dict(problems)})")
-    return examples, problems
+        raise DataError(f"{path}: no row; run the paper's x0 notebook again")
+    return list(examples.values())
 
 
-def _parse_row(raw: bytes, seen: set[str]) -> tuple[Example | None, str]:
-    """A row's example, or None and the name of its problem."""
-    try:
-        example = Example.model_validate(json.loads(raw.decode("utf-8")))
-    except UnicodeDecodeError:
-        return None, "not UTF-8"
-    except json.JSONDecodeError:
-        return None, "not JSON"
-    except ValidationError as error:
-        first = error.errors()[0]
-        return None, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    problem = problem_of(example, seen)
-    return (None, problem) if problem else (example, "")
-
-
-def problem_of(example: Example, seen: set[str]) -> str:
+def problem_of(example: Example, seen: Collection[str]) -> str:
     """The name of what is wrong with an example; "" if nothing is.
 
     seen: ids of the examples before it. A question may stand in a set twice: published
@@ -120,7 +103,7 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
-def numbered(example: Example, seen: set[str]) -> Example:
+def numbered(example: Example, seen: Collection[str]) -> Example:
     """The example; where its id was made from its text and is taken, as `<id>-2` …"""
     source, _, _ = example.id.rpartition("-")
     if example.id not in seen or example.id != made_id(source, example.question):

@@ -3,10 +3,11 @@
 Files as their authors publish them; a user brings them, the kit has none.
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from factkit.datasets import rows
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,21 @@ class Annotated:
 
 def factscore(path: Path) -> list[Annotated]:
     """FActScore's annotated biographies (Min et al. 2023); refusals are left out."""
-    return [
-        Annotated(row["input"], row["output"], facts)
-        for row in _rows(path)
-        if (facts := list(_human_facts(row)))
-    ]
+    annotated = []
+    for row in rows.of_file(path):
+        sentences = row["annotations"] or ()
+        facts = [fact for s in sentences for fact in s["human-atomic-facts"] or ()]
+        if facts:
+            texts = [fact["text"] for fact in facts]
+            annotated.append(Annotated(row["input"], row["output"], texts))
+    return annotated
 
 
 def factool(path: Path) -> list[Annotated]:
     """FacTool's answers to knowledge questions (Chern et al. 2023)."""
     return [
         Annotated(row["prompt"], row["response"], [c["claim"] for c in row["claims"]])
-        for row in _rows(path)
+        for row in rows.of_file(path)
         if row["claims"]
     ]
 
@@ -41,14 +45,3 @@ SOURCES: dict[str, Callable[[Path], list[Annotated]]] = {
     "factscore/InstructGPT.jsonl": factscore,
     "factool/knowledge_qa.jsonl": factool,
 }
-
-
-def _human_facts(row: dict) -> Iterator[str]:
-    for sentence in row["annotations"] or ():
-        for fact in sentence["human-atomic-facts"] or ():
-            yield fact["text"]
-
-
-def _rows(path: Path) -> Iterator[dict]:
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)

@@ -1,183 +1,44 @@
-"""Prompts whose answers are long, and GPQA, from the hub or a file to the one schema.
+"""Prompts whose answers are long, to train on and to be evaluated on.
 
-| source | id | entity | relation | answers | meta |
-|---|---|---|---|---|---|
-| biography (FactScore) | the entity | person | – | none | – |
-| wild_hallucinations | the entity | entity | category | none | has a Wikipedia page |
-| longfact | hash of the prompt | the id | topic | none | concepts or objects |
-| wildchat | conversation_hash | the id | – | the chat's own reply | model |
-| gpqa | Record ID | the id | subdomain | the right option's letter | options |
+| name | source | id | entity | relation |
+|---|---|---|---|---|
+| longfact | LongFact's folder, from its authors | hash | the id | topic |
+| longfact_objects | the half of it on objects | hash | the id | topic |
+| fava | fava-uw/fava-data, annotations.json | hash | the id | – |
+| alpaca_fact | tatsu-lab/alpaca_farm, a file | hash | the id | its set |
+| biography | FactScore's prompt_entities.txt | the name | the name | – |
+| factory_hard | facebook/FACTORY, split hard | hash | the id | – |
+| factbench_hard | launch/FactBench, split tier_1 | hash | the id | topic |
+| wildchat | allenai/WildChat-1M | conversation_hash | the id | – |
 
-All but GPQA's have the label `LONG_FORM`: `answers`, where there are any, hold one
-reference response, to search evidence with, and not the only right answer. What is not
-English, toxic, too long or too short is no prompt of ours either: every loader returns
-its examples and a count of each reason that a row was dropped for.
+All have the label `LONG_FORM`. `answers` is empty but for WildChat, where it holds the
+chat's own reply: a reference to search evidence with, not the only right answer. What
+is not English, toxic, too long or too short is no prompt of ours either.
+
+All but longfact and wildchat are evaluation sets of Learning to Reason for Factuality
+(§4.1, App. A). It takes 250 of LongFact-Objects' 1,140, 141 of FAVA's 200 and 241 of
+AlpacaFarm's 805; these parts are published nowhere that we know of: FLAME (Lin et al.
+2024) chose the prompts of FAVA and of AlpacaFarm that seek facts, LongFact's authors
+drew theirs (their code shuffles with seed 1, but in the order in which their file
+system listed the topics). Without a file of the chosen rows `load` gives all prompts of
+such a set; `curate.factual.keep_factual` is a substitute for FLAME's choice.
+
+Of FAVA, AlpacaFarm, FACTORY and FactBench no row was at hand to try. The names of their
+repositories, files, splits and columns are those of the sets' cards and, for the
+columns of all but FACTORY, of public code that reads them. A file with other columns
+has no usable row: an error says which column was missing.
 """
 
-import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from factkit.corpus import Document
-from factkit.datasets import rows
-from factkit.datasets.examples import (
-    LONG_FORM,
-    DataError,
-    Example,
-    made_id,
-    numbered,
-    problem_of,
-    refuse_overlap,
-)
+from factkit.datasets import loading, rows
+from factkit.datasets.examples import LONG_FORM, DataError, Example, made_id
+from factkit.datasets.loading import Loaded, Source
 from factkit.datasets.rows import Row, RowError
 
-BIOGRAPHY_PROMPT = "Tell me a bio of {entity}."  # FactScore's
-ENTITY_PROMPT = "Tell me what you know about {entity}."
-WILD_HALLUCINATIONS = "wentingzhao/WildHallucinations"
-WILDCHAT = "allenai/WildChat-1M"  # ODC-BY
-GPQA = "Idavidrein/gpqa"  # CC BY 4.0, gated: log in to the hub and accept its terms
 # characters; ours: a prompt that fits, and a reply with something to check in it
-WILDCHAT_PROMPT_CHARS = (15, 2_000)
-WILDCHAT_REPLY_CHARS = (200, 8_000)
-
-Loaded = tuple[list[Example], Counter]
-
-
-# ---- the papers' sources
-
-
-def biography(path: str, template: str = BIOGRAPHY_PROMPT) -> Loaded:
-    """FactScore's people (Min et al. 2023), of which Binary RAR asks biographies.
-
-    path: a text file with a name a line, as FactScore's prompt_entities.txt.
-    """
-
-    def lines() -> Iterator[Any]:
-        for raw in existing(path).read_bytes().splitlines():
-            try:
-                yield {"entity": raw.decode("utf-8")}
-            except UnicodeDecodeError:
-                yield RowError("not UTF-8")
-
-    return collected(lines(), lambda row: _about(row, template), path)
-
-
-def wild_hallucinations(
-    path: str = "", template: str = ENTITY_PROMPT, limit: int | None = None
-) -> Loaded:
-    """WildHallucinations (Zhao et al. 2024): entities that people asked chatbots about.
-
-    path: a file of the hub's rows as JSON lines; without it, the hub.
-    """
-    source = _rows(path, WILD_HALLUCINATIONS, limit=limit)
-    return collected(
-        source, lambda row: _about(row, template), path or WILD_HALLUCINATIONS, limit
-    )
-
-
-def wild_pages(path: str = "", limit: int | None = None) -> dict[str, list[Document]]:
-    """The web pages that come with WildHallucinations: prompt id → its documents.
-
-    A page that could not be fetched, or holds no text, is left out. `limit` counts
-    rows here.
-    """
-    pages: dict[str, list[Document]] = {}
-    for number, row in enumerate(_rows(path, WILD_HALLUCINATIONS, limit=limit)):
-        if number == limit:
-            break
-        if isinstance(row, Mapping) and isinstance(row.get("entity"), str):
-            entity = row["entity"].strip()
-            pages.setdefault(entity, _pages(entity, row))
-    return pages
-
-
-def longfact(path: str) -> Loaded:
-    """LongFact (Wei et al. 2024): prompts on concepts and on objects, by topic.
-
-    path: its folder or one of its .jsonl files.
-    """
-    found = existing(path, folder=True)
-    files = sorted(found.rglob("*.jsonl")) if found.is_dir() else [found]
-
-    def every() -> Iterator[Any]:
-        for file in files:
-            kind, _, topic = file.stem.removeprefix("longfact-").partition("_")
-            for row in rows.of_file(file):
-                good = isinstance(row, Mapping)
-                yield {**row, "kind": kind, "topic": topic} if good else row
-
-    def example(row: Row) -> Example:
-        prompt = rows.text(row, "prompt").strip()
-        name = made_id("longfact", prompt)
-        return long_prompt(name, prompt, name, row["topic"], meta={"kind": row["kind"]})
-
-    return collected(every(), example, path)
-
-
-def wildchat(path: str = "", limit: int | None = None) -> Loaded:
-    """WildChat (Zhao et al. 2024): English, harmless first turns with their replies.
-
-    The lengths are in characters (`WILDCHAT_PROMPT_CHARS`, `WILDCHAT_REPLY_CHARS`).
-    `keep_factual` filters them further (Binary RAR App. D).
-    """
-    source = _rows(path, WILDCHAT, limit=limit)
-    return collected(source, _wildchat, path or WILDCHAT, limit, once=True)
-
-
-def gpqa(
-    path: str = "",
-    config: str = "gpqa_main",
-    seed: int = 0,
-    limit: int | None = None,
-) -> Loaded:
-    """GPQA (Rein et al. 2024): four options in an order drawn for each question.
-
-    config: gpqa_main | gpqa_diamond | gpqa_extended. The options stand in the question
-    as (A) to (D); `answers` is the right one's letter.
-    """
-    return collected(
-        _rows(path, GPQA, config, limit),
-        lambda row: _gpqa(row, seed),
-        path or f"{GPQA} {config}",
-        limit,
-    )
-
-
-def split_prompts(
-    examples: Sequence[Example], sizes: Mapping[str, int], seed: int = 0
-) -> dict[str, list[Example]]:
-    """Splits of the given sizes, drawn at random, no entity or text in two of them.
-
-    Unlike `curate.splits.split_by_entity` it keeps the mix of kinds as it is.
-    Raises DataError if there are too few examples.
-    """
-    order = list(examples)
-    random.Random(f"prompts {seed}").shuffle(order)
-    splits: dict[str, list[Example]] = {}
-    owner: dict[str, str] = {}  # of an entity or a text
-    taken: set[str] = set()  # ids
-    for name, size in sizes.items():
-        split: list[Example] = []
-        for example in order:
-            keys = (example.entity.casefold(), example.question.casefold())
-            free = example.id not in taken and {owner.get(k, name) for k in keys}
-            if len(split) < size and free == {name}:
-                split.append(example)
-                owner |= dict.fromkeys(keys, name)
-                taken.add(example.id)
-        if len(split) < size:
-            raise DataError(
-                f"{name}={size}: only {len(split)} of {len(examples)} prompts are left "
-                "for this split; ask for fewer"
-            )
-        splits[name] = split
-    refuse_overlap(splits)
-    return splits
-
-
-# ---- a row's example
+WILDCHAT_CHARS = {"prompt": (15, 2_000), "reply": (200, 8_000)}
 
 
 def long_prompt(
@@ -200,41 +61,44 @@ def long_prompt(
     )
 
 
-def _about(row: Row, template: str) -> Example:
-    """A prompt about a row's entity."""
-    entity = rows.text(row, "entity").strip()
+# ---- a row's example
+
+
+def _in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
+    """What reads a prompt and its relation from columns of these names.
+
+    more: a column that may hold text to add to the prompt. A hash of the prompt is the
+    id, and stands for the entity, too.
+    """
+
+    def example(row: Row) -> Example:
+        parts = rows.text(row, prompt).strip(), rows.optional(row, more).strip()
+        text = "\n\n".join(part for part in parts if part)
+        name = made_id(source, text)
+        return long_prompt(name, text, name, rows.optional(row, relation))
+
+    return example
+
+
+def _longfact(row: Row) -> Example:
+    """LongFact (Wei et al. 2024): prompts on concepts and on objects, by topic."""
+    example = _in_columns("longfact", "prompt", "topic")(row)
+    return example.model_copy(update={"meta": {"kind": row["kind"]}})
+
+
+def _biography(row: Row) -> Example:
+    """FactScore's people (Min et al. 2023), of which Binary RAR asks biographies."""
+    entity = row["entity"].strip()
     if not entity:
         raise RowError("empty entity")
-    meta = {"wiki": bool(row["wiki"])} if row.get("wiki") is not None else {}
-    prompt = template.format(entity=entity)
-    return long_prompt(
-        entity, prompt, entity, rows.optional(row, "category"), meta=meta
-    )
-
-
-def _pages(entity: str, row: Row) -> list[Document]:
-    found = row.get("info")
-    good = [
-        page
-        for page in (found if isinstance(found, list) else [])
-        if isinstance(page, Mapping)
-        and page.get("status_code", 200) == 200
-        and isinstance(page.get("text"), str)
-        and page["text"].strip()
-    ]
-    return [
-        Document(
-            f"{entity} {i}",
-            entity,
-            page["text"].strip(),
-            f"{page.get('url') or 'the web'} (page of WildHallucinations)",
-        )
-        for i, page in enumerate(good)
-    ]
+    return long_prompt(entity, f"Tell me a bio of {entity}.", entity)
 
 
 def _wildchat(row: Row) -> Example:
-    """The first turn of a chat, with its reply as the reference."""
+    """WildChat (Zhao et al. 2024): an English, harmless first turn with its reply.
+
+    `keep_factual` filters them further (Binary RAR App. D).
+    """
     if rows.text(row, "language") != "English":
         raise RowError("not English")
     if row.get("toxic") or row.get("redacted"):
@@ -243,93 +107,85 @@ def _wildchat(row: Row) -> Example:
     if [turn.get("role") for turn in turns] != ["user", "assistant"]:
         raise RowError("no first turn with a reply")
     prompt, reply = (rows.text(turn, "content").strip() for turn in turns)
-    for what, text, (least, most) in (
-        ("prompt", prompt, WILDCHAT_PROMPT_CHARS),
-        ("reply", reply, WILDCHAT_REPLY_CHARS),
-    ):
+    for part, text in (("prompt", prompt), ("reply", reply)):
+        least, most = WILDCHAT_CHARS[part]
         if not least <= len(text) <= most:
-            raise RowError(f"{what} too {'short' if len(text) < least else 'long'}")
+            raise RowError(f"{part} too {'short' if len(text) < least else 'long'}")
     name = rows.text(row, "conversation_hash")
     meta = {"model": rows.optional(row, "model")}
     return long_prompt(name, prompt, name, answers=[reply], meta=meta)
 
 
-def _gpqa(row: Row, seed: int) -> Example:
-    name = rows.text(row, "Record ID")
-    right = rows.text(row, "Correct Answer").strip()
-    wrong = [rows.text(row, f"Incorrect Answer {i}").strip() for i in (1, 2, 3)]
-    options = [right, *wrong]
-    if not all(options) or len(set(options)) < len(options):
-        raise RowError("an option is empty or given twice")
-    random.Random(f"gpqa {seed} {name}").shuffle(options)
-    lettered = "\n".join(f"({x}) {o}" for x, o in zip("ABCD", options, strict=True))
-    return Example(
-        id=name,
-        question=f"{rows.text(row, 'Question').strip()}\n{lettered}",
-        answers=["ABCD"[options.index(right)]],
-        entity=name,
-        relation=rows.optional(row, "Subdomain"),
-        meta={"options": options},
-    )
+# ---- files
 
 
-# ---- loading
-
-
-def _rows(
-    path: str, hub: str, config: str = "", limit: int | None = None
-) -> Iterator[Any]:
-    if path:
-        return rows.of_file(existing(path))
-    return rows.of_hub(hub, config, "train", stream=limit is not None)
-
-
-def existing(path: str, folder: bool = False) -> Path:
-    """The file, or with `folder` also the folder, at a path; DataError if none is."""
-    found = Path(path)
-    if found.is_file() or (folder and found.is_dir()):
-        return found
-    raise DataError(f"{path}: no such file{' or folder' if folder else ''}")
-
-
-def collected(
-    values: Iterable[Any],
-    example: Callable[[Any], Example],
-    where: str,
-    limit: int | None = None,
-    once: bool = False,
-) -> Loaded:
-    """The examples of rows, `limit` at most, and a count of each reason to drop one.
-
-    once: a text that is there already is dropped, too: for prompts to train on, never
-    for a published test set. Raises DataError if no row is usable, ValueError if
-    limit < 1.
-    """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit}; it must be at least 1, or None for all")
-    examples: list[Example] = []
-    problems: Counter = Counter()
-    seen: set[str] = set()
-    texts: set[str] = set()
-    for value in values:
+def _names(path: str) -> Iterator[Any]:
+    """The names of a text file, one a line."""
+    for line in rows.existing(path).read_bytes().splitlines():
         try:
-            if isinstance(value, RowError):
-                raise value
-            if not isinstance(value, Mapping | Document):
-                raise RowError("not a JSON object")
-            made = numbered(example(value), seen)
-            if problem := problem_of(made, seen):
-                raise RowError(problem)
-            if once and made.question.casefold() in texts:
-                raise RowError("duplicate question")
-        except RowError as error:
-            problems[error.args[0]] += 1
-            continue
-        examples.append(made)
-        seen.add(made.id)
-        texts.add(made.question.casefold())
-        if len(examples) == limit:
-            break
-    if not examples:
-        raise DataError(f"{where}: no usable row ({dict(problems)})")
-    return examples, problems
+            yield {"entity": line.decode("utf-8")}
+        except UnicodeDecodeError:
+            yield RowError("not UTF-8")
+
+
+def _topics(pattern: str) -> Callable[[str], Iterator[Any]]:
+    """What reads those of LongFact's files that match, in a folder, or one file."""
+
+    def read(path: str) -> Iterator[Any]:
+        folder = rows.existing(path, folder=True)
+        files = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else [folder]
+        files = [file for file in files if file.match(pattern)]
+        if not files:
+            raise DataError(f"{path}: no file {pattern} in it")
+        for file in files:
+            kind, _, topic = file.stem.removeprefix("longfact-").partition("_")
+            for row in rows.of_file(file):
+                good = isinstance(row, Mapping)
+                yield {**row, "kind": kind, "topic": topic} if good else row
+
+    return read
+
+
+SOURCES = {
+    "longfact_objects": Source(_longfact, read=_topics("longfact-objects_*.jsonl")),
+    # CC BY 4.0 (Mishra et al. 2023). A row is one model's passage: a prompt that
+    # several answered is dropped but once. The hub's split "train" is another file.
+    "fava": Source(
+        _in_columns("fava", "prompt"),
+        "fava-uw/fava-data",
+        file="annotations.json",
+        once=True,
+    ),
+    # CC BY-NC 4.0 (Dubois et al. 2023). The repository is a loading script, which
+    # `datasets` no longer runs.
+    "alpaca_fact": Source(
+        _in_columns("alpaca", "instruction", "dataset", more="input"),
+        "tatsu-lab/alpaca_farm",
+        file="alpaca_farm_evaluation.json",
+    ),
+    "biography": Source(_biography, read=_names),
+    # CC BY-NC 4.0 (Chen et al. 2025)
+    "factory_hard": Source(
+        _in_columns("factory", "question"), "facebook/FACTORY", splits=("hard",)
+    ),
+    # CC BY 4.0 (Bayat et al. 2024); tier 1 is hard
+    "factbench_hard": Source(
+        _in_columns("factbench", "user_prompts", "topic_description"),
+        "launch/FactBench",
+        "version 1.0",
+        splits=("tier_1",),
+    ),
+    "longfact": Source(_longfact, read=_topics("*")),
+    # ODC-BY
+    "wildchat": Source(_wildchat, "allenai/WildChat-1M", once=True),
+}
+
+
+def load(name: str, path: str = "", limit: int | None = None) -> Loaded:
+    """A set's prompts; see `loading.load`.
+
+    path: a file of the set's rows as JSON, JSON lines or CSV; for longfact its folder
+    or one of its files, for biography a text file with a name a line. These two have
+    no place on the hub.
+    """
+    return loading.load(SOURCES, name, path, limit=limit)

@@ -1,7 +1,9 @@
 """Rows of data files and of the hub, and the fields in them."""
 
 import ast
+import csv
 import json
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,26 +22,65 @@ class RowError(ValueError):
 # ---- rows
 
 
-def of_file(path: Path) -> Iterator[Any]:
-    """The JSON values of a file of JSON or JSON lines, also packed by gzip or bzip2.
+def existing(path: str | Path, folder: bool = False) -> Path:
+    """The file, or with `folder` also the folder, at a path; DataError if none is."""
+    path = Path(path)
+    if path.is_file() or (folder and path.is_dir()):
+        return path
+    raise DataError(f"{path}: no such file{' or folder' if folder else ''}")
+
+
+def of_file(path: str | Path) -> Iterator[Any]:
+    """The rows of a file: .csv, .parquet, or JSON or JSON lines, the last two also
+    packed by gzip or bzip2.
 
     A RowError (problem, what was read) stands in place of a row that can't be read.
-    Raises DataError on a file that is one JSON value but can't be read.
+    Raises DataError on a missing file, and on one that can't be read as a whole.
     """
+    path = existing(path)
     name = path.name.casefold().removesuffix(".gz").removesuffix(".bz2")
-    rows = _json_rows(path) if name.endswith(".json") else None
-    if rows is not None:
-        yield from rows
-        return
-    with open_packed(path) as lines:
-        try:
-            for line in lines:
-                yield _parsed(line)
-        except (EOFError, OSError, zlib.error) as error:
-            yield RowError("file cut short or damaged", str(error))
+    if name.endswith(".csv"):
+        rows = _csv_rows(path)
+    elif name.endswith(".parquet"):
+        rows = _parquet_rows(path)
+    else:
+        rows = _json_rows(path) if name.endswith(".json") else None
+    yield from json_lines(path) if rows is None else rows
 
 
-def _parsed(line: bytes) -> Any:
+def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            yield from csv.DictReader(lines)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(
+            f"{path}: not CSV in UTF-8: {error}; fetch the file again"
+        ) from None
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path}: no parquet file: {error!r}; fetch the file again"
+        ) from None
+
+
+def json_lines(path: Path) -> Iterator[Any]:
+    """The values of JSON lines, plain or packed, a RowError where there is none."""
+    try:
+        with open_packed(path) as lines:
+            yield from map(parsed, lines)
+    except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        yield RowError("file cut short or damaged", str(error))
+
+
+def parsed(line: bytes) -> Any:
     """A line's JSON value, or a RowError."""
     try:
         return json.loads(line.decode("utf-8"))
@@ -84,30 +125,35 @@ def _flat(rows: Iterable[Any]) -> Iterator[Any]:
         try:
             for paragraph in objects(row, "paragraphs"):
                 shared = {"title": row.get("title"), "context": paragraph["context"]}
-                for asked in objects(paragraph, "qas"):
-                    yield shared | dict(asked)
+                for question in objects(paragraph, "qas"):
+                    yield shared | dict(question)
         except (RowError, KeyError) as error:
             yield RowError(f"paragraphs: {error}", row.get("title"))
 
 
-def of_hub(hub: str, config: str, split: str, stream: bool) -> Iterator[Any]:
+def of_hub(
+    hub: str, config: str, split: str, stream: bool, file: str = ""
+) -> Iterator[Any]:
     """The rows of a split of the data set `hub`, or of the file at that address.
 
-    Raises DataError if hub, data set or split can't be had.
+    file: a file of the data set, in place of the split. Raises DataError if hub, data
+    set, file or split can't be had.
     """
     import datasets
+    from huggingface_hub import hf_hub_download
 
     try:
-        if hub.startswith("https://"):
-            file = datasets.DownloadManager().download(hub)
-            yield from of_file(Path(file))
-            return
-        yield from datasets.load_dataset(
-            hub, config or None, split=split, streaming=stream
-        )
+        if file:
+            yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
+        elif hub.startswith("https://"):
+            yield from of_file(datasets.DownloadManager().download(hub))
+        else:
+            yield from datasets.load_dataset(
+                hub, config or None, split=split, streaming=stream
+            )
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{hub}, split {split!r}: {error}; check the split and the "
+            f"{hub}, {file or f'split {split!r}'}: {error}; check the name and the "
             "network (HF_HUB_OFFLINE=0), or give the path of a local file"
         ) from error
 

@@ -81,7 +81,9 @@ def train_arm(
             rows = drawn.required(drawn.best_rows(train, answers, p), p)
             return [sft.sft(start, rows, folder, p)]
         case "dpo":
-            rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
+            rows = drawn.required(
+                drawn.gap_pairs(train, answers, p, p.length_difference), p
+            )
             return [dpo.dpo(start, rows, folder, p)]
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)

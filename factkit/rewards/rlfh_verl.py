@@ -263,7 +263,7 @@ def write(p: "Rlfh", folder: str | Path) -> None:
     folder = Path(folder).resolve()
     check(p)
     data = runs.run_folder(p.data_notebook, p)
-    splits = {s: read_examples(data / f"{s}.jsonl")[0] for s in ("train", "dev")}
+    splits = {s: read_examples(data / f"{s}.jsonl") for s in ("train", "dev")}
     rows = {split: verl_rows(examples, p) for split, examples in splits.items()}
     template = None
     if not p.chat:

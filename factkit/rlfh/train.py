@@ -71,7 +71,7 @@ def train_arm(
     prompt the most and the least factual one). Raises DataError if they leave no pair.
     """
     if p.arm == "dpo":
-        rows = drawn.required(drawn.furthest_pairs(train, answers, p), p)
+        rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
         return dpo.dpo(start, rows, folder, p)
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     how = p.model_copy(update=ARMS[p.arm].changes)

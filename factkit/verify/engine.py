@@ -73,7 +73,7 @@ def engine_of(p: "RequestParams") -> exact.ExactEngine | ClaimEngine:
 def exact_engine(p: "RequestParams") -> exact.ExactEngine:
     """Exact verification of the requests of the paper's data."""
     data = runs.run_folder(p.data_notebook, p)
-    rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")[0]]
+    rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]
     references: dict[str, str] = {}
     if (data / REFERENCES).exists():
         references = json.loads((data / REFERENCES).read_text(encoding="utf-8"))
