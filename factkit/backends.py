@@ -1,182 +1,117 @@
-"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, vLLM in this
-process, transformers.
+"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, and
+transformers in this process.
 """
 
+import asyncio
 import hashlib
 import json
 import math
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.llm import (
-    Limits,
-    Remote,
-    Replies,
-    Reply,
-    Request,
-    SchemaRefused,
-    cache_key,
-)
+from factkit.llm import KeyRefused, Limits, Remote, Replies, Reply, Request, cache_key
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 THINK = "<think>"
-MOST_TOKENS = 10**8  # of a call; a server that says more does not count
-HEALS = (408, 409, 429)  # and 5xx: statuses that another attempt may not meet
 
 
 class Endpoint(Remote):
     """An OpenAI-compatible endpoint.
 
     base_url: with its /v1. api_key: if None, that of the environment variable
-    OPENAI_API_KEY. extra_body: more fields for each call's body, as vLLM's
-    {"chat_template_kwargs": {"enable_thinking": False}} for a Qwen3 judge.
+    OPENAI_API_KEY.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        api_key: str | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, base_url: str, model: str, api_key: str | None = None) -> None:
         self.base_url = base_url
         self.model = model
         self.api_key = api_key
-        self.extra_body = extra_body
-        self.name = f"{_address(base_url)} {_name(model, extra_body)}"
+        self.name = f"{_address(base_url)} {model}"
         self._refused: set[str] = set()  # schemas that the server does not take
 
-    def connect(self, limits: Limits) -> "AsyncOpenAI":
-        """A client for the running event loop; retries are ours, redirects refused.
+    def connect(self, limits: Limits, next_call: Callable[[], str]) -> "AsyncOpenAI":
+        """A client for the running event loop; redirects are refused.
 
         Raises ValueError on a key that no header can carry: the error of each call
         would spell the key out.
         """
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        import httpx
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
         from factkit.http_client import PLAIN, bounded_async
 
         key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
-        http = DefaultAsyncHttpxClient(timeout=limits.timeout_s, **bounded_async())
+
+        class Attempts(DefaultAsyncHttpxClient):
+            """Counts attempts and ends each in time; openai's client repeats them."""
+
+            async def send(self, *request: Any, **options: Any) -> Any:
+                if why := next_call():
+                    raise OpenAIError(why)  # which it does not repeat
+                try:
+                    async with asyncio.timeout(limits.timeout_s):
+                        return await super().send(*request, **options)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer in time") from None
+
         return AsyncOpenAI(
             base_url=self.base_url,
             api_key=key,
             timeout=limits.timeout_s,
-            max_retries=0,
+            max_retries=limits.attempts - 1,
             default_headers=PLAIN,
-            http_client=http,
+            http_client=Attempts(timeout=limits.timeout_s, **bounded_async()),
         )
 
     async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """One call. Raises SchemaRefused if the server refuses response_format."""
-        from openai import BadRequestError, UnprocessableEntityError
+        """The reply after as many attempts as it takes. Raises KeyRefused."""
+        from openai import APIStatusError, APITimeoutError, OpenAIError
         from openai.types.chat import ChatCompletion
 
-        body: dict[str, Any] = {}
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.sampling.max_new_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+        }
         schema = json.dumps(request.schema, default=dict)
-        if request.schema is not None and schema not in self._refused:
+        if with_schema := request.schema is not None and schema not in self._refused:
             answer = {"name": "answer", "schema": json.loads(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
         try:
             # `create` would walk through types for longer than all else takes
             response = await client.post(
-                "/chat/completions",
-                cast_to=ChatCompletion,
-                body={
-                    "model": self.model,
-                    "messages": [dict(message) for message in request.messages],
-                    "max_tokens": request.sampling.max_new_tokens,
-                    "temperature": request.sampling.temperature,
-                    "top_p": request.sampling.top_p,
-                    **body,
-                    **(self.extra_body or {}),
-                },
+                "/chat/completions", cast_to=ChatCompletion, body=body
             )
-        except (BadRequestError, UnprocessableEntityError) as error:
-            if not body or not _is_about_schema(error.message):
-                raise
-            if schema not in self._refused:
-                warnings.warn(f"asking without a schema: {error}", stacklevel=2)
-            self._refused.add(schema)
-            raise SchemaRefused from error
-        return _read(response, request)
-
-    def may_heal(self, error: BaseException) -> bool:
-        """Whether another attempt may fare better."""
-        from openai import APIConnectionError, APIStatusError
-
-        if isinstance(error, APIStatusError):
-            return error.status_code in HEALS or error.status_code >= 500
-        return isinstance(error, APIConnectionError | TimeoutError)
-
-    def in_words(self, error: Exception, limits: Limits) -> str:
-        """What went wrong with a call."""
-        from openai import APIStatusError, APITimeoutError
-
-        if isinstance(error, APITimeoutError | TimeoutError):
-            return f"no answer within {limits.timeout_s:g} s"
-        if isinstance(error, APIStatusError):
-            return _shorten(f"HTTP {error.status_code}: {error.message}")
-        cause = f" ({error.__cause__})" if error.__cause__ else ""
-        return _shorten(f"{type(error).__name__}: {error}{cause}")
-
-
-class VLLM:
-    """A model served by vLLM in this process; the schema is enforced.
-
-    model: folder or hub name. chat_template_kwargs: as `Endpoint`'s extra_body.
-    engine_arguments: vllm.LLM's.
-    """
-
-    at_once = 4096  # requests between two writes to the cache; vLLM batches these
-
-    def __init__(
-        self,
-        model: str,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        **engine_arguments: Any,
-    ) -> None:
-        import vllm
-
-        self.name = _name(_with_weights(model), chat_template_kwargs)
-        self.template_arguments = dict(chat_template_kwargs or {})
-        self.engine = vllm.LLM(model=model, **engine_arguments)
-        self._lock = threading.Lock()
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
-        """Replies in batches of `at_once`."""
-        for start in range(0, len(requests), self.at_once):
-            batch = requests[start : start + self.at_once]
-            with self._lock:
-                replies = _in_halves(self._answer, batch)
-            yield list(enumerate(replies, start))
-
-    def _answer(self, requests: Sequence[Request]) -> list[Reply]:
-        outputs = self.engine.chat(
-            [[dict(message) for message in r.messages] for r in requests],
-            [_vllm_sampling(r) for r in requests],
-            use_tqdm=False,
-            chat_template_kwargs=self.template_arguments,
-        )
-        return [
-            _reply(
-                output.outputs[0].text,
-                output.outputs[0].finish_reason,
-                len(output.prompt_token_ids),
-                len(output.outputs[0].token_ids),
-            )
-            for output in outputs
-        ]
+        except APITimeoutError:
+            return Reply(None, f"no answer within {client.timeout:g} s")
+        except APIStatusError as error:
+            status, why = error.status_code, error.message
+            if with_schema and status in (400, 422) and _is_about_schema(why):
+                if schema not in self._refused:
+                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+                self._refused.add(schema)
+                return await self.ask(client, request)
+            if status in (401, 403):
+                raise KeyRefused(_shorten(f"HTTP {status}: {why}")) from None
+            return Reply(None, _shorten(f"HTTP {status}: {why}"))
+        except Exception as error:  # whatever one call meets is that call's failure
+            if type(error) is OpenAIError:  # there is no call to make any more
+                return Reply(None, str(error))
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+        return _read(response)
 
 
 class Transformers:
@@ -187,16 +122,10 @@ class Transformers:
     line by line otherwise. Samples differ with the batch they are in.
     """
 
-    def __init__(
-        self,
-        path: str,
-        dtype: str = "float32",
-        batch_size: int = 16,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.name = _name(_with_weights(path), chat_template_kwargs)
-        self.batch_size = batch_size
-        self.template_arguments = dict(chat_template_kwargs or {})
+    batch_size = 16
+
+    def __init__(self, path: str, dtype: str = "float32") -> None:
+        self.name = _with_weights(path)
         self.model, self.tokenizer = models.load_policy(path, dtype)
         self._lock = threading.Lock()
 
@@ -268,10 +197,7 @@ class Transformers:
         if not self.tokenizer.chat_template:
             return "\n".join(message["content"] for message in messages)
         return self.tokenizer.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=True,
-            **self.template_arguments,
+            messages, tokenize=False, add_generation_prompt=True
         )
 
     def _end_tokens(self) -> list[int]:
@@ -290,11 +216,6 @@ def _address(url: str) -> str:
     except httpx.InvalidURL:  # the first call says so
         return url
     return str(plain).rstrip("/")
-
-
-def _name(model: str, extra: Mapping[str, Any] | None) -> str:
-    """A model's name and what else is in each of its calls."""
-    return f"{model} {json.dumps(extra, sort_keys=True)}" if extra else model
 
 
 def _with_weights(path: str) -> str:
@@ -324,52 +245,23 @@ def _in_halves(
     return _in_halves(answer, requests[:half]) + _in_halves(answer, requests[half:])
 
 
-def _vllm_sampling(request: Request) -> Any:
-    """A request's vllm.SamplingParams."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import StructuredOutputsParams
-
-    schema = request.schema
-    return SamplingParams(
-        max_tokens=request.sampling.max_new_tokens,
-        temperature=request.sampling.temperature,
-        top_p=request.sampling.top_p,
-        structured_outputs=(
-            None if schema is None else StructuredOutputsParams(json=dict(schema))
-        ),
-    )
-
-
 def _opening(prompt: str) -> str:
     """The tag of reasoning that a chat template may have written before the reply."""
     return THINK if prompt.rstrip().endswith(THINK) else ""
 
 
-def _read(response: Any, request: Request) -> Reply:
-    """The reply in a server's answer, which may be anything.
-
-    Tokens that the server does not count, or not in whole numbers, are taken to be as
-    many as there can be: one a byte, and those asked for. So a cap on them holds.
-    """
+def _read(response: Any) -> Reply:
+    """The reply in a server's answer, which may be anything."""
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
     usage = getattr(response, "usage", None)
-    counts = [
+    counts = (
         getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")
-    ]
-    if not all(type(n) is int and 0 <= n <= MOST_TOKENS for n in counts):
-        warnings.warn(
-            "the endpoint does not count its tokens, or not in whole numbers: the most "
-            "that there can be are counted",
-            stacklevel=2,
-        )
-        prompt = "".join(str(m.get("content")) for m in request.messages)
-        size = len(prompt.encode(errors="replace"))
-        counts = [size, request.sampling.max_new_tokens]
-    return _reply(text, reason, *counts)
+    )
+    return _reply(text, reason, *(n if type(n) is int else 0 for n in counts))
 
 
 def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
