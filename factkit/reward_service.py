@@ -15,7 +15,7 @@ from factkit.rewards.reason import WEIGHTS, scored
 from factkit.serving import refuse
 
 if TYPE_CHECKING:
-    from factkit.params import ReasonParams
+    from factkit.reason.params import ReasonParams
     from factkit.verify.engine import ReasonEngine
 
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from factkit.retrieval import Chunk, Index
+from factkit.retrieval.chunks import Chunk, Index
 
 # queries, k → the k best entries of each query, best first
 Search = Callable[[Sequence[str], int], list[list[Chunk]]]

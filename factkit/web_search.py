@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.evidence import (
+from factkit.retrieval.evidence import (
     KEPT,
     LEAST_PAGES,
     MOST_PAGES,

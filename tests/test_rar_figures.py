@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 
 from factkit.evaluate.long_form import Checked
-from factkit.evidence import Coverage
 from factkit.figures import ARM_COLOURS, tables
 from factkit.figures import rar as draw
-from factkit.params import RAR_ARMS
+from factkit.rar.arms import ARMS
+from factkit.retrieval.evidence import Coverage
 from factkit.verify.claims import Claim, Support
+
+RAR_ARMS = tuple(ARMS)
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 COLOURS = {YES: "#cfe2f3", OPEN: "#eeeeee", NO: "#f9d5c3"}

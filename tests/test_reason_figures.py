@@ -6,8 +6,11 @@ import pytest
 
 from factkit.figures import reason as draw
 from factkit.figures import tables
-from factkit.params import REASON_ARMS, REASON_RL_ARMS
+from factkit.reason.arms import ARMS
 from factkit.rewards.reason import WEIGHTS
+
+REASON_ARMS = tuple(ARMS)
+REASON_RL_ARMS = [a for a in ARMS if ARMS[a].algorithm == "GRPO"]
 
 
 @pytest.fixture(autouse=True)

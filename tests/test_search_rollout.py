@@ -22,17 +22,20 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, Spy, serving_index
 
-from factkit import models, params, retries, search_client, world, world_text
+from factkit import http_client, models, params, search_client
 from factkit.curate import world_trajectories
-from factkit.entries import page_entry, shown
 from factkit.evaluate.claim_verification import read_verified
-from factkit.retrieval import CorpusIndex
+from factkit.http_client import ServiceError
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entries import page_entry, shown
 from factkit.rewards import veri as rewards
-from factkit.search_client import SearchError, in_process, searchable
+from factkit.search_client import in_process, searchable
 from factkit.train import grpo, launch, search_rollout, setup, sft
 from factkit.train.search_rollout import FORCED, STOPS, Rollout, observation, rollouts
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn, answer_of, well_formed
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {
@@ -548,14 +551,14 @@ def test_a_retriever_that_goes_down_between_turns_is_an_error(monkeypatch):
         url = stack.enter_context(serving_index())
         search = search_client.over_http(url)
         generate = asking_twice(lambda n: stack.close() if n == 1 else None)
-        with pytest.raises(SearchError, match="serve-search"):
+        with pytest.raises(ServiceError, match="serve-search"):
             rollouts([[7], [8]], generate, search, few(), load())
 
 
 def test_a_failure_that_heals_leaves_no_trace(monkeypatch):
     """The retry is the client's; the rollout is the same as without."""
-    monkeypatch.setattr(retries, "wait_s", lambda state, backoff_s: 0.02)
-    monkeypatch.setattr(search_client, "_warn", lambda state: None)
+    monkeypatch.setattr(http_client, "wait_s", lambda state: 0.02)
+    monkeypatch.setattr(http_client.Client, "_tell", lambda client, state: None)
     failures = ["iron", "fox"]
 
     def fail(query):
@@ -1098,7 +1101,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     assert search_rollout.play(*arguments) == file
 
 
-@pytest.mark.parametrize("error", [None, SearchError])
+@pytest.mark.parametrize("error", [None, ServiceError])
 def test_an_engine_that_played_is_shut_down_whatever_happens(
     talkative, vllm, monkeypatch, tmp_path, error
 ):
@@ -1291,7 +1294,7 @@ def test_the_rewards_get_the_trajectories(start, tmp_path, monkeypatch):
         assert float(row["completions/mean_length"]) == pytest.approx(lengths)
 
 
-@pytest.mark.parametrize("error", [SearchError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [ServiceError, KeyboardInterrupt])
 def test_a_run_whose_search_fails_ends_and_goes_on_as_one_that_ran_through(
     start, tmp_path, monkeypatch, error
 ):

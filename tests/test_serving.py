@@ -19,8 +19,8 @@ import pytest
 from retriever import ENTRIES, INDEX, MANIFEST, Spy, serving_index, until
 
 from factkit import search_client, serving
-from factkit.params import ROOT, ParamError
-from factkit.retrieval import CorpusIndex
+from factkit.params.files import ROOT, ParamError
+from factkit.retrieval.bm25 import CorpusIndex
 
 SECRET = "zq7secret"
 FILES = 512  # that the service's process may open

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from factkit.evidence import Coverage
+    from factkit.retrieval.evidence import Coverage
 
 Results = Sequence[Mapping[str, Any]]
 UTILITY = ("win_rate", "format_following")  # the first that the results have is drawn

@@ -6,16 +6,10 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from factkit import arms
 from factkit.evaluate.long_form import Checked
 from factkit.figures import mean_and_range
-from factkit.ledger import ONE_POLICY, apart, with_iterations
-from factkit.params import (
-    RAR_ARMS,
-    REASON_ARMS,
-    RLFH_ARMS,
-    TRUTHRL_ARMS,
-    VERI_ARMS,
-)
+from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -26,14 +20,6 @@ if TYPE_CHECKING:
 
 RULE = "relation_rule"  # no arm: the untrained baseline of `short_form.relation_rule`
 Result = Mapping[str, Any]
-ARMS = tuple(  # in order
-    dict.fromkeys(
-        (
-            *("base", "instruct", "prompting", RULE, *TRUTHRL_ARMS),
-            *(*RAR_ARMS, *REASON_ARMS, *RLFH_ARMS, *VERI_ARMS),
-        )
-    )
-)
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 SHOWN = {  # of a paper's results, at a glance
     "truthrl": RATES,
@@ -244,19 +230,21 @@ def with_rule(
 def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
     """
     if all("params" in r and "paper" in r for r in results):
         results = apart(results)
-    found = {r["arm"] for r in results}
-    order = [a for a in ARMS if a in found]
-    order += sorted(found - set(order))
-    return {arm: [r for r in results if r["arm"] == arm] for arm in order}
+    names = {r["arm"] for r in results}
+    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
+    known = dict.fromkeys(["base", "instruct", "prompting", RULE, *of_papers])
+    order = [name for name in known if name in names]
+    order += sorted(names - set(order))
+    return {name: [r for r in results if r["arm"] == name] for name in order}
 
 
 def policies(arm: str, runs: list[Result]) -> list[Result]:
     """The runs of an arm that are policies of their own: one, where it is untrained."""
-    return runs[:1] if arm in ONE_POLICY else runs
+    return runs[:1] if arm in arms.untrained() else runs
 
 
 def by_prefix(

@@ -19,7 +19,7 @@ from factkit.figures import (
     percent_axis,
     tables,
 )
-from factkit.params import TRUTHRL_ARMS
+from factkit.truthrl.arms import ARMS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -367,4 +367,4 @@ def read_curves(
             curve = pd.read_csv(path)
             if "hallucination" in curve:
                 curves.setdefault(arm, []).append(curve)
-    return {arm: curves[arm] for arm in TRUTHRL_ARMS if arm in curves}
+    return {arm: curves[arm] for arm in ARMS if arm in curves}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from factkit.arms import untrained
 from factkit.evaluate.claim_verification import SHORT
 from factkit.figures import (
     ARM_COLOURS,
@@ -15,7 +16,6 @@ from factkit.figures import (
     percent_axis,
     tables,
 )
-from factkit.ledger import ONE_POLICY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -265,7 +265,7 @@ def _groups(results: Results, arms: Sequence[str]) -> dict[str, Results]:
     """The results of the arms that there are, in the order of `arms`; one of an arm
     that is one policy whatever the seed."""
     groups = {arm: [r for r in results if r["arm"] == arm] for arm in arms}
-    groups |= {arm: groups[arm][:1] for arm in ONE_POLICY if arm in groups}
+    groups |= {arm: groups[arm][:1] for arm in untrained() if arm in groups}
     return {arm: runs for arm, runs in groups.items() if runs}
 
 
