@@ -226,21 +226,27 @@ async def _first_bytes(response: "httpx.Response", most: int, end: bytes) -> byt
 
 
 def extract(body: bytes, charset: str | None, limit_s: float) -> Page:
-    """A page's title and main text by trafilatura, in a process of its own.
-
-    charset: as the page's header says. The process is ended after limit_s seconds,
-    whatever it is in the midst of.
-    """
-    from trafilatura import bare_extraction
+    """`page_of` in a process of its own, which is ended after limit_s seconds, whatever
+    it is in the midst of."""
+    import trafilatura  # noqa: F401  takes longer than a page
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        return page_of(body, charset)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def page_of(body: bytes, charset: str | None) -> Page:
+    """A page's title and main text by trafilatura. charset: as its header says."""
+    from trafilatura import bare_extraction
+
     try:
         html = body.decode(charset, "replace") if charset else body
     except LookupError:  # no such charset: let the page say
         html = body
     content = bare_extraction(html, with_metadata=True, include_comments=False)
-    signal.setitimer(signal.ITIMER_REAL, 0)
     text = (content.text or "").strip() if content else ""
     return Page(content.title or "", text) if text else Page("", "", "without text")
 

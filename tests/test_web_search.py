@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from anyio import to_process
 
 from factkit import http_client, web_pages, web_search
 from factkit.datasets.examples import DataError, Example
@@ -131,6 +132,14 @@ def example(i=0, answer="Ada Lovelace wrote the notes."):
     return Example(id=f"q{i}", question="Who?", answers=[answer], entity=str(i))
 
 
+IN_ANOTHER_PROCESS = to_process.run_sync
+
+
+async def in_this_process(extract, body, charset, limit_s, limiter):
+    """A page without the seconds that a process takes to start."""
+    return web_pages.page_of(body, charset)
+
+
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """Builds from a fake; the cache is the test's own, and no wait is long."""
@@ -140,6 +149,7 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setattr(http_client, "wait_s", lambda state: 0.01)
     # stands for an address of the public internet that the test can serve from
     monkeypatch.setattr(web_pages, "_is_public", lambda a: a == "127.0.0.1")
+    monkeypatch.setattr(to_process, "run_sync", in_this_process)
 
     def run(fake, examples=None, **more):
         endpoint = f"{fake.url}/search"
@@ -287,7 +297,7 @@ def test_a_page_that_fails_costs_only_itself_and_is_counted_by_its_reason(
 
 
 def troubled(body, charset, limit_s):
-    """Takes a page's text, but for three that make trouble."""
+    """Takes a page's text, but of two that make trouble."""
     if b"Recursion" in body:
         raise RecursionError("secret")
     if b"Abort" in body:
@@ -304,6 +314,7 @@ def test_a_page_that_no_one_can_parse_costs_only_itself(build, monkeypatch):
     script = f'<script type="application/ld+json">{{"author":"{quotes}</script>'
     fake.pages["/long"] = page("Long", extra=script)
     monkeypatch.setattr(web_pages, "EXTRACT_S", 5)
+    monkeypatch.setattr(to_process, "run_sync", IN_ANOTHER_PROCESS)
     monkeypatch.setattr(web_pages, "extract", troubled)
     with serve(fake):
         begin = time.monotonic()
