@@ -25,7 +25,7 @@ DELAY_S = 1.0  # between two pages of a host; a robots.txt may ask for more …
 LONGEST_DELAY_S = 60.0  # … but not for more than this
 PAGE_S = 20.0  # for a page to arrive
 PAGE_BYTES = 2_000_000  # read of a page, the rest is cut off
-EXTRACT_S = 10.0  # that taking a page's text may work
+EXTRACT_S = 10.0  # of processor time that taking a page's text may work
 HTML = ("text/html", "application/xhtml+xml")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # IPv6 addresses that hold one of IPv4
 
@@ -226,16 +226,16 @@ async def _first_bytes(response: "httpx.Response", most: int, end: bytes) -> byt
 
 
 def extract(body: bytes, charset: str | None, limit_s: float) -> Page:
-    """`page_of` in a process of its own, which is ended after limit_s seconds, whatever
-    it is in the midst of."""
+    """`page_of` in a process of its own, which is ended after limit_s seconds of work,
+    whatever it is in the midst of."""
     import trafilatura  # noqa: F401  takes longer than a page
 
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
     try:
         return page_of(body, charset)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def page_of(body: bytes, charset: str | None) -> Page:

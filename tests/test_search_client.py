@@ -195,11 +195,16 @@ def test_a_reply_that_is_no_entries_is_refused_and_not_asked_for_again(
         {"result": [[GOOD | {"contents": ["A fox."]}]]},
         httpx.Response(200, text="<html>"),
         httpx.Response(200, content=b'\xff{"result"'),
-        {"result": [[GOOD | {"contents": "x" * 1000}]]},
-        httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=iter([b""])),
     ):
         with pytest.raises(ServiceError, match="http://there/retrieve: HTTP 200, but"):
             replying(reply)(["fox"], 3)
+    long = iter([json.dumps({"result": [[GOOD | {"contents": "x" * 1000}]]}).encode()])
+    for content, headers, why in (
+        (long, {}, "more than 1000 bytes"),
+        (iter([b"{}"]), {"Content-Encoding": "gzip"}, "a packed reply"),
+    ):
+        with pytest.raises(ServiceError, match=why):
+            replying(httpx.Response(200, headers=headers, content=content))(["fox"], 3)
     assert retried == []
 
 

@@ -317,12 +317,10 @@ def test_a_page_that_no_one_can_parse_costs_only_itself(build, monkeypatch):
     monkeypatch.setattr(to_process, "run_sync", IN_ANOTHER_PROCESS)
     monkeypatch.setattr(web_pages, "extract", troubled)
     with serve(fake):
-        begin = time.monotonic()
         evidence, counts = build(fake)
     assert len(evidence["q0"]) == 3
     assert counts["page: RecursionError"] == 1
     assert counts["page: extraction took too long or broke down"] == 2
-    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.parametrize("gzipped", [False, True])
