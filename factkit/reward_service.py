@@ -16,7 +16,7 @@ from factkit.serving import refuse
 
 if TYPE_CHECKING:
     from factkit.reason.params import ReasonParams
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 
 def serve(p: "ReasonParams", host: str, port: int) -> None:
@@ -25,7 +25,7 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     Requests under way are answered before it ends. Raises ParamError on an address that
     can't be had or needs a token, DataError without the paper's data.
     """
-    from factkit.verify import engine
+    from factkit.verify import preference
 
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
@@ -35,13 +35,13 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     elsewhere = p.verifier == "judge" and p.judge_url != "local"
     limits = serving.Limits(at_once=4 if elsewhere else 1, waiting=64)
     about = {"paper": "reason", "profile": p.profile, "variant": p.variant}
-    rewards = service(engine.engine(p), ids, about, token, limits)
+    rewards = service(preference.engine_of(p), ids, about, token, limits)
     print(f"rewards at {host}, port {listening.getsockname()[1]}", flush=True)
     rewards.run(listening)
 
 
 def service(
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Collection[str],
     about: dict[str, str],
     token: str,

@@ -18,7 +18,7 @@ from factkit.verify.response import parts
 
 if TYPE_CHECKING:
     from factkit.reason.arms import Reason
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 MALFORMED = -1.0  # Eq. 2
 # arm → (λ, μ), the five rows of Table 2
@@ -77,7 +77,7 @@ def reward(
 
 def scored(
     arm: str,
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -112,7 +112,7 @@ def scored(
 
 def rewards_by_arm(
     arms: Iterable[str],
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -123,7 +123,7 @@ def rewards_by_arm(
 
 
 def precisions(
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -145,9 +145,9 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
     by the reward service at p.reward_url."""
     if p.reward_url:
         return trl_reward(p.arm, remote(p))
-    from factkit.verify import engine
+    from factkit.verify.preference import engine_of
 
-    of = engine.engine(p)
+    of = engine_of(p)
     return trl_reward(p.arm, lambda *rows: scored(p.arm, of, *rows))
 
 
