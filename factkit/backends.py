@@ -2,6 +2,7 @@
 transformers in this process.
 """
 
+import asyncio
 import hashlib
 import json
 import math
@@ -14,22 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.llm import (
-    Limits,
-    Remote,
-    Replies,
-    Reply,
-    Request,
-    SchemaRefused,
-    cache_key,
-)
+from factkit.llm import KeyRefused, Limits, Remote, Replies, Reply, Request, cache_key
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 THINK = "<think>"
-MOST_TOKENS = 10**8  # of a call; a server that says more does not count
-HEALS = (408, 409, 429)  # and 5xx: statuses that another attempt may not meet
 
 
 class Endpoint(Remote):
@@ -46,80 +37,81 @@ class Endpoint(Remote):
         self.name = f"{_address(base_url)} {model}"
         self._refused: set[str] = set()  # schemas that the server does not take
 
-    def connect(self, limits: Limits) -> "AsyncOpenAI":
-        """A client for the running event loop; retries are ours, redirects refused.
+    def connect(self, limits: Limits, next_call: Callable[[], str]) -> "AsyncOpenAI":
+        """A client for the running event loop; redirects are refused.
 
         Raises ValueError on a key that no header can carry: the error of each call
         would spell the key out.
         """
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        import httpx
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
         from factkit.http_client import PLAIN, bounded_async
 
         key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
-        http = DefaultAsyncHttpxClient(timeout=limits.timeout_s, **bounded_async())
+
+        class Attempts(DefaultAsyncHttpxClient):
+            """Counts attempts and ends each in time; openai's client repeats them."""
+
+            async def send(self, *request: Any, **options: Any) -> Any:
+                if why := next_call():
+                    raise OpenAIError(why)  # which it does not repeat
+                try:
+                    async with asyncio.timeout(limits.timeout_s):
+                        return await super().send(*request, **options)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer in time") from None
+
         return AsyncOpenAI(
             base_url=self.base_url,
             api_key=key,
             timeout=limits.timeout_s,
-            max_retries=0,
+            max_retries=limits.attempts - 1,
             default_headers=PLAIN,
-            http_client=http,
+            http_client=Attempts(timeout=limits.timeout_s, **bounded_async()),
         )
 
     async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """One call. Raises SchemaRefused if the server refuses response_format."""
-        from openai import BadRequestError, UnprocessableEntityError
+        """The reply after as many attempts as it takes. Raises KeyRefused."""
+        from openai import APIStatusError, APITimeoutError, OpenAIError
         from openai.types.chat import ChatCompletion
 
-        body: dict[str, Any] = {}
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.sampling.max_new_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+        }
         schema = json.dumps(request.schema, default=dict)
-        if request.schema is not None and schema not in self._refused:
+        if with_schema := request.schema is not None and schema not in self._refused:
             answer = {"name": "answer", "schema": json.loads(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
         try:
             # `create` would walk through types for longer than all else takes
             response = await client.post(
-                "/chat/completions",
-                cast_to=ChatCompletion,
-                body={
-                    "model": self.model,
-                    "messages": [dict(message) for message in request.messages],
-                    "max_tokens": request.sampling.max_new_tokens,
-                    "temperature": request.sampling.temperature,
-                    "top_p": request.sampling.top_p,
-                    **body,
-                },
+                "/chat/completions", cast_to=ChatCompletion, body=body
             )
-        except (BadRequestError, UnprocessableEntityError) as error:
-            if not body or not _is_about_schema(error.message):
-                raise
-            if schema not in self._refused:
-                warnings.warn(f"asking without a schema: {error}", stacklevel=2)
-            self._refused.add(schema)
-            raise SchemaRefused from error
-        return _read(response, request)
-
-    def may_heal(self, error: BaseException) -> bool:
-        """Whether another attempt may fare better."""
-        from openai import APIConnectionError, APIStatusError
-
-        if isinstance(error, APIStatusError):
-            return error.status_code in HEALS or error.status_code >= 500
-        return isinstance(error, APIConnectionError | TimeoutError)
-
-    def in_words(self, error: Exception, limits: Limits) -> str:
-        """What went wrong with a call."""
-        from openai import APIStatusError, APITimeoutError
-
-        if isinstance(error, APITimeoutError | TimeoutError):
-            return f"no answer within {limits.timeout_s:g} s"
-        if isinstance(error, APIStatusError):
-            return _shorten(f"HTTP {error.status_code}: {error.message}")
-        cause = f" ({error.__cause__})" if error.__cause__ else ""
-        return _shorten(f"{type(error).__name__}: {error}{cause}")
+        except APITimeoutError:
+            return Reply(None, f"no answer within {client.timeout:g} s")
+        except APIStatusError as error:
+            status, why = error.status_code, error.message
+            if with_schema and status in (400, 422) and _is_about_schema(why):
+                if schema not in self._refused:
+                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+                self._refused.add(schema)
+                return await self.ask(client, request)
+            if status in (401, 403):
+                raise KeyRefused(_shorten(f"HTTP {status}: {why}")) from None
+            return Reply(None, _shorten(f"HTTP {status}: {why}"))
+        except Exception as error:  # whatever one call meets is that call's failure
+            if type(error) is OpenAIError:  # there is no call to make any more
+                return Reply(None, str(error))
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+        return _read(response)
 
 
 class Transformers:
@@ -258,31 +250,18 @@ def _opening(prompt: str) -> str:
     return THINK if prompt.rstrip().endswith(THINK) else ""
 
 
-def _read(response: Any, request: Request) -> Reply:
-    """The reply in a server's answer, which may be anything.
-
-    Tokens that the server does not count, or not in whole numbers, are taken to be as
-    many as there can be: one a byte, and those asked for. So a cap on them holds.
-    """
+def _read(response: Any) -> Reply:
+    """The reply in a server's answer, which may be anything."""
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
     usage = getattr(response, "usage", None)
-    counts = [
+    counts = (
         getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")
-    ]
-    if not all(type(n) is int and 0 <= n <= MOST_TOKENS for n in counts):
-        warnings.warn(
-            "the endpoint does not count its tokens, or not in whole numbers: the most "
-            "that there can be are counted",
-            stacklevel=2,
-        )
-        prompt = "".join(str(m.get("content")) for m in request.messages)
-        size = len(prompt.encode(errors="replace"))
-        counts = [size, request.sampling.max_new_tokens]
-    return _reply(text, reason, *counts)
+    )
+    return _reply(text, reason, *(n if type(n) is int else 0 for n in counts))
 
 
 def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:

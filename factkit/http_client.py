@@ -6,22 +6,26 @@ Redirects are not followed: a token or a key goes to the address that was given.
 import functools
 import json
 import math
+import random
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
 
 import httpx
+import tenacity
 
-from factkit import retries
 from factkit.params.files import ParamError
 from factkit.serving import environment_token, strict_json
 
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
+T = TypeVar("T")
 
 REPLY_BYTES = 64 * 2**20
 PLAIN = {"Accept-Encoding": "identity"}  # what is packed may unpack to anything
+HEALS = (408, 425, 429)  # and 5xx: statuses that another attempt may not meet
+LONGEST_WAIT_S = 60.0  # between two attempts, whatever Retry-After says
 
 
 class BadReply(ValueError):
@@ -89,74 +93,156 @@ def bounded_async() -> dict[str, Any]:
     return {"event_hooks": {"response": [bound]}, "follow_redirects": False}
 
 
-def service_client(variable: str, call_s: float) -> httpx.Client:
-    """A client of a service whose token is the environment's `variable`, if it is set.
+# One way to retry
 
-    call_s: how many seconds it may be silent, and its reply's body take.
+
+def retries(stop: Any, lasting: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+    """Arguments of tenacity's Retrying or AsyncRetrying.
+
+    lasting: of the statuses 5xx those that another attempt meets again.
     """
-    token = environment_token(variable)
-    headers = PLAIN | {"Content-Type": "application/json"}
-    headers |= {"Authorization": f"Bearer {token}"} if token else {}
-    timeout = httpx.Timeout(call_s, connect=10)
-    return httpx.Client(headers=headers, timeout=timeout, **bounded(call_s))
-
-
-def service_url(url: str, refusal: str) -> httpx.URL:
-    """A service's address. Raises ParamError, which says `refusal`, if it is none."""
-    try:
-        address = httpx.URL(url)
-    except httpx.InvalidURL:
-        address = httpx.URL()
-    web = address.scheme in ("http", "https")
-    if not web or not address.host or address.userinfo:
-        raise ParamError(refusal)
-    return address
-
-
-def ask(
-    client: httpx.Client,
-    url: httpx.URL,
-    content: dict[str, Any],
-    patience_s: float,
-    heals: Callable[[int], bool],
-    tell: "Callable[[RetryCallState], None]",
-) -> Any:
-    """What a service replies, after as many attempts as it takes in `patience_s`.
-
-    heals: whether another attempt may not meet an HTTP status; tell: is called before
-    each wait. Raises httpx.HTTPError as the last attempt did, or BadReply.
-    """
-    from tenacity import Retrying, retry_if_exception, stop_before_delay
 
     def may_heal(error: BaseException) -> bool:
         if isinstance(error, httpx.HTTPStatusError):
-            return heals(error.response.status_code)
-        return isinstance(error, httpx.TransportError)
+            status = error.response.status_code
+            return status in HEALS or status >= 500 and status not in lasting
+        return isinstance(error, TimeoutError | httpx.TransportError)
 
-    body = json.dumps(content)
-    attempts = Retrying(
-        stop=stop_before_delay(patience_s),
-        wait=lambda state: retries.wait_s(state, backoff_s=1.0),
-        retry=retry_if_exception(may_heal),
-        before_sleep=tell,
-        reraise=True,
-    )
-    reply = attempts(lambda: client.post(url, content=body).raise_for_status())
+    return {
+        "stop": stop,
+        "wait": lambda state: wait_s(state),
+        "retry": tenacity.retry_if_exception(may_heal),
+        "reraise": True,
+        **more,
+    }
+
+
+def wait_s(state: tenacity.RetryCallState) -> float:
+    """Seconds to wait before the next attempt: what the server says, or twice the last.
+
+    Both with jitter, so that calls that failed together do not return together.
+    """
+    response = getattr(state.outcome.exception(), "response", None)
+    header = response.headers.get("retry-after") if response else None
+    seconds = retry_after_s(header, time.time())
+    if seconds is not None:
+        return seconds + random.random()
+    return tenacity.wait_exponential_jitter(max=LONGEST_WAIT_S)(state)
+
+
+def retry_after_s(header: str | None, now: float) -> float | None:
+    """A Retry-After header (seconds or an HTTP date) in seconds from `now`.
+
+    Within [0, LONGEST_WAIT_S]; None if it is absent or says nothing.
+    """
     try:
-        return strict_json(reply.content)
-    except ValueError as error:
-        raise BadReply(f"a reply that is no JSON: {str(error)[:100]}") from None
+        seconds = float(header or "nan")
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_WAIT_S)
 
 
-def warn_once(state: "RetryCallState", who: str, why: str) -> None:
-    """Say why one waits for `who`, the first time."""
-    if state.attempt_number == 1:
-        warnings.warn(f"{who}: {why}; trying again", stacklevel=2)
+# The kit's services
 
 
-def detail(response: httpx.Response) -> str:
-    """What a service says of its refusal, shortened; "" if it says nothing."""
-    try:
-        return str(response.json()["detail"])[:500]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
+class ServiceError(RuntimeError):
+    """A service gave no answer; the message names URL, reason and fix."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A service that is asked by JSON, and waited for while it is away or busy.
+
+    parameter: that holds its address; command: of `python -m factkit`, which starts
+    one; token_variable: of the environment, with its token. call_s: how many seconds
+    it may be silent, and its reply's body take. lasting: as `retries` takes it.
+    """
+
+    parameter: str
+    command: str
+    token_variable: str
+    call_s: float
+    lasting: tuple[int, ...] = ()
+
+    def at(self, url: str) -> "Client":
+        """A client of the one at a URL. Raises ParamError if that is none."""
+        try:
+            address = httpx.URL(url)
+        except httpx.InvalidURL:
+            address = httpx.URL()
+        web = address.scheme in ("http", "https")
+        if not web or not address.host or address.userinfo:
+            raise ParamError(
+                f"{self.parameter}: must be http://host:port…, without user or token"
+            )
+        token = environment_token(self.token_variable)
+        headers = PLAIN | {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        timeout = httpx.Timeout(self.call_s, connect=10)
+        http = httpx.Client(headers=headers, timeout=timeout, **bounded(self.call_s))
+        return Client(self, address, http)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks a server at its address."""
+
+    server: Server
+    url: httpx.URL
+    http: httpx.Client
+
+    def ask(self, content: Any, read: Callable[[Any], T], patience_s: float) -> T:
+        """read(what the server replies), after as many attempts as `patience_s` takes.
+
+        Raises ServiceError on the last attempt's failure, or if `read` raises.
+        """
+        body = json.dumps(content)
+        stop = tenacity.stop_before_delay(patience_s)
+        attempts = tenacity.Retrying(
+            **retries(stop, self.server.lasting, before_sleep=self._tell)
+        )
+        try:
+            reply = attempts(
+                lambda: self.http.post(self.url, content=body).raise_for_status()
+            )
+            return read(strict_json(reply.content))
+        except httpx.HTTPError as error:
+            raise ServiceError(f"{self.url}: {self._in_words(error)}") from None
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            why = f"{type(error).__name__}: {str(error)[:300]}"
+            raise ServiceError(
+                f"{self.url}: HTTP 200, but no such reply as was asked for ({why}); is "
+                "another server there?"
+            ) from None
+
+    def _tell(self, state: tenacity.RetryCallState) -> None:
+        """Say why one waits, the first time."""
+        if state.attempt_number == 1:
+            why = self._in_words(state.outcome.exception())
+            warnings.warn(f"{self.url}: {why}; trying again", stacklevel=2)
+
+    def _in_words(self, error: BaseException) -> str:
+        """What went wrong with a call, and the fix."""
+        if not isinstance(error, httpx.HTTPStatusError):
+            start = f"python -m factkit {self.server.command}"
+            return f"{type(error).__name__}; is it running, by {start}?"
+        status = error.response.status_code
+        try:
+            why = str(error.response.json()["detail"])[:500]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            why = "no reason given"
+        fix = (
+            "see to the server"
+            if status >= 500
+            else f"is {self.server.parameter} right?"
+        )
+        return f"HTTP {status}: {why}; {fix}"

@@ -1,4 +1,4 @@
-"""One async interface to the language models that judge, extract and verify.
+"""One interface to the language models that judge, extract and verify.
 
 A call that fails is a reply without text, never an exception and never a score. The
 models themselves are in `factkit.backends`.
@@ -8,26 +8,14 @@ import asyncio
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from factkit import models, retries
+from factkit import models
 from factkit.runs import progress_bar
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
 
 
 @dataclass(frozen=True)
@@ -79,18 +67,14 @@ class Reply:
 class Limits:
     """What calls may take. Raises ValueError on a value that would never end.
 
-    concurrency: calls at once. timeout_s: a call's, in seconds. attempts: at one
-    request. max_calls, max_tokens: caps on an LLM's `totals`, checked before each
-    call, so that calls under way may end a little above max_tokens. backoff_s: the
-    first wait before a retry, in seconds; each next one is twice as long.
+    concurrency: calls at once of a `run`. timeout_s: a call's, in seconds. attempts: at
+    one request, over 15 seconds at least. max_calls: a cap on an LLM's `totals.calls`.
     """
 
     concurrency: int = 64
     timeout_s: float = 60.0
-    attempts: int = 5
+    attempts: int = 7
     max_calls: int | None = None
-    max_tokens: int | None = None
-    backoff_s: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "attempts"):
@@ -105,48 +89,40 @@ class Limits:
 class Totals:
     """What an LLM has done so far.
 
-    calls: HTTP attempts made, or requests handed to a local model. retries: attempts
-    after a request's first. cached, failed: requests answered without a call, and not
-    at all. cost: in the currency of the prices.
+    calls: HTTP attempts made, or requests handed to a local model. Tokens are as many
+    as the server counts.
     """
 
     calls: int = 0
-    retries: int = 0
-    cached: int = 0
-    failed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost: float = 0.0
 
 
 Replies = list[tuple[int, Reply]]  # of a batch: (a request's index, its reply)
 Settle = Callable[[str, Reply], None]  # takes a request's key and its reply
 
 
+class KeyRefused(Exception):
+    """The server does not take the key: no other call will fare better."""
+
+
 class Remote(ABC):
-    """A backend that takes one request a call; LLM bounds, repeats and counts calls."""
+    """A backend that takes one request a call; LLM bounds their number."""
 
     name: str  # part of the cache key: what determines the answers
 
     @abstractmethod
-    def connect(self, limits: Limits) -> Any:
-        """A client for the running event loop, with an async `close`."""
+    def connect(
+        self, limits: Limits, next_call: Callable[[], str]
+    ) -> AbstractAsyncContextManager[Any]:
+        """A client for the running event loop.
+
+        next_call: to be asked before each attempt; it says why there may be none.
+        """
 
     @abstractmethod
     async def ask(self, client: Any, request: Request) -> Reply:
-        """One call. Raises SchemaRefused if the next leaves the schema out."""
-
-    @abstractmethod
-    def may_heal(self, error: BaseException) -> bool:
-        """Whether another attempt may fare better."""
-
-    @abstractmethod
-    def in_words(self, error: Exception, limits: Limits) -> str:
-        """What went wrong with a call."""
-
-
-class SchemaRefused(Exception):
-    """The server does not take a schema, or not this one."""
+        """The reply after as many attempts as it takes. Raises KeyRefused."""
 
 
 class LocalModel(Protocol):
@@ -161,8 +137,7 @@ class LocalModel(Protocol):
 class LLM:
     """A backend with a disk cache, limits, and totals over its lifetime.
 
-    cache: folder, on a local disk; any number of processes may share it. prices: per
-    million prompt and completion tokens. Concurrency is bounded per event loop.
+    cache: folder, on a local disk; any number of processes may share it.
     """
 
     def __init__(
@@ -170,205 +145,105 @@ class LLM:
         backend: Remote | LocalModel,
         cache: Path | None = None,
         limits: Limits = Limits(),
-        prices: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.backend = backend
         self.limits = limits
-        self.prices = prices
         self.totals = Totals()
         self._cache = None
-        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
         if cache is not None:
             from factkit.cache import Cache
 
             self._cache = Cache(cache)
 
-    async def complete(
-        self, requests: Sequence[Request], progress: str = ""
-    ) -> list[Reply]:
+    def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
         """The replies, in the requests' order; requests with equal keys are sent once.
 
         progress: label of a progress bar; none without. An answer is cached as soon
-        as it is there, so that a killed run repeats no finished call.
+        as it is there, so that a killed run repeats no finished call. Works in a
+        notebook's running loop, too.
         """
+        from anyio.from_thread import start_blocking_portal
+
         keys = [cache_key(self.backend.name, request) for request in requests]
-        wanted = Counter(keys)
         unique = dict(zip(keys, requests, strict=True))
         replies: dict[str, Reply] = {}
-        bar = progress_bar(len(requests), progress, unit="call") if progress else None
+        bar = progress_bar(len(unique), progress, unit="call") if progress else None
 
         def settle(key: str, reply: Reply) -> None:
             replies[key] = reply
-            self._count(reply, wanted[key])
             self._keep(key, reply)
             if bar is not None:
-                bar.update(wanted[key])
+                bar.update()
 
         try:
             for key in unique:
-                if reply := self._stored(key):
-                    settle(key, reply)
+                if stored := self._cache and self._cache.kept(key, _kept_reply):
+                    settle(key, stored)
             missing = {k: r for k, r in unique.items() if k not in replies}
             if missing and isinstance(self.backend, Remote):
-                await self._ask_all(self.backend, missing, settle)
+                # a loop in a thread of its own; an interrupt cancels what runs there
+                with start_blocking_portal() as portal:
+                    portal.call(self._ask_all, self.backend, missing, settle)
             elif missing:
-                await self._generate_all(self.backend, missing, settle)
+                self._generate_all(self.backend, missing, settle)
         finally:
             if bar is not None:
                 bar.close()
-            if self._cache is not None:
-                self._cache.close()  # this thread's connection; it opens again
         return _in_order(keys, replies)
 
-    def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
-        """`complete` for code that is not async, also in a notebook's running loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.complete(requests, progress))
-        return _run_in_thread(self.complete(requests, progress))
-
-    def _stored(self, key: str) -> Reply | None:
-        return None if self._cache is None else self._cache.kept(key, _kept_reply)
-
-    def _count(self, reply: Reply, requests: int) -> None:
-        """Add a reply, and the requests that share it, to the totals."""
-        totals = self.totals
-        if reply.text is None:
-            totals.failed += requests
-        else:
-            totals.cached += requests if reply.cached else requests - 1
-        if not reply.cached:
-            totals.prompt_tokens += reply.prompt_tokens
-            totals.completion_tokens += reply.completion_tokens
-            prompt_price, completion_price = self.prices
-            totals.cost += reply.prompt_tokens * prompt_price / 1e6
-            totals.cost += reply.completion_tokens * completion_price / 1e6
-
     def _keep(self, key: str, reply: Reply) -> None:
-        """Put a new answer into the cache."""
-        if self._cache is None or reply.text is None or reply.cached:
+        """Count the tokens of a new reply, and put an answer into the cache."""
+        if reply.cached:
             return
-        stored = asdict(reply)
-        del stored["cached"], stored["error"]
-        self._cache.keep(key, stored)
+        self.totals.prompt_tokens += reply.prompt_tokens
+        self.totals.completion_tokens += reply.completion_tokens
+        if self._cache is not None and reply.text is not None:
+            stored = asdict(reply)
+            del stored["cached"], stored["error"]
+            self._cache.keep(key, stored)
 
-    def _cap(self) -> str:
-        """The cap that is reached, in words; empty if none is."""
-        limits, totals = self.limits, self.totals
-        if limits.max_calls is not None and totals.calls >= limits.max_calls:
-            return f"call cap of {limits.max_calls} reached"
-        spent = totals.prompt_tokens + totals.completion_tokens
-        if limits.max_tokens is not None and spent >= limits.max_tokens:
-            return f"token cap of {limits.max_tokens} reached"
+    def _next_call(self) -> str:
+        """Count a call; or why there is none to make any more."""
+        most = self.limits.max_calls
+        if most is not None and self.totals.calls >= most:
+            return f"call cap of {most} reached"
+        self.totals.calls += 1
         return ""
 
-    async def _generate_all(
+    def _generate_all(
         self, backend: LocalModel, missing: Mapping[str, Request], settle: Settle
     ) -> None:
-        """Answer with a local model, batch by batch until a cap is reached."""
-        keys = list(missing)
-        most = self.limits.max_calls
-        allowed = keys if most is None else keys[: max(0, most - self.totals.calls)]
-        batches = iter(backend.generate([missing[key] for key in allowed]))
-        done: set[str] = set()
-        while len(done) < len(allowed) and not self._cap():
-            batch = await asyncio.to_thread(next, batches, None)
-            if batch is None:
-                break
+        """Answer with a local model, as many requests as the cap allows."""
+        why_not = {key: self._next_call() for key in missing}
+        allowed = [key for key, why in why_not.items() if not why]
+        for batch in backend.generate([missing[key] for key in allowed]):
             for index, reply in batch:
-                self.totals.calls += 1
                 settle(allowed[index], reply)
-                done.add(allowed[index])
-        for key in missing.keys() - done:
-            settle(key, Reply(None, self._cap() or "the backend gave no answer"))
+        for key, why in why_not.items():
+            if why:
+                settle(key, Reply(None, why))
 
     async def _ask_all(
-        self, remote: Remote, missing: Mapping[str, Request], settle: Settle
+        self, backend: Remote, missing: Mapping[str, Request], settle: Settle
     ) -> None:
         """Answer through a remote backend, `concurrency` calls at once."""
-        waiting = iter(missing.items())
+        waiting, refused = iter(missing.items()), []
 
-        async def work(session: _Session) -> None:
+        async def work() -> None:
             for key, request in waiting:
-                settle(key, await self._ask(session, request))
+                try:
+                    reply = (
+                        refused[0] if refused else await backend.ask(client, request)
+                    )
+                except KeyRefused as why:
+                    reply = Reply(None, str(why))
+                    refused.append(Reply(None, f"not called: {why}"))
+                settle(key, reply)
 
-        async with self._session(remote) as session, asyncio.TaskGroup() as group:
+        client = backend.connect(self.limits, self._next_call)
+        async with client, asyncio.TaskGroup() as group:
             for _ in range(min(self.limits.concurrency, len(missing))):
-                group.create_task(work(session))
-
-    @asynccontextmanager
-    async def _session(self, remote: Remote) -> "AsyncIterator[_Session]":
-        """The running loop's client and call slots, shared by calls of `complete`."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._sessions:
-            slots = asyncio.Semaphore(self.limits.concurrency)
-            self._sessions[loop] = _Session(remote, remote.connect(self.limits), slots)
-        session = self._sessions[loop]
-        session.users += 1
-        try:
-            yield session
-        finally:
-            session.users -= 1
-            if not session.users:
-                del self._sessions[loop]
-                await session.client.close()
-
-    async def _ask(self, session: "_Session", request: Request) -> Reply:
-        """One request's reply, after as many attempts as it takes and limits allow."""
-        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
-
-        def count(state: "RetryCallState") -> None:
-            self.totals.retries += 1
-
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(self.limits.attempts),
-            wait=lambda state: retries.wait_s(state, self.limits.backoff_s),
-            retry=retry_if_exception(session.remote.may_heal),
-            before_sleep=count,
-            reraise=True,
-        )
-        try:
-            return await attempts(self._attempt, session, request)
-        except _NotCalled as why:
-            return Reply(None, str(why))
-        except Exception as error:  # whatever one call meets is that call's failure
-            return Reply(None, session.remote.in_words(error, self.limits))
-
-    async def _attempt(self, session: "_Session", request: Request) -> Reply:
-        with suppress(SchemaRefused):  # the backend leaves it out from now on
-            return await self._call(session, request)
-        return await self._call(session, request)
-
-    async def _call(self, session: "_Session", request: Request) -> Reply:
-        """One HTTP call. Raises _NotCalled if there is none to make any more."""
-        async with session.slots:
-            if why := session.refused or self._cap():
-                raise _NotCalled(why)
-            self.totals.calls += 1
-            try:
-                async with asyncio.timeout(self.limits.timeout_s):
-                    return await session.remote.ask(session.client, request)
-            except Exception as error:
-                if getattr(error, "status_code", None) in (401, 403):
-                    why = session.remote.in_words(error, self.limits)
-                    session.refused = f"not called: {why}"
-                raise
-
-
-@dataclass
-class _Session:
-    """An event loop's client and call slots; `refused` once the key was."""
-
-    remote: Remote
-    client: Any
-    slots: asyncio.Semaphore
-    users: int = 0
-    refused: str = ""
-
-
-class _NotCalled(Exception):
-    """No call was made, and none will be: the key was refused or a cap is reached."""
+                group.create_task(work())
 
 
 def cache_key(model: str, request: Request) -> str:
@@ -401,22 +276,3 @@ def _in_order(keys: Sequence[str], replies: dict[str, Reply]) -> list[Reply]:
         if replies[key].text is not None:
             replies[key] = replace(replies[key], cached=True)
     return ordered
-
-
-def _run_in_thread(work: Coroutine[Any, Any, list[Reply]]) -> list[Reply]:
-    """Run a coroutine in a thread with a loop of its own; an interrupt ends it too."""
-    started: Future = Future()
-
-    async def run() -> list[Reply]:
-        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(asyncio.run, run())
-        try:
-            return result.result()
-        except KeyboardInterrupt:
-            loop, task = started.result()
-            with suppress(RuntimeError):  # it ended just now
-                loop.call_soon_threadsafe(task.cancel)
-            raise

@@ -7,13 +7,9 @@ empty result: it is raised.
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.retrieval.chunks import Chunk, Index
-
-if TYPE_CHECKING:
-    import httpx
-    from tenacity import RetryCallState
 
 # queries, k → the k best entries of each query, best first
 Search = Callable[[Sequence[str], int], list[list[Chunk]]]
@@ -23,10 +19,6 @@ QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
 QUERIES = 256  # of a request; more go in several, one after the other
 CALL_S = 120.0  # seconds that a server may be silent
 PATIENCE_S = 300.0  # after which a request is not tried again
-
-
-class SearchError(RuntimeError):
-    """The retriever gave no entries; the message names URL, reason and fix."""
 
 
 def in_process(index: Index) -> Search:
@@ -46,22 +38,28 @@ def over_http(url: str) -> Search:
 
     POST url {"queries": […], "topk": k, "return_scores": true} gives {"result": …}, for
     each query [{"document": {"id", "contents"}, "score"}, …] or the documents alone.
-    A server that is away or busy (HTTP 408, 429, 5xx) is asked again for at most
+    A server that is away or busy (HTTP 408, 425, 429, 5xx) is asked again for at most
     PATIENCE_S + CALL_S seconds. The token is that of the environment variable
     FACTKIT_SEARCH_TOKEN, if it is set. Raises ParamError on a bad URL; the search
-    raises SearchError if it gets no entries, or other than asked for.
+    raises ServiceError if it gets no entries, or other than asked for.
     """
     from factkit import http_client
 
-    address = http_client.service_url(
-        url, "search_url: must be http://host:port/retrieve, without user or token"
-    )
-    client = http_client.service_client(TOKEN_VARIABLE, CALL_S)
+    server = http_client.Server("search_url", "serve-search", TOKEN_VARIABLE, CALL_S)
+    client = server.at(url)
+
+    def ask_some(queries: list[str], k: int) -> list[list[Chunk]]:
+        def read(reply: dict[str, Any]) -> list[list[Chunk]]:
+            rows = zip(queries, reply["result"], strict=True)
+            return [_entries(row)[:k] for _, row in rows]
+
+        content = {"queries": queries, "topk": k, "return_scores": True}
+        return client.ask(content, read, PATIENCE_S)
 
     def ask(queries: list[str], k: int) -> list[list[Chunk]]:
         starts = range(0, len(queries), QUERIES)
         parts = [queries[start : start + QUERIES] for start in starts]
-        return [found for part in parts for found in _ask(client, address, part, k)]
+        return [entries for part in parts for entries in ask_some(part, k)]
 
     return _each_once(ask)
 
@@ -117,37 +115,10 @@ def _each_once(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
         wanted = [searchable(query) for query in queries]
         unique = [query for query in dict.fromkeys(wanted) if query]
         rows = ask(unique, k) if unique else []
-        found = dict(zip(unique, rows, strict=True))
-        return [list(found.get(query, ())) for query in wanted]
+        entries = dict(zip(unique, rows, strict=True))
+        return [list(entries.get(query, ())) for query in wanted]
 
     return search
-
-
-def _ask(
-    client: "httpx.Client", url: "httpx.URL", queries: list[str], k: int
-) -> list[list[Chunk]]:
-    """One request's entries, after as many attempts as it takes in its time."""
-    import httpx
-
-    from factkit import http_client
-
-    content = {"queries": queries, "topk": k, "return_scores": True}
-    try:
-        reply = http_client.ask(client, url, content, PATIENCE_S, _heals, _warn)
-        found = [_entries(row)[:k] for row in reply["result"]]
-    except httpx.HTTPError as error:
-        raise SearchError(f"{url}: {_in_words(error)}") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        why = error if isinstance(error, http_client.BadReply) else "no entries in it"
-        raise SearchError(
-            f"{url}: HTTP 200, but {why}; is it a server with Search-R1's contract?"
-        ) from None
-    if len(found) != len(queries):
-        raise SearchError(
-            f"{url}: HTTP 200, but {len(found)} results for {len(queries)} queries; "
-            "see to the server"
-        )
-    return found
 
 
 def _entries(row: list[dict[str, Any]]) -> list[Chunk]:
@@ -155,29 +126,3 @@ def _entries(row: list[dict[str, Any]]) -> list[Chunk]:
     if not isinstance(row, list):
         raise TypeError("a result that is no list")
     return [entry_of(item.get("document", item)) for item in row]
-
-
-def _heals(status: int) -> bool:
-    """Whether another attempt may not meet an HTTP status."""
-    return status in (408, 429) or status >= 500
-
-
-def _warn(state: "RetryCallState") -> None:
-    """Say why the rollout waits, the first time that it does."""
-    from factkit.http_client import warn_once
-
-    warn_once(state, "search", _in_words(state.outcome.exception()))
-
-
-def _in_words(error: Exception) -> str:
-    """What went wrong with a call, and the fix."""
-    import httpx
-
-    from factkit.http_client import detail
-
-    if not isinstance(error, httpx.HTTPStatusError):
-        start = "python -m factkit serve-search"
-        return f"{type(error).__name__}; is a retriever there, as {start} starts one?"
-    status, why = error.response.status_code, detail(error.response)
-    fix = "mend search_url: it is the address of /retrieve" if status < 500 else ""
-    return f"HTTP {status}{why and f': {why}'}; {fix or 'see to the server'}"

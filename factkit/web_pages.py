@@ -6,13 +6,13 @@ size, and no address of this machine or its network is ever connected to.
 
 import asyncio
 import ipaddress
+import os
+import signal
 import socket
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.robotparser import RobotFileParser
-
-from factkit.page_text import Extractor, NotHad, Page
 
 if TYPE_CHECKING:
     import httpx
@@ -20,45 +20,27 @@ if TYPE_CHECKING:
 AGENT = "factkit"  # the name by which a robots.txt may address the kit
 ROBOTS_BYTES = 512_000  # read of a robots.txt (RFC 9309 §2.5)
 MOST_REDIRECTS = 5
-LONGEST_WAIT_S = 60.0  # between two attempts, or two pages of a host
+PAGES_AT_ONCE = 32  # of one host one
+DELAY_S = 1.0  # between two pages of a host; a robots.txt may ask for more …
+LONGEST_DELAY_S = 60.0  # … but not for more than this
+PAGE_S = 20.0  # for a page to arrive
+PAGE_BYTES = 2_000_000  # read of a page, the rest is cut off
+EXTRACT_S = 10.0  # of processor time that taking a page's text may work
 HTML = ("text/html", "application/xhtml+xml")
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # IPv6 addresses that hold one of IPv4
 
 
 @dataclass(frozen=True)
-class WebLimits:
-    """What building may take from the network. Raises ValueError on what can't work.
+class Page:
+    """A page that was read; `lack` says why there is no text."""
 
-    searches, pages: at once; of one host one page at once, `delay_s` seconds after the
-    last (a robots.txt may ask for more). timeout_s: of a search call and of a page.
-    page_bytes: read of a page, the rest is cut off. extract_s: seconds that taking a
-    page's text may work. attempts: at a search; a page has
-    one. backoff_s: the first wait before a retry, each next one twice as long.
-    contact: a mail or web address that is told to the hosts. private_hosts: hosts that
-    may be on this machine or its network, by name as in the address.
-    """
-
-    searches: int = 8
-    pages: int = 32
-    delay_s: float = 1.0
-    timeout_s: float = 20.0
-    page_bytes: int = 2_000_000
-    extract_s: float = 10.0
-    attempts: int = 5
-    backoff_s: float = 1.0
-    contact: str = ""
-    private_hosts: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        above = "searches pages timeout_s page_bytes extract_s attempts"
-        for name in above.split():
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.delay_s < 0 or self.backoff_s < 0:
-            raise ValueError("delay_s and backoff_s must be at least 0")
+    title: str
+    text: str
+    lack: str = ""
 
 
-DEFAULT_LIMITS = WebLimits()
+class NotHad(Exception):
+    """A search or a page failed; the message is the kind of reason, to be counted."""
 
 
 @dataclass
@@ -79,13 +61,12 @@ class Reader:
     resolve names themselves.
     """
 
-    def __init__(self, limits: WebLimits) -> None:
+    def __init__(self) -> None:
         import httpx
+        from anyio import CapacityLimiter
 
-        self.limits = limits
-        about = "evidence for research" + (limits.contact and f"; {limits.contact}")
         self._headers = {
-            "User-Agent": f"{AGENT}/{version('factkit')} ({about})",
+            "User-Agent": f"{AGENT}/{version('factkit')} (evidence for research)",
             "Accept": ", ".join(HTML),
             "Accept-Encoding": "gzip",
         }
@@ -94,26 +75,32 @@ class Reader:
         self._transport = httpx.AsyncHTTPTransport(
             trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
         )
-        self._extractor = Extractor(limits.extract_s)
-        self._slots = asyncio.Semaphore(limits.pages)
+        self._extracting = CapacityLimiter(min(4, os.cpu_count() or 1))
+        self._slots = asyncio.Semaphore(PAGES_AT_ONCE)
         self._hosts: dict[str, _Host] = {}
         self._rules: dict[str, RobotFileParser | str] = {}
 
     async def aclose(self) -> None:
-        """Close the connections that are open, and end the processes."""
+        """Close the connections that are open."""
         await self._transport.aclose()
-        await self._extractor.aclose()
 
     async def read(self, address: str) -> Page:
         """A page's title and text. Raises NotHad, or what the network meets."""
         import httpx
+        from anyio import BrokenWorkerProcess, to_process
 
         response, body = await self._follow(httpx.URL(address))
         if response.status_code != 200:
             raise NotHad(f"HTTP {response.status_code}")
         if _media_type(response) not in HTML:
             return Page("", "", "not HTML")
-        return await self._extractor.page(body, response.charset_encoding)
+        charset = response.charset_encoding
+        try:  # there are pages of a few hundred kB on which a parser works for minutes
+            return await to_process.run_sync(
+                extract, body, charset, EXTRACT_S, limiter=self._extracting
+            )
+        except BrokenWorkerProcess:
+            raise NotHad("extraction took too long or broke down") from None
 
     async def _follow(
         self, url: "httpx.URL", rules: bool = False
@@ -140,7 +127,7 @@ class Reader:
         if isinstance(rules, str):
             raise NotHad(rules)
         wanted_s = float(rules.crawl_delay(AGENT) or 0)
-        if wanted_s > LONGEST_WAIT_S or not rules.can_fetch(AGENT, str(url)):
+        if wanted_s > LONGEST_DELAY_S or not rules.can_fetch(AGENT, str(url)):
             raise NotHad("robots.txt")
         host.delay_s = max(host.delay_s, wanted_s)
 
@@ -161,7 +148,7 @@ class Reader:
         return rules
 
     def _host(self, url: "httpx.URL") -> _Host:
-        return self._hosts.setdefault(url.host, _Host(self.limits.delay_s))
+        return self._hosts.setdefault(url.host, _Host(DELAY_S))
 
     async def _get(
         self, url: "httpx.URL", rules: bool
@@ -173,7 +160,7 @@ class Reader:
         async with host.turn:
             await asyncio.sleep(host.free_at - clock())
             try:
-                async with self._slots, asyncio.timeout(self.limits.timeout_s):
+                async with self._slots, asyncio.timeout(PAGE_S):
                     *others, last = await self._addresses(url)
                     for address in others:
                         try:
@@ -188,15 +175,13 @@ class Reader:
         """A host's IP addresses. Raises NotHad if one is not public."""
         name = url.raw_host.decode("ascii")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
+            rows = await asyncio.get_running_loop().getaddrinfo(
                 name, None, type=socket.SOCK_STREAM
             )
         except OSError:
             raise NotHad("unknown host") from None
-        addresses = list(dict.fromkeys(str(row[4][0]) for row in found))
-        if name not in self.limits.private_hosts and not all(
-            map(_is_public, addresses)
-        ):
+        addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
+        if not all(map(_is_public, addresses)):
             raise NotHad("private address")
         return addresses
 
@@ -217,7 +202,7 @@ class Reader:
             wanted = rules or _media_type(response) in HTML
             if response.status_code != 200 or not wanted:
                 return response, b""
-            cut = (ROBOTS_BYTES, b"\n") if rules else (self.limits.page_bytes, b">")
+            cut = (ROBOTS_BYTES, b"\n") if rules else (PAGE_BYTES, b">")
             return response, await _first_bytes(response, *cut)
         finally:
             await response.aclose()
@@ -238,6 +223,32 @@ async def _first_bytes(response: "httpx.Response", most: int, end: bytes) -> byt
         if len(body) > most:
             return bytes(body[: body.rfind(end, 0, most) + 1 or most])
     return bytes(body)
+
+
+def extract(body: bytes, charset: str | None, limit_s: float) -> Page:
+    """`page_of` in a process of its own, which is ended after limit_s seconds of work,
+    whatever it is in the midst of."""
+    import trafilatura  # noqa: F401  takes longer than a page
+
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        return page_of(body, charset)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def page_of(body: bytes, charset: str | None) -> Page:
+    """A page's title and main text by trafilatura. charset: as its header says."""
+    from trafilatura import bare_extraction
+
+    try:
+        html = body.decode(charset, "replace") if charset else body
+    except LookupError:  # no such charset: let the page say
+        html = body
+    content = bare_extraction(html, with_metadata=True, include_comments=False)
+    text = (content.text or "").strip() if content else ""
+    return Page(content.title or "", text) if text else Page("", "", "without text")
 
 
 def _is_public(address: str) -> bool:

@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from urllib.parse import urlsplit
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.retries import wait_s
 from factkit.retrieval.evidence import (
     KEPT,
     LEAST_PAGES,
@@ -32,17 +30,20 @@ from factkit.retrieval.evidence import (
 from factkit.runs import progress_bar
 from factkit.serving import strict_json
 from factkit.web_pages import (
-    DEFAULT_LIMITS,
+    PAGE_BYTES,
+    PAGES_AT_ONCE,
     NotHad,
     Page,
     Reader,
-    WebLimits,
     in_words,
 )
 
 KEY_VARIABLE = "FACTKIT_SEARCH_KEY"
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
 QUERY_CHARS = 2_000  # ours: search engines ignore or refuse what is longer
+SEARCHES = 8  # at once
+SEARCH_S = 20.0  # for a reply to arrive
+ATTEMPTS = 5  # at a search; a page has one
 
 Result = tuple[str, str]  # of a search: title, address
 
@@ -51,11 +52,10 @@ class SearchKeyError(ValueError):
     """The search key is absent, unusable, or refused by the endpoint."""
 
 
-async def build_online(
+def run_online(
     examples: Iterable[Example],
     endpoint: str,
     cache: Path,
-    limits: WebLimits = DEFAULT_LIMITS,
     pages: int = MOST_PAGES,
     at_least: int = LEAST_PAGES,
     progress: str = "",
@@ -73,8 +73,19 @@ async def build_online(
     Raises SearchKeyError if the key is absent, unusable or refused, ValueError if the
     endpoint is no web address, DataError for an id that repeats.
     """
-    examples, web = unrepeated(examples), _Web(endpoint, cache, limits)
-    found: dict[str, list[Document]] = {}
+    from anyio.from_thread import start_blocking_portal
+
+    work = _Web(endpoint, cache), unrepeated(examples), pages, at_least, progress
+    # a loop in a thread of its own, as a notebook's has one already; an interrupt
+    # cancels what runs there
+    with start_blocking_portal() as portal:
+        return portal.call(_build, *work)
+
+
+async def _build(
+    web: "_Web", examples: Sequence[Example], pages: int, at_least: int, progress: str
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    kept: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0, SEARCH_FAILED: 0})
     bar = progress_bar(len(examples), progress, unit="prompt") if progress else None
     waiting = iter(examples)
@@ -87,30 +98,21 @@ async def build_online(
             if fate == KEPT and len(documents) < at_least:
                 fate = TOO_FEW
             if fate == KEPT:
-                found[example.id] = documents
+                kept[example.id] = documents
             counts[fate] += 1
             if bar is not None:
                 bar.update()
 
     try:
         async with web, asyncio.TaskGroup() as web.group:
-            for _ in range(min(len(examples), limits.searches + limits.pages)):
+            for _ in range(min(len(examples), SEARCHES + PAGES_AT_ONCE)):
                 web.group.create_task(work())
     finally:
         if bar is not None:
             bar.close()
     if web.refused:
         raise SearchKeyError(f"{web.refused}; set {KEY_VARIABLE} to a valid key")
-    return {e.id: found[e.id] for e in examples if e.id in found}, counts
-
-
-def run_online(*args, **kwargs) -> tuple[dict[str, list[Document]], Counter[str]]:
-    """`build_online` for code that is not async, also in a notebook's running loop."""
-    from anyio.from_thread import start_blocking_portal
-
-    # a loop in a thread of its own; an interrupt cancels what runs there
-    with start_blocking_portal() as portal:
-        return portal.call(partial(build_online, *args, **kwargs))
+    return {e.id: kept[e.id] for e in examples if e.id in kept}, counts
 
 
 async def _documents(
@@ -147,13 +149,13 @@ class _Web:
 
     group: asyncio.TaskGroup  # of the tasks that several prompts wait for
 
-    def __init__(self, endpoint: str, cache: Path, limits: WebLimits) -> None:
+    def __init__(self, endpoint: str, cache: Path) -> None:
         if not endpoint.startswith(("https://", "http://")):
             raise ValueError(f"endpoint={endpoint!r}; it must begin with https://")
-        self.endpoint, self.folder, self.limits = endpoint, cache, limits
+        self.endpoint, self.folder = endpoint, cache
         self.refused = ""  # why no search is made any more
         self._key = _search_key()
-        self._slots = asyncio.Semaphore(limits.searches)
+        self._slots = asyncio.Semaphore(SEARCHES)
         self._pages: dict[str, asyncio.Task[Page | str]] = {}
 
     async def __aenter__(self) -> "_Web":
@@ -165,7 +167,7 @@ class _Web:
         self._cache = Cache(self.folder)
         # `_post` has a timeout for the whole
         self._client = httpx.AsyncClient(timeout=None, headers=PLAIN, **bounded_async())
-        self._reader = Reader(self.limits)
+        self._reader = Reader()
         return self
 
     async def __aexit__(self, *error) -> None:
@@ -175,17 +177,14 @@ class _Web:
 
     async def search(self, query: str, n: int) -> list[Result]:
         """The results of a query, best first. Raises NotHad."""
-        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+        from tenacity import AsyncRetrying, stop_after_attempt
+
+        from factkit.http_client import retries
 
         key = _digest(["search", self.endpoint, query, n])
         if (stored := self._cache.kept(key, _kept_results)) is not None:
             return stored
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(self.limits.attempts),
-            wait=lambda state: wait_s(state, self.limits.backoff_s),
-            retry=retry_if_exception(_may_heal),
-            reraise=True,
-        )
+        attempts = AsyncRetrying(**retries(stop_after_attempt(ATTEMPTS)))
         try:
             results = await attempts(self._post, query, n)
         except Exception as error:  # whatever one search meets is that search's failure
@@ -195,7 +194,7 @@ class _Web:
 
     async def _post(self, query: str, n: int) -> list[Result]:
         """One call of the endpoint."""
-        async with self._slots, asyncio.timeout(self.limits.timeout_s):
+        async with self._slots, asyncio.timeout(SEARCH_S):
             if self.refused:
                 raise NotHad("not made")
             response = await self._client.post(
@@ -209,10 +208,10 @@ class _Web:
         response.raise_for_status()  # also for a redirect: the key goes nowhere else
         try:
             rows = strict_json(response.content)["organic"]
-            found = [(_plain(row.get("title")), row.get("link")) for row in rows]
+            results = [(_plain(row.get("title")), row.get("link")) for row in rows]
         except (ValueError, LookupError, TypeError, AttributeError):
             raise NotHad("a reply without results") from None
-        return [(title, link) for title, link in found if isinstance(link, str)]
+        return [(title, link) for title, link in results if isinstance(link, str)]
 
     async def page(self, address: str) -> Page | str:
         """A page, or why it could not be read; asked for once, whoever wants it."""
@@ -222,7 +221,7 @@ class _Web:
 
     async def _page(self, address: str) -> Page | str:
         parser = f"trafilatura {version('trafilatura')}"
-        key = _digest(["page", parser, self.limits.page_bytes, address])
+        key = _digest(["page", parser, PAGE_BYTES, address])
         if (stored := self._cache.kept(key, _kept_page)) is not None:
             return stored
         try:
@@ -265,13 +264,3 @@ def _digest(content: Any) -> str:
 def _plain(title: object) -> str:
     """A title as text that UTF-8 can hold; "" if there is none."""
     return title.encode("utf-8", "replace").decode() if isinstance(title, str) else ""
-
-
-def _may_heal(error: BaseException) -> bool:
-    """Whether another attempt at a search may fare better."""
-    import httpx
-
-    if isinstance(error, httpx.HTTPStatusError):
-        status = error.response.status_code
-        return status in (408, 425, 429) or status >= 500
-    return isinstance(error, TimeoutError | httpx.TransportError)

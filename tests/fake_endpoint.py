@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-HANG = None
+HANG, TRICKLE = None, object()  # no reply, or one whose bytes come one by one
 Behaviour = Callable[[dict[str, Any], int], tuple[int, Any, dict[str, str]] | None]
 
 
@@ -56,7 +56,7 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
     """Serve on a free port.
 
     behave: body of a call and number of earlier calls with this prompt → status, JSON
-    (or text) and headers, or HANG.
+    (or text) and headers, or HANG, or TRICKLE.
     """
     from aiohttp import web
 
@@ -76,12 +76,18 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
             done = behave(body, attempt)
             if done is HANG:
                 await asyncio.sleep(3600)  # until the client goes away
+            if done is TRICKLE:
+                response = web.StreamResponse()
+                await response.prepare(request)
+                while True:
+                    await response.write(b" ")
+                    await asyncio.sleep(0.2)
         finally:
             seen.now -= 1
         status, content, headers = done
         if isinstance(content, str | bytes):
-            body = content.encode() if isinstance(content, str) else content
-            return web.Response(status=status, body=body, headers=headers)
+            content = content.encode() if isinstance(content, str) else content
+            return web.Response(status=status, body=content, headers=headers)
         return web.json_response(content, status=status, headers=headers)
 
     async def start(ready: threading.Event, stop: asyncio.Event) -> None:

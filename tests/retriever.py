@@ -1,4 +1,4 @@
-"""The real search service in a thread, for tests and benchmarks."""
+"""The kit's real services in a thread, for tests and benchmarks."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from factkit import search_service, serving
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk
-from factkit.search_service import Limits, Service
+from factkit.serving import Limits
 
 MANIFEST = {"name": "animals", "entries": 6}
 TEXTS = {
@@ -35,20 +35,26 @@ def until(true):
 
 
 @contextmanager
-def serving_index(index=INDEX, token="", port=0, **limits):
-    """The server's URL, while it is up."""
-    service = Service(index, Limits(**limits))
-    listening = serving.bound("127.0.0.1", port, token, "THE_TOKEN")
-    app = search_service.web(service, MANIFEST, token)
-    server = serving.server(app, service.limits.drain_s)
+def served(service, port=0, listening=None):
+    """A service's URL, while it is up."""
+    listening = listening or serving.bound("127.0.0.1", port, "", "THE_TOKEN")
+    server = serving.server(service)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
         until(lambda: server.started)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/retrieve"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def serving_index(index=INDEX, token="", port=0, **limits):
+    """The URL of a search service, while it is up."""
+    limits = Limits(**{"at_once": 4} | limits)
+    with served(search_service.service(index, MANIFEST, token, limits), port) as url:
+        yield f"{url}/retrieve"
 
 
 class Spy:

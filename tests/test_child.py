@@ -75,8 +75,10 @@ def start(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("parent", PARENTS)
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
+ENDS = [(parent, signal.SIGKILL) for parent in PARENTS]
+
+
+@pytest.mark.parametrize(("parent", "ended_by"), [*ENDS, ("a command", signal.SIGINT)])
 def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     process, family = start(parent)
     assert all(map(alive, family))
@@ -85,11 +87,11 @@ def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     until(lambda: not any(map(alive, family)), 20)
 
 
-@pytest.mark.parametrize(("code", "status"), [("3", 3), ("-15", 128 + 15)])
-def test_the_exit_status_is_the_command_s(code, status):
-    end = f"import os; c = {code}; os._exit(c) if c > 0 else os.kill(os.getpid(), -c)"
-    done = subprocess.run(child.command(sys.executable, "-c", end))
-    assert done.returncode == status
+def test_the_exit_status_is_the_command_s():
+    for end, status in (("_exit(3)", 3), ("kill(os.getpid(), 15)", 128 + 15)):
+        code = f"import os; os.{end}"
+        done = subprocess.run(child.command(sys.executable, "-c", code))
+        assert done.returncode == status
 
 
 def test_what_a_command_leaves_behind_when_it_succeeds_goes_on(tmp_path):

@@ -25,10 +25,11 @@ from retriever import INDEX, Spy, serving_index
 from factkit import models, params, search_client
 from factkit.curate import world_trajectories
 from factkit.evaluate.claim_verification import read_verified
+from factkit.http_client import ServiceError
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
 from factkit.rewards import veri as rewards
-from factkit.search_client import SearchError, in_process, searchable
+from factkit.search_client import in_process, searchable
 from factkit.train import (
     grpo,
     launch,
@@ -444,7 +445,7 @@ def test_whatever_ends_a_search_ends_the_rollouts(monkeypatch):
     with ExitStack() as stack:
         search = search_client.over_http(stack.enter_context(serving_index()))
         generate = say(lambda n: stack.close() if n == 1 else None)
-        with pytest.raises(SearchError, match="serve-search"):
+        with pytest.raises(ServiceError, match="serve-search"):
             rollouts([[7], [8]], generate, search, few(), load())
 
     def broken(queries, k):
@@ -891,7 +892,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     assert search_play.play(*arguments) == file
 
 
-@pytest.mark.parametrize("error", [None, SearchError])
+@pytest.mark.parametrize("error", [None, ServiceError])
 def test_an_engine_that_played_is_shut_down_whatever_happens(
     talkative, vllm, monkeypatch, tmp_path, error
 ):
@@ -1084,10 +1085,10 @@ def test_a_run_whose_search_fails_ends_and_goes_on_as_one_that_ran_through(
     def fail(n):
         if n == 3 and not failed:
             failed.append(n)
-            raise SearchError("down")
+            raise ServiceError("down")
 
     queries = searching(monkeypatch, fail)
-    with pytest.raises(SearchError, match="down"):
+    with pytest.raises(ServiceError, match="down"):
         train(start, tmp_path / "cut", rl_steps=4)
     assert not (tmp_path / "cut" / "model").exists() and len(queries) == 3
     resumed = train(start, tmp_path / "cut", rl_steps=4)

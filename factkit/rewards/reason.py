@@ -8,14 +8,14 @@ score, never a default.
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models
+from factkit.reward_client import Scored, remote
 from factkit.verify.claims import Support
 from factkit.verify.failures import Failures
-from factkit.verify.response import Reasoned, parts
+from factkit.verify.response import parts
 
 if TYPE_CHECKING:
     from factkit.reason.arms import Reason
@@ -74,20 +74,6 @@ def reward(
 
 
 # What the engine says of a batch of responses
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A response's reward and what it is made of.
-
-    parts: None if malformed; supports: of the answer's claims, None if malformed or
-    failed; wins: None if malformed, failed or not asked for (μ = 0).
-    """
-
-    reward: float | None
-    parts: Reasoned | None
-    supports: list[Support | None] | None
-    wins: bool | None
 
 
 def scored(
@@ -159,8 +145,6 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
     """The reward of `p.arm` with TRL's `reward_funcs` signature: on the engine of p, or
     by the reward service at p.reward_url."""
     if p.reward_url:
-        from factkit.reward_client import remote
-
         return trl_reward(p.arm, remote(p))
     from factkit.verify.preference import engine_of
 

@@ -27,7 +27,7 @@ Python 3.11 and 3.12; not run by us):
 
     python3 -m venv .venv-verl-gpu && . .venv-verl-gpu/bin/activate
     pip install 'verl[vllm]==0.9.1' rank-bm25==0.2.2 bm25s==0.3.16 pysbd==0.3.4 \
-        openai==3.52.0 tenacity==9.2.1 diskcache==5.6.3
+        openai==3.52.0 tenacity==9.2.1
     pip install --no-build-isolation flash-attn==2.8.3
     pip install --no-deps --editable .
 
