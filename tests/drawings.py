@@ -45,14 +45,14 @@ def bar_groups(ax):
 
 def heights(ax):
     """Of each group of bars."""
-    return [[bar.get_height() for bar in group] for group in bar_groups(ax)]
+    return [[round(bar.get_height(), 9) for bar in g] for g in bar_groups(ax)]
 
 
 def segments(ax, label):
     """(middle, height) of the horizontal lines of this name, from left to right."""
     lines = [c for c in ax.collections if c.get_label() == label]
     ends = [segment for line in lines for segment in line.get_segments()]
-    return sorted((round(e[:, 0].mean(), 9), float(e[0, 1])) for e in ends)
+    return sorted((round(e[:, 0].mean(), 9), round(e[0, 1], 9)) for e in ends)
 
 
 def points(ax):

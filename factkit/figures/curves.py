@@ -174,11 +174,13 @@ def over_training(
     window: int = 5,
     share: bool = True,
     band: bool = True,
+    limits: tuple[float | None, float | None] = (0, None),
 ) -> "Figure":
     """Columns of the training curves by step, a panel a column, a line an arm.
 
     panels: column → what its y axis says. The line is the mean over seeds of a running
-    mean of `window` steps, the band their range. A panel says if no run logged it.
+    mean of `window` steps, the band their range. limits: of the y axes. A panel says if
+    no run logged it.
     """
     import pandas as pd
 
@@ -201,7 +203,7 @@ def over_training(
         if not ax.lines:
             say(ax, "not logged")
         ax.set_xlabel("GRPO step")
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(*limits)
         ax.set_ylabel(label)
         if share:
             percent_axis(ax, label)

@@ -114,7 +114,7 @@ def trajectories(
     panels: title → name of a line → the run that it is of. On the dev requests; a
     number says after how many updates.
     """
-    figure, _ = new_figure(4.6 * len(panels) + 0.8, 3.8, columns=len(panels))
+    figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
     for ax in figure.axes[1:]:
         ax.sharex(figure.axes[0])
         ax.sharey(figure.axes[0])

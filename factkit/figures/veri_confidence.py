@@ -99,7 +99,6 @@ def label_log_probabilities(answers: AnswersByArm) -> "Figure":
     least = min(log(max(lowest, exp(FLOOR))), -1.0)
     edges = np.linspace(least, 0.0, 31)
     for ax, label in zip(axes, LABELS, strict=True):
-        ax.set_yscale("log")
         for i, (arm, known) in enumerate(answers.items()):
             sure = [p for said, _, p in known if said == label]
             if sure:
@@ -112,6 +111,7 @@ def label_log_probabilities(answers: AnswersByArm) -> "Figure":
         ax.set_title(label, fontsize=10, loc="left")
         ax.set_xlabel("ln of the label's probability")
         ax.set_xlim(least, 0)
+        ax.set_yscale("log")
         ax.set_ylim(top=1.3)
         ax.set_ylabel("answers with the label (%)")
         ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
