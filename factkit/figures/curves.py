@@ -105,7 +105,7 @@ def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figur
     lines are running means over so many steps, and the faint ones the steps themselves.
     """
     panels = LEARNING[paper]
-    figure, axes = new_figure(3.0 * len(panels) + 1.0, 3.2, columns=len(panels))
+    figure, axes = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
     for ax, (label, columns) in zip(axes, panels.items(), strict=True):
         names = {c: name for c, name in columns.items() if c in curve}
         if not names:
