@@ -110,6 +110,13 @@ def test_the_means_of_a_comparison_are_of_what_was_measured_after_training():
     assert set(tables.means(results, ["words"])) == {"dpo_words"}
 
 
+def test_the_extremes_of_a_metric_are_said_in_words():
+    results = [result("sft"), result("dpo", 0, 0.1), result("dpo", 1, 0.3)]
+    assert tables.in_words(
+        [*results, without(result("none"), "cy")], ["accuracy", "nothing"]
+    ) == ("accuracy: most of dpo (70.0 %), least of sft (50.0 %).")
+
+
 def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path), "arm": "sft"})
     by_variant = tables.stored("truthrl", p)

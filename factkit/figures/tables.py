@@ -213,6 +213,25 @@ def results_table(
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
+def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Which arms have most and least of each metric by the mean over seeds, in per
+    cent: a sentence beside a figure."""
+    sentences = []
+    for name in names:
+        by_mean = {
+            100 * interval_over_seeds(values)[0]: arm
+            for arm, group in by_arm(results).items()
+            if (values := [r["metrics"][name] for r in group if name in r["metrics"]])
+        }
+        if by_mean:
+            most, least = (
+                f"{by_mean[v]} ({v:.1f} %)" for v in (max(by_mean), min(by_mean))
+            )
+            words = name.replace("_", " ")
+            sentences.append(f"{words}: most of {most}, least of {least}.")
+    return "\n".join(sentences)
+
+
 def spread(values: Sequence[float | None], factor: float = 100) -> str:
     """Values as "mean ± half-width of the 95 % t interval"; fractions in per cent."""
     given = [factor * v for v in values if v is not None]
