@@ -39,11 +39,11 @@ def reproduce(
     values: Set = (),
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
-    from factkit import sweeps
+    from factkit import arms, sweeps
 
     p = _checked(paper, profile, output_dir, values, variant)
     sweeps.snakemake(
-        p, paper, sweeps.MAIN_JOB[paper], [0], jobs=jobs, overrides=_typed(values)
+        p, paper, arms.main(paper), [0], jobs=jobs, overrides=_typed(values)
     )
     _print_outcome(p, paper)
 
@@ -109,23 +109,32 @@ def report(
     ] = "",
     profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
     output_dir: Output = "outputs",
+    markdown: Annotated[
+        bool, typer.Option(help="Write outputs/reference/<paper>.md of all papers.")
+    ] = False,
 ) -> None:
-    """Print a paper's results and its whole ledger: each claim held against our runs.
+    """Print a paper's results and its whole ledger: each claim beside our runs.
 
     Of a setting without runs below --output-dir, the reference results are taken.
     """
     from factkit import ledger
+    from factkit import report as pages
+    from factkit.params.stages import PROFILES
 
     root = params.ROOT / output_dir
+    if markdown:
+        print(*pages.write_pages(), sep="\n")
+        return
     if not paper:
         print("How many claims of each paper hold, fail … at each scale:\n")
         print(ledger.summary(root).to_string())
         return
     _known(paper)
-    for name in [profile] if profile else params.PROFILES:
+    profiles = [profile] if profile else PROFILES
+    for name in profiles:
         for setting, results in ledger.stored(paper, name, root).items():
-            _print_results(paper, name, setting, results)
-    _print_ledger(paper, root, [profile] if profile else params.PROFILES)
+            print(pages.results(paper, name, setting, results))
+    print(pages.claims(paper, root, profiles))
 
 
 @app.command()
@@ -162,8 +171,8 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit import entry_index
     from factkit.curate.claim_sets import CORPORA
+    from factkit.retrieval import entry_index
 
     name = corpus.name.removesuffix(".zip")
     if name not in CORPORA:
@@ -257,59 +266,22 @@ def _checked(
 
 
 def _known(paper: str) -> None:
-    from factkit import ledger
+    from factkit import arms
 
-    if paper not in ledger.PAPERS:
-        there = ", ".join(ledger.PAPERS)
+    if paper not in arms.PAPERS:
+        there = ", ".join(arms.PAPERS)
         raise params.ParamError(f"paper={paper!r}: there are {there}")
 
 
 def _print_outcome(p: params.RunParams, paper: str) -> None:
     """What a sweep ended with: the results of its setting, and where they are."""
-    from factkit import ledger, runs
+    from factkit import ledger, report, runs
 
     root = params.ROOT / p.output_dir
     results = ledger.stored(paper, p.profile, root).get(p.variant, [])
-    _print_results(paper, p.profile, p.variant, results)
+    print(report.results(paper, p.profile, p.variant, results))
     print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
-
-
-def _print_results(paper: str, profile: str, setting: str, results: list) -> None:
-    from factkit import runs
-    from factkit.figures import tables
-
-    of_reference = results and Path(results[0]["folder"]).is_relative_to(runs.REFERENCE)
-    source = ", reference results" if of_reference else ""
-    name = "-".join(filter(None, (profile, setting)))
-    print(f"\n{paper}, {name}{source}, held-out items, in %:\n")
-    print(tables.results_table(results, tables.SHOWN[paper]).to_string())
-
-
-def _print_ledger(paper: str, root: Path, profiles: Sequence[str]) -> None:
-    """The claims with ours at each profile; then why what is not decided is not."""
-    from factkit import deviations, ledger
-
-    page = ledger.page(paper, root, profiles)
-    if page.empty:
-        raise params.ParamError(
-            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
-            f"start with: python -m factkit reproduce {paper}"
-        )
-    measured = [name for name in profiles if name in page.columns.levels[0]]
-    shown = [("", c) for c in ("claim", "where", "setting", "paper")]
-    shown += [(p, c) for p in measured for c in ("ours", "verdict", "all together")]
-    print(f"\nThe claims of {paper}; in points, or claims an answer:\n")
-    print(page[shown].to_string(index=False))
-    for name in measured:
-        words = list(page[name]["verdict"])
-        print(f"\n{name}: {ledger.in_words(words)}")
-        for why, rows in page[page[name]["why"] != ""].groupby((name, "why")):
-            print(f"  {why}:")
-            print("".join(f"    {claim}\n" for claim in rows["", "claim"]), end="")
-        print("  What differs from the paper:")
-        for sentence in deviations.of(paper, params.load(paper, name), whole=True):
-            print(f"    {sentence}")
 
 
 def main() -> None:

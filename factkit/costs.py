@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from factkit import workload
-from factkit.params import RlParams, TokenLevelParams, Veri
+from factkit.params.stages import RlParams, TokenLevelParams
+from factkit.veri.arms import Veri
 from factkit.workload import Paper, Row
 
 GPU_GB = 80
@@ -116,7 +117,8 @@ def shape_of(p: Paper) -> Shape | None:
     """The sizes of p's policy, or None if they are not in the table."""
     if p.policy != "tiny-world":
         return SHAPES.get(p.policy)
-    from factkit import world, world_text
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     hidden, heads = p.pretrain_hidden_size, p.pretrain_hidden_size // 32

@@ -2,21 +2,23 @@
 
 factkit/published/<paper>_setup.csv holds what a paper states of its set-up: parameter,
 the paper's value, section, meaning. Each parameter with another value is a deviation,
-at every profile; `train/<paper>.deviations` adds those that no parameter shows.
+at every profile; `deviations` in <paper>/train.py adds those that no parameter shows.
 """
 
 import csv
-import importlib
+import pkgutil
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from factkit import arms
+
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-    from factkit.params import RunParams
+    from factkit.params.stages import RunParams
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,10 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
 
     Of parameters, those that the run's arm depends on; whole: those of all arms.
     """
-    training = importlib.import_module(f"factkit.train.{paper}")
-    keys = set(type(p).model_fields)
-    if not whole:
-        keys = set(training.depends_on(p.arm).model_fields)
-    return training.deviations(p) + [
+    reads = type(p) if whole else arms.table(paper)[p.arm].reads
+    keys = set(reads.model_fields)
+    own = pkgutil.resolve_name(f"factkit.{paper}.train:deviations")
+    return own(p) + [
         f"{row.meaning}: {_shown(getattr(p, row.key))}; the paper: {row.paper} "
         f"({row.section})"
         for row in stated(paper)
@@ -76,7 +77,3 @@ def table(paper: str, p: "RunParams") -> "Styler":
     title = f"What profile {p.profile} {p.variant}".rstrip()
     rows = pd.DataFrame({f"{title} does otherwise": of(paper, p, whole=True)})
     return rows.style.hide(axis="index").set_properties(**{"text-align": "left"})
-
-
-def _shown(value: Any) -> Any:
-    return "none" if value == "" else value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from factkit import retries
-from factkit.params import ParamError
+from factkit.params.files import ParamError
 from factkit.serving import environment_token, strict_json
 
 if TYPE_CHECKING:

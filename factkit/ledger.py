@@ -10,7 +10,6 @@ notebook:
 """
 
 import csv
-import importlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,15 +18,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import runs, statistics
+from factkit import arms, runs, statistics, stored_runs
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
-# arms that are one policy whatever the seed
-ONE_POLICY = ("base", "instruct", "prompting", "larger")
 # metrics that are counts and no fractions: differences are not in points
 COUNTS = re.compile(
     r"(claims|claims_per_question|words|tokens|searches|seconds|length|turns)$"
@@ -111,7 +107,7 @@ def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
                 if r["paper"] == paper
             ]
             if results:
-                found[setting] = with_iterations(apart(results))
+                found[setting] = stored_runs.with_iterations(stored_runs.apart(results))
     return found
 
 
@@ -174,7 +170,7 @@ def judge(claim: Claim, results: Mapping[str, Sequence[Result]]) -> Verdict:
     sides = [_by_seed(arm, results.get(setting, ())) for setting, arm, _ in claim.arms]
     if not all(sides):
         return unmeasured
-    one_policy = [arm in ONE_POLICY for _, arm, _ in claim.arms]
+    one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
     sides = _common_seeds(sides, one_policy)
     if not sides[0]:
         return Verdict("not run", why="no seed that both arms were trained with")
@@ -280,7 +276,7 @@ def summary(root: Path) -> "pd.DataFrame":
     import pandas as pd
 
     rows = {}
-    for paper in PAPERS:
+    for paper in arms.PAPERS:
         table = page(paper, root)
         for profile in dict.fromkeys(p for p, _ in table.columns if p):
             words = table[profile]["verdict"]
@@ -293,62 +289,6 @@ def summary(root: Path) -> "pd.DataFrame":
                 **{w: (words == w).sum() for w in ("not run", NOT_HERE)},
             }
     return pd.DataFrame(rows).T
-
-
-def apart(results: Sequence[Result]) -> list[Result]:
-    """The results, each arm that was run in several ways under several names.
-
-    Seeds of one arm belong together if their parameters, inputs and reward are the
-    same. The way that most of them were run keeps the arm's name; another is named
-    after it with what differs, as `ternary (beta=0.01)`: no table averages the two.
-    """
-    by_arm: dict[tuple, list[Result]] = {}
-    for r in results:
-        setting = (r["paper"], r["profile"], r.get("variant"))
-        by_arm.setdefault((*setting, r["arm"]), []).append(r)
-    named = []
-    for runs_of_arm in by_arm.values():
-        ways = [_way(r) for r in runs_of_arm]
-        usual = max(ways, key=ways.count)
-        for r, way in zip(runs_of_arm, ways, strict=True):
-            differing = [
-                f"{k}={way.get(k)}"
-                for k in sorted(way.keys() | usual.keys())
-                if way.get(k) != usual.get(k)
-            ]
-            name = f"{r['arm']} ({', '.join(differing)})" if differing else r["arm"]
-            named.append({**r, "arm": name})
-    return named
-
-
-def _way(result: Result) -> dict[str, Any]:
-    """How a run was made, whatever its seed: parameters, inputs, reward."""
-    training = importlib.import_module(f"factkit.train.{result['paper']}")
-    keys = set(training.depends_on(result["arm"]).model_fields)
-    keys -= {"seed", "arm", "output_dir"}
-    way = {k: v for k, v in result["params"].items() if k in keys}
-    digests = result.get("inputs", {}).items()
-    way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
-    for recipe in result.get("recipe", {}).values():
-        way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
-    return way
-
-
-def with_iterations(results: Sequence[Result]) -> list[Result]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
-    more = []
-    for r in results:
-        numbers = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
-        for i in sorted(numbers):
-            prefix = f"iteration_{i}_"
-            metrics = {
-                name.removeprefix(prefix): value
-                for name, value in r["metrics"].items()
-                if name.startswith(prefix)
-            }
-            arm = {"arm": f"iterative_dpo_{i}", "metrics": metrics, "prefix": prefix}
-            more.append({**r, **arm})
-    return [*results, *more]
 
 
 # ---- what was measured
@@ -377,7 +317,9 @@ def _common_seeds(
 def _stored_items(side: dict[int, Result]) -> bool:
     """Whether all runs of an arm have stored items."""
     folders = [r.get("folder") for r in side.values()]
-    return all(folder and runs.read_items(folder) is not None for folder in folders)
+    return all(
+        folder and stored_runs.read_items(folder) is not None for folder in folders
+    )
 
 
 def _estimate(
@@ -405,11 +347,11 @@ def _estimate(
 
 def _items(result: Result, metric: str, unit: float) -> Items:
     """The items of a metric; empty where the run has not stored them."""
-    table = runs.read_items(result["folder"]) if "folder" in result else None
+    table = stored_runs.read_items(result["folder"]) if "folder" in result else None
     prefix = result.get("prefix", "")
     if table is None or prefix + metric not in table:
         return {}
-    values = runs.item_values(table, metric, prefix)
+    values = stored_runs.item_values(table, metric, prefix)
     return {item: (unit * value, weight) for item, (value, weight) in values.items()}
 
 

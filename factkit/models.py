@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
 
     from factkit.datasets.examples import Example
-    from factkit.params import PolicyParams
+    from factkit.params.stages import PolicyParams
 
 
 @dataclass(frozen=True)

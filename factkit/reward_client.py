@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-    from factkit.params import ReasonRlParams
+    from factkit.reason.params import ReasonRlParams
 
 CALL_S = 600.0  # a call's seconds: the service is silent until all is scored
 PATIENCE_S = 900.0  # after which a request is not tried again

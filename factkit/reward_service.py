@@ -22,7 +22,7 @@ from factkit.serving import refuse
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from factkit.params import ReasonParams
+    from factkit.reason.params import ReasonParams
     from factkit.verify.engine import ReasonEngine
 
 TOKEN_VARIABLE = "FACTKIT_REWARD_TOKEN"

@@ -1,6 +1,5 @@
 """Run folders: one a notebook × profile × arm × seed, done if results.json says so."""
 
-import functools
 import hashlib
 import json
 import math
@@ -18,13 +17,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import statistics
+from factkit import statistics, stored_runs
 from factkit.assets import write_atomically
 from factkit.errors import UserError
-from factkit.params import ROOT, RunParams
+from factkit.params.files import ROOT
+from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
-    import pandas as pd
     from filelock import FileLock
     from matplotlib.figure import Figure
     from tqdm import tqdm
@@ -134,7 +133,7 @@ class Run:
 
         table = pd.DataFrame.from_dict(items, orient="index", dtype=float)
         for name in table:
-            mean = statistics.mean_of(item_values(table, name))
+            mean = statistics.mean_of(stored_runs.item_values(table, name))
             if name not in metrics or abs(mean - metrics[name]) > 1e-6:
                 raise ValueError(
                     f"items of {name}: their mean is {mean}, the metric is "
@@ -306,35 +305,6 @@ def _read_json(path: Path, missing: Any = None) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def read_items(folder: Path | str) -> "pd.DataFrame | None":
-    """The items that a run stored, a row an item, a column a metric; None without."""
-    path = Path(folder) / "items.csv"
-    return _items(path, path.stat().st_mtime_ns).copy() if path.is_file() else None
-
-
-@functools.lru_cache(maxsize=1000)
-def _items(path: Path, _changed: int) -> "pd.DataFrame":
-    import pandas as pd
-
-    table = pd.read_csv(path, index_col="item", dtype={"item": str})
-    return table.drop(columns=["arm", "seed"])
-
-
-def item_values(
-    table: "pd.DataFrame", metric: str, prefix: str = ""
-) -> statistics.Items:
-    """Item → (value, weight) of those that count in a metric.
-
-    prefix: of the columns' names, as of an iteration's metrics.
-    """
-    values = table[prefix + metric]
-    weight = statistics.WEIGHTS.get(metric)
-    weights = table[prefix + weight] if weight else values.notna().astype(float)
-    kept = values.notna() & weights.notna()
-    pairs = zip(values[kept], weights[kept], strict=True)
-    return dict(zip(table.index[kept], pairs, strict=True))
 
 
 def all_results(*folders: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.retrieval import Chunk, Index
+from factkit.retrieval.chunks import Chunk, Index
 
 if TYPE_CHECKING:
     import httpx

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import serving
-from factkit.retrieval import CorpusIndex, Hit, Index
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Hit, Index
 from factkit.search_client import TOKEN_VARIABLE, document_of, searchable
 from factkit.serving import refuse
 
@@ -66,8 +67,8 @@ def opened(entries: str) -> tuple[Index, dict[str, Any]]:
     Raises DataError if the folder holds no such index, AssetError without the leads.
     """
     from factkit.corpus import load_leads
-    from factkit.entries import document_entries
-    from factkit.entry_index import EntryIndex
+    from factkit.retrieval.entries import document_entries
+    from factkit.retrieval.entry_index import EntryIndex
 
     if entries != LEADS:
         index = EntryIndex(Path(entries))

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from factkit.params import ParamError
+from factkit.params.files import ParamError
 
 if TYPE_CHECKING:
     import uvicorn

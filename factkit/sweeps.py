@@ -12,19 +12,11 @@ import yaml
 
 from factkit import params, runs
 from factkit.assets import write_atomically
-from factkit.params import ROOT, RunParams
+from factkit.params.files import ROOT
+from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
     from factkit.workload import Paper
-
-# What `reproduce` runs: the arms that the figures need, one seed.
-MAIN_JOB = {
-    "truthrl": ("prompting", "r_tuning", "ternary"),
-    "rar": ("base", "veriscore", "binary_rar"),
-    "reason": ("base", "sft", "fact", "fact_relevance"),
-    "rlfh": ("base", "sentence", "statement"),
-    "veri": ("instruct", "sft", "offline_rl", "online_rl"),
-}
 
 
 class SweepError(RuntimeError):
@@ -69,7 +61,7 @@ def snakemake(
         *targets,
         *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
-        *(f"arms={' '.join(arms)}", f"first={first_arm(p)}"),
+        *(f"arms={' '.join(arms)}", f"cold_start={getattr(p, 'cold_start', True)}"),
         f"overrides={_overrides_file(folder, overrides or {})}",
         f"seeds={' '.join(map(str, seeds))}",
     ]
@@ -113,15 +105,6 @@ def _refuse_unknown_flags(extra: Sequence[str]) -> None:
     parser = get_argument_parser()
     parser.error = refuse
     parser.parse_args(list(extra))
-
-
-def first_arm(p: RunParams) -> str:
-    """The arm that DPO and RL start from, if any."""
-    if isinstance(p, params.Reason):
-        return "sft"
-    if not isinstance(p, params.TruthRL | params.Veri) or not p.cold_start:
-        return ""
-    return "sft" if isinstance(p, params.Veri) else "r_tuning"
 
 
 def train_arms(paper: str, p: "Paper") -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.evidence import (
+from factkit.retries import wait_s
+from factkit.retrieval.evidence import (
     KEPT,
     LEAST_PAGES,
     MOST_PAGES,
@@ -28,7 +29,6 @@ from factkit.evidence import (
     reference_of,
     unrepeated,
 )
-from factkit.retries import wait_s
 from factkit.runs import progress_bar
 from factkit.serving import strict_json
 from factkit.web_pages import (

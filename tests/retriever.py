@@ -5,7 +5,8 @@ import time
 from contextlib import contextmanager
 
 from factkit import search_service, serving
-from factkit.retrieval import Chunk, CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk
 from factkit.search_service import Limits, Service
 
 MANIFEST = {"name": "animals", "entries": 6}

@@ -9,7 +9,7 @@ import pytest
 from factkit import params
 from factkit.datasets import claim_benchmarks as benchmarks
 from factkit.datasets.examples import DataError, Example
-from factkit.world import LABELS
+from factkit.world.facts import LABELS
 
 DATA = params.ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 
 from factkit.datasets import claim_benchmarks, claim_corpora
 from factkit.datasets.examples import DataError
-from factkit.entries import entry_of, shown
+from factkit.retrieval.entries import entry_of, shown
 
 FEVER_PAGE = {
     "id": "Hook_-LRB-film-RRB-",

@@ -10,10 +10,10 @@ from factkit import prompts
 from factkit.backends import Endpoint
 from factkit.curate.claim_filter import FATES, in_context, keep_verified
 from factkit.datasets.examples import Example
-from factkit.entries import entries_of_sentences, page_entry
 from factkit.llm import LLM, Limits
+from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.verify.trajectory import Turn, answer_of, well_formed
-from factkit.world import LABELS
+from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 PAGES = {

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from factkit import params, prompts, runs
-from factkit import world as w
 from factkit.curate import claim_filter, claim_sets, world_trajectories
 from factkit.datasets.examples import refuse_overlap
-from factkit.entries import entries_of_sentences, shown
-from factkit.params import VERI_ARMS
-from factkit.retrieval import Chunk, CorpusIndex, listed
+from factkit.params.stages import PROFILES
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search_client import in_process
+from factkit.veri.arms import ARMS
+from factkit.world import facts as w
+
+VERI_ARMS = tuple(ARMS)
 
 SIZES = {"train": 60, "dev": 12, "test": 24}
 ODD = [
@@ -186,7 +190,7 @@ def test_of_an_entry_of_sentences_each_is_given_and_the_gold_one_for_sure(p):
         assert {text.id for text in texts} == {gold} | names
 
 
-@pytest.mark.parametrize("profile", params.PROFILES)
+@pytest.mark.parametrize("profile", PROFILES)
 def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(profile, sets):
     p, example = load(profile), sets["test"][0]
     (asked,) = claim_sets.asked([example], p)

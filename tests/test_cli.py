@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from factkit import ledger
-from factkit.params import ROOT
+from factkit import arms, ledger
+from factkit.params.files import ROOT
 
 
 def factkit(*arguments, **environment):
@@ -58,7 +58,7 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(arguments, said):
 def test_the_report_is_one_page_over_all_papers_or_a_paper_s_whole_ledger():
     every = factkit("report", "--output-dir", "nowhere")
     assert every.returncode == 0, every.stderr
-    assert all(paper in every.stdout for paper in ledger.PAPERS)
+    assert all(paper in every.stdout for paper in arms.PAPERS)
     one = factkit("report", "veri", "--output-dir", "nowhere")
     assert one.returncode == 0, one.stderr
     assert "reference results" in one.stdout
@@ -102,7 +102,8 @@ write_examples(Path(sys.argv[2]), split["train"] + split["test"])
 WRITE_CLAIMS = """
 import sys
 from pathlib import Path
-from factkit import params, world
+from factkit import params
+from factkit.world import facts as world
 from factkit.curate import claim_sets, world_trajectories
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_sets.claim_sets(p)

@@ -16,8 +16,8 @@ import pytest
 from retriever import ENTRIES, INDEX, serving_index, until
 
 from factkit import connections, search_client
-from factkit.params import ROOT
-from factkit.retrieval import CorpusIndex
+from factkit.params.files import ROOT
+from factkit.retrieval.bm25 import CorpusIndex
 
 FILES = 512  # that the service's process may open
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from factkit import costs, params, workload
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
 PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
@@ -60,8 +60,9 @@ def test_sizes_give_the_published_number_of_weights(model, weights):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_tiny_policy_s_weights_are_counted_as_torch_counts_them(paper):
-    from factkit import world, world_text
     from factkit.train.pretrain import build_policy
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     p = params.load(paper, "tiny")
     made = world.build_world(people=p.world_people, seed=p.world_seed)

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import models, params, world, world_text
+from factkit import models, params
 from factkit.curate import pairs, probing, references, splits
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
 from factkit.verify.outcome import Outcome, outcome
 from factkit.verify.response import boxed
 from factkit.verify.verifier import verifier
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 PLAIN = params.load("truthrl", "tiny")

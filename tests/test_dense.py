@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from factkit import assets, params
 from factkit.corpus import load_leads
 from factkit.datasets.examples import Example
-from factkit.dense import DenseIndex, Encoder
-from factkit.retrieval import Chunk, recall_at_k
+from factkit.retrieval.bm25 import recall_at_k
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.dense import DenseIndex, Encoder
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +129,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, "tests")
 from test_dense import LetterEncoder, chunks_of
-from factkit.dense import DenseIndex
+from factkit.retrieval.dense import DenseIndex
 
 class Killed(LetterEncoder):
     def passages(self, texts):

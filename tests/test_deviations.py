@@ -1,12 +1,10 @@
 """Deviations come from the parameters: every value that is not the paper's is named."""
 
-import importlib
-
 import pytest
 import yaml
 
-from factkit import deviations, params
-from factkit.ledger import PAPERS
+from factkit import arms, deviations, params
+from factkit.arms import PAPERS
 
 PROFILES = ["tiny", "laptop", "h100_lora", "h100_full"]
 
@@ -20,7 +18,7 @@ def variants(paper, profile):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_what_a_paper_states_is_a_parameter_of_ours_with_a_value_in_yaml(paper):
-    known = params.PAPERS[paper].model_fields
+    known = params.class_of(paper).model_fields
     rows = deviations.stated(paper)
     wrong = [
         f"{row.key}: {problem}"
@@ -64,10 +62,9 @@ def test_each_value_that_is_not_the_paper_s_is_a_deviation_at_every_profile():
 def test_a_run_is_told_of_what_its_arm_depends_on_alone():
     for paper in PAPERS:
         p = params.load(paper, "tiny")
-        training = importlib.import_module(f"factkit.train.{paper}")
         untrained = {"truthrl": "prompting", "veri": "instruct"}.get(paper, "base")
         before = p.model_copy(update={"arm": untrained})
-        assert "rl_learning_rate" not in training.depends_on(untrained).model_fields
+        assert "rl_learning_rate" not in arms.table(paper)[untrained].reads.model_fields
         assert not any("updates of RL" in s for s in deviations.of(paper, before))
 
 

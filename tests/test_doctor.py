@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from factkit import doctor, params
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 
 
 def run_doctor(*arguments):

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, world, world_text
+from factkit import params
 from factkit.train import grpo
 from factkit.train.pretrain import build_policy
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 LENGTH, GROUP = 6, 4  # max_completion_length, num_generations
 # of three groups; None: the verifier failed

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit import world as w
 from factkit.curate import drawn
 from factkit.curate.drawn import (
     Drawn,
@@ -26,6 +25,7 @@ from factkit.rewards import rar
 from factkit.verify.engine import annotator
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.feedback import share_true
+from factkit.world import facts as w
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")

@@ -4,21 +4,22 @@ import random
 
 import pytest
 
-from factkit import params, runs, world_text
-from factkit import world as w
+from factkit import params, runs
 from factkit.corpus import Document
 from factkit.curate.drawn import Drawn
 from factkit.curate.request_evidence import coverage_by_chunks, wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
-from factkit.evidence import EvidenceCache
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
+from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify.claims import Claim, Support
 from factkit.verify.engine import EvidenceEngine, engine
 from factkit.verify.exact import ExactEngine, WorldReader, annotator
 from factkit.verify.feedback import Truth
 from factkit.verify.replies import Verdict
+from factkit.world import facts as w
+from factkit.world import texts as world_text
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from factkit import params
 from factkit.corpus import Document
 from factkit.datasets import claim_benchmarks
-from factkit.entries import (
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import (
     document_entries,
     entries_of_sentences,
     entry_of,
@@ -21,7 +23,6 @@ from factkit.entries import (
     sentence_id,
     shown,
 )
-from factkit.retrieval import Chunk, CorpusIndex
 
 DATA = params.ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(

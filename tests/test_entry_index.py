@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from factkit import entry_index
 from factkit.corpus import load_leads
 from factkit.datasets.examples import DataError
-from factkit.entries import document_entries
-from factkit.entry_index import MANIFEST, EntryIndex, build
-from factkit.params import ROOT
-from factkit.retrieval import Chunk, CorpusIndex, tokenize
+from factkit.params.files import ROOT
+from factkit.retrieval import entry_index
+from factkit.retrieval.bm25 import CorpusIndex, tokenize
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import document_entries
+from factkit.retrieval.entry_index import MANIFEST, EntryIndex, build
 
 TEXTS = [
     "The red fox jumps. The fox sleeps in the den.",
@@ -286,8 +287,8 @@ def test_ids_that_repeat_are_counted_and_warned_of(tmp_path):
 ENDLESS = """
 import itertools, sys
 from pathlib import Path
-from factkit.entry_index import build
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entry_index import build
 
 def entries():
     for i in itertools.count():

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import evidence as ev
-from factkit import world as worlds
-from factkit import world_text
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
-from factkit.evidence import (
+from factkit.retrieval import evidence as ev
+from factkit.retrieval.bm25 import CorpusIndex, PromptIndex
+from factkit.retrieval.chunks import Chunk, Hit, chunk_documents
+from factkit.retrieval.evidence import (
     EvidenceCache,
     build_offline,
     contradicting_documents,
@@ -20,7 +20,8 @@ from factkit.evidence import (
     read_evidence,
     write_evidence,
 )
-from factkit.retrieval import Chunk, CorpusIndex, Hit, PromptIndex, chunk_documents
+from factkit.world import facts as worlds
+from factkit.world import texts as world_text
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from factkit import params
-from factkit.params import ROOT
+from factkit.params.files import ROOT
+from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
 from factkit.train.start import base_policy
 
@@ -35,7 +36,7 @@ def load(profile="h100_lora", variant="", paper="truthrl", **values):
 
 def rl_config(p, folder):
     """The configuration that p's paper hands to its RL trainer."""
-    by_token = isinstance(p, params.TokenLevelParams)
+    by_token = isinstance(p, TokenLevelParams)
     make = token_level.token_level_config if by_token else grpo.grpo_config
     return make(without_deepspeed(p), folder)
 
@@ -62,9 +63,9 @@ def test_every_profile_makes_its_trainers_configurations(
         one_pass = config.per_device_train_batch_size * p.num_processes
         assert one_pass <= p.reward_batch_size
     batches = {}
-    if isinstance(p, params.SftParams):
+    if isinstance(p, SftParams):
         batches[sft.sft_config] = p.sft_batch_size
-    if isinstance(p, params.DpoParams):
+    if isinstance(p, DpoParams):
         batches[dpo.dpo_config] = p.dpo_batch_size
     batches[rl_config] = p.rl_batch_size
     for make, total in batches.items():

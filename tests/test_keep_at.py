@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import models, params, world, world_text
-from factkit.train import grpo, rar
+from factkit import models, params
+from factkit.rar import train as rar
+from factkit.train import grpo
 from factkit.train.pretrain import build_policy
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 VALUES = {
     "rl_steps": 4,

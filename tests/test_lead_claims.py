@@ -7,15 +7,15 @@ import pytest
 
 from factkit.curate import trajectories
 from factkit.datasets.examples import DataError, refuse_overlap
-from factkit.entries import page_of, shown
 from factkit.leads import facts
 from factkit.leads.claims import CLAIMED, UNTOLD, YEARS, LeadClaims, hops_of
 from factkit.leads.facts import Fact, Leads, Subject
 from factkit.leads.reader import LeadReader
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entries import page_of, shown
 from factkit.search_client import in_process
 from factkit.verify import trajectory as t
-from factkit.world import LABELS
+from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 300, "dev": 30, "test": 90}

@@ -708,7 +708,8 @@ def saved(tmp_path_factory):
     """A random two-layer Llama, saved, and questions in its words."""
     from transformers import LlamaConfig, LlamaForCausalLM, set_seed
 
-    from factkit import world, world_text
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     made = world.build_world(people=40, seed=0)
     tokenizer = world_text.build_tokenizer(made)

@@ -14,13 +14,13 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
-from factkit import ledger, params
-from factkit.params import ROOT
+from factkit import arms, params
+from factkit.params.files import ROOT
 from factkit.runs import REFERENCE, read_results
 
 DRAWN = [  # where reference results are
     (paper, profile)
-    for paper in ledger.PAPERS
+    for paper in arms.PAPERS
     for profile in ("tiny", "laptop")
     if profile == "tiny" or any((REFERENCE / profile).glob(f"?4_{paper}_figures"))
 ]
@@ -200,8 +200,8 @@ def sweep(outputs, variant, arms, *more):
 def swept(tmp_path_factory):
     """The outputs folder of sweeps over every arm at the smallest size."""
     outputs = tmp_path_factory.mktemp("outputs")
-    for variant, arms in VARIANTS.items():
-        done = sweep(outputs, variant, arms)
+    for variant, named in VARIANTS.items():
+        done = sweep(outputs, variant, named)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
         assert arms.split()[-1] in done.stdout
     return outputs
@@ -256,9 +256,9 @@ LATER_RUNS = [
 def swept_later(tmp_path_factory):
     """The outputs folder of a sweep over some arms of each, at the smallest size."""
     outputs = tmp_path_factory.mktemp("outputs")
-    for paper, arms in LATER_ARMS.items():
+    for paper, named in LATER_ARMS.items():
         done = factkit(
-            *("sweep", paper, "--profile", "tiny", "--arms", arms, "--seeds", "0"),
+            *("sweep", paper, "--profile", "tiny", "--arms", named, "--seeds", "0"),
             *("--jobs", "2", "--output-dir", str(outputs)),
             *(f"--set={key}={value}" for key, value in SMOKES[paper].items()),
         )
@@ -296,7 +296,15 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(swept, tmp_
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "factkit", "sweep", "truthrl"),
-                *("--arms", arms, "--seeds", "0", *SETS, "--output-dir", str(tmp_path)),
+                *(
+                    "--arms",
+                    arms,
+                    "--seeds",
+                    "0",
+                    *SETS,
+                    "--output-dir",
+                    str(tmp_path),
+                ),
             ],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,

@@ -161,7 +161,7 @@ def test_an_answer_behind_a_doubt_costs_what_the_answer_costs():
 
 
 def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():
-    from factkit import world
+    from factkit.world import facts as world
 
     made = world.build_world(people=60, seed=0)
     examples = world.questions(made)

@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 
-from factkit import params
+from factkit import arms, params
 
 YAMLS = sorted(params.ROOT.glob("params/*/*.yaml"))
 NOTEBOOKS = sorted(params.ROOT.glob("notebooks/*.ipynb"))
@@ -292,7 +292,7 @@ def test_a_variant_that_would_leave_its_folder_is_refused(name):
     assert f"variant={name!r}" in refused({"variant": name})
 
 
-REASONING = [a for a in params.TRUTHRL_ARMS if "reason" in a]
+REASONING = [a for a in arms.table("truthrl") if "reason" in a]
 
 
 @pytest.mark.parametrize("arm", REASONING)

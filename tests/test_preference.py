@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.verify import engine as engines
 from factkit.verify.engine import PreferenceEngine
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.preference import at_least_as
+from factkit.world import facts as w
 
 # The rule
 

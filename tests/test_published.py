@@ -5,11 +5,13 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 
-from factkit import ledger
+from factkit import arms, ledger
 from factkit.figures import tables
 from factkit.figures.tables import PAPER_DEFAULT
-from factkit.params import REASON_ARMS
+from factkit.reason.arms import ARMS
 from factkit.rewards.reason import WEIGHTS
+
+REASON_ARMS = tuple(ARMS)
 
 DATASETS = ["CRAG", "NQ", "HotpotQA", "MuSiQue", "Average"]
 JUDGES = ["Llama3.3-70B-Inst", "Qwen2.5-72B-Inst", "Gemma3-27B-Inst", "Average"]
@@ -227,7 +229,7 @@ def test_the_papers_number_of_a_claim_is_that_of_its_tables():
 
 
 def test_every_test_set_of_every_paper_says_how_many_items_and_why():
-    for paper in ledger.PAPERS:
+    for paper in arms.PAPERS:
         rows = tables.test_sets(paper)
         assert len(rows) >= 3 and rows.index.is_unique
         assert (rows["where"] != "").all()
@@ -433,8 +435,8 @@ def test_the_rlfh_tables_have_every_column_and_arm_in_order():
     assert list(table(1, "rlfh").columns) == ["model", "arm", *of_sets]
     assert list(table(2, "rlfh").columns) == ["model", "arm", *COUNTED]
     assert list(table(3, "rlfh").columns) == ["model", "arm", "annotator", *COUNTED]
-    for number, arms in RLFH_ARMS.items():
-        assert list(rlfh(number).index) == arms
+    for number, expected in RLFH_ARMS.items():
+        assert list(rlfh(number).index) == expected
     models = ["Orca2-7B", "Zephyr-7B", "Llama2-7B-Chat", *["Vicuna-7B"] * 5]
     assert list(table(1, "rlfh").model) == models
     assert set(rlfh(3).arm) == {"statement"} and len(rlfh(3)) == 6

@@ -19,8 +19,10 @@ from drawings import (
 from factkit.evaluate.long_form import Checked
 from factkit.figures import rar as draw
 from factkit.figures import tables
-from factkit.params import RAR_ARMS
+from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
+
+RAR_ARMS = tuple(ARMS)
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 COLOURS = {YES: "#cfe2f3", OPEN: "#eeeeee", NO: "#f9d5c3"}

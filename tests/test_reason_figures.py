@@ -16,9 +16,11 @@ from drawings import (
 
 from factkit.figures import PUBLISHED, tables
 from factkit.figures import reason as draw
-from factkit.params import REASON_ARMS, REASON_RL_ARMS
+from factkit.reason.arms import ARMS
 from factkit.rewards.reason import WEIGHTS
 
+REASON_ARMS = tuple(ARMS)
+REASON_RL_ARMS = [a for a in ARMS if ARMS[a].algorithm == "GRPO"]
 METRICS = {
     "factual_precision": 0.4,
     "correct_claims_per_question": 2.0,

@@ -8,13 +8,15 @@ import pandas as pd
 import pytest
 
 from factkit import ledger, params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.evaluate import reasoned
 from factkit.figures.tables import published
-from factkit.params import REASON_ARMS
+from factkit.reason.arms import ARMS
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
+from factkit.world import facts as w
+
+REASON_ARMS = tuple(ARMS)
 
 CLAIMS = ledger.claims("reason")
 MEASURED = [c for c in CLAIMS if not c.not_here]

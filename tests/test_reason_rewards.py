@@ -9,7 +9,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from factkit import params, runs
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import write_examples
 from factkit.llm import Reply
@@ -21,6 +20,7 @@ from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
 from factkit.verify.response import TAGS, Reasoned, parts, written
 from factkit.verify.whole_response import preferences
+from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t)))

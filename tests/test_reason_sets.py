@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from factkit import params
-from factkit import world as w
 from factkit.curate import reason_sets as curating
 from factkit.curate.reason_sets import evaluated, reason_sets
 from factkit.datasets import world_prompts as wp
@@ -13,6 +12,7 @@ from factkit.datasets.examples import read_examples, refuse_overlap, write_examp
 from factkit.datasets.long_form_prompts import long_prompt
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
+from factkit.world import facts as w
 
 SIZES = {
     "sft_requests": 12,

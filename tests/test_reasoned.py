@@ -9,7 +9,6 @@ from fake_endpoint import answer as reply
 from fake_endpoint import prompt_of, serve
 
 from factkit import models, params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import long_form, reasoned
@@ -17,6 +16,7 @@ from factkit.evaluate.long_form import read_checked
 from factkit.verify.claims import Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
+from factkit.world import facts as w
 
 YES, NO = Support.SUPPORTED, Support.CONTRADICTED
 WORLD = w.build_world(3, people=30)

@@ -5,9 +5,8 @@ import json
 
 import pytest
 
-from factkit import params
-from factkit.params import ROOT
-from factkit.train import rar, reason, rlfh, truthrl, veri
+from factkit import arms, params
+from factkit.params.files import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
 TRAIN = {
@@ -16,13 +15,6 @@ TRAIN = {
     "reason": "32_reason_train",
     "rlfh": "42_rlfh_train",
     "veri": "52_veri_train",
-}
-DEPENDS_ON = {
-    "truthrl": truthrl.depends_on,
-    "rar": rar.depends_on,
-    "reason": reason.depends_on,
-    "rlfh": rlfh.depends_on,
-    "veri": veri.depends_on,
 }
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
 RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
@@ -75,7 +67,7 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
     result = read(path)
     found = result["params"]
     p = params.load(result["paper"], found["profile"], variant=found["variant"])
-    keys = set(DEPENDS_ON[result["paper"]](result["arm"]).model_fields)
+    keys = set(arms.table(result["paper"])[result["arm"]].reads.model_fields)
     now = p.model_dump(include=keys - OWN)
     # what came later has the value that left things as they were
     later = {k: f.default for k, f in type(p).model_fields.items()}
@@ -83,12 +75,12 @@ def test_a_reference_run_has_its_profile_s_present_parameters(path):
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    online = (
-        *("binary", "ternary", *params.RAR_RL_ARMS),
-        *params.REASON_RL_ARMS,
-        *params.RLFH_RL_ARMS,
-        *("offline_rl", *params.VERI_ONLINE_ARMS),
-    )
+    online = [
+        name
+        for paper in arms.PAPERS
+        for name, arm in arms.table(paper).items()
+        if arm.algorithm in ("GRPO", "PPO")
+    ]
     for path in RUNS:
         found = read(path)
         curve = path.parent / "metrics.csv"

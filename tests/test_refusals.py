@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from factkit import params, world
+from factkit import params
 from factkit.corpus import load_leads
 from factkit.evaluate.refusals import refuses, response_rates
+from factkit.world import facts as world
 
 FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"
 ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model

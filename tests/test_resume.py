@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 from factkit.train import checkpoint
 
 TRAIN = """
 import sys
 from pathlib import Path
-from factkit import params, world, world_text
+from factkit import params
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 from factkit.train import grpo
 from factkit.train.start import base_policy
 

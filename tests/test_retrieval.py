@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit import assets, retrieval
+from factkit import assets
 from factkit.corpus import Document, load_leads
 from factkit.datasets.examples import DataError, Example
-from factkit.retrieval import (
-    Chunk,
+from factkit.retrieval import bm25 as retrieval
+from factkit.retrieval.bm25 import (
     CorpusIndex,
     PromptIndex,
     answer_in_chunks,
-    chunk_documents,
     recall_at_k,
     tokenize,
 )
+from factkit.retrieval.chunks import Chunk, chunk_documents
 
 PAGES = [
     "The red fox jumps. The fox sleeps in the den.",

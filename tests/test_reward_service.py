@@ -23,16 +23,16 @@ from factkit import (
     runs,
     serving,
 )
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params import ROOT, ParamError
+from factkit.params.files import ROOT, ParamError
 from factkit.reward_client import RewardServiceError, remote
 from factkit.reward_service import Limits, Service
 from factkit.rewards import reason
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written
+from factkit.world import facts as w
 
 SIZE = {"world_people": 30}
 P = params.load("reason", "tiny", SIZE)

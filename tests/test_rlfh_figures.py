@@ -20,8 +20,10 @@ from factkit.evaluate.long_form import Checked
 from factkit.figures import rlfh as draw
 from factkit.figures import tables
 from factkit.figures.token_view import token_reward_rows, token_rewards
-from factkit.params import RLFH_ARMS
+from factkit.rlfh.arms import ARMS
 from factkit.verify.claims import Claim, Support
+
+RLFH_ARMS = tuple(ARMS)
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 

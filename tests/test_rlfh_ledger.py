@@ -8,9 +8,11 @@ from factkit import ledger
 from factkit.evaluate import statements
 from factkit.evaluate.long_form import Checked
 from factkit.figures.tables import beside_paper, published
-from factkit.params import RLFH_ARMS
+from factkit.rlfh.arms import ARMS
 from factkit.verify.claims import Claim, Support
 from factkit.verify.feedback import Sentence
+
+RLFH_ARMS = tuple(ARMS)
 
 CLAIMS = ledger.claims("rlfh")
 MEASURED = [c for c in CLAIMS if c.metric]

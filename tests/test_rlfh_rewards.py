@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import params
-from factkit import world as worlds
-from factkit import world_text as wt
 from factkit.rewards import rlfh
 from factkit.verify.feedback import Sentence, Statement, Truth, share_true
+from factkit.world import facts as worlds
+from factkit.world import texts as wt
 
 README = {"truth_map": "readme", "informativeness_map": "readme"}
 

@@ -12,13 +12,14 @@ from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from factkit import params, runs, world_text
-from factkit import world as worlds
+from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params import ROOT, ParamError
+from factkit.params.files import ROOT, ParamError
 from factkit.rewards import rlfh_verl
+from factkit.world import facts as worlds
+from factkit.world import texts as world_text
 
 SMALL = {
     "world_people": 40,

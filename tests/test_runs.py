@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from factkit import params, runs
-from factkit.params import ROOT
+from factkit import params, runs, stored_runs
+from factkit.params.files import ROOT
+from factkit.truthrl.params import QuestionSftParams
 
 
 def settings(tmp_path, **more):
@@ -64,11 +65,11 @@ def test_items_are_the_terms_of_a_metric_s_mean(tmp_path):
         run.finish({}, items=items)
     assert not (run.folder / "results.json").exists()
     run.finish(metrics, items=items)
-    table = runs.read_items(run.folder)
+    table = stored_runs.read_items(run.folder)
     assert list(table.index) == list(items)
-    assert runs.item_values(table, "factual_precision") == {"q1": (1.0, 1.0)}
-    assert runs.item_values(table, "claim_precision")["q3"] == (0.0, 3.0)
-    assert runs.read_items(tmp_path) is None
+    assert stored_runs.item_values(table, "factual_precision") == {"q1": (1.0, 1.0)}
+    assert stored_runs.item_values(table, "claim_precision")["q3"] == (0.0, 3.0)
+    assert stored_runs.read_items(tmp_path) is None
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, "0.5"])
@@ -120,7 +121,7 @@ def test_other_input_data_never_continues_an_old_run(tmp_path):
 def test_a_run_depends_only_on_the_parameters_it_names(tmp_path):
     for steps in (5, 6):
         p = settings(tmp_path, rl_steps=steps)
-        run = runs.start("12_truthrl_train", p, depends_on=params.QuestionSftParams)
+        run = runs.start("12_truthrl_train", p, depends_on=QuestionSftParams)
         assert keep(run, "first") == "first"
     assert not list(tmp_path.rglob("*.stale-*"))
 

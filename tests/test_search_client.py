@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, Spy, serving_index, until
 
 from factkit import retries, search_client
-from factkit.params import ParamError
-from factkit.retrieval import Chunk
+from factkit.params.files import ParamError
+from factkit.retrieval.chunks import Chunk
 from factkit.search_client import (
     QUERY_CHARS,
     SearchError,

@@ -22,17 +22,19 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, Spy, serving_index
 
-from factkit import models, params, retries, search_client, world, world_text
+from factkit import models, params, retries, search_client
 from factkit.curate import world_trajectories
-from factkit.entries import page_entry, shown
 from factkit.evaluate.claim_verification import read_verified
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entries import page_entry, shown
 from factkit.rewards import veri as rewards
 from factkit.search_client import SearchError, in_process, searchable
 from factkit.train import grpo, launch, search_rollout, setup, sft
 from factkit.train.search_rollout import FORCED, STOPS, Rollout, observation, rollouts
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn, answer_of, well_formed
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {

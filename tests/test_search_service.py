@@ -14,9 +14,9 @@ import pytest
 from retriever import ENTRIES, INDEX, MANIFEST, Spy, serving_index, until
 
 from factkit import corpus, search_client, search_service, serving
-from factkit.entry_index import EntryIndex, build
-from factkit.params import ROOT, ParamError
-from factkit.retrieval import CorpusIndex
+from factkit.params.files import ROOT, ParamError
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entry_index import EntryIndex, build
 from factkit.search_client import QUERY_CHARS, TOKEN_VARIABLE, document_of, over_http
 from factkit.search_service import Limits
 

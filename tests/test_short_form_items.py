@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from factkit import params, runs
+from factkit import params, runs, stored_runs
 from factkit.curate.probing import Probe
 from factkit.evaluate import short_form, short_form_items
 from factkit.evaluate.short_form import Answered
@@ -122,7 +122,7 @@ def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
     table = of(rows())
     short_form_items.iteration(table, 1, rows())
     run.finish(short_form_items.means(table), items=table)
-    stored = runs.read_items(run.folder)
+    stored = stored_runs.read_items(run.folder)
     assert list(stored.index) == list(table)
     assert stored.loc["q3"].isna().all()
     assert stored.loc["q0", "iteration_1_accuracy"] == 1

@@ -7,7 +7,7 @@ from fake_endpoint import answer, prompt_of, refuse, serve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import prompts, world
+from factkit import prompts
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
 from factkit.verify.exact import WorldReader
@@ -25,6 +25,7 @@ from factkit.verify.strategies import (
     stated,
     tag,
 )
+from factkit.world import facts as world
 
 STEPS = [
     {"step": "names the year", "strategies": ["Recall", "doubt"]},

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factkit import params, runs, sweeps
-from factkit.params import ROOT
+from factkit import arms, params, runs, sweeps
+from factkit.params.files import ROOT
 
 DATA, TRAIN = "10_truthrl_data/main-s0", "12_truthrl_train"
 FROM_BASE = ("prompting", "sft", "rft", "r_tuning")
-REASONING = [a for a in params.TRUTHRL_ARMS if "reason" in a]
-LATER = [a for a in params.TRUTHRL_ARMS if a not in (*FROM_BASE, *REASONING)]
+REASONING = [a for a in arms.table("truthrl") if "reason" in a]
+LATER = [a for a in arms.table("truthrl") if a not in (*FROM_BASE, *REASONING)]
 
 
 def plan(out: Path, arms: str, *options: str) -> Mapping[str, set[str]]:
@@ -215,9 +215,9 @@ def test_jobs_at_a_time_have_two_cores_each(monkeypatch, tmp_path):
     assert command[command.index("--cores") + 1] == "6"
 
 
-@pytest.mark.parametrize("paper", sweeps.MAIN_JOB)
+@pytest.mark.parametrize("paper", arms.PAPERS)
 def test_the_main_job_has_arms_that_the_paper_has(paper):
-    for arm in sweeps.MAIN_JOB[paper]:
+    for arm in arms.main(paper):
         assert params.load(paper, "tiny", {"arm": arm}).arm == arm
 
 
@@ -240,21 +240,26 @@ def trained_after(paper, tmp_path, *options):
 
 def test_rlfh_s_arms_all_wait_for_the_data_alone(tmp_path):
     found = trained_after("rlfh", tmp_path, "--profile", "tiny")
-    assert len(found) == len(params.RLFH_ARMS)
+    assert len(found) == len(arms.table("rlfh"))
     assert all(of == {"tiny/40_rlfh_data/main-s0"} for of in found.values())
 
 
 @pytest.mark.parametrize("cold_start", [False, True])
 def test_veri_s_rl_waits_for_sft_where_the_start_is_cold(tmp_path, cold_start):
-    chosen = ("--set", f"cold_start={cold_start}", "--arms", " ".join(params.VERI_ARMS))
+    chosen = (
+        "--set",
+        f"cold_start={cold_start}",
+        "--arms",
+        " ".join(arms.table("veri")),
+    )
     found = trained_after("veri", tmp_path, "--profile", "tiny", *chosen)
     data, train = "tiny/50_veri_data/main-s0", "tiny/52_veri_train"
     untrained = ("instruct", "sft", "larger")
-    for arm in params.VERI_ARMS:
+    for arm in arms.table("veri"):
         waits = cold_start and arm not in untrained
         first = {f"{train}/sft-s0"} if waits else set()
         assert found[f"{train}/{arm}-s0"] == {data} | first
-    assert len(found) == len(params.VERI_ARMS)
+    assert len(found) == len(arms.table("veri"))
 
 
 def test_veri_s_second_model_has_runs_of_its_own(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from factkit import assets, world, world_text
+from factkit import assets
 from factkit.rewards import token_mapping
 from factkit.rewards.token_mapping import (
     Match,
@@ -23,6 +23,8 @@ from factkit.rewards.token_mapping import (
     start_in_response,
     token_of,
 )
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 TURING = "Turing was an American born in 1911."
 EMOJI = "👩🏽‍🚀"  # four code points: 4, 4, 3 and 4 bytes

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from factkit import models, params
-from factkit import world as w
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.evaluate import trade_off, utility
@@ -19,10 +18,12 @@ from factkit.evaluate.trade_off import (
     stopped_at,
     wins,
 )
+from factkit.rar.params import BENCHMARKS
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.replies import Verdict
+from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 WORLD = w.build_world(3, people=30)
@@ -463,7 +464,7 @@ def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
 
 
 def test_benchmarks_are_checked_before_anything_runs():
-    assert set(params.BENCHMARKS) == set(trade_off.suites.SUITES)
+    assert set(BENCHMARKS) == set(trade_off.suites.SUITES)
     ran = {name for name, s in trade_off.suites.SUITES.items() if s.runs_code}
     for names, said in [
         ("gsm8k mmlu", "mmlu; there are best_guess"),

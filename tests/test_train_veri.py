@@ -5,16 +5,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, runs, world, world_text
+from factkit import params, runs
 from factkit.curate import claim_sets, trajectories
 from factkit.evaluate.claim_verification import of_examples, write_verified
-from factkit.params import VERI_ARMS
-from factkit.params.veri import VERI_ONLINE_ARMS
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
-from factkit.train import grpo, search_rollout, sft, veri
+from factkit.train import grpo, search_rollout, sft
+from factkit.veri import train as veri
+from factkit.veri.arms import ARMS
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
+from factkit.world import facts as world
+from factkit.world import texts as world_text
+
+VERI_ARMS = tuple(ARMS)
+VERI_ONLINE_ARMS = [
+    a for a, arm in ARMS.items() if arm.algorithm == "GRPO" and a != "offline_rl"
+]
 
 SWITCHES = ("online", "evidence_reward", "validity_weight", "format_reward")
 UNTRAINED = ("instruct", "larger")
@@ -112,8 +119,8 @@ def test_an_arm_switches_off_what_its_name_says_and_nothing_else(arm, on):
 
 def test_every_arm_but_the_papers_own_has_a_change_or_another_way_to_train():
     own = {"instruct", "sft", "larger", "online_rl"}
-    assert veri.CHANGES.keys() == set(VERI_ARMS) - own
-    assert set(VERI_ONLINE_ARMS) - {"online_rl"} <= veri.CHANGES.keys()
+    assert {a for a in ARMS if ARMS[a].changes} == set(VERI_ARMS) - own
+    assert all(ARMS[a].changes for a in set(VERI_ONLINE_ARMS) - {"online_rl"})
 
 
 def worth(p):
@@ -306,7 +313,7 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
     # the sft arm's own run finds it there, whatever RL's parameters are
     (folder / "model").mkdir()
     own = cold.model_copy(update={"rl_steps": 9})
-    run = runs.start(veri.NOTEBOOK, own, inputs, veri.depends_on("sft"))
+    run = runs.start(veri.NOTEBOOK, own, inputs, ARMS["sft"].reads)
     assert (run.folder / "model").exists()
 
 
@@ -314,7 +321,7 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 
 
 def depends(arm, name):
-    return name in veri.depends_on(arm).model_fields
+    return name in ARMS[arm].reads.model_fields
 
 
 @pytest.mark.parametrize("arm", VERI_ARMS)

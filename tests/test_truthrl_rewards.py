@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import params, world
+from factkit import arms, params
 from factkit.rewards import truthrl
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
+from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 BINARY, TERNARY = (1, -1, -1), (1, 0, -1)
@@ -28,7 +29,7 @@ TABLE = {
     "ternary_reason_additive": [TERNARY, (1.5, 0.5, -0.5), TERNARY, (1.5, 0.5, -0.5)],
     "ternary_reason_conditional": [(0, 0, -1), TERNARY, (0, 0, -1), TERNARY],
 }
-WITHOUT_REWARD = set(params.TRUTHRL_ARMS) - set(TABLE)
+WITHOUT_REWARD = set(arms.table("truthrl")) - set(TABLE)
 
 groups = st.lists(st.sampled_from(list(Outcome)), min_size=2, max_size=16)
 losing = st.lists(st.sampled_from([ABSTAIN, WRONG]), min_size=2, max_size=16)

@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from factkit import ledger, params
+from factkit import arms, ledger, params
 from factkit.evaluate.claim_verification import COMPARED, OF_A_SET
 from factkit.figures import tables
 from factkit.figures.veri import METRICS
-from factkit.params import VERI_ARMS
 from factkit.rewards.veri import AT
+from factkit.veri.arms import ARMS
+
+VERI_ARMS = tuple(ARMS)
 
 CLAIMS = ledger.claims("veri")
 MEASURED = [c for c in CLAIMS if not c.not_here]
@@ -52,7 +54,7 @@ def test_no_claim_is_made_twice_and_none_leans_on_the_row_before():
 
 
 def test_the_command_line_knows_the_paper():
-    assert "veri" in ledger.PAPERS
+    assert "veri" in arms.PAPERS
     assert set(tables.SHOWN["veri"]) == set(METRICS)
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from factkit import params, world
+from factkit import params
 from factkit.backends import Endpoint
 from factkit.verify import judge, verifier
 from factkit.verify.judge import Verdict
 from factkit.verify.outcome import Outcome
+from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 PLAIN = params.load("truthrl", "tiny")

@@ -18,7 +18,7 @@ import pytest
 
 from factkit import http_client, page_text, web_pages, web_search
 from factkit.datasets.examples import DataError, Example
-from factkit.evidence import read_evidence, write_evidence
+from factkit.retrieval.evidence import read_evidence, write_evidence
 from factkit.web_search import SearchKeyError, WebLimits, build_online, run_online
 
 KEY = "very-secret-key-123"

@@ -6,13 +6,14 @@ import re
 import pytest
 
 from factkit import models, weights
-from factkit.params import ROOT
+from factkit.params.files import ROOT
 from factkit.train.pretrain import build_policy
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    from factkit import world, world_text
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     tokenizer = world_text.build_tokenizer(world.build_world(people=20), "plain")
     folder = tmp_path_factory.mktemp("policy")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import world as w
-from factkit import world_text as wt
 from factkit.train.pretrain import build_policy, pack
+from factkit.world import facts as w
+from factkit.world import texts as wt
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import world as worlds
-from factkit import world_text as wt
 from factkit.datasets.examples import Example
 from factkit.verify.claims import Claim
 from factkit.verify.exact import ExactEngine, WorldReader, annotator
 from factkit.verify.feedback import Truth
+from factkit.world import facts as worlds
+from factkit.world import texts as wt
 
 WORLD = worlds.build_world(people=40)
 PERSON = WORLD.people[0]

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit import params, world_text
-from factkit import world as w
+from factkit import params
 from factkit.curate.request_sets import KINDS, request_sets
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import read_examples, refuse_overlap, write_examples
+from factkit.world import facts as w
+from factkit.world import texts as world_text
 
 SHORT = (wp.MAY_ABSTAIN, wp.BEST_GUESS)
 

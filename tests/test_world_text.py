@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit import world as w
-from factkit import world_text as wt
 from factkit.datasets import world_prompts as wp
 from factkit.verify.response import TAGS, parts
+from factkit.world import facts as w
+from factkit.world import texts as wt
 
 ABSTENTION = f"{w.ABSTENTION}."
 

@@ -16,10 +16,10 @@ from hashlib import sha256
 from factkit import prompts
 from factkit.datasets.examples import Example
 from factkit.datasets.long_form_prompts import Loaded
-from factkit.entries import page_of, shown
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
-from factkit.retrieval import Chunk, listed
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import page_of, shown
 from factkit.verify.trajectory import NEI, Turn, answer_of
 
 OTHERS = 3  # sentences of a gold page, or pages, that are no evidence

@@ -12,23 +12,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import prompts, runs, search_client, world
+from factkit import prompts, runs, search_client
 from factkit.assets import write_atomically
 from factkit.curate import claim_filter
 from factkit.curate.splits import split_by_entity
 from factkit.curate.world_trajectories import marked, marking, world_entries
 from factkit.datasets import claim_benchmarks, claim_corpora
 from factkit.datasets.examples import Example
-from factkit.entries import page_of, shown
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims
-from factkit.retrieval import Chunk, CorpusIndex, listed
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import page_of, shown
 from factkit.search_client import Search
 from factkit.verify.verifier import judge_llm
-from factkit.world import LABELS
+from factkit.world import facts as world
+from factkit.world.facts import LABELS
 
 if TYPE_CHECKING:
-    from factkit.params import VeriParams
+    from factkit.veri.params import VeriParams
 
 Sets = dict[str, list[Example]]
 

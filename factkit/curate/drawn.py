@@ -16,15 +16,13 @@ from factkit.runs import progress_bar
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
-    from factkit.params import (
-        RAR,
-        RarDpoParams,
-        Reason,
-        ReasonDpoParams,
-        RequestParams,
-        Rlfh,
-        RlfhDpoParams,
-    )
+    from factkit.params.long_form import RequestParams
+    from factkit.rar.arms import RAR
+    from factkit.rar.params import RarDpoParams
+    from factkit.reason.arms import Reason
+    from factkit.reason.params import ReasonDpoParams
+    from factkit.rlfh.arms import Rlfh
+    from factkit.rlfh.params import RlfhDpoParams
 
 PART = 32  # requests drawn between two writes
 

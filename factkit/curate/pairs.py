@@ -10,7 +10,7 @@ from factkit.datasets.examples import Example
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
-    from factkit.params import QuestionParams
+    from factkit.truthrl.params import QuestionParams
 
 
 def dpo_pairs(

@@ -10,21 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from factkit import corpus, world
+from factkit import corpus
 from factkit.corpus import Document
 from factkit.datasets import benchmarks
 from factkit.datasets.examples import Example
-from factkit.dense import DenseIndex, Encoder
-from factkit.retrieval import (
-    Chunk,
-    CorpusIndex,
-    PromptIndex,
-    answer_in_chunks,
-    chunk_documents,
-)
+from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
+from factkit.retrieval.chunks import Chunk, chunk_documents
+from factkit.retrieval.dense import DenseIndex, Encoder
+from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.params import QuestionParams
+    from factkit.truthrl.params import QuestionParams
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 

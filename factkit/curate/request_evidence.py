@@ -4,16 +4,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit import assets, corpus, evidence, world
+from factkit import assets, corpus
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import OPEN
-from factkit.retrieval import Chunk, CorpusIndex
+from factkit.retrieval import evidence
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk
 from factkit.verify.response import answers
+from factkit.world import facts as world
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
-    from factkit.params import RarParams, RequestParams
+    from factkit.params.long_form import RequestParams
+    from factkit.rar.params import RarParams
     from factkit.verify.exact import ExactEngine
 
 

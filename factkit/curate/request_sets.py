@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from factkit import world
 from factkit.corpus import load_leads
 from factkit.curate.factual import keep_factual
 from factkit.curate.splits import split_by_entity
@@ -14,9 +13,10 @@ from factkit.datasets.long_form_prompts import split_prompts, wildchat
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads import facts, requests
 from factkit.verify.verifier import judge_llm
+from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.params import RarParams
+    from factkit.rar.params import RarParams
 
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 TEST_SHARE, DEV_SHARE = 0.3, 0.15  # of the fact world's people

@@ -15,7 +15,7 @@ from factkit.datasets.examples import Example
 from factkit.datasets.rlfh_prompts import rlfh_prompts
 
 if TYPE_CHECKING:
-    from factkit.params import RlfhParams
+    from factkit.rlfh.params import RlfhParams
 
 # in p.requests_path, what a set is read from
 FILES = {

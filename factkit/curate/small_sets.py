@@ -8,15 +8,15 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit import world
 from factkit.datasets import world_prompts
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
-from factkit.world import World
+from factkit.world import facts as world
+from factkit.world.facts import World
 
 if TYPE_CHECKING:
-    from factkit.params import RequestParams
+    from factkit.params.long_form import RequestParams
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
 

@@ -12,20 +12,20 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit import world
 from factkit.curate import world_trajectories
 from factkit.datasets.examples import Example
-from factkit.entries import shown
 from factkit.leads import facts
 from factkit.leads.claims import hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
+from factkit.retrieval.entries import shown
 from factkit.search_client import Search
 from factkit.verify.trajectory import LABELS, Turn, information
+from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.params import VeriParams
-    from factkit.retrieval import Chunk
+    from factkit.retrieval.chunks import Chunk
+    from factkit.veri.params import VeriParams
 
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 NOTHING = "nothing"

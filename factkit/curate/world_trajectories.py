@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from factkit import prompts
-from factkit.entries import page_entry, shown
-from factkit.retrieval import Chunk, listed
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import page_entry, shown
 from factkit.search_client import Search
 from factkit.verify.trajectory import Turn, information
-from factkit.world import (
+from factkit.world.facts import (
     ABSTENTION,
     HOPS,
     LABELS,

@@ -10,8 +10,8 @@
 | veri_r1 | the published .parquet or its JSON lines | as its rows' set | as its set |
 
 An example's `question` is the claim, `label` one of `world.LABELS`, `answers` the
-labels that count as right, `evidence` the ids of the gold evidence (`factkit.entries`),
-`entity` the page of the first, `meta["set"]` the set.
+labels that count as right, `evidence` the ids of the gold evidence
+(`retrieval.entries`), `entity` the page of the first, `meta["set"]` the set.
 
 What the paper leaves open is as in its published files (H0key-22/Veri-R1 on GitHub):
 - Where FEVER offers several sets of evidence, each enough by itself, all of them are
@@ -42,8 +42,8 @@ from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest
 from factkit.datasets.long_form_prompts import Loaded, collected, existing
 from factkit.datasets.rows import Row, RowError
-from factkit.entries import page_id, page_of, sentence_id
-from factkit.world import LABELS
+from factkit.retrieval.entries import page_id, page_of, sentence_id
+from factkit.world.facts import LABELS
 
 NAMES = ("fever", "feverous", "exfever", "scifact", "hover", "veri_r1")
 SUPPORT, REFUTE, NEI = LABELS

@@ -8,8 +8,8 @@
 | hover_pages | wiki_wo_links.db | a page's summary; for EX-FEVER, too |
 
 Each reads its file once, a row at a time, and numbers sentences as the set's evidence
-does (`factkit.entries`). A row that is not of its corpus is a DataError with file, row
-and value, at the time it is reached.
+does (`retrieval.entries`). A row that is not of its corpus is a DataError with file,
+row and value, at the time it is reached.
 """
 
 import html
@@ -28,8 +28,8 @@ from factkit.datasets.claim_benchmarks import fever_text, fever_title
 from factkit.datasets.examples import DataError
 from factkit.datasets.long_form_prompts import existing
 from factkit.datasets.rows import Row, RowError
-from factkit.entries import entries_of_sentences, page_entry
-from factkit.retrieval import Chunk
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import entries_of_sentences, page_entry
 
 SQLITE = b"SQLite format 3\0"
 

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from factkit import assets
 from factkit.datasets.examples import Example
-from factkit.params import QuestionParams
+from factkit.truthrl.params import QuestionParams
 
 HAND_CHECK = str(files("factkit") / "published" / "leads_hand_check.csv")
 
@@ -13,7 +13,7 @@ HAND_CHECK = str(files("factkit") / "published" / "leads_hand_check.csv")
 def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
     """The questions that `p.questions` names, and how many were dropped for what."""
     if p.questions == "world":
-        from factkit import world
+        from factkit.world import facts as world
 
         made = world.build_world(people=p.world_people, seed=p.world_seed)
         return world.questions(made), Counter()

@@ -6,9 +6,9 @@ Ours; in place of WildChat, Biography, PopQA and IFEval (Binary RAR §4).
 import random
 from collections.abc import Sequence
 
-from factkit import world_text
 from factkit.datasets.examples import Example
-from factkit.world import World, biography, document_id, question
+from factkit.world import texts as world_text
+from factkit.world.facts import World, biography, document_id, question
 
 OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS = "open", "counted", "may_abstain", "best_guess"
 

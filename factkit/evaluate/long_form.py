@@ -30,7 +30,8 @@ from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate.short_form import shown
-from factkit.retrieval import Chunk, Hit, PromptIndex
+from factkit.retrieval.bm25 import PromptIndex
+from factkit.retrieval.chunks import Chunk, Hit
 from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.failures import MOST_JUDGE_FAILURES
 from factkit.verify.response import final_answer

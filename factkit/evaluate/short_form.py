@@ -18,7 +18,7 @@ from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
-    from factkit.params import QuestionParams
+    from factkit.truthrl.params import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")

@@ -19,7 +19,7 @@ from factkit.verify.failures import MOST_JUDGE_FAILURES
 from factkit.verify.feedback import Sentence, Truth
 
 if TYPE_CHECKING:
-    from factkit.params import RlfhParams
+    from factkit.rlfh.params import RlfhParams
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 

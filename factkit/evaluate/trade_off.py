@@ -22,7 +22,7 @@ from factkit.verify.response import CLOSE
 from factkit.verify.verifier import verifier
 
 if TYPE_CHECKING:
-    from factkit.params import RarParams
+    from factkit.rar.params import RarParams
     from factkit.verify.engine import Engine
 
 # the metrics that are kept of each item, for intervals over items

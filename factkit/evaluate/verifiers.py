@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from factkit.datasets.judged_claims import Judged
-from factkit.retrieval import tokenize
+from factkit.retrieval.bm25 import tokenize
 from factkit.verify.claims import FUNCTION_WORDS, Support
 from factkit.verify.support import ClaimVerifier
 

@@ -7,19 +7,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import ledger, runs
+from factkit import arms, ledger, runs
 from factkit.evaluate.long_form import Checked
-from factkit.ledger import ONE_POLICY, apart, with_iterations
-from factkit.params import (
-    RAR_ARMS,
-    REASON_ARMS,
-    RLFH_ARMS,
-    ROOT,
-    TRUTHRL_ARMS,
-    VERI_ARMS,
-    RunParams,
-)
+from factkit.params.files import ROOT
+from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
+from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -30,14 +23,6 @@ if TYPE_CHECKING:
 
 RULE = "relation_rule"  # no arm: the untrained baseline of `short_form.relation_rule`
 Result = Mapping[str, Any]
-ARMS = tuple(  # in order
-    dict.fromkeys(
-        (
-            *("base", "instruct", "prompting", RULE, *TRUTHRL_ARMS),
-            *(*RAR_ARMS, *REASON_ARMS, *RLFH_ARMS, *VERI_ARMS),
-        )
-    )
-)
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 SHOWN = {  # of a paper's results, at a glance
     "truthrl": RATES,
@@ -300,19 +285,21 @@ def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
     """
     if all("params" in r and "paper" in r for r in results):
         results = apart(results)
-    there = {r["arm"] for r in results}
-    order = [arm for arm in ARMS if arm in there]
-    order += sorted(there - set(order))
-    return {arm: [r for r in results if r["arm"] == arm] for arm in order}
+    names = {r["arm"] for r in results}
+    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
+    known = dict.fromkeys(["base", "instruct", "prompting", RULE, *of_papers])
+    order = [name for name in known if name in names]
+    order += sorted(names - set(order))
+    return {name: [r for r in results if r["arm"] == name] for name in order}
 
 
 def policies(arm: str, group: list[Result]) -> list[Result]:
     """The runs of an arm that are policies of their own: one, where it is untrained."""
-    return group[:1] if arm in ONE_POLICY else group
+    return group[:1] if arm in arms.untrained() else group
 
 
 def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":

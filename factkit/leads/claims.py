@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from factkit.datasets.examples import DataError, Example
-from factkit.entries import page_id, sentence_id
 from factkit.leads.facts import NOW, Fact, Leads, inside, statement
 from factkit.leads.reader import LeadReader
-from factkit.retrieval import Chunk
-from factkit.world import LABELS
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import page_id, sentence_id
+from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 CLAIMED = (

@@ -20,7 +20,7 @@ from factkit.datasets.examples import Example
 from factkit.leads import questions
 from factkit.leads.questions import BRITISH, plain_title
 from factkit.verify.sentences import sentences
-from factkit.world import Verification
+from factkit.world.facts import Verification
 
 # relation → how a statement has it; {a}: the article that the object takes
 STATEMENTS = {

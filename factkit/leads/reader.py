@@ -15,7 +15,7 @@ from functools import cached_property
 from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, statement
 from factkit.leads.questions import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
 from factkit.verify.abstention import offer
-from factkit.world import Verification
+from factkit.world.facts import Verification
 
 _HEDGE = re.compile(
     r"(?i)\b(?:probably|perhaps|possibly|maybe|most likely|likely|I (?:believe|think)"

@@ -1,12 +1,13 @@
 """Parameters: what each paper's runs may set, and the check before anything loads.
 
-A paper's class, in the module of its name, lists every key with its type and range;
-`stages` and `long_form` have what papers share. `params/<profile>/<paper>.yaml` gives
-their values; a notebook's parameters cell shows those it uses. A variant,
+A paper's class, in its room's params.py and arms.py, lists every key with its type and
+range; `stages` and `long_form` have what papers share. `params/<profile>/<paper>.yaml`
+gives their values; a notebook's parameters cell shows those it uses. A variant,
 `<paper>-<variant>.yaml`, holds only what differs: another setting or model.
 """
 
 import difflib
+import pkgutil
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,142 +17,28 @@ from pydantic import ValidationError
 
 from factkit import prompts
 from factkit.params import notebook
-from factkit.params.files import ROOT, ParamError, defaults, read_yaml, yaml_path
-from factkit.params.long_form import RequestParams
-from factkit.params.rar import (
-    BENCHMARKS,
-    RAR,
-    RAR_ARMS,
-    RAR_RL_ARMS,
-    RarDpoParams,
-    RarParams,
-    RarRlParams,
-    RarSftParams,
-)
-from factkit.params.reason import (
-    REASON_ARMS,
-    REASON_RL_ARMS,
-    Reason,
-    ReasonDpoParams,
-    ReasonParams,
-    ReasonRlParams,
-    ReasonSftParams,
-)
-from factkit.params.rlfh import (
-    RLFH_ARMS,
-    RLFH_RL_ARMS,
-    Rlfh,
-    RlfhDpoParams,
-    RlfhParams,
-    RlfhRlParams,
-)
-from factkit.params.stages import (
-    PROFILES,
-    Corpus,
-    DpoParams,
-    HardwareParams,
-    JudgeParams,
-    PolicyParams,
-    RewardModelParams,
-    RlParams,
-    RunParams,
-    SftParams,
-    Start,
-    TokenLevelParams,
-    TrainParams,
-    Verifiers,
-)
-from factkit.params.truthrl import (
-    TRUTHRL_ARMS,
-    QuestionDpoParams,
-    QuestionParams,
-    QuestionRlParams,
-    QuestionSftParams,
-    TruthRL,
-)
-from factkit.params.veri import (
-    VERI_ARMS,
-    VERI_ONLINE_ARMS,
-    Veri,
-    VeriLargerParams,
-    VeriParams,
-    VeriRlParams,
-    VeriSftParams,
-)
-
-__all__ = [
-    "BENCHMARKS",
-    "Corpus",
-    "DpoParams",
-    "HardwareParams",
-    "JudgeParams",
-    "PAPERS",
-    "PROFILES",
-    "ParamError",
-    "PolicyParams",
-    "QuestionDpoParams",
-    "QuestionParams",
-    "QuestionRlParams",
-    "QuestionSftParams",
-    "RAR",
-    "RAR_ARMS",
-    "RAR_RL_ARMS",
-    "REASON_ARMS",
-    "REASON_RL_ARMS",
-    "ROOT",
-    "RarDpoParams",
-    "RarParams",
-    "RarRlParams",
-    "RarSftParams",
-    "Reason",
-    "ReasonDpoParams",
-    "ReasonParams",
-    "ReasonRlParams",
-    "ReasonSftParams",
-    "RLFH_ARMS",
-    "RLFH_RL_ARMS",
-    "RequestParams",
-    "RewardModelParams",
-    "RlParams",
-    "Rlfh",
-    "RlfhDpoParams",
-    "RlfhParams",
-    "RlfhRlParams",
-    "RunParams",
-    "SftParams",
-    "Start",
-    "TRUTHRL_ARMS",
-    "TokenLevelParams",
-    "TrainParams",
-    "TruthRL",
-    "VERI_ARMS",
-    "VERI_ONLINE_ARMS",
-    "Verifiers",
-    "Veri",
-    "VeriLargerParams",
-    "VeriParams",
-    "VeriRlParams",
-    "VeriSftParams",
-    "check",
-    "defaults",
-    "load",
-    "read_yaml",
-    "validate",
-    "yaml_path",
-]
+from factkit.params.files import ROOT as ROOT
+from factkit.params.files import ParamError, defaults, read_yaml, yaml_path
+from factkit.params.stages import RunParams
 
 POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 
-PAPERS: dict[str, type[RunParams]] = {
-    "start": Start,
-    "corpus": Corpus,
-    "verifiers": Verifiers,
-    "truthrl": TruthRL,
-    "rar": RAR,
-    "reason": Reason,
-    "rlfh": Rlfh,
-    "veri": Veri,
+# notebooks' parameters → their class
+CLASSES = {
+    "start": "factkit.params.stages:Start",
+    "corpus": "factkit.params.stages:Corpus",
+    "verifiers": "factkit.params.stages:Verifiers",
+    "truthrl": "factkit.truthrl.arms:TruthRL",
+    "rar": "factkit.rar.arms:RAR",
+    "reason": "factkit.reason.arms:Reason",
+    "rlfh": "factkit.rlfh.arms:Rlfh",
+    "veri": "factkit.veri.arms:Veri",
 }
+
+
+def class_of(paper: str) -> type[RunParams]:
+    """The class with all parameters of a paper's notebooks."""
+    return pkgutil.resolve_name(CLASSES[paper])
 
 
 def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
@@ -166,7 +53,7 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     injected, cell = notebook.given(values)
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
-    fields = PAPERS[paper].model_fields
+    fields = class_of(paper).model_fields
     if mixed := notebook.mixed_files(paper, injected, profile, variant):
         raise ParamError(mixed)
     shown = {key: values[key] for key in cell if key not in injected}
@@ -193,16 +80,17 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
 
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
     """The paper's parameter class made of `values`; its ParamError names `source`."""
-    fields = PAPERS[paper].model_fields
+    fields = class_of(paper).model_fields
     unknown = [key for key in values if key not in fields]
-    for other, of_other in PAPERS.items():
-        if len(unknown) > 2 and of_other.model_fields.keys() >= set(unknown):
+    for other in CLASSES:
+        theirs = class_of(other).model_fields.keys()
+        if len(unknown) > 2 and theirs >= set(unknown):
             raise ParamError(
                 f"{source}: these are parameters of {other}, not of {paper}: "
                 f"{', '.join(unknown)}; give a file params/*/{paper}.yaml"
             )
     try:
-        p = PAPERS[paper].model_validate(dict(values))
+        p = class_of(paper).model_validate(dict(values))
     except ValidationError as error:
         lines = [_explain(paper, source, e) for e in error.errors()]
         raise ParamError("\n".join(lines)) from None
@@ -218,8 +106,8 @@ def load(
     variant: str = "",
 ) -> Any:
     """The checked parameters of a profile's YAML files with overrides."""
-    if paper not in PAPERS:
-        raise ParamError(f"paper={paper!r}: there are {', '.join(PAPERS)}")
+    if paper not in CLASSES:
+        raise ParamError(f"paper={paper!r}: there are {', '.join(CLASSES)}")
     own, given = defaults(paper, profile, variant), dict(overrides or {})
     source = str(yaml_path(paper, profile, variant))
     if given:  # the file alone may be at fault
@@ -242,7 +130,7 @@ def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
 
 
 def _unknown(paper: str, source: str, key: str, value: Any) -> str:
-    close = difflib.get_close_matches(key, PAPERS[paper].model_fields, n=1)
+    close = difflib.get_close_matches(key, class_of(paper).model_fields, n=1)
     fix = f"did you mean {close[0]}?" if close else "remove it"
     return f"{source}: {key}={value!r}: no such parameter of {paper}; {fix}"
 

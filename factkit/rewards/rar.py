@@ -14,7 +14,7 @@ from factkit.verify.failures import Failures
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
-    from factkit.params import RAR
+    from factkit.rar.arms import RAR
     from factkit.verify.engine import Engine
 
 Supports = Sequence[Support | None] | None  # of a response's claims; None: failed

@@ -17,7 +17,7 @@ from factkit.verify.failures import Failures
 from factkit.verify.response import Reasoned, parts
 
 if TYPE_CHECKING:
-    from factkit.params import Reason
+    from factkit.reason.arms import Reason
     from factkit.verify.engine import ReasonEngine
 
 MALFORMED = -1.0  # Eq. 2

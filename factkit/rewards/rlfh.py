@@ -22,7 +22,7 @@ from factkit.verify.response import answers
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from factkit.params import Rlfh
+    from factkit.rlfh.arms import Rlfh
 
 Granularity = Literal["statement", "sentence", "paragraph"]
 # the papers' arms → where rewards are put (Table 2)

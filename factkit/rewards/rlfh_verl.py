@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from verl import DataProto
     from verl.experimental.agent_loop import AgentLoopOutput
 
-    from factkit.params import Rlfh
+    from factkit.rlfh.arms import Rlfh
 
 HERE = "factkit.rewards.rlfh_verl"
 LOOP = "rlfh"  # verl's name of the agent loop

@@ -8,7 +8,7 @@ from factkit.verify.failures import Failures
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
-    from factkit.params import TruthRL
+    from factkit.truthrl.arms import TruthRL
 
 
 def binary(result: Outcome) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import cpu
-from factkit.params import DpoParams
+from factkit.params.stages import DpoParams
 from factkit.train import launch, recipe, setup
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import cpu
-from factkit.params import RlParams
+from factkit.params.stages import RlParams
 from factkit.train import launch, recipe, setup, shared_prompts
 
 if TYPE_CHECKING:

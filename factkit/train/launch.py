@@ -13,7 +13,7 @@ from typing import Any
 
 from factkit import child
 from factkit.assets import write_atomically
-from factkit.params import HardwareParams, RunParams
+from factkit.params.stages import HardwareParams, RunParams
 
 
 class LaunchError(RuntimeError):

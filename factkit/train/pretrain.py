@@ -1,7 +1,7 @@
 """Pre-train the policy of profile `tiny` on the text of the fact world.
 
 Ours: the papers start from released instruct models. What this one knows is known by
-construction (`factkit.world`), and it has never seen an abstention.
+construction (`factkit.world.facts`), and it has never seen an abstention.
 """
 
 import os

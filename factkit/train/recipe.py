@@ -19,7 +19,8 @@ from typing import Any
 
 import factkit
 from factkit.assets import write_atomically
-from factkit.params import ParamError, RunParams
+from factkit.params.files import ParamError
+from factkit.params.stages import RunParams
 
 FILE = "recipe.json"
 KIT = Path(factkit.__file__).parent

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import weights
-from factkit.params import RewardModelParams
+from factkit.params.stages import RewardModelParams
 from factkit.train import launch, recipe, setup
 
 if TYPE_CHECKING:

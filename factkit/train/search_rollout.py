@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.curate.claim_sets import searcher
-from factkit.entries import shown
 from factkit.evaluate.claim_verification import Verified, write_verified
-from factkit.retrieval import Chunk, listed
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.entries import shown
 from factkit.rewards import token_mapping
 from factkit.search_client import Search
 from factkit.train import launch
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
-    from factkit.params import VeriParams, VeriRlParams
+    from factkit.veri.params import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 ANSWER, END_OF_ANSWER = "<answer>", "</answer>"

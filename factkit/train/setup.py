@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import assets, cpu, models, weights
-from factkit.params import HardwareParams, TrainParams
+from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train import checkpoint, recipe
 from factkit.train.launch import is_main_process
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.params import SftParams
+from factkit.params.stages import SftParams
 from factkit.train import launch, recipe, setup
 
 if TYPE_CHECKING:

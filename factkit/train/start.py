@@ -5,7 +5,7 @@ import hashlib
 from filelock import FileLock
 
 from factkit import assets
-from factkit.params import PolicyParams, SftParams
+from factkit.params.stages import PolicyParams, SftParams
 from factkit.train import sft
 
 SEED = 0  # of the cold start: one policy for all seeds of a run
@@ -56,9 +56,10 @@ def cold_start(p: PolicyParams) -> str:
 
 def _pretrained(p: PolicyParams) -> str:
     """The policy of the fact world."""
-    from factkit import world, world_text
     from factkit.curate import world_trajectories
     from factkit.train.pretrain import pretrain
+    from factkit.world import facts as world
+    from factkit.world import texts as world_text
 
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     settings = {

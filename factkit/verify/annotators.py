@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from factkit.evidence import query_of
+from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
 from factkit.verify.claims import Claim
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth

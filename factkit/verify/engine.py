@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from factkit import assets, runs
-from factkit import world as worlds
 from factkit.datasets.examples import read_examples
 from factkit.evaluate.long_form import Search, search_words
-from factkit.evidence import EvidenceCache, query_of, read_evidence
-from factkit.params import ReasonParams, RlfhParams
+from factkit.reason.params import ReasonParams
+from factkit.retrieval.evidence import EvidenceCache, query_of, read_evidence
+from factkit.rlfh.params import RlfhParams
 from factkit.verify import annotators, claims, exact, support, whole_response
 from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.feedback import Annotator
@@ -24,9 +24,11 @@ from factkit.verify.response import answers
 from factkit.verify.support import ClaimVerifier, support_of
 from factkit.verify.verifier import judge_llm
 from factkit.verify.whole_response import ResponseJudge
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
-    from factkit.params import RarParams, RequestParams
+    from factkit.params.long_form import RequestParams
+    from factkit.rar.params import RarParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's own answer
 

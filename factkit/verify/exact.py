@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factkit import world as worlds
 from factkit.datasets.examples import Example
 from factkit.verify import preference, whole_response
 from factkit.verify.claims import Claim, Extractor, Support, without_repeats
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.support import ClaimVerifier
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Search

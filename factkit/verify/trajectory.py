@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from factkit import prompts
-from factkit.retrieval import Chunk, listed
-from factkit.world import LABELS
+from factkit.retrieval.chunks import Chunk, listed
+from factkit.world.facts import LABELS
 
 NEI = LABELS[2]
 MAX_SEARCHES = 3  # App. B

@@ -9,7 +9,8 @@ from factkit.verify.outcome import Outcome, contains, exact, outcome
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.params import JudgeParams, QuestionParams
+    from factkit.params.stages import JudgeParams
+    from factkit.truthrl.params import QuestionParams
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 
@@ -59,7 +60,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     if p.answer_format == "plain":
         return None
     if p.questions == "world":
-        from factkit import world
+        from factkit.world import facts as world
 
         made = world.build_world(people=p.world_people, seed=p.world_seed)
         return lambda responses, ids, answers, questions: [

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from factkit import assets, params
+from factkit.truthrl.arms import TruthRL
 
 SETTINGS = {
     "tiny": {"rl_steps": 22, "checkpoint_steps": 1000},
@@ -22,7 +23,7 @@ SETTINGS = {
 ROUNDS = {"tiny": 3, "laptop": 2}
 
 
-def rows(p: params.TruthRL) -> list[dict]:
+def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
     from factkit.curate.probing import Probe, prompt_rows
     from factkit.datasets import sources
@@ -31,7 +32,7 @@ def rows(p: params.TruthRL) -> list[dict]:
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
 
 
-def kit_steps(p: params.TruthRL, folder: Path) -> None:
+def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
     from factkit.rewards.truthrl import reward_function
     from factkit.train import grpo
@@ -40,7 +41,7 @@ def kit_steps(p: params.TruthRL, folder: Path) -> None:
     grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
 
-def bare_steps(p: params.TruthRL, folder: Path) -> None:
+def bare_steps(p: TruthRL, folder: Path) -> None:
     """Train with TRL alone: same configuration, same reward, nothing of the kit's."""
     import torch
     from datasets import Dataset

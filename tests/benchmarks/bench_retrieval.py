@@ -2,7 +2,7 @@
 
 Run with `python tests/benchmarks/bench_retrieval.py`. The two take turns query by
 query, so that a busy machine slows both; both searches are those of
-`factkit.retrieval`, which sorts and cuts alike.
+`factkit.retrieval.bm25`, which sorts and cuts alike.
 """
 
 import random
@@ -10,7 +10,8 @@ import time
 from statistics import median
 
 from factkit.corpus import load_leads
-from factkit.retrieval import Chunk, CorpusIndex, PromptIndex, tokenize
+from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, tokenize
+from factkit.retrieval.chunks import Chunk
 
 QUERIES, TERMS, TOP_K = 50, 40, 20
 

@@ -20,9 +20,10 @@ from bench_retrieval import queries
 from retriever import serving_index
 
 from factkit.corpus import load_leads
-from factkit.entries import document_entries
-from factkit.entry_index import EntryIndex, build
-from factkit.retrieval import Chunk, CorpusIndex, Index
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.chunks import Chunk, Index
+from factkit.retrieval.entries import document_entries
+from factkit.retrieval.entry_index import EntryIndex, build
 from factkit.search_client import Search, over_http
 
 CLIENTS, REQUESTS, TURNS, TERMS, TOP_K = 16, 96, 3, 10, 3

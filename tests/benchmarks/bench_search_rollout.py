@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 from factkit import models, params
 from factkit.curate import claim_sets
-from factkit.params import Veri
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
 from factkit.train import search_rollout
 from factkit.train.search_rollout import Rollout, Tokens
 from factkit.train.start import base_policy
+from factkit.veri.arms import Veri
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150

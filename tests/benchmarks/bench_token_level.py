@@ -16,8 +16,10 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from factkit import params, world, world_text
+from factkit import params
 from factkit.params.stages import TokenLevelParams
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 ROUNDS = 3
 SETTINGS = {

@@ -263,8 +263,9 @@ class Batch:
     def __init__(self, responses: int = RESPONSES, leads_each: int = 1) -> None:
         from factkit.corpus import load_leads
         from factkit.datasets.examples import Example
-        from factkit.evidence import build_offline
-        from factkit.retrieval import Chunk, CorpusIndex
+        from factkit.retrieval.bm25 import CorpusIndex
+        from factkit.retrieval.chunks import Chunk
+        from factkit.retrieval.evidence import build_offline
 
         leads = load_leads()
         drawn = iter(random.Random(0).sample(leads, responses * leads_each))
@@ -327,7 +328,7 @@ class Batch:
 
         from factkit import assets
         from factkit.evaluate.long_form import search_words
-        from factkit.evidence import EvidenceCache
+        from factkit.retrieval.evidence import EvidenceCache
         from factkit.verify import claims, support, whole_response
         from factkit.verify.engine import EvidenceEngine
 

@@ -31,15 +31,16 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 from verl.workers.rollout.replica import TokenOutput
 
-from factkit import params, runs, world_text
-from factkit import world as worlds
+from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import write_examples
-from factkit.params import ParamError
+from factkit.params.files import ParamError
 from factkit.rewards import rlfh, rlfh_verl
 from factkit.train import token_level
 from factkit.verify.exact import WorldReader, annotator
+from factkit.world import facts as worlds
+from factkit.world import texts as world_text
 
 # Ray's workers cannot import this module
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])

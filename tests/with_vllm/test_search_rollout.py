@@ -14,13 +14,13 @@ from test_grpo import REWARD
 
 from factkit import models, params, runs
 from factkit.curate import claim_sets
-from factkit.entries import entries_of_sentences, page_entry
 from factkit.evaluate.claim_verification import read_verified
-from factkit.params import VeriRlParams
-from factkit.retrieval import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search_client import in_process
 from factkit.train import grpo, search_rollout
 from factkit.train.search_rollout import STOPS
+from factkit.veri.params import VeriRlParams
 from factkit.verify.trajectory import Turn, queries
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from factkit import backends, llm
 from factkit.corpus import load_leads
 from factkit.evaluate.long_form import search_words
-from factkit.evidence import EvidenceCache
+from factkit.retrieval.evidence import EvidenceCache
 from factkit.rewards.rar import rewards_of
 from factkit.verify import claims, support, whole_response
 from factkit.verify.engine import EvidenceEngine

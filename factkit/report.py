@@ -1,0 +1,204 @@
+"""A paper's results as pages: printed, or as outputs/reference/<paper>.md.
+
+The page in Markdown is made of the reference results alone, and of
+outputs/reference/notes/<paper>.md, which people write: `python -m factkit report
+--markdown` writes it anew.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import arms, deviations, ledger, params, runs
+from factkit.figures import tables
+from factkit.params.stages import PROFILES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "truthrl": "TruthRL",
+    "rar": "Binary RAR",
+    "reason": "Learning to Reason for Factuality",
+    "rlfh": "RLFH",
+    "veri": "Veri-R1",
+}
+RULE = """\
+One rule for all (`factkit/statistics.py`): a difference is paired over test items and
+seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
+claim holds if the interval lies on the claim's side, fails if on the other, and is
+undecided otherwise. *Hold together*: what stays by Holm's method if all verdicts of a
+paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
+mostly other test sets and variants; *not measurable here* says why on the paper's page.
+Where a run's items were not stored, the interval is over seeds alone, and the row says
+so.
+"""
+NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
+
+
+def results(paper: str, profile: str, setting: str, found: Sequence[Any]) -> str:
+    """The metrics of a setting's arms as a table to print."""
+    of_reference = found and Path(found[0]["folder"]).is_relative_to(runs.REFERENCE)
+    source = ", reference results" if of_reference else ""
+    name = "-".join(filter(None, (profile, setting)))
+    table = tables.results_table(found, tables.SHOWN[paper]).to_string()
+    return f"\n{paper}, {name}{source}, held-out items, in %:\n\n{table}"
+
+
+def claims(paper: str, root: Path, profiles: Sequence[str]) -> str:
+    """The claims with ours at each profile; then why what is not decided is not.
+
+    Raises ParamError if nothing has been run.
+    """
+    page = ledger.page(paper, root, profiles)
+    if page.empty:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
+    measured = [name for name in profiles if name in page.columns.levels[0]]
+    lines = [f"\nThe claims of {paper}; in points, or claims an answer:\n"]
+    lines.append(page[_columns(measured)].to_string(index=False))
+    for name in measured:
+        lines.append(f"\n{name}: {ledger.in_words(list(page[name]['verdict']))}")
+        for why, rows in page[page[name]["why"] != ""].groupby((name, "why")):
+            lines.append(f"  {why}:")
+            lines += [f"    {claim}" for claim in rows["", "claim"]]
+        lines.append("  What differs from the paper:")
+        lines += [f"    {sentence}" for sentence in _deviations(paper, name)]
+    return "\n".join(lines)
+
+
+def markdown(paper: str) -> str:
+    """outputs/reference/<paper>.md: the reference results, figures and claims."""
+    parts = [f"# {TITLES[paper]}: what came out\n"]
+    parts.append(
+        "Made by `python -m factkit report --markdown` from the results beside this "
+        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n"
+    )
+    parts.append(_link_notebooks(paper))
+    notes = runs.REFERENCE / "notes" / f"{paper}.md"
+    parts.append(notes.read_text(encoding="utf-8"))
+    parts.append("## Results\n")
+    measured = []
+    for profile in PROFILES:
+        settings = ledger.stored(paper, profile, NOWHERE)
+        measured += [profile] if settings else []
+        for setting, found in settings.items():
+            name = "-".join(filter(None, (profile, setting)))
+            parts.append(f"### `{name}`\n\n{_ran(found)}\n")
+            table = tables.results_table(found, tables.SHOWN[paper])
+            parts.append(table.to_markdown() + "\n")
+    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
+    parts += _figures(paper, measured)
+    page = ledger.page(paper, NOWHERE, measured)
+    parts.append("## The paper's claims\n")
+    for name in measured:
+        parts.append(f"`{name}`: {ledger.in_words(list(page[name]['verdict']))}\n")
+    parts.append(_flat(page[_columns(measured)]).to_markdown(index=False) + "\n")
+    parts.append("## What differs from the paper\n")
+    for name in measured:
+        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
+        parts.append(
+            f"<details><summary>Profile {name}</summary>\n\n{sentences}\n\n</details>\n"
+        )
+    return "\n".join(parts)
+
+
+def counted() -> str:
+    """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
+    table = ledger.summary(NOWHERE).rename_axis(["paper", "profile"]).reset_index()
+    return (
+        "# The papers' claims, counted\n\n"
+        "Made by `python -m factkit report --markdown`. Each paper's page has them one "
+        "by one.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
+    )
+
+
+def write_pages() -> list[Path]:
+    """Write the page of every paper, the claims counted, and the notebooks' picture."""
+    pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
+    pages["claims.md"] = counted()
+    paths = [runs.REFERENCE / name for name in pages]
+    for path in paths:
+        path.write_text(pages[path.name], encoding="utf-8")
+    picture = runs.REFERENCE / "notebooks.png"
+    grid().savefig(picture, dpi=60)
+    return [*paths, picture]
+
+
+def grid() -> "Figure":
+    """The notebooks, paper by stage, each with a figure that it drew at tiny."""
+    import matplotlib.pyplot as plt
+
+    stages = ("data", "rewards", "train", "ablations", "figures")
+    fig, axes = plt.subplots(5, 5, figsize=(16, 13), layout="constrained")
+    for row, paper in zip(axes, arms.PAPERS, strict=True):
+        for ax, stage in zip(row, stages, strict=True):
+            (notebook,) = (params.ROOT / "notebooks").glob(f"[1-5]?_{paper}_{stage}.*")
+            drawn = runs.REFERENCE.glob(f"tiny/{notebook.stem}/*/figures/*.png")
+            ax.set_title(f"{notebook.stem[:2]} {stage}", loc="left")
+            ax.axis("off")
+            if picture := min(drawn, default=None):
+                ax.imshow(plt.imread(picture))
+        row[0].text(
+            -0.08,
+            0.5,
+            TITLES[paper].replace(" for ", "\nfor "),
+            rotation=90,
+            ha="right",
+            va="center",
+            transform=row[0].transAxes,
+            fontsize=13,
+        )
+    return fig
+
+
+def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
+    shared = [("", c) for c in ("claim", "where", "setting", "paper")]
+    return shared + [
+        (p, c) for p in profiles for c in ("ours", "verdict", "all together")
+    ]
+
+
+def _flat(page: "pd.DataFrame") -> "pd.DataFrame":
+    """The page with one head line: the profile, then what it says."""
+    page = page.copy()
+    page.columns = [" ".join(filter(None, names)) for names in page.columns]
+    return page.replace(r"\|", "/", regex=True)
+
+
+def _deviations(paper: str, profile: str) -> list[str]:
+    return deviations.of(paper, params.load(paper, profile), whole=True)
+
+
+def _link_notebooks(paper: str) -> str:
+    """The paper's notebooks, linked from the page."""
+    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
+    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
+    return "Notebooks: " + ", ".join(links) + ".\n"
+
+
+def _ran(found: Sequence[Any]) -> str:
+    """Where runs were made, and how long one took, in a line."""
+    minutes = sorted(r["wall_s"] / 60 for r in found if "wall_s" in r)
+    devices = sorted({r["device"] for r in found if "device" in r})
+    return (
+        f"{len(found)} runs on {'; '.join(devices)}; "
+        f"{minutes[0]:.1f} to {minutes[-1]:.1f} minutes each."
+    )
+
+
+def _figures(paper: str, profiles: Sequence[str]) -> list[str]:
+    """The figures of the paper's last notebook, a profile after the other."""
+    parts = []
+    for profile in profiles:
+        folder = runs.REFERENCE / profile
+        pictures = sorted(folder.glob(f"[1-5]4_{paper}_figures/main-s0/figures/*.png"))
+        if pictures:
+            parts.append(f"## Figures at `{profile}`\n")
+        for path in pictures:
+            inside = path.relative_to(runs.REFERENCE)
+            parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
+    return parts

@@ -1,0 +1,287 @@
+"""The per-prompt document cache DS_cache(x) of Binary RAR: its file, building it
+offline, searching it, and how often it holds the evidence of an error.
+
+Ours: the cache is built from an embedded corpus, whose documents are always reliable;
+`factkit.web_search` builds it from the web, as the paper does.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from factkit.assets import write_atomically
+from factkit.corpus import Document
+from factkit.datasets.examples import DataError, Example
+from factkit.retrieval.bm25 import PromptIndex
+from factkit.retrieval.chunks import Hit, Index, chunk_documents
+from factkit.world import facts as worlds
+
+Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
+
+MOST_PAGES = 10  # a prompt's, App. C
+LEAST_PAGES = 3  # a prompt with fewer is discarded, App. C
+CHUNK_TOKENS = 512  # App. C; 256 for VeriScore's claims
+# the fates of a prompt when its evidence is built
+KEPT, TOO_FEW, NO_REFERENCE = "kept", "too few documents", "no reference response"
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1)
+    title: str
+    text: str = Field(pattern=r"\S")
+    source: str
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1)
+    documents: list[_Document] = Field(min_length=1)
+
+
+def write_evidence(path: Path, evidence: Evidence) -> None:
+    """Write JSON lines {id, documents}, a prompt a line, byte-equal for equal evidence.
+
+    A document is {id, title, text, source}; its `meta` is not kept.
+    """
+    fields = list(_Document.model_fields)
+    lines = (
+        json.dumps(
+            {"id": i, "documents": [{f: getattr(d, f) for f in fields} for d in found]},
+            ensure_ascii=False,
+        )
+        + "\n"
+        for i, found in evidence.items()
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "".join(lines))
+
+
+def read_evidence(path: Path) -> dict[str, list[Document]]:
+    """Read what `write_evidence` wrote: prompt id → documents.
+
+    Raises DataError on a missing or empty file, and on a row that is not UTF-8, not
+    JSON, does not fit the schema, has no document, one without text or half a
+    character, or repeats a prompt or, within its prompt, a document.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such evidence; run 20_rar_data first")
+    evidence: dict[str, list[Document]] = {}
+    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            row = _parse_row(raw)
+            if row.id in evidence:
+                raise ValueError(f"id {row.id!r} is an earlier row's")
+        except ValueError as error:
+            raise DataError(
+                f"{path}, row {number}: {error}: {raw[:120]!r}; mend or remove the row"
+            ) from None
+        evidence[row.id] = [Document(**d.model_dump()) for d in row.documents]
+    if not evidence:
+        raise DataError(f"{path}: no row; build the evidence again")
+    return evidence
+
+
+def _parse_row(raw: bytes) -> _Row:
+    """One line of the file. Raises ValueError that names what is wrong."""
+    try:
+        row = _Row.model_validate(json.loads(raw.decode("utf-8")))
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    except json.JSONDecodeError:
+        raise ValueError("not JSON") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        what = f"{first['msg']} ({str(first['input'])[:60]!r})"
+        raise ValueError(f"{where}: {what}" if where else what) from None
+    for document_id, n in Counter(d.id for d in row.documents).items():
+        if n > 1:
+            raise ValueError(f"document {document_id!r} occurs {n} times")
+    try:
+        "".join(f"{d.id}{d.title}{d.text}{d.source}" for d in row.documents).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character {error.object[error.start]!r}") from None
+    return row
+
+
+class EvidenceCache:
+    """DS_cache(x): each prompt's documents, searched by BM25 (Binary RAR §3.3, App. C).
+
+    tokenizer: the policy's, a fast one; chunk_tokens: its tokens a chunk. A prompt's
+    index is built at its first search; the `indexes` used last are kept.
+    Raises ValueError as `chunk_documents`.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        tokenizer,
+        chunk_tokens: int = CHUNK_TOKENS,
+        indexes: int = 256,
+    ) -> None:
+        chunk_documents([], tokenizer, chunk_tokens)  # refuses bad arguments now
+        self.evidence = evidence
+        self._tokenizer = tokenizer
+        self._chunk_tokens = chunk_tokens
+        self._index = lru_cache(maxsize=indexes)(self._build)
+
+    def search(self, prompt_id: str, query: str, k: int) -> list[Hit]:
+        """The prompt's k best chunks, best first; fewer where fewer share a word.
+
+        Raises DataError for a prompt without evidence, ValueError if k < 1.
+        """
+        if prompt_id not in self.evidence:
+            raise DataError(
+                f"no evidence for prompt {prompt_id!r} (it is there for "
+                f"{len(self.evidence)} prompts); build it for this data set"
+            )
+        return self._index(prompt_id).search(query, k)
+
+    def _build(self, prompt_id: str) -> PromptIndex:
+        return PromptIndex(
+            chunk_documents(
+                self.evidence[prompt_id], self._tokenizer, self._chunk_tokens
+            )
+        )
+
+
+def query_of(prompt: str, response: str, with_prompt: bool = True) -> str:
+    """What C(x, y) is searched with: prompt and response (Binary RAR §3.3).
+
+    with_prompt=False: the response alone, as the paper's public code does.
+    """
+    return f"{prompt}\n{response}" if with_prompt else response
+
+
+def build_offline(
+    examples: Iterable[Example],
+    index: Index,
+    documents: Mapping[str, Document],
+    pages: int = MOST_PAGES,
+    at_least: int = LEAST_PAGES,
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    """Each prompt's documents from a corpus, and how many prompts had which fate.
+
+    An example's own `evidence` comes first, then the documents of the chunks that
+    `index` finds best for question and reference response (`answers[0]`), `pages` in
+    all. An example with fewer than `at_least`, or without reference, is left out.
+    documents: id → document, of the corpus that `index` is made from.
+    Ours; Binary RAR App. C asks a web search. Raises DataError for an id that repeats
+    and for a document, of an example or of the index, that is not in `documents`.
+    """
+    evidence: dict[str, list[Document]] = {}
+    counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0})
+    for example in unrepeated(examples):
+        reference = reference_of(example)
+        if not reference:
+            counts[NO_REFERENCE] += 1
+            continue
+        found = _best_documents(index, query_of(example.question, reference), pages)
+        ids = list(dict.fromkeys([*example.evidence, *found]))[:pages]
+        if len(ids) < at_least:
+            counts[TOO_FEW] += 1
+            continue
+        if missing := [i for i in ids if i not in documents]:
+            raise DataError(
+                f"example {example.id!r}: document {missing[0]!r} is not in the "
+                "corpus; take examples, index and documents from one corpus"
+            )
+        evidence[example.id] = [documents[i] for i in ids]
+        counts[KEPT] += 1
+    return evidence, counts
+
+
+def unrepeated(examples: Iterable[Example]) -> list[Example]:
+    """The examples. Raises DataError if two have one id: evidence is kept by id."""
+    examples = list(examples)
+    for example_id, n in Counter(e.id for e in examples).items():
+        if n > 1:
+            raise DataError(f"example {example_id!r} occurs {n} times; keep one")
+    return examples
+
+
+def reference_of(example: Example) -> str:
+    """The reference response; "" if there is none."""
+    return example.answers[0].strip() if example.answers else ""
+
+
+def _best_documents(index: Index, query: str, n: int) -> list[str]:
+    """The ids of the n documents with the best chunks, best first, or of all found."""
+    k = n
+    while True:
+        hits = index.search(query, k)
+        ids = list(dict.fromkeys(hit.chunk.doc_id for hit in hits))
+        if len(ids) >= n or len(hits) < k:
+            return ids[:n]
+        k *= 2  # several of the chunks were one document's
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many errors, and responses with an error, have their evidence retrieved.
+
+    A response counts as covered if one of its errors does: that one contradiction, if
+    the verifier sees it, makes the reward 0.
+    """
+
+    responses: int
+    responses_covered: int
+    errors: int
+    errors_covered: int
+
+    @property
+    def share(self) -> float | None:
+        """Of the responses with an error, those covered; None without any."""
+        return self.responses_covered / self.responses if self.responses else None
+
+
+def coverage(
+    rows: Iterable[tuple[Sequence[Collection[str]], Sequence[Hit]]],
+) -> Coverage:
+    """How often retrieval finds the evidence of an error (Binary RAR A.3: 53 %).
+
+    rows: for each response its errors and the chunks retrieved for it. An error is a
+    claim that a verifier with the whole corpus (or the gold) found contradicted, given
+    as the ids of the documents that together contradict it; it is covered if a chunk
+    of each of them was retrieved. Where documents are several chunks long, that is an
+    upper bound: the chunk may be another one. Responses without errors don't count.
+    Raises ValueError for an error without documents.
+    """
+    per_response = []
+    for errors, hits in rows:
+        if not all(errors):
+            raise ValueError("an error without documents can't be covered; leave it")
+        retrieved = {hit.chunk.doc_id for hit in hits}
+        covered = [retrieved.issuperset(needed) for needed in errors]
+        if covered:
+            per_response.append(covered)
+    return Coverage(
+        responses=len(per_response),
+        responses_covered=sum(map(any, per_response)),
+        errors=sum(map(len, per_response)),
+        errors_covered=sum(map(sum, per_response)),
+    )
+
+
+def contradicting_documents(world: worlds.World, claim: str) -> list[str]:
+    """The documents of the fact world that together contradict a claim, one a hop.
+
+    Empty if the world does not contradict it.
+    """
+    if worlds.verify(world, claim) != "contradicted":
+        return []
+    fact, _ = worlds.parse(world, claim)
+    ids, subject = [], fact.subject
+    for hop in fact.relation.split():
+        true = world.by_key[subject, hop]
+        ids.append(worlds.document_id(true))
+        subject = true.object
+    return ids

@@ -1,0 +1,78 @@
+"""RLFH's arms: what each one trains, on what, and by which algorithm (§3.2.2, §4.1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from factkit.curate import drawn
+from factkit.curate.drawn import Drawn
+from factkit.curate.probing import turn
+from factkit.datasets.examples import Example
+from factkit.rewards import rlfh as rewards
+from factkit.rlfh.arms import ARMS, Rlfh
+from factkit.train import dpo, token_level
+
+NOTEBOOK = "42_rlfh_train"
+
+
+def deviations(p: Rlfh) -> list[str]:
+    """What differs from the paper and is no parameter, as sentences."""
+    judges = {
+        "world": "the fact world itself",
+        "leads": "an exact reader of leads' facts",
+        "judge": f"the annotator, {p.judge_model}",
+    }
+    said = [
+        "f, g, their weights and the trainer's values are not in the paper: ours, or "
+        "its public code's",
+        f"evaluation is by {judges[p.verifier]}, not by GPT-4 (§4.1)",
+        "claims and FactScore are of all responses that state something; the paper's "
+        "pipeline leaves out those with words of refusal, too (§4.2)",
+        "Fig 4 to 8 are of the test questions, not of 5,000 others of HotpotQA (§4.3)",
+    ]
+    if p.requests == "hotpotqa":
+        said.append("which questions, and which pages of SQuADv2, is not stated: drawn")
+    else:
+        said.append("test sets of our own in place of SQuADv2 and Biography (§4.1)")
+    if p.verifier != "world":
+        said.append(
+            "a question's pages are searched for once, before training (§3.1.2)"
+        )
+    if p.verifier == "judge":
+        said.append("prompts say in our own words what Tables 4 to 7 say")
+    if p.lora_rank:
+        said.append(
+            f"LoRA of rank {p.lora_rank}; the public code trains all parameters"
+        )
+    if p.profile in ("tiny", "laptop"):
+        said.append("learning rates and steps of a small model")
+    match p.arm:
+        case "dpo":
+            said.append("FACT's hyper-parameters are not in the paper: ours")
+        case "statement_group":
+            said.append("advantages relative to the group in place of a value head")
+        case "paragraph" | "sentence" | "statement":
+            said.append(
+                f"{p.num_generations} responses a question in a rollout, and a value "
+                "head on the policy; the public code: one, and a model of its own"
+            )
+    return said
+
+
+def train_arm(
+    p: Rlfh,
+    start: str,
+    train: Sequence[Example],
+    answers: Sequence[Drawn],
+    folder: Path,
+) -> Path:
+    """Train the arm `p.arm` from the policy `start`; the policy's folder.
+
+    answers: responses drawn from `start`, scored with FactScore, for dpo (FACT: of a
+    prompt the most and the least factual one). Raises DataError if they leave no pair.
+    """
+    if p.arm == "dpo":
+        rows = drawn.required(drawn.furthest_pairs(train, answers, p), p)
+        return dpo.dpo(start, rows, folder, p)
+    rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
+    how = p.model_copy(update=ARMS[p.arm].changes)
+    return token_level.token_level(start, rows, rewards.reward_function, folder, how)

@@ -1,0 +1,35 @@
+"""The pages of the reference results are what the results say now."""
+
+import re
+
+from factkit import arms, report, runs
+from factkit.params.files import ROOT
+
+REMEDY = "write it anew: python -m factkit report --markdown"
+
+
+def test_the_pages_are_made_of_the_present_results():
+    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.PAPERS}
+    pages["claims.md"] = report.counted()
+    old = [
+        name
+        for name, page in pages.items()
+        if (runs.REFERENCE / name).read_text(encoding="utf-8") != page
+    ]
+    assert not old, REMEDY
+
+
+def test_a_page_shows_every_figure_of_the_paper_s_last_notebook():
+    for paper in arms.PAPERS:
+        drawn = runs.REFERENCE.glob(f"tiny/*4_{paper}_figures/main-s0/figures/*.png")
+        page = (runs.REFERENCE / f"{paper}.md").read_text(encoding="utf-8")
+        names = [path.name for path in drawn]
+        assert names and all(name in page for name in names)
+
+
+def test_links_of_the_front_page_lead_somewhere():
+
+    for page in (ROOT / "README.md", ROOT / "params" / "README.md"):
+        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text("utf-8"))
+        missing = [link for link in links if not (page.parent / link).exists()]
+        assert not missing
