@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test test-vllm test-verl bench lab clean distclean
+.PHONY: help reproduce test test-slow test-all test-vllm test-verl bench lab clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -40,11 +40,20 @@ reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 12 min
 	@echo "   11 rewards, 12 prompting, r_tuning (2 min), ternary (4 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
-test: $(VENV)/dev.done  ## Lint, unit tests, every notebook at the smallest size (25 min)
-	@echo "== Lint, unit tests, notebooks (25 min or so on 2 cores) =="
+# Minutes are on 2 quiet cores. Workers that are done take tests from the other's end.
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test: $(VENV)/dev.done  ## Lint, unit tests, an arm an algorithm in notebooks (6 min)
+	@echo "== Lint, unit tests, notebooks with an arm an algorithm (6 min) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/dev.done
+	@echo "== Every arm and notebook by papermill, random kills, processes (20 min) =="
+	$(PYTEST) -m slow
+
+test-all: test test-slow  ## And every arm and notebook in kernels, random kills (30 min)
 
 # vLLM's CPU build has the GPU build's code and its own name; it pins torch and
 # setuptools otherwise, so its other requirements are installed by list. Unsloth does

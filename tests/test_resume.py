@@ -51,22 +51,21 @@ def curve(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(f))
 
 
-@pytest.mark.parametrize("checkpoint", ["checkpoint-2", "checkpoint-6"])
-def test_a_killed_run_goes_on_to_the_same_curve(tmp_path, checkpoint):
+def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    _, said = start(whole).communicate()
-    assert (whole / "model").exists(), said.decode()[-2000:]
+    _, errors = start(whole).communicate()
+    assert (whole / "model").exists(), errors.decode()[-2000:]
 
     process = start(killed)
-    wanted = killed / "checkpoint" / checkpoint / "trainer_state.json"
+    wanted = killed / "checkpoint" / "checkpoint-4" / "trainer_state.json"
     while not wanted.exists() and process.poll() is None:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (killed / "model").exists()
 
-    _, said = start(killed).communicate()
-    assert (killed / "model").exists(), said.decode()[-2000:]
+    _, errors = start(killed).communicate()
+    assert (killed / "model").exists(), errors.decode()[-2000:]
     pairs = list(zip(curve(whole), curve(killed), strict=True))
     assert len(pairs) == 8
     for a, b in pairs:
@@ -88,26 +87,23 @@ def saved(folder: Path, step: int) -> Path:
     return made
 
 
-@pytest.mark.parametrize(
-    "name",
-    "adapter_model.safetensors optimizer.pt scheduler.pt rng_state.pth "
-    "trainer_state.json".split(),
-)
-def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(
-    tmp_path, name, capsys
-):
+def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path, capsys):
     before, newest = saved(tmp_path, 8), saved(tmp_path, 16)
     assert checkpoint.last_whole(tmp_path) == str(newest)
-    content = (newest / name).read_bytes()
-    for length in (0, 1, len(content) // 2, len(content) - 1):
-        (newest / name).write_bytes(content[:length])
-        assert checkpoint.last_whole(tmp_path) == str(before), length
-    assert f"{newest} is not gone on from: {name}: cut off" in capsys.readouterr().out
+    for path in list(newest.iterdir()):
+        content = path.read_bytes()
+        for length in (0, 1, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:length])
+            assert checkpoint.last_whole(tmp_path) == str(before), (path, length)
+        wanted = f"{newest} is not gone on from: {path.name}: cut off"
+        assert wanted in capsys.readouterr().out
+        path.write_bytes(content)
+    assert checkpoint.last_whole(tmp_path) == str(newest)
 
 
-@pytest.mark.parametrize(
-    "name", ["adapter_model.safetensors", "optimizer.pt", "trainer_state.json"]
-)
-def test_a_checkpoint_without_weights_optimizer_or_state_is_none(tmp_path, name):
-    (saved(tmp_path, 8) / name).unlink()
-    assert checkpoint.last_whole(tmp_path) is None
+def test_a_checkpoint_without_weights_optimizer_or_state_is_none(tmp_path):
+    for step, name in enumerate(
+        ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json")
+    ):
+        (saved(tmp_path, step) / name).unlink()
+        assert checkpoint.last_whole(tmp_path) is None
