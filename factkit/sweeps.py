@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -107,24 +107,32 @@ def _refuse_unknown_flags(extra: Sequence[str]) -> None:
     parser.parse_args(list(extra))
 
 
-def train_arms(paper: str, p: "Paper") -> None:
-    """Train the arms and seeds that `p.arms` and `p.seeds` name, where not done."""
+def train_arms(paper: str, p: "Paper") -> list[dict[str, Any]]:
+    """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
+    without results were trained. Raises SweepError if a run fails."""
     arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
     notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem
-    wanted = [
+    folders = [
         runs.run_folder(notebook, p.model_copy(update={"arm": arm, "seed": seed}))
         for arm in arms
         for seed in seeds
     ]
-    targets = [runs.relative(folder / "results.json") for folder in wanted]
-    own = params.load(paper, p.profile, variant=p.variant).model_dump()
-    named = {"arm", "arms", "seed", "seeds", "output_dir"}
-    changed = {
-        key: value
-        for key, value in p.model_dump().items()
-        if key not in named and value != own[key]
-    }
-    snakemake(p, paper, arms, seeds, targets, overrides=changed)
+    missing = [folder for folder in folders if not runs.read_results(folder)]
+    print(f"{len(folders) - len(missing)} of {len(folders)} runs are done")
+    if missing:
+        own = params.load(paper, p.profile, variant=p.variant).model_dump()
+        named = {"arm", "arms", "seed", "seeds", "output_dir"}
+        changed = {
+            key: value
+            for key, value in p.model_dump().items()
+            if key not in named and value != own[key]
+        }
+        targets = [runs.relative(folder / "results.json") for folder in folders]
+        snakemake(p, paper, arms, seeds, targets, overrides=changed)
+    results = [r for folder in folders if (r := runs.read_results(folder))]
+    if len(results) < len(folders):
+        raise SweepError("see the failed runs' notebook.partial.ipynb")
+    return results
 
 
 def environment(jobs: int = 1) -> dict[str, str]:

@@ -1,84 +1,57 @@
-"""TruthRL's tables and figures, drawn from made-up results."""
+"""Tables, and the figures that papers share, drawn from made-up results."""
 
-import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
+from drawings import (
+    bar_groups,
+    heights,
+    legend,
+    named,
+    none_left_open,  # noqa: F401
+    points,
+    segments,
+    texts,
+    ticks,
+    with_metrics,
+    without,
+)
 
-from factkit.curate.probing import Probe
-from factkit.datasets.examples import Example
-from factkit.figures import tables
+from factkit import params, runs
+from factkit.figures import bars, curves, point, tables
 from factkit.figures import truthrl as draw
-from factkit.verify.outcome import Outcome
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
-KS = (1, 2, 4)
-BINS = ("0.0", "0.8")
-EXPOSURES = (0, 1, 40)
+MANY = [f"arm{i}" for i in range(14)]  # more than there are colours and lines
 
 
 def result(arm, seed=0, shift=0.0, **more):
-    metrics = {name: value + shift for name, value in RATES.items()}
-    return {"arm": arm, "seed": seed, "metrics": metrics | more}
-
-
-def grouped(kind, keys, names, n=True):
-    """Metrics of groups as `short_form.flat` gives them."""
-    metrics = {f"{kind}_{k}_{name}": RATES[name] for k in keys for name in names}
-    return metrics | ({f"{kind}_{k}_n": 1 / len(keys) for k in keys} if n else {})
-
-
-def labels(figure):
-    return [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes]
-
-
-def named(ax):
-    return ax.get_legend_handles_labels()[1]
-
-
-@pytest.fixture(autouse=True)
-def none_left_open():
-    """A figure that pyplot still knows is shown twice in a notebook."""
-    yield
-    assert plt.get_fignums() == []
+    return with_metrics(arm, RATES, seed, shift, **more)
 
 
 # Tables
 
 
-def test_a_rate_over_seeds_is_a_mean_with_its_interval():
+def test_values_over_seeds_are_a_mean_with_its_interval():
     # mean 20 %, sample std 10 %, half-width 4.303 · 10 / √3
     assert tables.spread([0.1, 0.2, 0.3]) == "20.0 ± 24.8"
-
-
-def test_a_single_seed_has_no_interval():
     assert tables.spread([0.125, None]) == "12.5"
-
-
-def test_without_a_value_there_is_a_dash():
     assert tables.spread([None, None]) == tables.spread([]) == "–"
 
 
-def test_a_results_table_has_a_row_an_arm_in_the_paper_s_order():
-    results = [result(arm) for arm in ("ternary", "mine", "prompting", "dpo")]
-    found = tables.results_table(results)
-    assert list(found.index) == ["prompting", "dpo", "ternary", "mine"]
-
-
-def test_a_results_table_averages_over_seeds():
+def test_a_results_table_has_a_row_an_arm_in_the_papers_order():
     results = [result("ternary", s, shift) for s, shift in enumerate((-0.1, 0, 0.1))]
-    row = tables.results_table(results).loc["ternary"]
-    assert (row.seeds, row.accuracy) == (3, "50.0 ± 24.8")
+    results += [result(arm, words=7.5) for arm in ("mine", "prompting", "dpo")]
+    table = tables.results_table(results)
+    assert list(table.index) == ["prompting", "dpo", "ternary", "mine"]
+    assert (table.seeds["ternary"], table.accuracy["ternary"]) == (3, "50.0 ± 24.8")
+    words = tables.results_table(results, ["words"], ("dpo", "ternary"), factor=1)
+    assert words.words.to_dict() == {"dpo": "7.5", "ternary": "–"}
 
 
-def test_an_arm_without_a_metric_shows_a_dash():
-    results = [result("sft", reasoning=0.5), result("ternary")]
-    found = tables.results_table(results, ["reasoning"])
-    assert list(found.reasoning) == ["50.0", "–"]
-
-
-def test_a_results_table_shows_the_chosen_arms():
-    results = [result("sft"), result("ternary")]
-    assert list(tables.results_table(results, arms=["sft"]).index) == ["sft"]
+def test_the_untrained_are_one_policy_whatever_the_seed():
+    results = [result("prompting", 0), result("prompting", 1, 0.1)]
+    assert tables.results_table(results).accuracy["prompting"] == "50.0"
 
 
 # (table, its arms we have, the published columns of each)
@@ -87,318 +60,280 @@ BESIDE = [
     (2, {"prompting": {"T": 9.7, "H": 39.8, "U": 10.7}, "sft": {"T": 3.0, "U": 0.0}}),
     (3, {"binary": {"T": 20.8, "H": 39.5}, "ternary": {"T": 37.2, "H": 19.4}}),
     (4, {"dpo": {"T": 6.8, "H": 43.7}, "ternary": {"T": 37.2}}),
-    (6, {"ternary_reason_additive": {"T": 36.1, "H": 19.1, "reasoning_score": 59.1}}),
     (7, {"ternary_strict_match": {"T": -3.6, "H": 3.6}, "ternary": {"T": 37.2}}),
 ]
-METRIC = {
-    "T": "truthfulness",
-    "H": "hallucination",
-    "A": "accuracy",
-    "U": "abstention",
-    "reasoning_score": "reasoning",
-}
+METRIC = {"T": "truthfulness", "H": "hallucination", "A": "accuracy", "U": "abstention"}
 
 
-@pytest.mark.parametrize(("table", "expected"), BESIDE, ids=lambda x: str(x)[:1])
-def test_the_paper_s_numbers_stand_beside_ours(table, expected):
-    columns = {c: METRIC[c] for row in expected.values() for c in row}
-    results = [result(arm, reasoning=0.75) for arm in [*expected, "mine"]]
-    found = tables.beside_paper(results, table, columns)
-    assert list(found.index) == list(expected)
+def test_the_papers_numbers_stand_beside_ours():
     ours = {"T": "20.0", "H": "30.0", "A": "50.0", "U": "20.0"}
-    for arm, row in expected.items():
-        assert {c: found.at[arm, ("paper", c)] for c in row} == row
-        assert {found.at[arm, ("ours", c)] for c in row} == {
-            ours.get(c, "75.0") for c in row
-        }
+    for number, expected in BESIDE:
+        columns = {c: METRIC[c] for row in expected.values() for c in row}
+        results = [result(arm) for arm in [*expected, "mine"]]
+        table = tables.beside_paper(results, number, columns)
+        assert list(table.index) == list(expected)
+        for arm, row in expected.items():
+            assert {c: table.at[arm, ("paper", c)] for c in row} == row
+            assert {table.at[arm, ("ours", c)] for c in row} == {ours[c] for c in row}
+    table = tables.beside_paper([result("ternary")], 6, {"reasoning_score": "none"})
+    assert list(table.loc["ternary"]) == [56.6, "–"]
 
 
-def test_a_metric_that_was_not_measured_is_a_dash_beside_the_paper():
-    found = tables.beside_paper(
-        [result("ternary")], 6, {"reasoning_score": "reasoning"}
-    )
-    assert list(found.loc["ternary"]) == [56.6, "–"]
-
-
-def iterated():
+def test_each_iteration_of_dpo_stands_beside_table_4():
     iterations = {f"iteration_{i}_{n}": v / i for i in (1, 2) for n, v in RATES.items()}
-    return result("iterative_dpo", seed=3, **iterations)
-
-
-def test_each_iteration_of_dpo_becomes_a_result_of_its_own():
-    before = [result("dpo"), iterated()]
-    found = tables.with_iterations(before)
-    assert found[:2] == before
-    added = [(r["arm"], r["seed"], r["metrics"]["accuracy"]) for r in found[2:]]
-    assert added == [("iterative_dpo_1", 3, 0.5), ("iterative_dpo_2", 3, 0.25)]
-
-
-def test_iterations_stand_beside_table_4():
-    found = tables.beside_paper([iterated()], 4, {"T": "truthfulness"})
-    assert list(found.index) == ["iterative_dpo_1", "iterative_dpo_2"]
-    assert list(found["ours", "T"]) == ["20.0", "10.0"]
-
-
-def test_a_comparison_s_metrics_become_a_result_for_each_arm():
-    metrics = {
-        "ternary_accuracy": 0.1,
-        "ternary_difficult_accuracy": 0.2,
-        "ternary_knowledge_difficult_accuracy": 0.3,
-    }
-    arms = ["ternary", "ternary_knowledge"]
-    found = tables.by_prefix(metrics, arms, "difficult")
-    assert [(r["arm"], r["metrics"]) for r in found] == [
-        ("ternary", {"difficult_accuracy": 0.2}),
-        ("ternary_knowledge", {"difficult_accuracy": 0.3}),
-    ]
-
-
-# Figures of probing and of outcomes
-
-
-def test_the_knowledge_boundary_has_a_dot_a_question_and_a_bar_a_relation():
-    kinds = [Outcome.CORRECT, Outcome.WRONG, Outcome.WRONG, Outcome.WRONG]
-    relations = ["birth_year", "award", "award"]
-    some = [
-        Example(id=str(i), question="?", answers=["x"], entity="e", relation=r)
-        for i, r in enumerate(relations)
-    ]
-    probes = [Probe(str(i), ["s"] * 4, kinds) for i in range(3)]
-    figure = draw.knowledge_boundary(some, probes, known_share=0.5)
-    (ax,) = figure.axes
-    drawn = {m: [x for x in ax.lines if x.get_marker() == m] for m in ".|"}
-    assert sum(len(line.get_xdata()) for line in drawn["."]) == 3
-    assert [list(line.get_xdata()) for line in drawn["|"]] == [[0.25], [0.25]]
-    assert {t.get_text() for t in ax.get_yticklabels()} == {"birth year", "award"}
-    (edge,) = [x for x in ax.lines if x.get_linestyle() == "--"]
-    assert edge.get_xdata()[0] == 0.5 - 1 / 8  # between one of four and two of four
-    assert "(%)" in ax.get_xlabel()
-
-
-def bars(ax):
-    """Left edge and width of a bar's parts → their heights."""
-    stacks = {}
-    for part in ax.patches:
-        key = (round(part.get_x(), 3), round(part.get_width(), 3))
-        stacks.setdefault(key, []).append(round(part.get_height(), 3))
-    return list(stacks.values())
-
-
-def test_outcomes_are_drawn_without_the_paper_where_asked():
-    figure = draw.stacked_outcomes([result("ternary")], published=False)
-    assert len(bars(figure.axes[0])) == 1
-    assert named(figure.axes[0]) == ["correct", "hallucinated", "abstained"]
-
-
-def test_the_outcome_axis_is_labelled():
-    figure = draw.stacked_outcomes([result("ternary"), result("sft")], published=False)
-    assert figure.axes[0].get_ylabel() == "held-out questions (%)"
-    ticks = [t.get_text() for t in figure.axes[0].get_xticklabels()]
-    assert ticks == ["sft", "ternary"]
-
-
-def test_outcomes_of_difficult_questions_are_those_with_the_prefix():
-    hard = {"accuracy": 0.1, "hallucination": 0.6, "abstention": 0.3}
-    more = {f"difficult_{name}": value for name, value in hard.items()}
-    results = [result("ternary", **more), result("sft")]
-    figure = draw.stacked_outcomes(results, prefix="difficult_", published=False)
-    assert bars(figure.axes[0]) == [[0.1, 0.6, 0.3]]
-
-
-def test_outcomes_of_several_seeds_have_error_bars():
-    several = [result("ternary", s, s / 100) for s in (0, 1)]
-    figures = [draw.stacked_outcomes(r, "", False) for r in (several[:1], several)]
-    one, two = figures
-    assert len(one.axes[0].collections) == 0 < len(two.axes[0].collections)
-
-
-SEEDED = [
-    result(
-        arm,
-        seed,
-        **grouped("majority", KS, ("accuracy", "abstention", "hallucination"), False),
-        **grouped("confidence", BINS, ("accuracy", "abstention", "hallucination")),
-        **grouped("exposure", EXPOSURES, ("accuracy", "abstention")),
-    )
-    for arm in ("prompting", "ternary", "sft")
-    for seed in (0, 1)
-]
-SHOWN = ("prompting", "ternary")
-
-
-def test_majority_curves_have_a_line_an_arm_and_a_panel_a_rate():
-    figure = draw.majority_curves(SEEDED, SHOWN)
-    titles = [ax.get_title() for ax in figure.axes]
-    assert titles == ["accuracy", "abstention", "hallucination"]
-    for ax in figure.axes:
-        lines = [(list(x.get_xdata()), list(x.get_ydata())) for x in ax.lines]
-        assert lines == [(list(KS), [RATES[ax.get_title()]] * 3)] * 2
-    assert named(figure.axes[0]) == list(SHOWN)
-    assert set(labels(figure)) == {("samples k", "held-out questions (%)")}
-
-
-def test_majority_bands_reach_over_the_seeds():
-    results = [
-        result("ternary", s, **{f"majority_1_{name}": v for name in RATES})
-        for s, v in enumerate((0.1, 0.3))
-    ]
-    ax = draw.majority_curves(results, ["ternary"]).axes[0]
-    heights = ax.collections[0].get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == (0.1, 0.3)
-    assert list(ax.lines[0].get_ydata()) == [0.2]
-
-
-def test_confidence_has_a_panel_an_arm_and_a_bar_a_bin():
-    figure = draw.confidence_bins(SEEDED, SHOWN)
-    assert [x for x, _ in labels(figure)] == [f"confidence · {arm}" for arm in SHOWN]
-    for ax in figure.axes:
-        assert bars(ax) == [[0.5, 0.3, 0.2]] * 2
-        ticks = [t.get_text() for t in ax.get_xticklabels()]
-        assert ticks == ["0.0–0.2", "0.8–1.0"]
-        assert ax.get_ylabel() == "answers in the bin (%)"
-
-
-def test_confidence_says_the_share_of_answers_in_a_bin():
-    figure = draw.confidence_bins(SEEDED, ["ternary"])
-    assert [t.get_text() for t in figure.axes[0].texts] == ["50 %", "50 %"]
-
-
-def test_a_confidence_bin_that_one_seed_lacks_is_drawn_from_the_other():
-    lacking = result("sft", **grouped("confidence", BINS[:1], RATES))
-    having = result("sft", 1, **grouped("confidence", BINS, RATES))
-    (ax,) = draw.confidence_bins([lacking, having], ["sft"]).axes
-    assert bars(ax) == [[0.5, 0.3, 0.2]] * 2
-    assert [t.get_text() for t in ax.texts] == ["75 %", "25 %"]
-
-
-def test_exposure_has_a_curve_an_arm_in_two_panels():
-    figure = draw.exposure_curves(SEEDED, SHOWN)
-    assert [y for _, y in labels(figure)] == [
-        "abstention, held-out questions (%)",
-        "accuracy, held-out questions (%)",
-    ]
-    for ax, name in zip(figure.axes, ("abstention", "accuracy"), strict=True):
-        assert [list(c.lines[0].get_ydata()) for c in ax.containers] == [
-            [RATES[name]] * 3
-        ] * 2
-        assert ax.get_xlabel() == "times that the policy read the fact"
-    assert named(figure.axes[0]) == list(SHOWN)
-
-
-def test_exposure_bins_are_named_by_their_ends():
-    ax = draw.exposure_curves(SEEDED, SHOWN).axes[0]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1–39", "40+"]
-
-
-# Figures of training
-
-
-def curve(level=0.5, steps=20, **more):
-    columns = {
-        "step": range(1, steps + 1),
-        "accuracy": level,
-        "hallucination": 0.2,
-        "abstention": 0.3,
-        "abstention_pro": 0.4,
-        "abstention_anti": 0.1,
-        "reward": 0.25,
-    }
-    return pd.DataFrame(columns | more)
-
-
-CURVES = {"ternary": [curve(0.4), curve(0.6)], "binary": [curve(0.3)]}
-
-
-def test_learning_dynamics_have_a_line_a_reward_at_the_mean_of_the_seeds():
-    figure = draw.learning_dynamics(CURVES)
-    accuracy, hallucination, truthfulness = figure.axes
-    levels = [[x.get_ydata()[-1] for x in ax.lines] for ax in figure.axes]
-    assert levels == [pytest.approx(v) for v in ([0.5, 0.3], [0.2, 0.2], [0.3, 0.1])]
-    assert named(accuracy) == list(CURVES)
-    assert set(labels(figure)) == {("GRPO step", "sampled responses (%)")}
-
-
-def test_learning_dynamics_run_over_ten_steps():
-    jump = curve(level=[0.0] * 10 + [1.0] * 10)
-    line = draw.learning_dynamics({"ternary": [jump]}).axes[0].lines[0]
-    assert list(line.get_ydata()[9:12]) == pytest.approx([0, 0.1, 0.2])
-
-
-def test_abstention_dynamics_have_a_panel_a_kind_of_group():
-    figure = draw.abstention_dynamics(CURVES)
-    assert [ax.get_title() for ax in figure.axes] == [
-        "all groups",
-        "wrong + abstaining only",
-        "abstaining + a correct one",
-    ]
-    levels = [[x.get_ydata()[-1] for x in ax.lines] for ax in figure.axes]
-    assert levels == [pytest.approx(v) for v in ([0.3] * 2, [0.4] * 2, [0.1] * 2)]
-    assert set(labels(figure)) == {("GRPO step", "abstaining samples (%)")}
-
-
-def test_a_reward_without_a_kind_of_group_has_no_line_in_its_panel():
-    without = curve().drop(columns="abstention_anti")
-    figure = draw.abstention_dynamics({"binary": [without], "ternary": [curve()]})
-    assert [len(ax.lines) for ax in figure.axes] == [2, 2, 1]
-
-
-def test_a_learning_curve_shows_the_rates_and_the_reward():
-    figure = draw.learning_curve(curve())
-    rates, reward = figure.axes
-    assert named(rates) == ["correct", "hallucinated", "abstained"]
-    assert [x.get_ydata()[0] for x in rates.lines] == [0.5, 0.2, 0.3]
-    assert [list(x.get_ydata()) for x in reward.lines] == [[0.25] * 20]
-    assert labels(figure) == [
-        ("GRPO step", "sampled responses (%)"),
-        ("GRPO step", "mean reward, in [−1, 1]"),
-    ]
-
-
-def test_before_and_after_have_a_bar_a_rate_with_its_interval():
-    spans = {name: (value - 0.1, value + 0.2) for name, value in RATES.items()}
-    better = {name: value + 0.1 for name, value in RATES.items()}
-    wide = {name: (value, value + 0.2) for name, value in RATES.items()}
-    figure = draw.before_and_after(RATES, better, [spans, wide])
-    (ax,) = figure.axes
-    heights = [part.get_height() for part in ax.patches]
-    assert heights == pytest.approx([*RATES.values(), *better.values()])
-    ends = [c.get_segments()[0][:, 1] for c in ax.collections]
-    assert ends[0] == pytest.approx(spans["truthfulness"])
-    assert named(ax) == ["before", "after"]
-    assert ax.get_ylabel() == "held-out questions (%)"
-
-
-def test_curves_are_read_of_rl_runs_only_and_in_the_paper_s_order(tmp_path):
-    for name in ("ternary-s0", "ternary-s1", "binary-s0", "sft-s0", "prompting-s0"):
-        (tmp_path / name).mkdir()
-        if name.startswith("prompting"):
-            continue  # nothing was trained
-        rows = pd.DataFrame({"step": [1], "loss": [0.1]}) if "sft" in name else curve()
-        rows.to_csv(tmp_path / name / "metrics.csv", index=False)
-    folders = list(tmp_path.iterdir())
-    found = draw.read_curves(folders)
-    assert [(arm, len(frames)) for arm, frames in found.items()] == [
-        ("binary", 1),
-        ("ternary", 2),
-    ]
-    assert list(draw.read_curves(folders, ["ternary"])) == ["ternary"]
-
-
-def test_outcomes_are_stacked_to_one_beside_the_published_bar():
-    figure = draw.stacked_outcomes([result("ternary"), result("mine")])
-    assert bars(figure.axes[0]) == [
-        [0.5, 0.3, 0.2],
-        [0.566, 0.194, 0.24],  # Table 1, CRAG with retrieval: T 37.2, H 19.4
-        [0.5, 0.3, 0.2],  # the paper has no arm of this name
-    ]
+    run = result("iterative_dpo", seed=3, **iterations)
+    table = tables.beside_paper([run], 4, {"T": "truthfulness"})
+    assert list(table.index) == ["iterative_dpo_1", "iterative_dpo_2"]
+    assert list(table["ours", "T"]) == ["20.0", "10.0"]
 
 
 def test_the_rule_by_relation_has_a_row_of_its_own_where_results_hold_it():
     rule = {f"relation_rule_{k}": 0.25 for k in RATES}
-    runs = [result("prompting"), result("ternary", **rule), result("ternary", seed=1)]
-    found = tables.results_table(runs, arms=["prompting"])
-    assert list(found.index) == ["prompting", "relation_rule"]
-    assert found.at["relation_rule", "truthfulness"] == "25.0"
-    beside = tables.beside_paper(runs, 1, {"T": "truthfulness"})
+    results = [result("prompting"), result("ternary", **rule), result("ternary", 1)]
+    table = tables.results_table(results, arms=["prompting"])
+    assert list(table.index) == ["prompting", "relation_rule"]
+    assert table.at["relation_rule", "truthfulness"] == "25.0"
+    beside = tables.beside_paper(results, 1, {"T": "truthfulness"})
     assert list(beside.loc["relation_rule"]) == ["–", "25.0"]
-    assert "relation_rule" not in tables.results_table(runs, ["reasoning"]).index
+    assert "relation_rule" not in tables.results_table(results, ["reasoning"]).index
+
+
+def test_the_means_of_a_comparison_are_of_what_was_measured_after_training():
+    more = {"dev_10_accuracy": 1.0, "before_accuracy": 1.0, "exposure_0_accuracy": 1.0}
+    results = [result("sft", **more), result("sft", 1, 0.2), result("dpo", words=3.0)]
+    found = tables.means(results)
+    assert found == pytest.approx(
+        {f"sft_{name}": value + 0.1 for name, value in RATES.items()}
+        | {f"dpo_{name}": value for name, value in RATES.items()}
+        | {"dpo_words": 3.0}
+    )
+    assert set(tables.means(results, ["words"])) == {"dpo_words"}
+
+
+def test_the_extremes_of_a_metric_are_said_in_words():
+    results = [result("sft"), result("dpo", 0, 0.1), result("dpo", 1, 0.3)]
+    assert tables.in_words(
+        [*results, without(result("none"), "cy")], ["accuracy", "nothing"]
+    ) == ("accuracy: most of dpo (70.0 %), least of sft (50.0 %).")
+
+
+def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path), "arm": "sft"})
+    by_variant = tables.stored("truthrl", p)
+    assert {"", "retrieval", "reasoning"} <= set(by_variant)
+    assert "main: 39 runs from outputs/reference/tiny" in capsys.readouterr().out
+    with runs.start("12_truthrl_train", p) as run:
+        run.finish(RATES)
+    ours = tables.stored("truthrl", p)
+    assert [r["folder"] for r in ours[""]] == [str(run.folder)]
+    assert len(ours["retrieval"]) == len(by_variant["retrieval"])
+    with pytest.raises(runs.RunError, match="python -m factkit sweep truthrl"):
+        tables.stored("truthrl", p, "other")
+
+
+# Bars
+
+
+def test_bars_are_stacked_with_intervals_over_seeds_and_none_of_one():
+    parts = [("accuracy", "right", "blue"), ("hallucination", "wrong", "red")]
+    groups = {"dpo": [result("dpo", s, s / 10) for s in (0, 1)], "a_b": [result("a_b")]}
+    _, ax = bars.stacked(groups, parts)
+    assert heights(ax) == [pytest.approx([0.55, 0.5]), pytest.approx([0.35, 0.3])]
+    assert [bar.get_y() for bar in bar_groups(ax)[1]] == pytest.approx([0.55, 0.5])
+    assert (named(ax), ticks(ax.xaxis)) == (["right", "wrong"], ["dpo", "a\nb"])
+    assert len(ax.collections) == 2
+    _, ax = bars.stacked(
+        {"a": [result("a")], "b": [without(result("b"), "acc")]}, parts
+    )
+    assert len(ax.collections) == 0
+
+
+def test_a_bar_of_what_no_run_has_is_empty():
+    groups = {"a": [without(result("a"), "accuracy")]}
+    _, ax = bars.stacked(groups, [("accuracy", "right", "blue")])
+    assert heights(ax) == [[0.0]]
+
+
+def test_before_and_after_stand_beside_each_other_with_their_intervals():
+    after = {name: value + 0.1 for name, value in RATES.items()}
+    spans = {"base": {}, "after": {"accuracy": (0.5, 0.9), "abstention": (0.4, 0.5)}}
+    panels = {"rates (%)": {"accuracy": "right"}, "other": {"abstention": "none"}}
+    figure = bars.before_and_after(RATES, after, spans, panels)
+    rates, other = figure.axes
+    assert heights(rates) == [[0.5], [pytest.approx(0.6)]]
+    assert (rates.get_ylabel(), other.get_ylabel()) == ("rates (%)", "other")
+    assert ticks(rates.xaxis) == ["right"] and named(other) == ["before", "after"]
+    ends = [
+        [list(e[:, 1]) for e in group.errorbar[2][0].get_segments()]
+        for ax in figure.axes
+        for group in bar_groups(ax)
+    ]
+    # an interval that lies beside its value is drawn from the value on
+    expected = [[0.5, 0.5]], [[0.5, 0.9]], [[0.2, 0.2]], [[0.3, 0.5]]
+    assert ends == [[pytest.approx(e) for e in of_bar] for of_bar in expected]
+
+
+def test_before_and_after_are_drawn_where_a_metric_is_lacking():
+    panels = {"rates (%)": {"accuracy": "right"}}
+    figure = bars.before_and_after(RATES, {}, {"base": {}, "after": {}}, panels)
+    assert heights(figure.axes[0]) == [[0.5], [0.0]]
+
+
+def test_bars_of_many_arms_differ():
+    _, ax = bars.stacked({}, [])
+    bars.grouped(ax, {arm: [result(arm)] for arm in MANY}, {"accuracy": "right"})
+    looks = {(g[0].get_facecolor(), g[0].get_hatch()) for g in bar_groups(ax)}
+    assert len(looks) == len(MANY)
+
+
+def test_marks_have_their_intervals_and_no_two_of_many_look_alike():
+    _, ax = bars.stacked({}, [])
+    for i, arm in enumerate(MANY):
+        point(ax, (0.1, 0.0), (0.2, 0.05 * (i == 0)), i, arm)
+    assert set(points(ax).values()) == {(0.1, 0.2)}
+    marks = [c.lines[0] for c in ax.containers]
+    assert len({(m.get_color(), m.get_marker()) for m in marks}) == len(MANY)
+    first, second = (c.lines[2] for c in ax.containers[:2])
+    assert list(first[0].get_segments()[0][:, 1]) == pytest.approx([0.15, 0.25])
+    assert second == ()
+
+
+# Curves
+
+
+def curve(**columns):
+    return pd.DataFrame({"step": [5, 10, 15]} | columns)
+
+
+def test_a_learning_curve_shows_every_column_of_every_paper_by_step():
+    for panels in curves.LEARNING.values():
+        columns = [column for names in panels.values() for column in names]
+        assert len(set(columns)) == len(columns)
+    for paper, panels in curves.LEARNING.items():
+        columns = [column for names in panels.values() for column in names]
+        frame = curve(**{c: [float(i), 1.0, 2.0] for i, c in enumerate(columns)})
+        figure = curves.learning_curve(frame, paper)
+        for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
+            assert ax.get_ylabel() == label and ax.get_xlabel() == "training step"
+            assert named(ax) == list(names.values())
+            if label != curves.STATEMENTS:
+                drawn = [list(line.get_ydata()) for line in ax.lines]
+                assert drawn == [list(frame[column]) for column in names]
+                assert all(list(ln.get_xdata()) == [5, 10, 15] for ln in ax.lines)
+
+
+def test_statements_are_stacked_by_kind_from_correct_to_wrong():
+    kinds = curves.LEARNING["rlfh"][curves.STATEMENTS]
+    values = {kind: [i, 0.5, 1.0] for i, kind in enumerate(kinds)}
+    ax = curves.learning_curve(curve(**values), "rlfh").axes[1]
+    tops = np.cumsum(list(values.values()), axis=0)
+    for area, top in zip(ax.collections, tops, strict=True):
+        corners = area.get_paths()[0].vertices
+        for step, height in zip((5, 10, 15), top, strict=True):
+            assert corners[corners[:, 0] == step, 1].max() == pytest.approx(height)
+    looks = {(str(a.get_facecolor()), a.get_hatch()) for a in ax.collections}
+    assert len(looks) == len(kinds)
+
+
+def test_a_learning_curve_says_what_was_not_logged():
+    figure = curves.learning_curve(curve(reward=[1.0, 2.0, 4.0], wins=0.5), "reason")
+    assert [texts(ax) for ax in figure.axes] == [[], *[["not logged"]] * 2, []]
+    assert named(figure.axes[3]) == ["answers: preferred"]
+
+
+def test_a_smoothed_learning_curve_keeps_the_steps_in_sight():
+    frame = curve(reward=[1.0, 2.0, 4.0])
+    reward = curves.learning_curve(frame, "veri", window=2).axes[0]
+    assert [list(line.get_ydata()) for line in reward.lines] == [[1, 1.5, 3], [1, 2, 4]]
+
+
+def test_a_curve_of_one_step_is_seen():
+    ax = curves.learning_curve(curve(reward=1.0).head(1), "rlfh").axes[0]
+    assert ax.lines[0].get_marker() == "o"
+
+
+def test_curves_are_read_of_runs_that_logged_the_column(tmp_path):
+    results = []
+    for arm, seed in (("ternary", 0), ("ternary", 1), ("binary", 0), ("sft", 0)):
+        folder = tmp_path / f"{arm}-s{seed}"
+        folder.mkdir()
+        frame = pd.DataFrame({"step": [1], "loss" if arm == "sft" else "reward": [0.1]})
+        frame.to_csv(folder / "metrics.csv", index=False)
+        results.append({"arm": arm, "folder": str(folder)})
+    results.append({"arm": "prompting", "folder": str(tmp_path)})  # nothing was trained
+    found = curves.read(results, "reward")
+    assert {a: len(frames) for a, frames in found.items()} == {
+        "ternary": 2,
+        "binary": 1,
+    }
+    assert list(curves.read(results, "reward", ["binary"])) == ["binary"]
+
+
+def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():
+    seeds = [curve(reward=[0.0, 0.2, 0.4]), curve(reward=[0.2, 0.2, 0.2])]
+    figure = curves.over_training({"an_arm": seeds}, {"reward": "reward"}, window=2)
+    (ax,) = figure.axes
+    assert list(ax.lines[0].get_xdata()) == [5, 10, 15]
+    # running means 0, 0.1, 0.3 and 0.2, 0.2, 0.2
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([0.1, 0.15, 0.25])
+    corners = ax.collections[0].get_paths()[0].vertices
+    band = corners[corners[:, 0] == 15, 1]
+    assert (band.min(), band.max()) == pytest.approx((0.2, 0.3))
+    assert (ax.get_ylabel(), legend(figure)) == ("reward (%)", ["an arm"])
+
+
+def test_a_seed_that_is_shorter_counts_as_far_as_it_goes():
+    seeds = [curve(words=[1.0, 2.0, 3.0]), curve(words=3.0).head(1)]
+    panels = {"words": "words"}
+    (ax,) = curves.over_training({"a": seeds}, panels, 1, share=False, band=False).axes
+    assert list(ax.lines[0].get_ydata()) == [2, 2, 3]
+    assert len(ax.collections) == 0
+
+
+def test_arms_while_training_say_what_none_logged_and_leave_out_who_did_not():
+    logged = {"a": [curve(x=0.5)], "b": [curve(y=1.0)]}
+    figure = curves.over_training(logged, {"x": "x", "y": "y", "z": "z"})
+    assert [named(ax) for ax in figure.axes] == [["a"], ["b"], []]
+    assert [texts(ax) for ax in figure.axes] == [[], [], ["not logged"]]
+    many = {arm: [curve(x=0.5)] for arm in MANY}
+    (ax,) = curves.over_training(many, {"x": "x"}).axes
+    looks = {(ln.get_color(), str(ln._unscaled_dash_pattern)) for ln in ax.lines}
+    assert len(looks) == len(MANY)
+
+
+def test_exposure_has_a_line_an_arm_at_the_means_of_its_bins():
+    def metrics(value):
+        return {f"exposure_{edge}_x": value + edge for edge in (40, 0, 1)}
+
+    lacking = {"exposure_0_x": 1.0, "exposure_0_short_x": 9.0}
+    groups = {"a_b": [metrics(0.0), metrics(2.0), lacking], "c": [metrics(5.0)]}
+    groups["a_b"][0] |= {"exposure_0_short_x": 9.0, "other_0_x": 9.0}
+    (ax,) = curves.by_exposure(groups, {"x": "x a question"}).axes
+    lines = [list(c.lines[0].get_ydata()) for c in ax.containers]
+    assert lines == [[1, 2, 41], [5, 6, 45]]
+    assert ticks(ax.xaxis) == ["0", "1–39", "40+"]
+    assert (named(ax), ax.get_ylabel()) == (["a b", "c"], "x a question")
+
+
+# TruthRL's outcomes
+
+
+def test_outcomes_are_stacked_to_one_beside_the_published_bar():
+    (ax,) = draw.stacked_outcomes([result("ternary"), result("mine")]).axes
+    *ours, correct, wrong, rest = heights(ax)
+    assert ours == [[0.5, 0.5], [0.3, 0.3], [0.2, 0.2]]
+    # Table 1, CRAG with retrieval: T 37.2, H 19.4; the paper has no arm `mine`
+    assert [correct, wrong, rest] == [[pytest.approx(v)] for v in (0.566, 0.194, 0.24)]
+    assert [t for t in texts(ax) if t] == ["50", "50", "30", "30", "20", "20"]
+    assert named(ax)[-1] == "paper (CRAG, 8B)"
+    assert ax.get_ylabel() == "held-out questions (%)"
+
+
+def test_outcomes_of_difficult_questions_are_those_with_the_prefix():
+    hard = {"accuracy": 0.05, "hallucination": 0.65, "abstention": 0.3}
+    more = {f"difficult_{name}": value for name, value in hard.items()}
+    results = [result("ternary", **more), result("sft")]
+    (ax,) = draw.stacked_outcomes(results, "difficult_", published=False).axes
+    assert heights(ax) == [[0.05], [0.65], [0.3]]
+    assert [t for t in texts(ax) if t] == ["65", "30"]
+    assert segments(ax, "paper") == []

@@ -7,7 +7,6 @@ from factkit import params, runs, stored_runs
 from factkit.curate.probing import Probe
 from factkit.evaluate import short_form, short_form_items
 from factkit.evaluate.short_form import Answered
-from factkit.figures import PUBLISHED, truthrl_sizes
 from factkit.statistics import means
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
@@ -146,13 +145,3 @@ def test_trends_compare_the_ends_of_training_and_leave_out_what_no_group_shows()
     assert short_form_items.trends(curve) == pytest.approx(
         {"rollout_abstention_end": 0.5, "abstention_pro_rise": 0.75}
     )
-
-
-def test_sizes_are_drawn_of_the_variants_there_are():
-    metrics = {"truthfulness": 0.1, "hallucination": 0.2}
-    one = [{"arm": a, "seed": 0, "metrics": metrics} for a in ("prompting", "ternary")]
-    figure = truthrl_sizes.sizes({"main": one, "qwen2.5-3b": one, "large": one[:1]})
-    labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
-    assert labels == ["main", "qwen2.5-3b", "large"]
-    marks = [line for line in figure.axes[0].lines if line.get_color() == PUBLISHED]
-    assert [m.get_ydata()[0] for m in marks] == pytest.approx([-0.003, 0.219])

@@ -7,7 +7,7 @@ quality prefers, and in how well the policy still predicts text.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,15 +79,21 @@ def answer(
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.load_policy(policy, p.dtype)
     if p.verifier == "judge":
-        examples = [*examples, *map(_form_request, utility.FORM_PROMPTS)]
-    asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
+        examples = [
+            *examples,
+            *(
+                Example(id=form.id, question=form.prompt, answers=[""], entity=form.id)
+                for form in utility.FORM_PROMPTS
+            ),
+        ]
+    prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
-    said = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, said, strict=True)}
+    replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
+    texts = {e.id: text for e, (text,) in zip(examples, replies, strict=True)}
     perplexity = utility.perplexity(model, tokenizer, held_out, p.eval_batch_size)
-    kept = {"texts": texts, "perplexity": perplexity}
-    write_atomically(path, json.dumps(kept, ensure_ascii=False))
-    return Answers(**kept)
+    answers = Answers(texts, perplexity)
+    write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
+    return answers
 
 
 def measure(
@@ -109,27 +115,27 @@ def measure(
     are measured on people whom the policy read of `FAMILIAR` times or more.
     Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
-    of = {
+    by_kind = {
         kind: [e for e in examples if e.meta["kind"] == kind]
         for kind in (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
     }
-    said = [answers.texts[e.id] for e in of[OPEN]]
-    checked = long_form.evaluate(of[OPEN], said, *engine.reader, path, p.test_chunks)
+    long = by_kind[OPEN]
+    texts = [answers.texts[e.id] for e in long]
+    checked = long_form.evaluate(long, texts, *engine.reader, path, p.test_chunks)
     items = long_form.items(checked)
     for item in items.values():
         if "total_claims" in item:  # by which it is weighted
             item["claim_precision"] = item["factual_precision"]
-    asked = list(filter(_familiar, of[OPEN]))
-    for i, win in wins(asked, answers, base, engine).items():
+    for i, win in wins([*filter(_familiar, long)], answers, base, engine).items():
         items.setdefault(i, {})["win_rate"] = win
     failures = long_form.failures(checked)
     for kind, names in SHORT.items():
-        outcomes = _outcomes(of[kind], answers, p)
+        outcomes = _outcomes(by_kind[kind], answers, p)
         failures[f"{kind}_failures"] = short_form.judge_failures(outcomes)
         items |= {
-            e.id: {name: float(found is outcome) for name, outcome in names.items()}
-            for e, found in zip(of[kind], outcomes, strict=True)
-            if found is not None
+            e.id: {name: float(outcome is wanted) for name, wanted in names.items()}
+            for e, outcome in zip(by_kind[kind], outcomes, strict=True)
+            if outcome is not None
         }
     for item in items.values():
         if "short_accuracy" in item:
@@ -138,8 +144,8 @@ def measure(
     if p.verifier == "judge":
         forms = list(utility.FORM_PROMPTS)
     else:
-        asked = filter(_familiar, of[COUNTED])
-        forms = [_counted(e, engine.facts.sentences) for e in asked]
+        counted = filter(_familiar, by_kind[COUNTED])
+        forms = [_counted(e, engine.facts.sentences) for e in counted]
     formed = utility.keeps_form(forms, _texts(forms, answers))
     for form, has in zip(forms, formed, strict=True):
         items[form.id] = {"format_following": float(has)}
@@ -158,7 +164,7 @@ def wins(
     else 0; without those that the judge failed on: all, if the engine has none."""
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
     ours, theirs = (
-        engine.quality(ids, prompts, _texts(examples, of)) for of in (answers, base)
+        engine.quality(ids, prompts, _texts(examples, side)) for side in (answers, base)
     )
     return {
         i: (a > b) + 0.5 * (a == b)
@@ -176,8 +182,8 @@ def _means(items: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
             weight = item["total_claims"] if name == "claim_precision" else 1.0
             columns.setdefault(name, []).append((value, weight))
     return {
-        name: sum(v * w for v, w in of) / sum(w for _, w in of)
-        for name, of in columns.items()
+        name: sum(v * w for v, w in terms) / sum(w for _, w in terms)
+        for name, terms in columns.items()
     }
 
 
@@ -191,17 +197,15 @@ def _counted(
     """As many sentences as the request wants facts."""
     wanted, about = example.meta["wanted"], example.entity
     return utility.FormPrompt(
-        example.id, example.question, lambda said: len(sentences(said, about)) == wanted
+        example.id, example.question, lambda text: len(sentences(text, about)) == wanted
     )
 
 
-def _form_request(form: utility.FormPrompt) -> Example:
-    return Example(id=form.id, question=form.prompt, answers=[""], entity=form.id)
-
-
-def _texts(asked: Iterable[Example | utility.FormPrompt], of: Answers) -> list[str]:
-    """The answers to what was asked, without reasoning."""
-    return response.answers(of.texts[a.id] for a in asked)
+def _texts(
+    prompts: Iterable[Example | utility.FormPrompt], answers: Answers
+) -> list[str]:
+    """The answers to the prompts, without reasoning."""
+    return response.answers(answers.texts[prompt.id] for prompt in prompts)
 
 
 def _outcomes(
@@ -209,8 +213,8 @@ def _outcomes(
 ) -> list[Outcome | None]:
     """By the judge where there is one (App. B.2), else by rules."""
     verify = verifier(p, "judge" if p.verifier == "judge" else "rules")
-    said = [answers.texts[e.id] for e in examples]
-    return verify(said, [e.answers for e in examples], [e.question for e in examples])
+    texts = [answers.texts[e.id] for e in examples]
+    return verify(texts, [e.answers for e in examples], [e.question for e in examples])
 
 
 # ---- When training stops
@@ -222,7 +226,7 @@ def benchmarks(policy: str, p: "RarParams", folder: Path) -> dict[str, float]:
     names = [name for name in p.utility_benchmarks.split() if name in suites.SUITES]
     if not names:
         return {}
-    found = suites.run(
+    scores = suites.run(
         policy,
         names,
         folder,
@@ -231,7 +235,7 @@ def benchmarks(policy: str, p: "RarParams", folder: Path) -> dict[str, float]:
         gen_kwargs={"max_gen_toks": p.max_completion_length},
         allow_code=p.allow_code,
     )
-    return {name: found[name] for name in names}
+    return {name: scores[name] for name in names}
 
 
 def stopped_at(
@@ -245,12 +249,10 @@ def stopped_at(
 
     trajectory: step → metrics, in the order of training.
     """
-    names = [name for name in p.utility_benchmarks.split() if name in before]
-    wanted = {name: before[name] for name in names}
+    wanted = {n: before[n] for n in p.utility_benchmarks.split() if n in before}
     kept = next(iter(trajectory))
     for step, metrics in trajectory.items():
-        after = {name: metrics[name] for name in names}
-        if utility.stops(wanted, after, p.utility_drop):
+        if utility.stops(wanted, {n: metrics[n] for n in wanted}, p.utility_drop):
             break
         kept = step
     return kept
@@ -264,20 +266,18 @@ def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
     """
     if len(trajectory) < 2:
         return Measured({}, {})
-    steps = list(trajectory)
-    half = max(step for step in steps if step == steps[0] or 2 * step <= steps[-1])
-    named = {"dev_base": before, "halfway": trajectory[half]}
-    named["end"] = trajectory[steps[-1]]
-    metrics: dict[str, float] = {}
-    items: dict[str, dict[str, float]] = {}
-    for when, found in named.items():
+    first, *_, last = trajectory
+    half = max(step for step in trajectory if step == first or 2 * step <= last)
+    points = {"dev_base": before, "halfway": trajectory[half], "end": trajectory[last]}
+    halves = Measured({}, {})
+    for when, measured in points.items():
         for name in ("hallucination_rate", "win_rate"):
-            if name in found.metrics:
-                metrics[f"{when}_{name}"] = found.metrics[name]
-            for i, item in found.items.items():
+            if name in measured.metrics:
+                halves.metrics[f"{when}_{name}"] = measured.metrics[name]
+            for i, item in measured.items.items():
                 if name in item:
-                    items.setdefault(i, {})[f"{when}_{name}"] = item[name]
-    return Measured(metrics, items)
+                    halves.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
+    return halves
 
 
 def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]]:
@@ -287,6 +287,6 @@ def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]
     for row in rows:
         groups.setdefault(short_form.exposure_bin(row), []).append(row)
     return {
-        edge: long_form.scores(of) | {"n": len(of)}
-        for edge, of in sorted(groups.items())
+        edge: long_form.scores(group) | {"n": len(group)}
+        for edge, group in sorted(groups.items())
     }

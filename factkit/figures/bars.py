@@ -1,10 +1,24 @@
-"""Bars that several papers draw: parts stacked by arm, claims beside the paper's,
-before and after."""
+"""Bars that several papers draw: parts stacked by arm, arms at each metric, before and
+after; and the paper's values as grey lines."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.figures import CORRECT, PUBLISHED, mean_and_range, new_figure
+import numpy as np
+
+from factkit.figures import (
+    ABOVE,
+    BESIDE,
+    CORRECT,
+    LEGEND,
+    PUBLISHED,
+    bar_look,
+    new_figure,
+    percent_axis,
+    say,
+    spaced,
+)
+from factkit.statistics import interval_over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,23 +27,23 @@ if TYPE_CHECKING:
 Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its seeds
 Parts = Sequence[tuple[str, str, str]]  # (metric, label, colour), the lowest first
 Spans = Mapping[str, tuple[float, float]]  # metric → interval (low, high)
+Line = tuple[float, float, float]  # its height, left and right end
 
 
 def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
-    """A bar an arm of its parts: means over seeds, t intervals."""
+    """A bar an arm of its parts: means over seeds, t intervals.
+
+    What a run lacks, as claims per answer of none, is left out.
+    """
     figure, ax = new_figure(max(4.5, 0.8 * len(groups) + 1.5), 3.4)
     bottoms = [0.0] * len(groups)
     for metric, label, colour in parts:
-        found = [  # what a run lacks, as claims per answer of none, is left out
-            mean_and_range([m[metric] for m in all_of if metric in m] or [0.0])
-            for all_of in ([r["metrics"] for r in runs] for runs in groups.values())
-        ]
-        means = [mean for mean, _ in found]
-        spans = [half for _, half in found] if any(h for _, h in found) else None
+        points = [mean_of(runs, metric) or (0.0, 0.0) for runs in groups.values()]
+        means, halves = [mean for mean, _ in points], [half for _, half in points]
         style = {"color": colour, "ec": "black", "lw": 0.6, "capsize": 2}
-        ax.bar(
-            range(len(groups)), means, 0.6, bottoms, yerr=spans, label=label, **style
-        )
+        spans = halves if any(halves) else None
+        places = range(len(groups))
+        ax.bar(places, means, 0.6, bottoms, yerr=spans, label=label, **style)
         bottoms = [b + m for b, m in zip(bottoms, means, strict=True)]
     names = [arm.replace("_", "\n") for arm in groups]
     ax.set_xticks(range(len(groups)), names, fontsize=7)
@@ -40,74 +54,116 @@ def claims(
     groups: Groups,
     parts: Parts,
     paper: Mapping[str, tuple[float, float]],
-    label: str = "claims an answer",
+    label: str,
 ) -> "Figure":
     """Claims by arm, in two parts; grey lines: the paper's.
 
-    paper: arm → its (total, lower part), drawn if the base policy is among the groups.
+    paper: arm → its (total, lower part), scaled so that the base policy's total is
+    ours; drawn if that is among the groups.
     """
     figure, ax = stacked(groups, parts)
     ax.set_ylabel(label)
     if "base" in groups and "base" in paper:
-        names = [metric for metric, _, _ in parts]
-        before = [sum(r["metrics"][name] for name in names) for r in groups["base"]]
-        _paper_claims(ax, list(groups), paper, mean_and_range(before)[0])
-    ax.legend(frameon=False, fontsize=8, bbox_to_anchor=(1.0, 1.0), loc="upper left")
+        ours = sum(mean_of(groups["base"], metric)[0] for metric, _, _ in parts)
+        scale = ours / paper["base"][0]
+        values = [[scale * n for n in paper.get(arm, ())] for arm in groups]
+        mark(ax, values, "paper, scaled to the base policy's total")
+    ax.legend(**LEGEND, **BESIDE)
     return figure
 
 
-def _paper_claims(
-    ax: "Axes",
-    arms: Sequence[str],
-    paper: Mapping[str, tuple[float, float]],
-    before: float,
+def mark(ax: "Axes", values: Sequence[Sequence[float]], label: str) -> None:
+    """The paper's values of the arms that stand at 0, 1, 2 … as grey lines."""
+    lines = [(v, x - 0.4, x + 0.4) for x, of_arm in enumerate(values) for v in of_arm]
+    _lines(ax, lines, PUBLISHED, "-", label)
+
+
+def _lines(
+    ax: "Axes", lines: Sequence[Line], colour: str, style: str, label: str
 ) -> None:
-    """The paper's claims, scaled so that its base policy's total is ours, `before`."""
-    scale = before / paper["base"][0]
-    label = "paper, scaled to the base policy's total"
-    for arm in [arm for arm in paper if arm in arms]:
-        for value in paper[arm]:
-            x = arms.index(arm)
-            ax.hlines(value * scale, x - 0.4, x + 0.4, PUBLISHED, lw=2, label=label)
-            label = None
+    if lines:
+        heights, left, right = zip(*lines, strict=True)
+        width = 2.5 if style == "-" else 1.5
+        ax.hlines(heights, left, right, colour, style, lw=width, label=label)
+
+
+def grouped(
+    ax: "Axes",
+    groups: Groups,
+    metrics: Mapping[str, str],
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+    label: str = "paper",
+) -> None:
+    """At each metric (name → label) a bar an arm: means over seeds, 95 % t intervals.
+
+    Dotted: before training. Grey: the paper's values (metric → arm → value).
+    """
+    width = 0.84 / max(len(groups), 1)
+    before, published = [], []
+    for i, (arm, runs) in enumerate(groups.items()):
+        points = {}
+        for x, name in enumerate(metrics):
+            place = (i + 0.5) * width - 0.42 + x
+            ends = place - width / 2, place + width / 2
+            if point := mean_of(runs, name):
+                points[place] = point
+            if point := mean_of(runs, f"before_{name}"):
+                before.append((point[0], *ends))
+            if (value := (paper or {}).get(name, {}).get(arm)) is not None:
+                published.append((value, *ends))
+        ax.bar(
+            list(points),
+            [mean for mean, _ in points.values()],
+            0.94 * width,
+            yerr=[half for _, half in points.values()] if len(runs) > 1 else None,
+            capsize=2,
+            label=spaced(arm),
+            **bar_look(i),
+        )
+    _lines(ax, before, "black", ":", "before training")
+    _lines(ax, published, PUBLISHED, "-", label)
+    if not groups:
+        say(ax, "no results")
+    ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
+
+
+def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
+    """Mean and half-width of a metric over the runs that have it, None without any."""
+    values = [r["metrics"][name] for r in runs if name in r["metrics"]]
+    return interval_over_seeds(values) if values else None
 
 
 def before_and_after(
     before: Mapping[str, float],
     after: Mapping[str, float],
     spans: Mapping[str, Spans],
-    panels: Sequence[Mapping[str, str]],
+    panels: Mapping[str, Mapping[str, str]],
 ) -> "Figure":
-    """Metrics before and after; bars: intervals over requests.
+    """Metrics before and after training; error bars: intervals over test items.
 
     spans: `base` and `after` → metric → (low, high), of those that have one. panels:
-    metric → label, each panel's. Those of the axes are the caller's to name.
+    what a y axis says → metric → label; "(%)" says that these are fractions.
     """
-    figure, axes = new_figure(9.5, 3.0, columns=len(panels))
-    for ax, names in zip(axes, panels, strict=True):
-        for shift, (key, found) in zip(
-            (-0.2, 0.2), (("base", before), ("after", after)), strict=True
-        ):
-            ax.bar(
-                [i + shift for i in range(len(names))],
-                [found.get(name, 0.0) for name in names],
-                0.36,
-                yerr=_errors(names, found, spans[key]),
-                color=PUBLISHED if key == "base" else CORRECT,
-                label="before" if key == "base" else "after",
-                capsize=3,
-            )
+    figure, _ = new_figure(9.5 if len(panels) > 1 else 7.0, 3.2, columns=len(panels))
+    sides = (
+        ("before", before, spans["base"], -0.2, PUBLISHED),
+        ("after", after, spans["after"], 0.2, CORRECT),
+    )
+    for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
+        for side, metrics, intervals, shift, colour in sides:
+            values = np.array([metrics.get(name, 0.0) for name in names])
+            ends = [
+                intervals.get(n, (v, v)) for n, v in zip(names, values, strict=True)
+            ]
+            low, high = np.transpose(ends)
+            errors = np.maximum([values - low, high - values], 0)
+            places = [x + shift for x in range(len(names))]
+            style = {"color": colour, "label": side, "capsize": 3}
+            ax.bar(places, values, 0.36, yerr=errors, **style)
+        ax.axhline(0, color="black", lw=0.8)
         ax.set_xticks(range(len(names)), names.values(), fontsize=8)
-    axes[-1].legend(frameon=False, fontsize=8)
+        ax.set_ylabel(label)
+        if label.endswith(" (%)"):
+            percent_axis(ax, label.removesuffix(" (%)"))
+    figure.axes[-1].legend(**LEGEND, **ABOVE, ncols=2)
     return figure
-
-
-def _errors(
-    names: Mapping[str, str], found: Mapping[str, float], span: Spans
-) -> list[list[float]]:
-    """What error bars need: distances below and above, 0 without an interval."""
-    ends = [(found.get(n, 0.0), *span.get(n, (found.get(n, 0.0),) * 2)) for n in names]
-    return [
-        [max(value - low, 0.0) for value, low, _ in ends],
-        [max(high - value, 0.0) for value, _, high in ends],
-    ]

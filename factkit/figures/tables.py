@@ -4,11 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms
+from factkit import arms, ledger, runs
 from factkit.evaluate.long_form import Checked
-from factkit.figures import mean_and_range
+from factkit.params.files import ROOT
+from factkit.params.stages import RunParams
+from factkit.statistics import interval_over_seeds
 from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
@@ -43,16 +46,16 @@ PAPER_DEFAULT = {
     "dataset": ["CRAG"],
     "judge": ["Llama3.3-70B-Inst"],
 }
+BLUE, GREY, RED = (f"background-color: {c}" for c in ("#cfe2f3", "#eeeeee", "#f9d5c3"))
 BACKGROUND = {
-    Outcome.CORRECT: "background-color: #cfe2f3",
-    Outcome.ABSTAIN: "background-color: #eeeeee; font-style: italic",
-    Outcome.WRONG: "background-color: #f9d5c3",
+    Outcome.CORRECT: BLUE,
+    Outcome.ABSTAIN: f"{GREY}; font-style: italic",
+    Outcome.WRONG: RED,
 }
-
-SUPPORT_BACKGROUND = {
-    Support.SUPPORTED: "background-color: #cfe2f3",
-    Support.INCONCLUSIVE: "background-color: #eeeeee",
-    Support.CONTRADICTED: "background-color: #f9d5c3",
+SUPPORT_BACKGROUND = {  # the more serious, the later
+    Support.SUPPORTED: BLUE,
+    Support.INCONCLUSIVE: GREY,
+    Support.CONTRADICTED: RED,
 }
 SERIOUS = {kind: i for i, kind in enumerate(SUPPORT_BACKGROUND)}
 
@@ -123,43 +126,95 @@ def test_sets(paper: str) -> "pd.DataFrame":
     return rows.rename(columns=names)
 
 
+def stored(
+    paper: str, p: RunParams, variant: str = ""
+) -> dict[str, list[dict[str, Any]]]:
+    """Variant → the training runs to draw: this machine's, else the reference's.
+
+    Says which they are. Raises RunError if there are none of `variant`.
+    """
+    by_variant = {
+        name: [dict(r) for r in results if "prefix" not in r]  # no iterations
+        for name, results in ledger.stored(
+            paper, p.profile, ROOT / p.output_dir
+        ).items()
+    }
+    if variant not in by_variant:
+        sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
+        raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
+    for name, results in by_variant.items():
+        where = runs.relative(Path(results[0]["folder"]).parent)
+        on = results[0]["device"]
+        print(f"{name or 'main'}: {len(results)} runs from {where}, on {on}")
+    return by_variant
+
+
+def samples(results: Sequence[Result], arm: str) -> list[Path]:
+    """The stored answers of an arm, before and after, of the seeds that have some."""
+    paths = [Path(r["folder"]) / "samples.jsonl" for r in results if r["arm"] == arm]
+    return [path for path in paths if path.exists()]
+
+
+def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, float]:
+    """<arm>_<metric> → mean over the seeds that have it: a comparison's own metrics.
+
+    names: metrics, by default all but those on dev requests, before training and by
+    exposure.
+    """
+    others = ("dev_", "before_", "exposure_")
+    every = sorted({name for r in results for name in r["metrics"]})
+    names = names or [name for name in every if not name.startswith(others)]
+    return {
+        f"{arm}_{name}": interval_over_seeds(values)[0]
+        for arm, group in by_arm(results).items()
+        for name in names
+        if (values := [r["metrics"][name] for r in group if name in r["metrics"]])
+    }
+
+
 def results_table(
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[Result],
     names: Sequence[str] = RATES,
     arms: Sequence[str] = (),
+    factor: float = 100,
 ) -> "pd.DataFrame":
     """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
 
-    names: metrics, by default the four rates. arms: which, by default all. Where the
-    results hold the rule by relation, it has a row.
+    names: metrics, by default the four rates. arms: which, by default all. factor: 1 of
+    metrics that are no fractions, as claims and words. Where the results hold the rule
+    by relation, it has a row.
     """
     import pandas as pd
 
     rows = {}
-    for arm, runs in by_arm(with_rule(results, names)).items():
+    for arm, group in by_arm(with_rule(results, names)).items():
         if arms and arm not in (*arms, RULE):
             continue
-        row: dict[str, Any] = {"seeds": len(runs)}
-        runs = policies(arm, runs)
-        row |= {name: spread([r["metrics"].get(name) for r in runs]) for name in names}
+        row: dict[str, Any] = {"seeds": len(group)}
+        group = policies(arm, group)
+        for name in names:
+            row[name] = spread([r["metrics"].get(name) for r in group], factor)
         rows[arm] = row
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
-def counts_table(
-    results: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> "pd.DataFrame":
-    """As `results_table`, of metrics that are no fractions: claims, words."""
-    import pandas as pd
-
-    rows = {
-        arm: {
-            name: spread([r["metrics"].get(name) for r in runs], factor=1)
-            for name in names
+def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Which arms have most and least of each metric by the mean over seeds, in per
+    cent: a sentence beside a figure."""
+    sentences = []
+    for name in names:
+        by_mean = {
+            100 * interval_over_seeds(values)[0]: arm
+            for arm, group in by_arm(results).items()
+            if (values := [r["metrics"][name] for r in group if name in r["metrics"]])
         }
-        for arm, runs in by_arm(results).items()
-    }
-    return pd.DataFrame(rows).T.rename_axis("arm")
+        if by_mean:
+            most, least = (
+                f"{by_mean[v]} ({v:.1f} %)" for v in (max(by_mean), min(by_mean))
+            )
+            words = name.replace("_", " ")
+            sentences.append(f"{words}: most of {most}, least of {least}.")
+    return "\n".join(sentences)
 
 
 def spread(values: Sequence[float | None], factor: float = 100) -> str:
@@ -167,12 +222,23 @@ def spread(values: Sequence[float | None], factor: float = 100) -> str:
     given = [factor * v for v in values if v is not None]
     if not given:
         return "–"
-    mean, half = mean_and_range(given)
+    mean, half = interval_over_seeds(given)
     return f"{mean:.1f} ± {half:.1f}" if len(given) > 1 else f"{mean:.1f}"
 
 
+def of_paper(table: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
+    """A published table, of its main model, data set and setting (`PAPER_DEFAULT`), or
+    of those chosen, as by setting="without retrieval"."""
+    rows = published(table, paper)
+    wanted = PAPER_DEFAULT | {column: [value] for column, value in chosen.items()}
+    for column, values in wanted.items():
+        if column in rows:
+            rows = rows[rows[column].isin(values)]
+    return rows
+
+
 def beside_paper(
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[Result],
     table: int,
     metrics: Mapping[str, str],
     paper: str = "truthrl",
@@ -180,22 +246,13 @@ def beside_paper(
 ) -> "pd.DataFrame":
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
-    metrics: column of the published table → our metric. Of tables with several models,
-    data sets or settings, the paper's main one is shown (`PAPER_DEFAULT`), or the one
-    chosen, as by setting="without retrieval".
+    metrics: column of the published table → our metric. chosen: as `of_paper` has it.
     """
     import pandas as pd
 
-    theirs = published(table, paper)
-    wanted = PAPER_DEFAULT | {
-        column: [value] for column, value in chosen.items() if value
-    }
-    for column, values in wanted.items():
-        if column in theirs:
-            theirs = theirs[theirs[column].isin(values)]
-    theirs = theirs.set_index("arm")
+    theirs = of_paper(table, paper, **chosen).set_index("arm")
     ours = by_arm(with_rule(with_iterations(results), [*metrics.values()]))
-    ours = {arm: policies(arm, runs) for arm, runs in ours.items()}
+    ours = {arm: policies(arm, group) for arm, group in ours.items()}
     rows = {
         arm: {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
         | {
@@ -208,9 +265,7 @@ def beside_paper(
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
-def with_rule(
-    results: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[Mapping[str, Any]]:
+def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
     """The results, and the untrained rule by relation as one more, of one seed.
 
     It depends on the questions alone and is stored with every arm. Nothing is added if
@@ -227,7 +282,7 @@ def with_rule(
     return list(results)
 
 
-def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
     Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
@@ -242,26 +297,9 @@ def by_arm(results: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
     return {name: [r for r in results if r["arm"] == name] for name in order}
 
 
-def policies(arm: str, runs: list[Result]) -> list[Result]:
+def policies(arm: str, group: list[Result]) -> list[Result]:
     """The runs of an arm that are policies of their own: one, where it is untrained."""
-    return runs[:1] if arm in arms.untrained() else runs
-
-
-def by_prefix(
-    metrics: Mapping[str, float], arms: Sequence[str], prefix: str
-) -> list[dict[str, Any]]:
-    """The metrics <arm>_<prefix>_<name> of a comparison, as a result for each arm."""
-    return [
-        {
-            "arm": arm,
-            "metrics": {
-                key.removeprefix(f"{arm}_"): value
-                for key, value in metrics.items()
-                if key.startswith(f"{arm}_{prefix}_")
-            },
-        }
-        for arm in arms
-    ]
+    return group[:1] if arm in arms.untrained() else group
 
 
 def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":

@@ -28,9 +28,7 @@ TEXT = "white-space: pre-wrap; text-align: left; line-height: 2"
 CELL = f"{TEXT}; vertical-align: top; padding: 4px 8px; border: 1px solid #dddddd"
 
 
-def token_rewards(
-    tokens: Sequence[str], rewards: Sequence[float] | None, title: str = ""
-) -> "HTML":
+def token_rewards(tokens: Sequence[str], rewards: Sequence[float] | None) -> "HTML":
     """A response's tokens: blue where the reward is positive, orange where negative.
 
     The larger the reward, the stronger the colour; the number stands above, and exactly
@@ -39,9 +37,8 @@ def token_rewards(
     """
     from IPython.display import HTML
 
-    head = f"<b>{escape(title)}</b>\n" if title else ""
     body = _marked(tokens, rewards, _largest([rewards]))
-    return HTML(PAGE.format(f'<div style="{TEXT}">{head}{body}</div>'))
+    return HTML(PAGE.format(f'<div style="{TEXT}">{body}</div>'))
 
 
 def token_reward_rows(
@@ -62,8 +59,8 @@ def token_reward_rows(
         pairwise(prompts), rows, strict=True
     ):
         total = "–" if rewards is None else _signed(math.fsum(rewards))
-        said = "" if prompt == last else escape(prompt)
-        lines.append(_line("td", said, _marked(tokens, rewards, largest), total))
+        shown = "" if prompt == last else escape(prompt)
+        lines.append(_line("td", shown, _marked(tokens, rewards, largest), total))
     table = '<table style="border-collapse: collapse; background-color: white">{}'
     return HTML(PAGE.format(f"{table.format(''.join(lines))}</table>"))
 
@@ -78,13 +75,13 @@ def on_tokens(
 ) -> list[tuple[str, list[str], Sequence[float] | None]]:
     """Rows for `token_reward_rows` of responses with their feedback."""
     rows = []
-    for prompt, text, of in zip(prompts, texts, feedback, strict=True):
+    for prompt, text, sentences in zip(prompts, texts, feedback, strict=True):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        said, offsets = token_mapping.offsets_of(ids, tokenizer)
+        decoded, offsets = token_mapping.offsets_of(ids, tokenizer)
         rewards = None
-        if of is not None:
-            rewards = rlfh.token_rewards(of, ids, tokenizer, granularity, m)
-        rows.append((prompt, [said[a:b] for a, b in offsets], rewards))
+        if sentences is not None:
+            rewards = rlfh.token_rewards(sentences, ids, tokenizer, granularity, m)
+        rows.append((prompt, [decoded[a:b] for a, b in offsets], rewards))
     return rows
 
 

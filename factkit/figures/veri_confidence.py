@@ -15,18 +15,20 @@ from factkit.figures import (
     ABSTAIN,
     ARM_COLOURS,
     CORRECT,
+    LEGEND,
     LINES,
     PUBLISHED,
     look,
     new_figure,
     percent_axis,
+    say,
+    spaced,
 )
-from factkit.figures.veri import LEGEND, TOLD, say, spaced
+from factkit.figures.veri import TOLD
 from factkit.verify.trajectory import LABELS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # (label said, whether it is right, its probability) of answers that have both
@@ -46,14 +48,14 @@ def answers_of(rows: Sequence[Verified]) -> Answers:
 
 def stored_answers(items: "pd.DataFrame") -> Answers:
     """The answers of a run's items.csv."""
-    found = []
+    answers = []
     for label, short in SHORT.items():
         name = f"{short}_confidence"
         if name in items:
-            of = items[items[name].notna()]
-            pairs = zip(of["label_accuracy"], of[name], strict=True)
-            found += [(label, right == 1, sure) for right, sure in pairs]
-    return found
+            rows = items[items[name].notna()]
+            pairs = zip(rows["label_accuracy"], rows[name], strict=True)
+            answers += [(label, right == 1, sure) for right, sure in pairs]
+    return answers
 
 
 def label_probabilities(answers: AnswersByArm) -> "Figure":
@@ -64,14 +66,14 @@ def label_probabilities(answers: AnswersByArm) -> "Figure":
     left out.
     """
     edges = np.arange(21) / 20
-    figure, axes = _panels(answers)
-    for ax, (arm, known) in zip(axes, answers.items(), strict=True):
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    for ax, (arm, known) in zip(figure.axes, answers.items(), strict=True):
         for i, label in enumerate(LABELS):
-            found = [p for said, _, p in known if said == label]
-            if found:
-                share = np.histogram(np.clip(found, 0, 1), edges)[0] / len(found)
+            sure = [p for said, _, p in known if said == label]
+            if sure:
+                share = np.histogram(np.clip(sure, 0, 1), edges)[0] / len(sure)
                 style = {"color": ARM_COLOURS[i], "ls": LINES[i], "lw": 1.6}
-                name = f"{label} (n = {len(found)})"
+                name = f"{label} (n = {len(sure)})"
                 ax.stairs(share, edges, **style, baseline=None, label=name)
         for limit in (LOW, HIGH):
             ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
@@ -93,23 +95,27 @@ def label_log_probabilities(answers: AnswersByArm) -> "Figure":
     Shares are on a logarithmic scale, for answers of low confidence are rare.
     """
     figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
-    lowest = min((p for of in answers.values() for *_, p in of), default=1.0)
+    lowest = min((p for known in answers.values() for *_, p in known), default=1.0)
     least = min(log(max(lowest, exp(FLOOR))), -1.0)
     edges = np.linspace(least, 0.0, 31)
     for ax, label in zip(axes, LABELS, strict=True):
-        for i, (arm, of) in enumerate(answers.items()):
-            found = [p for said, _, p in of if said == label]
-            if found:
-                logs = np.clip(np.log(np.maximum(found, exp(FLOOR))), least, 0)
-                share = np.histogram(logs, edges)[0] / len(found)
+        for i, (arm, known) in enumerate(answers.items()):
+            sure = [p for said, _, p in known if said == label]
+            if sure:
+                logs = np.clip(np.log(np.maximum(sure, exp(FLOOR))), least, 0)
+                share = np.histogram(logs, edges)[0] / len(sure)
                 colour, style, _ = look(i)
-                name = f"{spaced(arm)} (n = {len(found)})"
+                name = f"{spaced(arm)} (n = {len(sure)})"
                 looks = {"color": colour, "ls": style, "lw": 1.6, "label": name}
                 ax.stairs(np.where(share > 0, share, np.nan), edges, **looks)
         ax.set_title(label, fontsize=10, loc="left")
         ax.set_xlabel("ln of the label's probability")
         ax.set_xlim(least, 0)
-        _log_percent(ax, "answers with the label")
+        ax.set_yscale("log")
+        ax.set_ylim(top=1.3)
+        ax.set_ylabel("answers with the label (%)")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+        ax.yaxis.set_minor_formatter("")
         if ax.patches:
             ax.legend(**LEGEND, loc="upper left")
         else:
@@ -123,21 +129,22 @@ def accuracy_by_confidence(answers: AnswersByArm) -> "Figure":
 
     The number of answers stands on each bar; those between are told below.
     """
-    figure, axes = _panels(answers)
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     tiers = (
         ("low: below 85 %", -0.2, ABSTAIN, lambda p: p < LOW),
         ("high: above 95 %", 0.2, CORRECT, lambda p: p > HIGH),
     )
-    for ax, (arm, known) in zip(axes, answers.items(), strict=True):
-        said = [[of for of in known if of[0] == label] for label in LABELS]
+    for ax, (arm, known) in zip(figure.axes, answers.items(), strict=True):
+        by_label = [[a for a in known if a[0] == label] for label in LABELS]
         for name, shift, colour, inside in tiers:
-            found = [[right for _, right, p in of if inside(p)] for of in said]
-            share = [sum(of) / len(of) if of else 0.0 for of in found]
+            tier = [[right for _, right, p in rows if inside(p)] for rows in by_label]
+            share = [sum(rights) / len(rights) if rights else 0.0 for rights in tier]
             places = [x + shift for x in range(len(LABELS))]
             style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
             drawn = ax.bar(places, share, 0.38, **style)
-            ax.bar_label(drawn, [f"n={len(of)}" for of in found], fontsize=8, padding=2)
-        between = [sum(LOW <= p <= HIGH for *_, p in of) for of in said]
+            counts = [f"n={len(rights)}" for rights in tier]
+            ax.bar_label(drawn, counts, fontsize=8, padding=2)
+        between = [sum(LOW <= p <= HIGH for *_, p in rows) for rows in by_label]
         names = [
             f"{s}\n({n} between)" for s, n in zip(TOLD.values(), between, strict=True)
         ]
@@ -145,27 +152,12 @@ def accuracy_by_confidence(answers: AnswersByArm) -> "Figure":
         ax.set_xlabel(f"label said · {spaced(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")
-    handles = axes[0].get_legend_handles_labels()
-    style = LEGEND | {"loc": "outside upper center", "ncols": 2}
-    figure.legend(*handles, **style, title="confidence", title_fontsize=8)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        **LEGEND,
+        loc="outside upper center",
+        ncols=2,
+        title="confidence",
+        title_fontsize=8,
+    )
     return figure
-
-
-def _panels(answers: AnswersByArm) -> tuple:
-    """A figure with a panel an arm. Raises ValueError without an arm."""
-    if not answers:
-        raise ValueError("no arm's answers to draw")
-    n = len(answers)
-    figure, _ = new_figure(4.2 * n + 0.4, 3.6, columns=n)
-    return figure, figure.axes
-
-
-def _log_percent(ax: "Axes", label: str) -> None:
-    """A logarithmic y axis that shows fractions as per cent."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    ax.set_yscale("log")
-    ax.set_ylim(top=1.3)
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.set_ylabel(f"{label} (%)")

@@ -1,0 +1,275 @@
+"""Lines: one run while it trains, arms while they train, arms by exposure."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit.figures import (
+    ABOVE,
+    ABSTAIN,
+    ARM_COLOURS,
+    CORRECT,
+    LEGEND,
+    LINES,
+    WRONG,
+    legend_below,
+    look,
+    new_figure,
+    percent_axis,
+    say,
+    spaced,
+    whole_ticks,
+)
+from factkit.statistics import interval_over_seeds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    CurvesByArm = Mapping[str, Sequence[pd.DataFrame]]  # a metrics.csv a seed
+
+
+CLAIMS = {
+    "correct_claims_per_question": "correct claims a question",
+    "incorrect_claims_per_question": "other claims a question",
+}
+REWARD = {"reward": "reward"}
+STATEMENTS = "statements a response"
+# paper → panels: what the y axis says → columns → their names; "(%)": of fractions
+LEARNING: dict[str, dict[str, dict[str, str]]] = {
+    "truthrl": {
+        "sampled responses (%)": {
+            "accuracy": "correct",
+            "hallucination": "hallucinated",
+            "abstention": "abstained",
+        },
+        "mean reward, in [−1, 1]": REWARD,
+    },
+    "rar": {
+        "mean reward": REWARD,
+        "tokens a response": {"completions/mean_length": "tokens"},
+    },
+    "reason": {
+        "mean reward": REWARD,
+        "words a response": {"reasoning_words": "reasoning", "answer_words": "answer"},
+        "claims a response": {"total_claims": "all", "supported_claims": "supported"},
+        "share (%)": {
+            "precision": "claims: supported",
+            "wins": "answers: preferred",
+            "malformed": "responses: malformed",
+        },
+    },
+    "rlfh": {
+        "mean reward of a response": REWARD,
+        STATEMENTS: {  # stacked
+            "correct": "correct",
+            "hedged_correct": "hedged correct",
+            "vague": "vague",
+            "hedged_wrong": "hedged wrong",
+            "wrong": "wrong",
+        },
+        "informativeness (1 to 5)": {"informativeness": "informativeness"},
+        "responding (%)": {"responds": "responds"},
+    },
+    "veri": {
+        "mean reward": REWARD,
+        "evidence (%)": {
+            "checkable_evidence_score": "evidence score (not of NEI)",
+            "evidence_cover": "evidence cover",
+        },
+        "claims (%)": {
+            "label_accuracy": "label right",
+            "verification_accuracy": "… and all evidence cited",
+            "format_share": "well formed",
+        },
+        "searches a claim": {"searches": "searches"},
+    },
+}
+COLOURS = {  # of columns that have a colour of their own
+    "hallucination": WRONG,
+    "abstention": "#666666",
+    "correct": CORRECT,
+    "hedged_correct": ARM_COLOURS[4],
+    "vague": ABSTAIN,
+    "hedged_wrong": "#F2B48C",
+    "wrong": WRONG,
+}
+HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
+
+
+def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figure":
+    """The paper's `LEARNING` panels of the rollouts, by step of one run.
+
+    curve: its metrics.csv; a panel says if it has none of its columns. With a window,
+    lines are running means over so many steps, and the faint ones the steps themselves.
+    """
+    panels = LEARNING[paper]
+    figure, axes = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
+    for ax, (label, columns) in zip(axes, panels.items(), strict=True):
+        names = {c: name for c, name in columns.items() if c in curve}
+        if not names:
+            say(ax, "not logged")
+        elif label == STATEMENTS:
+            _stack(ax, curve, names)
+        else:
+            _lines(ax, curve, names, window)
+        if len(names) > 1 or len(columns) > len(names) > 0:
+            ax.legend(**LEGEND, **ABOVE, ncols=2 if label == STATEMENTS else 1)
+        ax.set_xlabel("training step")
+        whole_ticks(ax.xaxis)
+        ax.set_ylabel(label)
+        if columns is not REWARD:
+            ax.set_ylim(bottom=0)
+        if label.endswith(" (%)"):
+            ax.set_ylim(0, 1.02)
+            percent_axis(ax, label.removesuffix(" (%)"))
+    return figure
+
+
+def _lines(
+    ax: "Axes", curve: "pd.DataFrame", names: Mapping[str, str], window: int
+) -> None:
+    for i, (column, name) in enumerate(names.items()):
+        style = {"ls": LINES[i], "color": COLOURS.get(column, ARM_COLOURS[i])}
+        style["marker"] = "" if len(curve) > 1 else "o"
+        smooth = curve[column].rolling(window, min_periods=1).mean()
+        ax.plot(curve.step, smooth, label=name, **style)
+        if window > 1:
+            ax.plot(curve.step, curve[column], lw=0.8, alpha=0.3, **style)
+
+
+def _stack(ax: "Axes", curve: "pd.DataFrame", names: Mapping[str, str]) -> None:
+    """Columns that are parts of one sum."""
+    ax.stackplot(
+        curve.step,
+        [curve[column] for column in names],
+        labels=names.values(),
+        colors=[COLOURS[column] for column in names],
+        hatch=[HATCHES.get(column, "") for column in names],
+        ec="black",
+        lw=0.5,
+    )
+
+
+def read(
+    results: Sequence[Mapping[str, Any]], column: str, arms: Sequence[str] = ()
+) -> dict[str, list["pd.DataFrame"]]:
+    """The training curves that have a column, of `arms` or all: arm → one a seed."""
+    import pandas as pd
+
+    curves: dict[str, list[pd.DataFrame]] = {}
+    for r in results:
+        path = Path(r["folder"]) / "metrics.csv"
+        if path.exists() and (not arms or r["arm"] in arms):
+            curve = pd.read_csv(path)
+            if column in curve:
+                curves.setdefault(r["arm"], []).append(curve)
+    return curves
+
+
+def over_training(
+    curves: "CurvesByArm",
+    panels: Mapping[str, str],
+    window: int = 5,
+    share: bool = True,
+    band: bool = True,
+    limits: tuple[float | None, float | None] = (0, None),
+) -> "Figure":
+    """Columns of the training curves by step, a panel a column, a line an arm.
+
+    panels: column → what its y axis says. The line is the mean over seeds of a running
+    mean of `window` steps, the band their range. limits: of the y axes. A panel says if
+    no run logged it.
+    """
+    import pandas as pd
+
+    figure, _ = new_figure(1.5 * len(panels) + 6.5, 3.4, columns=len(panels))
+    for ax, (column, label) in zip(figure.axes, panels.items(), strict=True):
+        for i, (arm, frames) in enumerate(curves.items()):
+            series = [
+                frame.set_index("step")[column].rolling(window, min_periods=1).mean()
+                for frame in frames
+                if column in frame
+            ]
+            if not series:
+                continue
+            table = pd.concat(series, axis=1).sort_index()
+            mean, low, high = (table.agg(f, axis=1) for f in ("mean", "min", "max"))
+            colour, style, _ = look(i)
+            ax.plot(table.index, mean, ls=style, color=colour, label=spaced(arm))
+            if band:
+                ax.fill_between(mean.index, low, high, color=colour, alpha=0.15, lw=0)
+        if not ax.lines:
+            say(ax, "not logged")
+        ax.set_xlabel("GRPO step")
+        ax.set_ylim(*limits)
+        ax.set_ylabel(label)
+        if share:
+            percent_axis(ax, label)
+    legend_below(figure, 6)
+    return figure
+
+
+def by_exposure(
+    groups: Mapping[str, Sequence[Mapping[str, float]]],
+    panels: Mapping[str, str] = CLAIMS,
+    share: bool = False,
+    read: str = "of the person",
+) -> "Figure":
+    """Metrics by how often the policy read what it is asked, a line an arm.
+
+    groups: arm → the metrics of each run, of which `exposure_<lower edge>_<name>` are
+    drawn. panels: name → what its y axis says. Points are means over seeds, error bars
+    95 % t intervals.
+    """
+    figure, _ = new_figure(9.5, 3.4, columns=len(panels))
+    for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
+        for i, (arm, runs) in enumerate(groups.items()):
+            binned = [numbered(metrics, "exposure", name) for metrics in runs]
+            edges = list(binned[0])
+            points = [
+                interval_over_seeds(
+                    [values[edge] for values in binned if edge in values]
+                )
+                for edge in edges
+            ]
+            means, halves = zip(*points, strict=True)
+            shift = 0.06 * (i - len(groups) / 2)
+            colour, style, _ = look(i)
+            ax.errorbar(
+                [x + shift for x in range(len(edges))],
+                means,
+                halves,
+                ls=style,
+                marker="o",
+                ms=4,
+                capsize=2,
+                color=colour,
+                label=spaced(arm),
+            )
+        ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
+        spans = [
+            edge if f"–{edge}" == end else edge + end
+            for edge, end in zip(edges, ends, strict=True)
+        ]
+        ax.set_xticks(range(len(edges)), spans)
+        ax.set_xlabel(f"times that the policy read {read}")
+        ax.set_ylabel(label)
+        ax.set_ylim(bottom=0)
+        if share:
+            percent_axis(ax, label)
+            ax.set_ylim(-0.03, 1.03)
+    figure.axes[0].legend(**LEGEND)
+    return figure
+
+
+def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
+    """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
+    values = {
+        key.removeprefix(f"{kind}_").removesuffix(f"_{name}"): value
+        for key, value in metrics.items()
+        if key.startswith(f"{kind}_") and key.endswith(f"_{name}")
+    }
+    numbers = {k: v for k, v in values.items() if k.replace(".", "", 1).isdigit()}
+    return dict(sorted(numbers.items(), key=lambda item: float(item[0])))
