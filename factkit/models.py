@@ -5,7 +5,7 @@ import functools
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import child, cpu, prompts, weights
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
     from vllm import LLM
     from vllm.lora.request import LoRARequest
@@ -311,61 +312,37 @@ def confidence(
     The mean is over the completion's own tokens, without the one that ends it; an empty
     completion has 0. join: what stands between prompt and completion.
     """
+    own = [
+        tokenizer(join + c if c else "", add_special_tokens=False)["input_ids"]
+        for c in completions
+    ]
+    prompts = tokenizer(list(asked))["input_ids"]
+    logps = token_logps(model, tokenizer, prompts, own, batch_size)
+    return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
+
+
+def token_logps(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[list[int]],
+    completions: Sequence[list[int]],
+    batch_size: int,
+) -> "Iterator[Tensor]":
+    """log π of each completion's L tokens after its prompt, (L,), at temperature 1."""
     import torch
 
-    values = []
-    for start in range(0, len(asked), batch_size):
+    for start in range(0, len(prompts), batch_size):
         part = slice(start, start + batch_size)
-        heads = tokenizer(list(asked[part]))["input_ids"]
-        said = [
-            tokenizer(join + c if c else "", add_special_tokens=False)["input_ids"]
-            for c in completions[part]
-        ]
-        rows = [{"input_ids": a + s} for a, s in zip(heads, said, strict=True)]
-        padded = tokenizer.pad(rows, return_tensors="pt").to(model.device)
-        longest = max(map(len, said))
+        pairs = list(zip(prompts[part], completions[part], strict=True))
+        rows = [{"input_ids": prompt + own} for prompt, own in pairs]
+        padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
+        longest = max(len(own) for _, own in pairs)
         with torch.inference_mode():
-            logits = model(**padded, logits_to_keep=longest + 1).logits.float()
-        logp = logits[:, :-1].log_softmax(-1)  # (B, longest, V)
-        targets = padded["input_ids"][:, padded["input_ids"].shape[1] - longest :]
-        chosen = logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, longest)
-        for row, tokens in zip(chosen, said, strict=True):
-            mean = row[longest - len(tokens) :].mean() if tokens else -torch.inf
-            values.append(float(torch.as_tensor(mean).exp()))
-    return values
-
-
-def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
-    """The reward model in `path` as a function of prompts and completions → scores.
-
-    Texts are scored as the concatenation of prompt and completion, 64 at a time.
-    """
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
-    model = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=1, **weights.SAFE
-    )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.to(device).eval()
-
-    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
-        asked = [
-            p if isinstance(p, str) else as_chat(tokenizer, [p[-1]["content"]])[0]
-            for p in prompts
-        ]
-        texts = [f"{p} {c.strip()}" for p, c in zip(asked, completions, strict=True)]
-        scores: list[float] = []
-        for start in range(0, len(texts), 64):
-            ids = tokenizer(texts[start : start + 64])["input_ids"]
-            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
-            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
-            with torch.inference_mode():
-                scores += model(**batch).logits[:, 0].float().tolist()
-        return scores
-
-    return score
+            logits = model(**padded.to(model.device), logits_to_keep=longest + 1).logits
+        for row, (_, own) in zip(logits, pairs, strict=True):
+            ids = torch.tensor(own, dtype=torch.long, device=row.device)
+            logps = row[-1 - len(own) : -1].float().log_softmax(-1)  # (L, V)
+            yield logps.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
 def _shared_prefix(ids: Sequence[Sequence[int]], least: int = 16) -> list[int]:

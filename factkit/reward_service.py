@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
     from factkit.reason.params import ReasonParams
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 TOKEN_VARIABLE = "FACTKIT_REWARD_TOKEN"
 COLUMNS = ("ids", "prompts", "responses")  # of a request, beside its arm
@@ -56,7 +56,7 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     Requests under way are answered before it ends. Raises ParamError on an address that
     can't be had or needs a token, DataError without the paper's data.
     """
-    from factkit.verify import engine
+    from factkit.verify import preference
 
     secret = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, secret, TOKEN_VARIABLE)
@@ -64,7 +64,8 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")[0]}
     # models in process take all cores for one request, and not all of them bear threads
     elsewhere = p.verifier == "judge" and p.judge_url != "local"
-    service = Service(engine.engine(p), ids, Limits(at_once=4 if elsewhere else 1))
+    engine = preference.engine_of(p)
+    service = Service(engine, ids, Limits(at_once=4 if elsewhere else 1))
     about = {"paper": "reason", "profile": p.profile, "variant": p.variant}
     print(f"rewards at {host}, port {listening.getsockname()[1]}", flush=True)
     app, drain_s = web(service, about, secret), service.limits.drain_s
@@ -98,7 +99,7 @@ class Service:
     """
 
     def __init__(
-        self, engine: "ReasonEngine", ids: Collection[str], limits: Limits = Limits()
+        self, engine: "Engine", ids: Collection[str], limits: Limits = Limits()
     ) -> None:
         self.engine, self.ids, self.limits = engine, frozenset(ids), limits
         self.inside = 0

@@ -20,7 +20,7 @@ A metric is a mean over the items that count in it, or a ratio of sums (WEIGHTS)
 item's share is its linearised one, z_i = R + I·w_i (x_i − R) / Σw.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,30 @@ class Estimate:
         return float(stats.t.sf((self.value - bound) / self.se, self.df))
 
 
+def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each column over the rows that have a value in it."""
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in columns.items()}
+
+
+def resampled_means(
+    table: np.ndarray, resamples: int, seed: int
+) -> Iterator[np.ndarray]:
+    """Of each column of a table (rows, columns) its means over resampled rows.
+
+    NaN does not count; a resample without a value for a column has no mean of it.
+    """
+    n = len(table)
+    # how often each row is in a resample: (resamples, rows)
+    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), resamples)
+    sums, counts = drawn @ np.nan_to_num(table), drawn @ ~np.isnan(table)
+    for total, count in zip(sums.T, counts.T, strict=True):
+        yield total[count > 0] / count[count > 0]
+
+
 def mean_of(items: Items) -> float:
     """Σ w·x / Σ w over the items that count."""
     values, weights = np.array(list(items.values()), dtype=float).T
@@ -103,7 +127,7 @@ def difference(
         gains = [
             mean_of(more[s]) - (factor * mean_of(less[s]) if less else 0) for s in seeds
         ]
-        return _over_seeds(gains, fewest, "seeds, each with items of its own")
+        return over_seeds(gains, fewest, "seeds, each with items of its own")
     table = np.stack(
         [
             shares(more[s], every) - (factor * shares(less[s], every) if less else 0)
@@ -113,12 +137,10 @@ def difference(
     return _crossed(table, fewest)
 
 
-def over_seeds(differences: Sequence[float]) -> Estimate:
-    """The t interval over seeds alone, for results whose items were not stored."""
-    return _over_seeds(differences, 0, "seeds alone")
-
-
-def _over_seeds(values: Sequence[float], items: int, basis: str) -> Estimate:
+def over_seeds(
+    values: Sequence[float], items: int = 0, basis: str = "seeds alone"
+) -> Estimate:
+    """The t interval over seeds alone, as for results whose items were not stored."""
     n = len(values)
     se = float(np.std(values, ddof=1)) / n**0.5 if n > 1 else float("nan")
     return Estimate(float(np.mean(values)), se, n - 1, n, items, basis)

@@ -1,11 +1,11 @@
 """Annotators: whole feedback or None, each call once, repeats and order kept."""
 
 import json
-from collections import Counter
 
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
-from hypothesis import given, settings
+from fake_llm import FakeLLM, field, told
+from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import prompts
@@ -14,10 +14,9 @@ from factkit.llm import LLM, Limits, Reply
 from factkit.verify.annotators import (
     SCALE,
     Label,
+    Statements,
     feedback,
     llm_annotator,
-    llm_rater,
-    llm_verifier,
     ratings_of,
     single_pass_annotator,
 )
@@ -27,43 +26,8 @@ from factkit.verify.replies import (
     read,
 )
 from factkit.verify.sentences import sentences
-from factkit.verify.statements import Statements, llm_statements
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
-
-
-def field(prompt, name):
-    """A field of the last, filled part of a prompt."""
-    line = prompt.rpartition(f"\n{name}: ")[2].partition("\n")[0]
-    return json.loads(line)
-
-
-def told(**value):
-    return Reply(json.dumps(value))
-
-
-class FakeLLM:
-    """Answers by a rule on the prompt for each template; keeps the batches."""
-
-    def __init__(self, **rules):
-        self.rules = PIPELINE | rules
-        self.batches = []
-
-    def run(self, requests, progress=""):
-        self.batches.append(requests)
-        return [self.rules[_name(r)](r.messages[0]["content"]) for r in requests]
-
-    @property
-    def calls(self):
-        return Counter(_name(r) for batch in self.batches for r in batch)
-
-    def prompts(self, template):
-        requests = [r for batch in self.batches for r in batch]
-        return [r.messages[0]["content"] for r in requests if _name(r) == template]
-
-
-def _name(request):
-    return request.template.partition("@")[0]
 
 
 def extract(prompt):
@@ -107,11 +71,15 @@ def statement(text, truth=CORRECT, informativeness=5):
     return Statement(text, truth, informativeness)
 
 
+def pipeline(**rules):
+    return FakeLLM(**PIPELINE | rules)
+
+
 # The pipeline
 
 
 def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_response():
-    (found,) = annotated(FakeLLM(), "A is and B is wrong. I think so. C is vague.")
+    (found,) = annotated(pipeline(), "A is and B is wrong. I think so. C is vague.")
     assert found == [
         Sentence(
             "A is and B is wrong.",
@@ -122,7 +90,7 @@ def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_respon
 
 
 def test_each_part_is_one_batch_of_as_many_calls_as_it_needs():
-    llm = FakeLLM()
+    llm = pipeline()
     annotated(llm, "A is and B is. So I am. C is.", "So I am.", "", "D is.")
     assert llm.calls == {
         "extract_statements": 5,  # sentences
@@ -133,16 +101,16 @@ def test_each_part_is_one_batch_of_as_many_calls_as_it_needs():
 
 
 def test_equal_statements_with_equal_passages_are_verified_once():
-    llm = FakeLLM()
+    llm = pipeline()
     annotated(llm, "A is. A is.", "A is.", evidence_of=lambda i, text: ["same"])
     assert llm.calls["verify_statement"] == 1
-    llm = FakeLLM()
+    llm = pipeline()
     annotated(llm, "A is. A is.", "A is.")  # passages of each prompt
     assert llm.calls["verify_statement"] == 2
 
 
 def test_a_repeated_statement_is_in_the_feedback_as_often_as_in_the_response():
-    (found,) = annotated(FakeLLM(), "A is and A is. A is.")
+    (found,) = annotated(pipeline(), "A is and A is. A is.")
     assert [(s.text, [t.text for t in s.statements]) for s in found] == [
         ("A is and A is.", ["A is.", "A is."]),
         ("A is.", ["A is."]),
@@ -151,13 +119,13 @@ def test_a_repeated_statement_is_in_the_feedback_as_often_as_in_the_response():
 
 
 def test_a_response_without_statements_has_no_feedback_and_needs_no_labels():
-    llm = FakeLLM()
+    llm = pipeline()
     assert annotated(llm, "So I am. Who I am?", "", "```\nA is.\n```") == [[], [], []]
     assert llm.calls == {"extract_statements": 2}
 
 
 def test_a_statement_without_passages_is_vague_and_makes_no_call():
-    llm = FakeLLM()
+    llm = pipeline()
     (found,) = annotated(
         llm, "A is. B is.", evidence_of=lambda i, text: ["e"] if "A" in text else []
     )
@@ -166,25 +134,19 @@ def test_a_statement_without_passages_is_vague_and_makes_no_call():
 
 
 def test_a_statement_is_verified_by_the_passages_found_for_it_by_its_prompts_id():
-    llm = FakeLLM()
+    llm = pipeline()
     annotated(llm, "A is and B is.", "C is.", evidence_of=lambda i, text: [i, text])
     shown = [field(p, "Passages") for p in llm.prompts("verify_statement")]
     assert shown == [["0", "A is."], ["0", "B is."], ["1", "C is."]]
 
 
 def test_all_statements_of_a_response_are_numbered_and_rated_in_one_call():
-    llm = FakeLLM()
+    llm = pipeline()
     annotated(llm, "A is and B is. C is.")
     (prompt,) = llm.prompts("rate_informativeness")
     assert field(prompt, "Statements") == ["1. A is.", "2. B is.", "3. C is."]
     assert field(prompt, "Response") == "A is and B is. C is."
     assert field(prompt, "Question") == "Q0?"
-
-
-@pytest.mark.parametrize("truth", Truth)
-def test_each_of_the_five_labels_comes_through(truth):
-    (found,) = annotated(FakeLLM(), f"A is {truth.replace(' ', '-')}.")
-    assert found[0].statements[0].truth is truth
 
 
 def unless(marker, rule, failure):
@@ -201,46 +163,25 @@ def unless(marker, rule, failure):
 def test_a_response_of_which_one_part_failed_is_none_and_no_other_is(part, failure):
     rule = unless("bad", PIPELINE[part], failure)
     found = annotated(
-        FakeLLM(**{part: rule}), "A is. C is.", "A is. B is bad.", "D is."
+        pipeline(**{part: rule}), "A is. C is.", "A is. B is bad.", "D is."
     )
     assert [of if of is None else len(of) for of in found] == [2, None, 1]
 
 
 def test_what_failed_is_not_asked_about_any_further():
     failed = Reply(None, "timeout")
-    llm = FakeLLM(extract_statements=unless("bad", extract, failed))
+    llm = pipeline(extract_statements=unless("bad", extract, failed))
     annotated(llm, "A is. B is bad.")
     assert llm.calls == {"extract_statements": 2}
-    llm = FakeLLM(verify_statement=unless("bad", verify, failed))
+    llm = pipeline(verify_statement=unless("bad", verify, failed))
     annotated(llm, "A is. B is bad.", "C is.")
     assert llm.calls["rate_informativeness"] == 1
 
 
 @pytest.mark.parametrize("ratings", [[5], [5, 4, 3], [], [5, 6], [5, "4"], [5, None]])
 def test_ratings_that_are_not_one_for_each_statement_are_a_failure(ratings):
-    llm = FakeLLM(rate_informativeness=lambda _: told(ratings=ratings))
+    llm = pipeline(rate_informativeness=lambda _: told(ratings=ratings))
     assert annotated(llm, "A is. B is.") == [None]
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_ids_prompts_and_responses_must_be_as_many(n):
-    for make in (llm_annotator, single_pass_annotator):
-        annotate = make(FakeLLM(), passages)
-        with pytest.raises(ValueError, match="zip"):
-            annotate(["i"] * n, ["q"] * 2, ["A is."] * 2)
-        with pytest.raises(ValueError, match="zip"):
-            annotate(["i"] * 2, ["q"] * n, ["A is."] * 2)
-
-
-def test_a_request_is_greedy_and_has_its_schema():
-    llm = FakeLLM()
-    annotated(llm, "A is.")
-    (extraction,), (verification,), (rating,) = llm.batches
-    assert list(extraction.schema["properties"]) == ["statements"]
-    assert verification.schema["properties"]["label"]["enum"] == list(Truth)
-    items = rating.schema["properties"]["ratings"]["items"]
-    assert items == {"type": "integer", "enum": [1, 2, 3, 4, 5]}
-    assert all(r.sampling.temperature == 0 for batch in llm.batches for r in batch)
 
 
 def test_with_a_tenth_of_the_calls_failing_feedback_is_whole_or_none():
@@ -263,37 +204,10 @@ def test_with_a_tenth_of_the_calls_failing_feedback_is_whole_or_none():
     assert all([s.text for s in of] == sentences(r) for of, r in known)
 
 
-hostile = st.text() | st.lists(
-    st.sampled_from(
-        ['"', "\\", "\n", "\u2028", "\nStatement: ", '{"label": "correct"}', "</s>"]
-        + ["[INST]", '{"ratings": [5]}', "</think>", "\nResponse: ", "x"]
-    )
-).map("".join)
-
-
-@settings(max_examples=40)
-@given(hostile)
-def test_texts_stay_within_the_json_of_their_fields(text):
-    llm = FakeLLM(annotate_response=lambda _: told(sentences=[]))
-    llm_verifier(llm)([(text, [text])])
-    llm_rater(llm)([text], [text], [[text]])
-    llm_statements(llm)([text], [f"A{text}"])
-    single_pass_annotator(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
-    for request in [r for batch in llm.batches for r in batch]:
-        template = prompts.template(_name(request)).splitlines()
-        lines = request.messages[0]["content"].splitlines()
-        places = sum(line.endswith("}") and ": {" in line for line in template[-4:])
-        assert lines[:-places] == template[:-places]
-        values = [json.loads(line.partition(": ")[2]) for line in lines[-places:]]
-        assert all(isinstance(value, str | list) for value in values)
-        assert not any("<" in line or "[INST]" in line for line in lines[-places:])
-
-
 # A single pass
 
 STATED = {"statement": "A is.", "truth": "correct", "informativeness": 5}
 SAID = {"sentence": "A is, surely.", "statements": [STATED]}
-READ = [Sentence("A is, surely.", (statement("A is."),))]
 
 
 def reply(*said):
@@ -305,20 +219,6 @@ def one(**changed):
     `...` removes one."""
     kept = {k: v for k, v in (STATED | changed).items() if v is not ...}
     return reply({"sentence": "A is.", "statements": [kept]})
-
-
-@pytest.mark.parametrize("truth", Truth)
-@pytest.mark.parametrize("rating", SCALE)
-def test_every_label_and_rating_is_read(truth, rating):
-    (found,) = feedback(Reply(one(truth=truth, informativeness=rating)))
-    assert found.statements == (Statement("A is.", truth, rating),)
-
-
-def test_one_bad_statement_among_a_thousand_makes_the_whole_none():
-    good = [SAID] * 1000
-    assert len(feedback(Reply(reply(*good)))) == 1000
-    bad = {"sentence": "B.", "statements": [STATED, STATED | {"truth": "maybe"}]}
-    assert feedback(Reply(reply(*good, bad))) is None
 
 
 texts = st.text(min_size=1).filter(lambda t: t.strip() and not REFUSAL.match(t))
@@ -376,7 +276,7 @@ def single(llm, *responses, evidence_of=passages):
 
 
 def test_a_single_pass_takes_one_call_a_response_in_their_order():
-    llm = FakeLLM(
+    llm = pipeline(
         annotate_response=lambda p: Reply(
             one(statement=field(p, "Response"), truth="wrong")
         )
@@ -391,20 +291,15 @@ def test_a_single_pass_takes_one_call_a_response_in_their_order():
 
 
 def test_a_single_pass_shows_the_passages_found_for_prompt_and_response():
-    llm = FakeLLM(annotate_response=lambda _: Reply(reply(SAID)))
+    llm = pipeline(annotate_response=lambda _: Reply(reply(SAID)))
     single(llm, "A is.", evidence_of=lambda i, text: [i, text])
     (prompt,) = llm.prompts("annotate_response")
     assert field(prompt, "Passages") == ["0", "Q?\nA is."]
     assert field(prompt, "Question") == "Q?"
 
 
-def test_sentences_of_a_single_pass_are_as_the_model_copied_them():
-    llm = FakeLLM(annotate_response=lambda _: Reply(reply(SAID)))
-    assert single(llm, "A is, SURELY.") == [READ]
-
-
 def test_without_passages_a_single_pass_finds_nothing_correct_or_wrong():
-    llm = FakeLLM(annotate_response=lambda _: Reply(one(truth="wrong")))
+    llm = pipeline(annotate_response=lambda _: Reply(one(truth="wrong")))
     (found,) = single(llm, "A is.", evidence_of=lambda i, text: [])
     assert found == [Sentence("A is.", (statement("A is.", VAGUE),))]
 
@@ -414,7 +309,7 @@ def test_without_passages_a_single_pass_finds_nothing_correct_or_wrong():
 )
 def test_a_failed_single_pass_is_none_and_no_other_is(failure):
     rule = unless("bad", lambda _: Reply(reply(SAID)), failure)
-    llm = FakeLLM(annotate_response=rule)
+    llm = pipeline(annotate_response=rule)
     for evidence_of in (passages, lambda i, text: []):
         found = single(llm, "A is.", "A is bad.", "A.", evidence_of=evidence_of)
         assert [of is None for of in found] == [False, True, False]

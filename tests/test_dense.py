@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from factkit import assets, params
 from factkit.corpus import load_leads
-from factkit.datasets.examples import Example
-from factkit.retrieval.bm25 import recall_at_k
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.dense import DenseIndex, Encoder
 
@@ -77,29 +75,14 @@ def test_dense_ties_rank_in_the_order_of_the_chunks_across_blocks():
     assert ids(index.search("b", 2)) == ["d0#0", "d2#0"]
 
 
-def test_dense_search_of_many_queries_equals_one_by_one():
+def test_dense_queries_without_words_find_nothing_also_among_others():
     index = DenseIndex(chunks_of(["ab", "bc", "ca", "dd"]), LetterEncoder(), block=3)
     queries = ["a", "", "cd", "?!"]
     assert index.search_all(queries, 2) == [index.search(q, 2) for q in queries]
-
-
-@pytest.mark.parametrize("query", ["", "  ?! "])
-def test_dense_query_without_words_finds_nothing(query):
-    assert DenseIndex(chunks_of(["a"]), LetterEncoder()).search(query, 3) == []
-
-
-def test_dense_index_without_chunks_finds_nothing():
+    assert index.search("  ?! ", 3) == []
     assert DenseIndex([], LetterEncoder()).search("a", 3) == []
-
-
-def test_dense_k_below_one_is_refused_by_value():
     with pytest.raises(ValueError, match="k=0"):
-        DenseIndex([], LetterEncoder()).search("a", 0)
-
-
-def test_dense_block_below_one_is_refused_by_value():
-    with pytest.raises(ValueError, match="block=0"):
-        DenseIndex([], LetterEncoder(), block=0)
+        index.search("a", 0)
 
 
 def test_dense_embeddings_are_float16_on_disk_and_not_computed_again(tmp_path):
@@ -171,28 +154,17 @@ def test_dense_part_broken_off_midway_leaves_none_behind(tmp_path, monkeypatch):
     assert ids(index.search("a", 1)) == ["d0#0"]
 
 
-@pytest.mark.parametrize(
-    ("model", "prefixes"),
-    [
+def test_prefixes_follow_the_models_name():
+    for model, prefixes in (
         ("intfloat/e5-base-v2", ("query: ", "passage: ")),
         ("/hub/models--intfloat--e5-base-v2/snapshots/1c", ("query: ", "passage: ")),
         ("intfloat/multilingual-E5-large", ("query: ", "passage: ")),
         ("/cache/a3e5f/all-MiniLM-L6-v2", ("", "")),
-    ],
-)
-def test_prefixes_follow_the_models_name(model, prefixes):
-    encoder = Encoder(model)
-    assert (encoder.query_prefix, encoder.passage_prefix) == prefixes
-
-
-def test_given_prefixes_go_before_the_models_own():
-    encoder = Encoder("intfloat/e5-base-v2", query_prefix="", passage_prefix="text: ")
-    assert (encoder.query_prefix, encoder.passage_prefix) == ("", "text: ")
-
-
-@pytest.mark.parametrize("change", [{"passage_prefix": "p: "}, {"max_tokens": 9}])
-def test_encoder_key_tells_what_changes_an_embedding(change):
-    assert Encoder("model", **change).key != Encoder("model").key
+    ):
+        encoder = Encoder(model)
+        assert (encoder.query_prefix, encoder.passage_prefix) == prefixes
+    keys = {Encoder("e5").key, Encoder("model").key, Encoder("model", max_tokens=9).key}
+    assert len(keys) == 3
 
 
 @pytest.fixture(scope="module")
@@ -223,21 +195,12 @@ def test_embedding_is_the_mean_over_the_texts_own_tokens(minilm):
 
 
 @pytest.mark.assets
-def test_dense_recall_of_descriptions_among_200_leads(minilm, tmp_path, monkeypatch):
+def test_dense_recall_of_descriptions_among_50_leads(minilm, tmp_path, monkeypatch):
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
-    leads = [lead for lead in load_leads()[::50] if lead.meta["description"]]
-    chunks = [Chunk(f"{d.id}#0", d.id, d.text[:400], 1) for d in leads]
-    examples = [
-        Example(
-            id=d.id,
-            question=d.meta["description"],
-            answers=[d.title],
-            entity=d.title,
-            evidence=[d.id],
-        )
-        for d in leads
-    ]
-    recall = recall_at_k(DenseIndex(chunks, minilm), examples, [1, 5])
-    assert len(leads) > 190
-    assert recall[1] > 0.8
-    assert recall[5] > 0.9
+    leads = [lead for lead in load_leads()[::200] if lead.meta["description"]]
+    index = DenseIndex([Chunk(d.id, d.id, d.text[:400], 1) for d in leads], minilm)
+    hits = index.search_all([lead.meta["description"] for lead in leads], 5)
+    best = [(d.id, ids(five)) for d, five in zip(leads, hits, strict=True)]
+    assert len(leads) > 40
+    assert sum(i == five[0] for i, five in best) / len(leads) > 0.8
+    assert sum(i in five for i, five in best) / len(leads) > 0.9

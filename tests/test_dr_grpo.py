@@ -147,16 +147,6 @@ def test_grpo_s_advantage_is_divided_by_the_group_s_deviation(step):
     assert step("grpo").advantages.tolist() == pytest.approx(by_hand, abs=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["dr_grpo", "grpo"])
-def test_a_response_without_a_reward_has_no_advantage(step, loss):
-    assert step(loss).advantages[REWARDS.index(None)] == 0
-
-
-@pytest.mark.parametrize("loss", ["dr_grpo", "grpo"])
-def test_a_group_of_equal_rewards_has_no_advantage(step, loss):
-    assert step(loss).advantages[-GROUP:].tolist() == pytest.approx([0] * 4, abs=1e-6)
-
-
 def test_dr_grpo_sums_over_tokens_and_divides_by_rows_and_the_longest_allowed(step):
     of = step("dr_grpo")
     by_hand = per_token(of).sum() / (len(REWARDS) * LENGTH)
@@ -168,12 +158,6 @@ def test_grpo_takes_the_mean_over_each_response_s_tokens(step):
     means = [sum(row) / n for row, n in zip(per_token(of), LENGTHS, strict=True)]
     by_hand = sum(means) / len(REWARDS)
     assert of.loss == pytest.approx(by_hand.item(), rel=1e-4)
-
-
-def test_the_losses_of_one_and_the_same_batch_differ(step):
-    of = step("dr_grpo")
-    means = [sum(row) / n for row, n in zip(per_token(of), LENGTHS, strict=True)]
-    assert abs(of.loss - sum(means).item() / len(REWARDS)) > 1e-3
 
 
 def test_one_update_a_batch_as_in_the_paper(step):

@@ -22,7 +22,7 @@ from factkit.curate.drawn import (
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
 from factkit.rewards import rar
-from factkit.verify.engine import annotator
+from factkit.verify.annotators import annotator
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.feedback import share_true
 from factkit.world import facts as w

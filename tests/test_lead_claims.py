@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -21,9 +22,9 @@ SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 300, "dev": 30, "test": 90}
 
 
-def subject(name, **said):
-    made = tuple(Fact(name, relation, value) for relation, value in said.items())
-    return Subject(name, name, "", "", made)
+def subject(name, **objects):
+    stated = tuple(Fact(name, relation, value) for relation, value in objects.items())
+    return Subject(name, name, "", "", stated)
 
 
 SMALL = Leads(
@@ -70,7 +71,7 @@ def reader(leads):
 
 
 def every(sets):
-    return [e for of in sets.values() for e in of]
+    return [e for claims in sets.values() for e in claims]
 
 
 def claimed(example, leads, reader):
@@ -85,21 +86,24 @@ def claimed(example, leads, reader):
 # ---- claims
 
 
-def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(sets):
+def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
+    sets, made, leads, reader
+):
+    assert made.sets(SIZES) == sets != LeadClaims(leads, 1).sets(SIZES)
     refuse_overlap(sets)
-    assert {name: len(of) for name, of in sets.items()} == SIZES
-    for of in sets.values():
-        assert set(Counter(e.label for e in of).values()) == {len(of) // 3}
-        assert 0.1 < sum(e.meta["hops"] == 2 for e in of) / len(of) <= 0.2
-    assert len({e.id for e in every(sets)}) == sum(SIZES.values())
-
-
-def test_a_creator_is_in_the_same_split_as_the_works(sets, leads, reader):
-    owner = {}
-    for name, of in sets.items():
-        for example in of:
+    assert {name: len(claims) for name, claims in sets.items()} == SIZES
+    owner = {}  # of a work's creator, too
+    for name, claims in sets.items():
+        assert set(Counter(e.label for e in claims).values()) == {len(claims) // 3}
+        assert 0.1 < sum(e.meta["hops"] == 2 for e in claims) / len(claims) <= 0.2
+        for example in claims:
             for fact in claimed(example, leads, reader):
                 assert owner.setdefault(fact.subject, name) == name
+    assert len({e.id for e in every(sets)}) == sum(SIZES.values())
+    with pytest.raises(DataError, match="too few claims"):
+        LeadClaims(SMALL).sets({"train": 60})
+    with pytest.raises(ValueError, match="no claim"):
+        hops_of("Ada wandered lonely as a cloud", reader)
 
 
 def test_the_leads_say_of_each_claim_what_its_label_says(sets, made, leads, reader):
@@ -130,11 +134,11 @@ def test_an_entry_is_a_fact_s_sentence_under_its_subject_s_name(made, pieces, re
 def test_a_false_year_is_near_and_never_too_near(sets, leads, reader):
     away = []
     for example in every(sets):
-        said = claimed(example, leads, reader)[-1]
+        stated = claimed(example, leads, reader)[-1]
         if example.label == REFUTE and "year" in example.relation:
-            (true,) = leads.by_key[said.subject, said.relation]
-            away.append(int(said.object) - int(true.object))
-            assert int(said.object) <= facts.NOW
+            (true,) = leads.by_key[stated.subject, stated.relation]
+            away.append(int(stated.object) - int(true.object))
+            assert int(stated.object) <= facts.NOW
     low, high = YEARS
     assert all(low <= abs(n) <= high for n in away)
     assert 0.3 < sum(n > 0 for n in away) / len(away) < 0.7
@@ -142,21 +146,12 @@ def test_a_false_year_is_near_and_never_too_near(sets, leads, reader):
 
 def test_an_object_alone_tells_no_label(made):
     """A nationality is claimed as often truly as falsely, about."""
-    of = [e for e in made.sets({"all": 1500})["all"] if e.relation == "nationality"]
-    common = Counter(e.question.split()[-1] for e in of).most_common(3)
+    claims = made.sets({"all": 1500})["all"]
+    claims = [e for e in claims if e.relation == "nationality"]
+    common = Counter(e.question.split()[-1] for e in claims).most_common(3)
     for word, _ in common:
-        labels = Counter(e.label for e in of if e.question.endswith(word))
+        labels = Counter(e.label for e in claims if e.question.endswith(word))
         assert labels.total() > 15 and max(labels.values()) < 0.6 * labels.total()
-
-
-def test_they_are_the_same_again_and_others_with_another_seed(made, sets, leads):
-    assert made.sets(SIZES) == sets
-    assert LeadClaims(leads, 1).sets(SIZES) != sets
-
-
-def test_too_few_claims_are_said_and_not_repeated():
-    with pytest.raises(DataError, match="too few claims"):
-        LeadClaims(SMALL).sets({"train": 60})
 
 
 def test_places_are_told_together_and_centuries_never(leads, made):
@@ -170,22 +165,17 @@ def test_places_are_told_together_and_centuries_never(leads, made):
 
 
 def test_a_claim_of_two_hops_hides_the_creator_and_needs_both(monkeypatch):
-    of, rng = LeadClaims(SMALL), random.Random(0)
+    small, rng = LeadClaims(SMALL), random.Random(0)
     by, born = SMALL.subjects["The Cave"].facts[1], SMALL.subjects["Ada Bond"].facts[1]
     monkeypatch.setattr(LeadClaims, "told", lambda self, fact: True)
-    claim = of.claim((by, born), SUPPORT, rng)
+    claim = small.claim((by, born), SUPPORT, rng)
     assert claim.question == "The creator of the Cave was born in 1868."
     assert claim.evidence == ["The Cave_sentence_1", "Ada Bond_sentence_1"]
     assert claim.entity == "The Cave" and claim.meta["hops"] == 2
-    assert of.claim((by, born), NEI, rng) is None
+    assert small.claim((by, born), NEI, rng) is None
     monkeypatch.setattr(LeadClaims, "told", lambda self, fact: fact is not by)
-    assert of.claim((by, born), SUPPORT, rng) is None
-    assert of.claim((by, born), NEI, rng).evidence == []
-
-
-def test_what_is_no_claim_on_the_leads_is_refused(reader):
-    with pytest.raises(ValueError, match="no claim"):
-        hops_of("Ada wandered lonely as a cloud", reader)
+    assert small.claim((by, born), SUPPORT, rng) is None
+    assert small.claim((by, born), NEI, rng).evidence == []
 
 
 # ---- the script
@@ -212,12 +202,9 @@ def test_the_script_at_its_best_is_right_where_the_search_finds(sets, search, re
     assert sum(right) / len(right) > 0.95
 
 
-@pytest.mark.parametrize("precise", [0.0, 1.0])
-@pytest.mark.parametrize("second_hop", [0.0, 1.0])
-def test_its_habits_show_and_all_is_of_the_form(
-    sets, search, reader, precise, second_hop
-):
-    for example in sets["test"][:30]:
+def test_its_habits_show_and_all_is_of_the_form(sets, search, reader):
+    habits = list(product((0.0, 1.0), repeat=2))
+    for example, (precise, second_hop) in product(sets["test"][:30], habits):
         turns = script(example.question, search, reader, precise, second_hop)
         assert t.well_formed(turns, online=True)
         searches = len(t.queries(turns))

@@ -32,253 +32,218 @@ def verdicts(read, text, about):
 # What the leads themselves say
 
 
-def test_every_fact_s_own_statement_is_read_back_and_supported(read):
+def test_every_fact_s_own_statement_and_short_answer_is_read_back_and_supported(read):
     wrong = []
     for subject in read.leads.subjects.values():
         for fact in subject.facts:
-            said = facts.statement(fact)
-            if verdicts(read, said, subject.name) != [(said, YES)]:
-                wrong.append(said)
-            if read.parse(f"Perhaps {said}") is None:
-                wrong.append(f"Perhaps {said}")
+            sentence = facts.statement(fact)
+            if verdicts(read, sentence, subject.name) != [(sentence, YES)]:
+                wrong.append(sentence)
+            if read.parse(f"Perhaps {sentence}") is None:
+                wrong.append(f"Perhaps {sentence}")
+            for value in {fact.object, fact.object.removesuffix(".")}:
+                answer = read.answer(subject.name, fact.relation, value)
+                if read.verify(answer) != YES:
+                    wrong.append((fact, value))
     assert wrong == []
 
 
-def test_every_fact_s_object_is_a_short_answer_that_is_supported(read):
-    wrong = [
-        fact
-        for subject in read.leads.subjects.values()
-        for fact in subject.facts
-        for value in (fact.object, f"{fact.object}".removesuffix("."))
-        if read.verify(read.answer(subject.name, fact.relation, value)) != YES
-    ]
-    assert wrong == []
-
-
-def test_no_sentence_of_a_lead_is_read_as_contradicting_its_facts(read):
+def test_no_sentence_of_a_lead_contradicts_its_facts_and_thousands_support_them(read):
     """Whatever a lead says is true: a contradiction is a misreading."""
-    found = [
-        (subject.name, statement)
-        for subject in read.leads.subjects.values()
-        for statement, verdict in verdicts(read, subject.text, subject.name)
-        if verdict == NO
-    ]
-    assert found == []
-
-
-def test_of_the_leads_own_sentences_thousands_of_statements_are_read(read):
-    found = [
-        verdict
-        for subject in read.leads.subjects.values()
-        for _, verdict in verdicts(read, subject.text, subject.name)
-    ]
-    assert found.count(YES) > 2_900
+    read_as = {YES: [], NO: [], OPEN: []}
+    for subject in read.leads.subjects.values():
+        for text, verdict in verdicts(read, subject.text, subject.name):
+            read_as[verdict].append((subject.name, text))
+    assert read_as[NO] == []
+    assert len(read_as[YES]) > 2_900
 
 
 # One sentence
 
 
-@pytest.mark.parametrize(
-    ("about", "sentence", "expected"),
-    [
-        # people
-        (DARWIN, "Charles Darwin was an English naturalist.", [YES, YES]),
-        (DARWIN, "He was an English naturalist, geologist, and biologist.", [YES] * 4),
-        (DARWIN, "He was a naturalist and a painter.", [YES, NO]),
-        (DARWIN, "Charles Darwin was a chemist.", [OPEN]),  # of the same field
-        (DARWIN, "Darwin was a French painter.", [NO, NO]),
-        (DARWIN, "He was British.", [YES]),
-        (DARWIN, "He was Scottish.", [OPEN]),
-        (DARWIN, "He was one of the greatest painters.", [NO]),
-        (DARWIN, "He was born in 1809 and died in 1882.", [YES, YES]),
-        (DARWIN, "He was born on 12 February 1809; he died in 1883.", [YES, NO]),
-        (DARWIN, "He was born in Shrewsbury, England on May 1, 1810.", [NO]),
-        (DARWIN, "Darwin, who died in 1882, was a naturalist.", [YES, YES]),
-        (DARWIN, "He was an American actor who was born in 1950.", [NO, NO, NO]),
-        (DARWIN, "He worked there until his death in 1882.", [YES]),
-        (DARWIN, "His death in 1882 was mourned.", [YES]),
-        (DARWIN, "He lived in the 19th century.", [YES]),
-        (DARWIN, "He was a 17th-century naturalist.", [NO, YES]),
-        (
-            DARWIN,
-            "Charles Darwin (12 February 1809 – 19 April 1882) wrote.",
-            [YES, YES],
-        ),
-        (DARWIN, "Charles Darwin (1809–1883) was a naturalist.", [YES, NO, YES]),
-        (DARWIN, "Charles Darwin (born 1810) was a naturalist.", [NO, YES]),
-        ("Adam Smith", "He was Scottish.", [YES]),
-        ("Adam Smith", "He was Irish.", [NO]),
-        (DARWIN, "<think> He was a scientist. </think>", [YES]),  # a naturalist
-        (DARWIN, "He lives in the 21st century.", [NO]),
-        (DARWIN, "Charles Darwin is a movie.", [NO]),
-        ("Bob Dylan", "Bob Dylan was an artist and musician.", [YES, YES]),
-        ("Harriet Tubman", "She was American.", [YES]),  # African-American, too
-        ("Thomas More", "Thomas More was born in 1692.", [NO]),  # died in 1535
-        ("Thomas More", "He was born in 1480.", [OPEN]),
-        ("Thomas More", "He lived in the 17th century.", [NO]),
-        ("Thomas More", "He lived in the 16th century.", [OPEN]),
-        # places
-        ("Paris", "Paris is the capital and largest city of France.", [YES, YES]),
-        ("Paris", "It is the capital of Germany.", [NO]),
-        ("Paris", "The capital of France is Paris.", [YES]),
-        ("Paris", "The capital city of France is Lyon.", [NO]),
-        ("Paris", "The capital of France is Paris, on the Seine.", [YES]),
-        ("Paris", "It is located in the north of France, in Europe.", [YES, YES]),
-        ("Paris", "It lies in Asia.", [NO]),
-        ("Kenya", "Kenya is a country in East Africa.", [YES, YES]),
-        ("Kenya", "Its capital is Nairobi.", [YES]),
-        ("Kenya", "Kenya's capital is Mombasa.", [NO]),
-        ("Edinburgh", "It is a city in the United Kingdom.", [YES, YES]),
-        ("Edinburgh", "It is in the UK.", [YES]),
-        ("Edinburgh", "It is in England.", [NO]),
-        ("Washington, D.C.", "Washington, D.C. is in America.", [YES]),
-        ("Washington, D.C.", "It is the capital of the USA.", [YES]),
-        ("Atlanta", "Atlanta is a city in Georgia.", [OPEN, YES]),
-        ("The Louvre", "The Louvre is a museum in Paris, France.", [YES, YES]),
-        ("The Louvre", "Louvre is in Italy.", [NO]),
-        ("Syracuse, Sicily", "Syracuse is a city in Italy.", [YES, YES]),
-        ("Tsinghua University", "The university is in China.", [YES]),
-        ("Monrovia", "The city Monrovia is in the region of Africa.", [YES]),
-        ("Islamabad", "Islamabad is a city.", [YES]),
-        # works
-        ("Moby-Dick", "Moby-Dick is an 1851 novel by Herman Melville.", [YES] * 3),
-        ("Moby-Dick", "It is a novel by the American writer Mark Twain.", [NO, YES]),
-        ("Moby-Dick", "It was written by Melville and published in 1851.", [YES, YES]),
-        ("Moby-Dick", "The novel Moby-Dick was published in London in 1852.", [NO]),
-        ("The Mona Lisa", "The Mona Lisa was painted by da Vinci.", [YES]),
-        # elements
-        ("gold", "Gold is a chemical element with the symbol Au.", [YES, YES]),
-        ("gold", "Gold is a soft, yellow element.", [YES]),
-        ("gold", "Its symbol is Ag and its atomic number is 79.", [NO, YES]),
-        ("gold", "The chemical symbol for gold is Au.", [YES]),
-        ("gold", "Gold has the atomic number 80.", [NO]),
-        ("phosphorus", "P is a chemical element.", [YES]),
-        # of another subject than was asked about
-        (DARWIN, "Paris is in France.", [YES]),
-        (DARWIN, "Paris is in Germany.", [NO]),
-    ],
-)
-def test_what_a_sentence_states_has_its_verdicts(read, about, sentence, expected):
-    assert [verdict for _, verdict in verdicts(read, sentence, about)] == expected
+STATED = [
+    # people
+    (DARWIN, "Charles Darwin was an English naturalist.", [YES, YES]),
+    (DARWIN, "He was an English naturalist, geologist, and biologist.", [YES] * 4),
+    (DARWIN, "He was a naturalist and a painter.", [YES, NO]),
+    (DARWIN, "Charles Darwin was a chemist.", [OPEN]),  # of the same field
+    (DARWIN, "Darwin was a French painter.", [NO, NO]),
+    (DARWIN, "He was British.", [YES]),
+    (DARWIN, "He was Scottish.", [OPEN]),
+    (DARWIN, "He was one of the greatest painters.", [NO]),
+    (DARWIN, "He was born in 1809 and died in 1882.", [YES, YES]),
+    (DARWIN, "He was born on 12 February 1809; he died in 1883.", [YES, NO]),
+    (DARWIN, "He was born in Shrewsbury, England on May 1, 1810.", [NO]),
+    (DARWIN, "Darwin, who died in 1882, was a naturalist.", [YES, YES]),
+    (DARWIN, "He was an American actor who was born in 1950.", [NO, NO, NO]),
+    (DARWIN, "He worked there until his death in 1882.", [YES]),
+    (DARWIN, "His death in 1882 was mourned.", [YES]),
+    (DARWIN, "He lived in the 19th century.", [YES]),
+    (DARWIN, "He was a 17th-century naturalist.", [NO, YES]),
+    (
+        DARWIN,
+        "Charles Darwin (12 February 1809 – 19 April 1882) wrote.",
+        [YES, YES],
+    ),
+    (DARWIN, "Charles Darwin (1809–1883) was a naturalist.", [YES, NO, YES]),
+    (DARWIN, "Charles Darwin (born 1810) was a naturalist.", [NO, YES]),
+    ("Adam Smith", "He was Scottish.", [YES]),
+    ("Adam Smith", "He was Irish.", [NO]),
+    (DARWIN, "<think> He was a scientist. </think>", [YES]),  # a naturalist
+    (DARWIN, "He lives in the 21st century.", [NO]),
+    (DARWIN, "Charles Darwin is a movie.", [NO]),
+    ("Bob Dylan", "Bob Dylan was an artist and musician.", [YES, YES]),
+    ("Harriet Tubman", "She was American.", [YES]),  # African-American, too
+    ("Thomas More", "Thomas More was born in 1692.", [NO]),  # died in 1535
+    ("Thomas More", "He was born in 1480.", [OPEN]),
+    ("Thomas More", "He lived in the 17th century.", [NO]),
+    ("Thomas More", "He lived in the 16th century.", [OPEN]),
+    # places
+    ("Paris", "Paris is the capital and largest city of France.", [YES, YES]),
+    ("Paris", "It is the capital of Germany.", [NO]),
+    ("Paris", "The capital of France is Paris.", [YES]),
+    ("Paris", "The capital city of France is Lyon.", [NO]),
+    ("Paris", "The capital of France is Paris, on the Seine.", [YES]),
+    ("Paris", "It is located in the north of France, in Europe.", [YES, YES]),
+    ("Paris", "It lies in Asia.", [NO]),
+    ("Kenya", "Kenya is a country in East Africa.", [YES, YES]),
+    ("Kenya", "Its capital is Nairobi.", [YES]),
+    ("Kenya", "Kenya's capital is Mombasa.", [NO]),
+    ("Edinburgh", "It is a city in the United Kingdom.", [YES, YES]),
+    ("Edinburgh", "It is in the UK.", [YES]),
+    ("Edinburgh", "It is in England.", [NO]),
+    ("Washington, D.C.", "Washington, D.C. is in America.", [YES]),
+    ("Washington, D.C.", "It is the capital of the USA.", [YES]),
+    ("Atlanta", "Atlanta is a city in Georgia.", [OPEN, YES]),
+    ("The Louvre", "The Louvre is a museum in Paris, France.", [YES, YES]),
+    ("The Louvre", "Louvre is in Italy.", [NO]),
+    ("Syracuse, Sicily", "Syracuse is a city in Italy.", [YES, YES]),
+    ("Tsinghua University", "The university is in China.", [YES]),
+    ("Monrovia", "The city Monrovia is in the region of Africa.", [YES]),
+    ("Islamabad", "Islamabad is a city.", [YES]),
+    # works
+    ("Moby-Dick", "Moby-Dick is an 1851 novel by Herman Melville.", [YES] * 3),
+    ("Moby-Dick", "It is a novel by the American writer Mark Twain.", [NO, YES]),
+    ("Moby-Dick", "It was written by Melville and published in 1851.", [YES, YES]),
+    ("Moby-Dick", "The novel Moby-Dick was published in London in 1852.", [NO]),
+    ("The Mona Lisa", "The Mona Lisa was painted by da Vinci.", [YES]),
+    # elements
+    ("gold", "Gold is a chemical element with the symbol Au.", [YES, YES]),
+    ("gold", "Gold is a soft, yellow element.", [YES]),
+    ("gold", "Its symbol is Ag and its atomic number is 79.", [NO, YES]),
+    ("gold", "The chemical symbol for gold is Au.", [YES]),
+    ("gold", "Gold has the atomic number 80.", [NO]),
+    ("phosphorus", "P is a chemical element.", [YES]),
+    # of another subject than was asked about
+    (DARWIN, "Paris is in France.", [YES]),
+    (DARWIN, "Paris is in Germany.", [NO]),
+    # also beside a clause that is not read
+    ("Paris", "Paris lies in France and has 2 million inhabitants.", [YES, OPEN]),
+    ("Paris", "Paris is in Europe. Paris is in France", [YES, YES]),
+]
 
 
-@pytest.mark.parametrize(
-    ("about", "sentence"),
-    [
-        (DARWIN, "He sailed around the world for five years."),
-        (DARWIN, "He was not a painter."),
-        (DARWIN, "He was never French."),
-        (DARWIN, "His wife was born in 1808."),
-        (DARWIN, "Charles Darwin's father died in 1848."),
-        (DARWIN, "His father was a painter."),
-        (DARWIN, "He was the son of Robert Darwin, who died in 1848."),
-        (DARWIN, "He was a student of the painter John Gould."),
-        (DARWIN, "He was influenced by the painter John Gould."),
-        (DARWIN, "He killed a bird in 1830."),
-        (DARWIN, "He died before 1900."),
-        (DARWIN, "He was born in"),  # cut off
-        (DARWIN, "He was a professor of French literature."),
-        (DARWIN, "He led the voyage (1831–1836) with others."),
-        (DARWIN, "He had an influence on 20th-century painters."),
-        (DARWIN, "Somebody else was born in 1809."),
-        (DARWIN, 'He was the author of "Moby-Dick".'),
-        ("Moby-Dick", "The novel Typee was published in 1846."),
-        ("Paris", "Paris is not in Germany."),
-        ("Paris", "Paris is near Belgium."),
-        ("Paris", "It is twinned with Rome in Italy."),
-        ("Paris", "It was occupied by Germany in 1940."),
-        ("Paris", "It was once the capital of England."),
-        ("Paris", "It is north of Spain."),
-        ("Atlanta", "It lies in Central America."),
-        ("Atlanta", "It is in New Mexico."),
-        ("Atlanta", "It lies on the Gulf of Mexico."),
-        ("France", "The capital of France is located in the north."),
-        ("France", "The capital of France is Par"),  # cut off
-        ("gold", "The symbol of gold is A"),
-        ("gold", "The atomic number of gold is 7"),
-        ("Moby-Dick", "It was praised by D. H. Lawrence."),
-        ("Moby-Dick", "It was adapted by John Huston."),
-        ("Moby-Dick", "It was re-released in 1990."),
-        ("Moby-Dick", "It was inspired by a novel by Mark Twain."),
-        ("Moby-Dick", "Moby-Dick was written by H"),
-    ],
-)
-def test_what_is_unread_stays_in_its_own_words_and_is_neither_right_nor_wrong(
-    read, about, sentence
-):
-    assert verdicts(read, sentence, about) == [(sentence, OPEN)]
+def test_what_a_sentence_states_has_its_verdicts(read):
+    wrong = []
+    for about, sentence, expected in STATED:
+        given = [verdict for _, verdict in verdicts(read, sentence, about)]
+        if given != expected:
+            wrong.append((about, sentence, given))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "sentence", ["Was he a poet?", "I don't know.", "I'm not sure.", "Hm.", "...", "**"]
-)
-def test_a_question_an_abstention_and_a_word_state_nothing(read, sentence):
-    assert read.statements(sentence, DARWIN) == []
+UNREAD = [
+    (DARWIN, "He sailed around the world for five years."),
+    (DARWIN, "He was not a painter."),
+    (DARWIN, "He was never French."),
+    (DARWIN, "His wife was born in 1808."),
+    (DARWIN, "Charles Darwin's father died in 1848."),
+    (DARWIN, "His father was a painter."),
+    (DARWIN, "He was the son of Robert Darwin, who died in 1848."),
+    (DARWIN, "He was a student of the painter John Gould."),
+    (DARWIN, "He was influenced by the painter John Gould."),
+    (DARWIN, "He killed a bird in 1830."),
+    (DARWIN, "He died before 1900."),
+    (DARWIN, "He was born in"),  # cut off
+    (DARWIN, "He was a professor of French literature."),
+    (DARWIN, "He led the voyage (1831–1836) with others."),
+    (DARWIN, "He had an influence on 20th-century painters."),
+    (DARWIN, "Somebody else was born in 1809."),
+    (DARWIN, 'He was the author of "Moby-Dick".'),
+    ("Moby-Dick", "The novel Typee was published in 1846."),
+    ("Paris", "Paris is not in Germany."),
+    ("Paris", "Paris is near Belgium."),
+    ("Paris", "It is twinned with Rome in Italy."),
+    ("Paris", "It was occupied by Germany in 1940."),
+    ("Paris", "It was once the capital of England."),
+    ("Paris", "It is north of Spain."),
+    ("Atlanta", "It lies in Central America."),
+    ("Atlanta", "It is in New Mexico."),
+    ("Atlanta", "It lies on the Gulf of Mexico."),
+    ("France", "The capital of France is located in the north."),
+    ("France", "The capital of France is Par"),  # cut off
+    ("gold", "The symbol of gold is A"),
+    ("gold", "The atomic number of gold is 7"),
+    ("Moby-Dick", "It was praised by D. H. Lawrence."),
+    ("Moby-Dick", "It was adapted by John Huston."),
+    ("Moby-Dick", "It was re-released in 1990."),
+    ("Moby-Dick", "It was inspired by a novel by Mark Twain."),
+    ("Moby-Dick", "Moby-Dick was written by H"),
+    ("", "It is in France."),
+]
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
+def test_what_is_unread_stays_in_its_own_words_and_is_neither_right_nor_wrong(read):
+    wrong = []
+    for about, sentence in UNREAD:
+        if verdicts(read, sentence, about) != [(sentence, OPEN)]:
+            wrong.append((about, sentence))
+    assert wrong == []
+
+
+def test_a_question_an_abstention_and_a_word_state_nothing(read):
+    for text in (
+        "Was he a poet?",
+        "I don't know.",
+        "I'm not sure.",
+        "Hm.",
+        "...",
+        "**",
+    ):
+        assert read.statements(text, DARWIN) == [], text
+
+
+def test_a_hedged_statement_keeps_its_hedge_and_its_verdict(read):
+    for sentence in (
         "Perhaps he was born in 1810.",
         "He was probably born in 1810.",
         "I think he was born in 1810.",
         "He may have been born in 1810.",
         "He might have been born in 1810.",
         "I believe that Darwin was born in 1810.",
-    ],
-)
-def test_a_hedged_statement_keeps_its_hedge_and_its_verdict(read, sentence):
-    found = verdicts(read, sentence, DARWIN)
-    assert found == [(f"Perhaps {DARWIN} was born in 1810.", NO)]
-    assert read.parse(found[0][0]) == (Fact(DARWIN, "birth_year", "1810"), True)
-
-
-def test_a_month_hedges_nothing(read):
-    (statement,) = read.statements("He was born in May 1809.", DARWIN)
+    ):
+        ((statement, verdict),) = verdicts(read, sentence, DARWIN)
+        assert (statement, verdict) == (f"Perhaps {DARWIN} was born in 1810.", NO)
+        assert read.parse(statement) == (Fact(DARWIN, "birth_year", "1810"), True)
+    (statement,) = read.statements("He was born in May 1809.", DARWIN)  # no hedge
     assert read.parse(statement) == (Fact(DARWIN, "birth_year", "1809"), False)
-
-
-def test_a_clause_that_is_unread_stays_beside_one_that_is_read(read):
-    sentence = "Paris lies in France and has 2 million inhabitants."
-    assert verdicts(read, sentence, "Paris") == [
-        ("Paris is in France.", YES),
-        (sentence, OPEN),
-    ]
-
-
-def test_a_pronoun_is_the_subject_that_was_asked_about(read):
-    assert read.statements("It is in France.", "Paris") == ["Paris is in France."]
-    assert read.statements("It is in France.", "The Louvre") == [
-        "The Louvre is in France."
-    ]
-    assert read.statements("It is in France.", "") == ["It is in France."]
 
 
 # Whole texts
 
 
-@pytest.mark.parametrize(
-    ("text", "about", "n"),
-    [
-        ("J. R. R. Tolkien was a writer. He was born in 1892.", "J. R. R. Tolkien", 2),
+def test_sentences_end_at_full_stops_that_are_no_part_of_a_name(read):
+    tolkien = "J. R. R. Tolkien"
+    for text, about, n in (
+        ("J. R. R. Tolkien was a writer. He was born in 1892.", tolkien, 2),
         ("Washington, D.C. is a city. It is large.", "Washington, D.C.", 2),
         ("It was praised by D. H. Lawrence. It is a novel.", "Moby-Dick", 2),
         ("Its symbol is K. It is a metal.", "potassium", 2),
         ("One.\nTwo!  Three? Four", "Paris", 4),
         ("- one\n- two\n", "Paris", 2),
         ("", "Paris", 0),
-    ],
-)
-def test_sentences_end_at_full_stops_that_are_no_part_of_a_name(read, text, about, n):
-    assert len(read.sentences(text, about)) == n
-
-
-def test_the_last_sentence_may_lack_its_full_stop(read):
-    text = "Paris is in Europe. Paris is in France"
-    assert verdicts(read, text, "Paris") == [
-        ("Paris is in Europe.", YES),
-        ("Paris is in France.", YES),
-    ]
+    ):
+        assert len(read.sentences(text, about)) == n, text
 
 
 @given(st.text(max_size=60) | st.text("Paris is in France, born 1809 (who) 's.-"))
@@ -290,9 +255,8 @@ def test_no_text_breaks_the_reader_or_is_right_by_chance(read, text):
 # Short answers
 
 
-@pytest.mark.parametrize(
-    ("subject", "relation", "text", "verdict"),
-    [
+def test_a_short_answer_is_a_statement_with_its_question(read):
+    for subject, relation, text, verdict in (
         (DARWIN, "nationality", "British", YES),
         (DARWIN, "birth_year", "1810", NO),
         ("Edinburgh", "country", "the UK", YES),
@@ -301,27 +265,20 @@ def test_no_text_breaks_the_reader_or_is_right_by_chance(read, text):
         ("Moby-Dick", "creator", "Mark Twain", NO),
         ("Costa Rica", "capital", "San José, Costa Rica", YES),
         ("gold", "symbol", "Ag", NO),
-    ],
-)
-def test_a_short_answer_is_a_statement_with_its_question(
-    read, subject, relation, text, verdict
-):
-    assert read.verify(read.answer(subject, relation, text)) == verdict
+    ):
+        assert read.verify(read.answer(subject, relation, text)) == verdict, text
 
 
-@pytest.mark.parametrize(
-    ("subject", "relation"),
-    [
+def test_what_is_not_of_the_asked_kind_is_no_answer(read):
+    for subject, relation in (
         *((DARWIN, r) for r in ("nationality", "birth_year", "death_year", "century")),
         *(("Paris", r) for r in ("country", "continent", "capital_of")),
         *(("Moby-Dick", r) for r in ("creator", "work_year")),
         *(("gold", r) for r in ("symbol", "atomic_number")),
         ("France", "capital"),
-    ],
-)
-def test_what_is_not_of_the_asked_kind_is_no_answer(read, subject, relation):
-    for text in ("", "I don't know", "no idea", "I'm not sure", "nonsense", "12.5"):
-        assert read.answer(subject, relation, text) == ""
+    ):
+        for text in ("", "I don't know", "no idea", "I'm not sure", "nonsense", "12.5"):
+            assert read.answer(subject, relation, text) == "", (relation, text)
 
 
 # Responses read by hand

@@ -12,6 +12,7 @@ from factkit.datasets.examples import read_examples, write_examples
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads import facts, reader, requests, texts
 from factkit.verify.response import parts
+from factkit.world.texts import COUNTS
 
 pytestmark = pytest.mark.assets
 SIZES = {"sft": 2, "train": 6, "dev": 1, "test": 2}
@@ -37,39 +38,25 @@ def read(leads):
     return reader.LeadReader(leads)
 
 
-def names(subjects):
-    return {s.name for s in subjects}
-
-
 # Splits
 
 
 def test_no_subject_is_in_two_splits_or_in_the_cold_start(leads, split):
     cold = {s.name for s in leads.subjects.values() if requests.of_cold_start(s)}
-    counted = Counter(name for of in split.values() for name in names(of))
-    assert set(counted.values()) == {1}
-    assert cold and not cold & set(counted)
-
-
-def test_the_splits_share_the_subjects_in_the_ratio_of_their_sizes(leads, split):
-    total = sum(map(len, split.values()))
-    for name, size in SIZES.items():
-        assert abs(len(split[name]) - total * size / sum(SIZES.values())) <= 1
-    asked = [s for s in leads.subjects.values() if not requests.of_cold_start(s)]
-    assert total == sum(len(s.facts) >= requests.LEAST_FACTS for s in asked)
-
-
-def test_another_seed_gives_another_split_but_the_same_cold_start(leads, split):
-    again, other = (requests.split(leads, SIZES, seed) for seed in (0, 1))
-    assert again == split != other
-    assert set().union(*map(names, other.values())) == set().union(
-        *map(names, split.values())
-    )
-
-
-def test_a_third_of_the_subjects_or_so_is_kept_for_the_cold_start(leads):
-    cold = sum(map(requests.of_cold_start, leads.subjects.values()))
-    assert abs(cold / len(leads.subjects) - requests.COLD_SHARE) < 0.04
+    assert abs(len(cold) / len(leads.subjects) - requests.COLD_SHARE) < 0.04
+    other = requests.split(leads, SIZES, 1)
+    assert requests.split(leads, SIZES, 0) == split != other
+    free = {
+        s.name
+        for s in leads.subjects.values()
+        if s.name not in cold and len(s.facts) >= requests.LEAST_FACTS
+    }
+    for parts_of in (split, other):
+        names = [s.name for part in parts_of.values() for s in part]
+        assert len(names) == len(free) and set(names) == free
+        for name, size in SIZES.items():
+            share = len(free) * size / sum(SIZES.values())
+            assert abs(len(parts_of[name]) - share) <= 1
 
 
 # Requests
@@ -79,7 +66,7 @@ def test_counted_requests_name_the_number_that_they_want(split):
     asked = requests.requests(split["train"], COUNTED)
     assert Counter(e.meta["wanted"] for e in asked).keys() == {1, 2, 3}
     for example in asked:
-        assert requests.COUNTS[example.meta["wanted"]] in example.question
+        assert COUNTS[example.meta["wanted"]] in example.question
         assert example.meta["wanted"] <= requests.LEAST_FACTS
 
 
@@ -102,36 +89,31 @@ def test_a_quarter_of_the_mixed_requests_is_counted_each_of_another_subject(spli
     assert (wanted[1], wanted[2], wanted[3]) == (5, 5, 5)
 
 
-def test_short_questions_have_one_answer_each_and_leave_to_abstain_or_none(split, read):
+def test_short_questions_have_one_answer_each_and_leave_to_abstain_or_none(
+    split, read, tmp_path
+):
+    kinds = (OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS)
+    every = [e for kind in kinds for e in requests.requests(split["dev"], kind)]
+    assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
+    write_examples(tmp_path / "dev.jsonl", every)
+    assert read_examples(tmp_path / "dev.jsonl") == (every, {})
     for kind in (MAY_ABSTAIN, BEST_GUESS):
         for example in requests.requests(split["dev"], kind):
-            assert example.relation in requests.ASKED
+            assert example.relation in requests.SINGLE
             allowed = "You may say that you don't know." in example.question
             assert allowed == (kind == MAY_ABSTAIN)
-            said = read.answer(example.entity, example.relation, example.answers[0])
-            assert read.verify(said) == "supported"
+            answer = read.answer(example.entity, example.relation, example.answers[0])
+            assert read.verify(answer) == "supported"
 
 
-def test_ids_and_questions_are_there_once_and_pass_the_reader(split, tmp_path):
-    kinds = (OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS)
-    asked = [e for kind in kinds for e in requests.requests(split["dev"], kind)]
-    assert len({e.id for e in asked}) == len({e.question for e in asked}) == len(asked)
-    write_examples(tmp_path / "dev.jsonl", asked)
-    assert read_examples(tmp_path / "dev.jsonl") == (asked, {})
-
-
-@pytest.mark.parametrize(
-    ("paper", "load"), [("rar", request_sets), ("rlfh", rlfh_sets)]
-)
-def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(
-    leads, paper, load
-):
-    p = params.load(paper, "tiny", {"requests": "leads", "verifier": "leads"})
-    sets = load(p)[0]
-    counted = Counter(name for of in sets.values() for name in {e.entity for e in of})
-    assert set(counted.values()) == {1}
-    assert not any(requests.of_cold_start(leads.subjects[name]) for name in counted)
-    assert all(sets[name] for name in p.splits)
+def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(leads):
+    for paper, load in (("rar", request_sets), ("rlfh", rlfh_sets)):
+        p = params.load(paper, "tiny", {"requests": "leads", "verifier": "leads"})
+        sets = load(p)[0]
+        names = Counter(i for rows in sets.values() for i in {e.entity for e in rows})
+        assert set(names.values()) == {1}
+        assert not any(requests.of_cold_start(leads.subjects[name]) for name in names)
+        assert all(sets[name] for name in p.splits)
 
 
 # The cold start
@@ -139,6 +121,7 @@ def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(
 
 def test_the_cold_start_asks_as_the_runs_ask(leads, rows):
     """By the same wordings and templates; of cold subjects alone."""
+    assert texts.cold_start_rows(leads, 0) == rows != texts.cold_start_rows(leads, 1)
     cold = [s for s in leads.subjects.values() if requests.of_cold_start(s)]
     possible = {  # a subject is asked for one fact, two or three
         prompts.fill(prompts.template(name), question=example.question)
@@ -150,12 +133,12 @@ def test_the_cold_start_asks_as_the_runs_ask(leads, rows):
     assert {row["prompt"] for row in rows} <= possible
 
 
-@pytest.mark.parametrize("paper", ["rar", "reason", "rlfh"])
-def test_the_cold_start_asks_by_the_template_of_each_paper_at_laptop(paper, rows):
-    p = params.load(paper, "laptop")
-    start, end = prompts.template(p.prompt_template).split("{question}")
-    asked = [r["prompt"] for r in rows]
-    assert sum(x.startswith(start) and x.endswith(end) for x in asked) > 300
+def test_the_cold_start_asks_by_the_template_of_each_paper_at_laptop(rows):
+    for paper in ("rar", "reason", "rlfh"):
+        p = params.load(paper, "laptop")
+        start, end = prompts.template(p.prompt_template).split("{question}")
+        ours = [r["prompt"] for r in rows if r["prompt"].startswith(start)]
+        assert sum(prompt.endswith(end) for prompt in ours) > 300
 
 
 @pytest.fixture(scope="module")
@@ -206,14 +189,9 @@ def test_a_part_thinks_first_in_the_form_of_the_reward(rows):
 
 
 def test_a_counted_answer_has_as_many_sentences_as_asked_for(leads, rows, read):
-    wanted = {count: n for n, count in requests.COUNTS.items()}
+    wanted = {count: n for n, count in COUNTS.items()}
     pattern = re.compile(rf"Tell me ({'|'.join(wanted)}) about (.*)\.\n")
     counted = [(m, r["completion"]) for r in rows if (m := pattern.search(r["prompt"]))]
     assert len(counted) > 100
     for match, completion in counted:
         assert len(read.sentences(completion, match[2])) == wanted[match[1]]
-
-
-def test_the_cold_start_is_its_seed_s(leads, rows):
-    assert texts.cold_start_rows(leads, 0) == rows
-    assert texts.cold_start_rows(leads, 1) != rows

@@ -17,7 +17,7 @@ import pytest
 from fake_endpoint import HANG, answer, echo, prompt_of, refuse, serve
 
 from factkit import http_client, models
-from factkit.backends import VLLM, Endpoint, Transformers
+from factkit.backends import Endpoint, Transformers
 from factkit.llm import LLM, Limits, Reply, Request, cache_key
 from factkit.retries import retry_after_s
 
@@ -268,13 +268,10 @@ def test_replies_come_in_the_requests_order():
     assert [r.text for r in replies] == [f"echo p{i}" for i in range(40)]
 
 
-def test_the_call_carries_model_messages_sampling_and_extra_fields():
-    extra = {"chat_template_kwargs": {"enable_thinking": False}}
+def test_the_call_carries_model_messages_and_sampling():
     sampling = models.Sampling(7, temperature=0.5, top_p=0.9)
     with serve() as server:
-        LLM(Endpoint(server.url, "judge", extra_body=extra)).run(
-            [ask("p", sampling=sampling)]
-        )
+        LLM(Endpoint(server.url, "judge")).run([ask("p", sampling=sampling)])
     assert server.bodies == [
         {
             "model": "judge",
@@ -282,7 +279,6 @@ def test_the_call_carries_model_messages_sampling_and_extra_fields():
             "max_tokens": 7,
             "temperature": 0.5,
             "top_p": 0.9,
-            **extra,
         }
     ]
 
@@ -549,15 +545,6 @@ def test_the_order_of_a_schemas_fields_is_part_of_the_key():
     assert cache_key("m", one) != cache_key("m", other)
 
 
-def test_the_model_and_its_extra_fields_are_part_of_the_name():
-    names = {
-        Endpoint("u", "a").name,
-        Endpoint("u", "b").name,
-        Endpoint("u", "a", extra_body={"top_k": 1}).name,
-    }
-    assert len(names) == 3
-
-
 def test_another_server_with_the_same_model_is_asked_anew(tmp_path):
     with serve() as one, serve(lambda b, n: answer("another verdict")) as other:
         assert client(one, tmp_path).run([ask("p")])[0].text == "echo p"
@@ -738,10 +725,9 @@ def short(questions, n=6, **fields):
 def test_transformers_answers_do_not_depend_on_the_batch(saved):
     folder, questions = saved
     requests = short(questions[:4]) + short(questions[4:], n=3)
-    texts = [
-        [r.text for r in LLM(Transformers(str(folder), batch_size=b)).run(requests)]
-        for b in (1, 4)
-    ]
+    backend, texts = Transformers(str(folder)), []
+    for backend.batch_size in (1, 4):
+        texts.append([r.text for r in LLM(backend).run(requests)])
     assert texts[0] == texts[1]
     assert all(texts[0])
 
@@ -810,59 +796,6 @@ def test_new_weights_in_a_folder_are_another_model(saved):
     before = Transformers(str(folder)).name
     os.utime(folder / "model.safetensors", ns=(0, 0))
     assert Transformers(str(folder)).name != before
-
-
-class FakeVLLM(types.ModuleType):
-    """Stands in for the package: records what it is given, refuses long prompts."""
-
-    class SamplingParams(types.SimpleNamespace):
-        pass
-
-    class LLM:
-        def __init__(self, **arguments):
-            self.arguments, self.calls = arguments, []
-
-        def chat(self, conversations, params, **options):
-            self.calls.append((params, options))
-            prompts = [c[-1]["content"] for c in conversations]
-            if any(len(p) > 9 for p in prompts):
-                raise ValueError("longer than the maximum model length")
-            return [
-                types.SimpleNamespace(
-                    prompt_token_ids=[1, 2, 3],
-                    outputs=[
-                        types.SimpleNamespace(
-                            text=f"echo {p}", finish_reason="stop", token_ids=[1, 2]
-                        )
-                    ],
-                )
-                for p in prompts
-            ]
-
-
-@pytest.fixture
-def vllm_stub(monkeypatch):
-    stub, parameters = FakeVLLM("vllm"), types.ModuleType("vllm.sampling_params")
-    parameters.StructuredOutputsParams = types.SimpleNamespace
-    monkeypatch.setitem(sys.modules, "vllm", stub)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
-
-
-def test_vllm_gets_sampling_schema_and_template_arguments(vllm_stub):
-    backend = VLLM("m", {"enable_thinking": False}, max_model_len=10)
-    [reply] = LLM(backend).run([ask("p", schema=SCHEMA)])
-    assert reply == Reply("echo p", prompt_tokens=3, completion_tokens=2)
-    assert backend.engine.arguments == {"model": "m", "max_model_len": 10}
-    ([params], options) = backend.engine.calls[0]
-    assert (params.max_tokens, params.temperature, params.top_p) == (512, 0.0, 1.0)
-    assert params.structured_outputs.json == SCHEMA
-    assert options["chat_template_kwargs"] == {"enable_thinking": False}
-
-
-def test_a_prompt_that_vllm_refuses_fails_alone(vllm_stub):
-    replies = LLM(VLLM("m")).run([*asks(5), ask("far too long"), *asks(2, sample=1)])
-    assert [r.text is None for r in replies] == [False] * 5 + [True] + [False] * 2
-    assert "maximum model length" in replies[5].error
 
 
 # Imports

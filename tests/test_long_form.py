@@ -1,7 +1,5 @@
 """Long answers: chunks by words, FactScore's precision by hand, failures, files."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,25 +27,11 @@ def checked(supports, name="p", response="one two three"):
 # ---- chunks
 
 
-def test_chunks_have_the_words_asked_for_and_the_last_the_rest():
-    chunks = word_chunks(document("a b  c\nd e"), words=2)
-    assert [(c.id, c.text, c.n_tokens) for c in chunks] == [
-        ("d#0", "a b  ", 2),
-        ("d#1", "c\nd ", 2),
-        ("d#2", "e", 1),
-    ]
-
-
 @given(st.text(), st.integers(1, 5))
 def test_chunks_joined_give_the_text_if_it_has_a_word(text, words):
     chunks = word_chunks(document(text), words)
     assert "".join(c.text for c in chunks) == (text if text.split() else "")
     assert sum(c.n_tokens for c in chunks) == len(text.split())
-
-
-def test_a_chunk_of_no_words_is_refused():
-    with pytest.raises(ValueError, match="words=0"):
-        word_chunks(document("a"), 0)
 
 
 def test_search_finds_the_chunk_of_the_own_prompts_documents():
@@ -67,7 +51,7 @@ def test_search_finds_the_chunk_of_the_own_prompts_documents():
 def test_scores_by_hand():
     rows = [
         checked([S, S, C, I]),  # 2 of 4
-        checked([S], response="one"),  # 1 of 1
+        checked([S], response="<think>a b</think> one"),  # 1 of 1
         checked([]),  # abstains
         checked([C, C]),  # 0 of 2
     ]
@@ -91,42 +75,18 @@ def test_scores_by_hand():
     )
 
 
-@given(st.lists(some_supports, min_size=1, max_size=20).filter(any))
-def test_scores_hold_together(supports):
-    found = long_form.scores([checked(s) for s in supports])
-    assert found["correct_claims"] + found["incorrect_claims"] == pytest.approx(
-        found["total_claims"]
-    )
-    assert found["factual_precision"] + found["hallucination_rate"] == pytest.approx(1)
-    assert 0 <= found["factual_precision"] <= 1
-    assert 0 < found["response_rate"] <= 1
-
-
-@given(st.lists(some_supports, min_size=1, max_size=10).filter(any))
-def test_refusing_leaves_what_is_per_answer_and_lowers_what_is_per_question(supports):
-    before = long_form.scores([checked(s) for s in supports])
-    after = long_form.scores([checked(s) for s in [*supports, []]])
-    for name in ("factual_precision", "correct_claims", "total_claims"):
-        assert after[name] == before[name]
-    for name in ("response_rate", "total_claims_per_question"):
-        assert after[name] < before[name]
-
-
 @given(st.lists(some_supports, min_size=1, max_size=20))
 def test_each_score_is_the_mean_of_its_column_of_items(supports):
     rows = [checked(s, str(i)) for i, s in enumerate(supports)]
     rows.append(checked(None, "failed"))
     table, found = long_form.items(rows), long_form.scores(rows)
     assert list(table) == [row.id for row in rows[:-1]]
+    with pytest.raises(ValueError, match="same id"):
+        long_form.items([*rows, rows[0]])
     assert {name for of in table.values() for name in of} == set(found)
     for name, mean in found.items():
         column = [of[name] for of in table.values() if name in of]
         assert sum(column) / len(column) == pytest.approx(mean)
-
-
-def test_items_of_one_id_are_refused():
-    with pytest.raises(ValueError, match="same id"):
-        long_form.items([checked([S]), checked([C])])
 
 
 @given(st.lists(some_supports, min_size=1, max_size=10))
@@ -136,44 +96,18 @@ def test_failed_extractions_and_verifications_change_no_score(supports):
     holed = [checked([*s, None]) if s else checked(s) for s in supports]
     assert long_form.scores(rows + failed) == long_form.scores(rows)
     assert long_form.scores(holed) == long_form.scores(rows)
-
-
-def test_without_a_responding_answer_there_is_no_precision():
-    found = long_form.scores([checked([]), checked([])])
-    assert found["response_rate"] == 0
-    assert found["total_claims_per_question"] == 0
-    missing = {"factual_precision", "hallucination_rate", "total_claims"}
-    assert not missing & set(found)
-
-
-def test_failures_alone_can_not_be_scored():
     with pytest.raises(ValueError, match="no responses"):
-        long_form.scores([checked(None), checked([None])])
+        long_form.scores(failed)
 
 
-def test_reasoning_is_no_part_of_the_length():
-    row = checked([S], response="<think>a b c</think> one two")
-    assert long_form.scores([row])["words"] == 2
-
-
-def test_up_to_one_failure_in_twenty_is_reported():
-    rows = [checked([S] * 19 + [None])] * 19 + [checked(None)]
-    assert long_form.failures(rows) == {
-        "extraction_failures": 0.05,
-        "verification_failures": 0.05,
-    }
-
-
-@pytest.mark.parametrize(
-    ("rows", "name"),
-    [
-        ([checked([S])] * 9 + [checked(None)], "extraction_failures: 10.0%"),
-        ([checked([S] * 9 + [None])], "verification_failures: 10.0%"),
-    ],
-)
-def test_more_failures_than_one_in_twenty_are_refused(rows, name):
-    with pytest.raises(ValueError, match=name):
-        long_form.failures(rows)
+def test_more_failures_than_one_in_twenty_are_refused():
+    few = [checked([S] * 19 + [None])] * 19 + [checked(None)]
+    shares = {"extraction_failures": 0.05, "verification_failures": 0.05}
+    assert long_form.failures(few) == shares
+    with pytest.raises(ValueError, match="extraction_failures: 10.0%"):
+        long_form.failures([checked([S])] * 9 + [checked(None)])
+    with pytest.raises(ValueError, match="verification_failures: 10.0%"):
+        long_form.failures([checked([S] * 9 + [None])])
 
 
 def test_intervals_hold_the_mean_and_are_points_where_all_are_alike():
@@ -184,11 +118,6 @@ def test_intervals_hold_the_mean_and_are_points_where_all_are_alike():
     assert intervals["factual_precision"][0] < intervals["factual_precision"][1]
     alike = long_form.bootstrap([checked([S, C])] * 5, 20)
     assert alike["factual_precision"] == (0.5, 0.5)
-
-
-def test_intervals_are_the_same_for_a_seed():
-    rows = [checked([S, C]), checked([S]), checked([])] * 5
-    assert long_form.bootstrap(rows, 50, 1) == long_form.bootstrap(rows, 50, 1)
 
 
 def test_resamples_in_which_nobody_responds_have_no_precision():
@@ -293,31 +222,6 @@ def test_a_file_of_other_responses_is_refused(tmp_path):
         check(tmp_path, ["Bo was a cook.", ""])
 
 
-def test_a_verifier_that_raises_leaves_no_file(tmp_path):
-    def broken(rows):
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        check(tmp_path, ["Bo was a baker.", ""], verify=broken)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("line", ["{", "{}", '{"claims": 1}', "[]"])
-def test_a_damaged_file_is_refused_by_row(tmp_path, line):
-    check(tmp_path, ["Bo was a baker.", ""])
-    path = tmp_path / "checked.jsonl"
-    path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(DataError, match="row 3"):
-        long_form.read_checked(path)
-
-
-def test_a_kept_row_is_plain_json(tmp_path):
-    check(tmp_path, ["Bo was a baker.", ""])
-    row = json.loads((tmp_path / "checked.jsonl").read_text().splitlines()[0])
-    assert row["claims"] == [{"text": "Bo was a baker.", "sentence": "Bo was a baker."}]
-    assert row["supports"] == ["supported"]
-
-
 # ---- samples
 
 
@@ -334,11 +238,5 @@ def test_samples_come_back_with_their_claims_sentences_and_supports(tmp_path):
     assert (b.response, b.claims) == ("I don't know.", [])
     assert (a.id, a.prompt, a.response, a.supports) == ("a", "Who?", said, supports)
     assert [c.sentence for c in a.claims] == [c.sentence for c in claims]
-    assert (none.claims, none.supports) == ([], [])
+    assert (none.claims, none.supports) == ([], [])  # the claims failed
     assert '"exposure": 3' in path.read_text(encoding="utf-8")
-
-
-def test_samples_of_different_lengths_are_refused(tmp_path):
-    row = Checked("a", "Who?", "Sela.", [], [])
-    with pytest.raises(ValueError, match="shorter|longer"):
-        long_form.write_samples(tmp_path / "samples.jsonl", [row], [])

@@ -28,48 +28,36 @@ some_supports = st.lists(st.sampled_from(list(Support)), min_size=1, max_size=20
 ratings = st.floats(0, 10)
 
 
-@pytest.mark.parametrize(("claims", "score", "binary", "conflict"), CLAIMS)
-def test_claim_rewards_by_hand(claims, score, binary, conflict):
-    assert rar.veriscore(claims) == pytest.approx(score)
-    assert rar.binary_veriscore(claims) == binary
-    assert rar.conflict_only_veriscore(claims) == pytest.approx(conflict)
+def test_claim_rewards_by_hand():
+    for claims, score, binary, conflict in CLAIMS:
+        assert rar.veriscore(claims) == pytest.approx(score)
+        assert rar.binary_veriscore(claims) == binary
+        assert rar.conflict_only_veriscore(claims) == pytest.approx(conflict)
+    assert rar.binary_veriscore([YES] * 3 + [NO], threshold=0.75) == 1.0
+    assert rar.binary_veriscore([YES] * 3 + [NO], threshold=0.76) == 0.0
 
 
 def test_whole_response_rewards_by_hand():
     assert (rar.binary_rar(1.0), rar.binary_rar(0.0)) == (1.0, 0.0)
     assert [rar.rating_rar(r) for r in (0, 3, 10)] == [0.0, 0.3, 1.0]
     assert [rar.lm_judge(r) for r in (0, 7.5, 10)] == [0.0, 0.75, 1.0]
-
-
-def test_veriscore_and_judge_add_up():
     assert rar.veriscore_plus_judge([YES, YES, YES, NO], 6) == pytest.approx(1.35)
 
 
-def test_the_threshold_is_reached_at_its_value():
-    claims = [YES] * 3 + [NO]
-    assert rar.binary_veriscore(claims, threshold=0.75) == 1.0
-    assert rar.binary_veriscore(claims, threshold=0.76) == 0.0
-
-
-@pytest.mark.parametrize("rating", [-0.1, 10.1, float("nan"), float("inf")])
-@pytest.mark.parametrize("reward", [rar.rating_rar, rar.lm_judge])
-def test_a_rating_off_its_scale_is_refused(reward, rating):
-    with pytest.raises(ValueError, match="between 0 and 10"):
-        reward(rating)
+def test_a_rating_off_its_scale_is_refused():
+    for rating in (-0.1, 10.1, float("nan"), float("inf")):
+        for reward in (rar.rating_rar, rar.lm_judge):
+            with pytest.raises(ValueError, match="between 0 and 10"):
+                reward(rating)
 
 
 @given(supports, ratings, st.sampled_from([0.0, 1.0]))
 def test_rewards_stay_within_their_range(claims, rating, verdict):
+    pieces = {"supports": claims, "no_contradiction": verdict}
+    pieces |= {"rating": rating, "quality": rating}
     for arm in rar.ARMS:
-        found = rar.reward(arm, verdict, rating, rating, claims)
-        assert 0 <= found <= (2 if arm == "veriscore_plus_judge" else 1)
-
-
-@given(some_supports)
-def test_an_inconclusive_claim_costs_veriscore_alone(claims):
-    more = [*claims, OPEN]
-    assert rar.veriscore(more) <= rar.veriscore(claims)
-    assert rar.conflict_only_veriscore(more) >= rar.conflict_only_veriscore(claims)
+        most = 2 if arm == "veriscore_plus_judge" else 1
+        assert 0 <= rar.reward(arm, **pieces) <= most
 
 
 @given(some_supports)
@@ -79,22 +67,7 @@ def test_true_padding_dilutes_an_error(claims):
     assert rar.conflict_only_veriscore(after) > rar.conflict_only_veriscore(before)
 
 
-@given(supports, st.randoms())
-def test_the_order_of_claims_does_not_matter(claims, rng):
-    shuffled = rng.sample(claims, len(claims))
-    for reward in (rar.veriscore, rar.binary_veriscore, rar.conflict_only_veriscore):
-        assert reward(shuffled) == reward(claims)
-
-
 # A judge that failed
-
-
-@given(supports, st.integers(0, 20))
-def test_one_failed_claim_leaves_the_response_without_a_score(claims, at):
-    claims.insert(at, None)
-    assert rar.veriscore(claims) is None
-    assert rar.binary_veriscore(claims) is None
-    assert rar.conflict_only_veriscore(claims) is None
 
 
 PIECES = {"no_contradiction": 1.0, "rating": 8.0, "quality": 6.0, "supports": [YES, NO]}
@@ -109,23 +82,22 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("arm", rar.ARMS)
-def test_an_arm_takes_its_own_pieces(arm):
-    assert rar.reward(arm, **PIECES) == pytest.approx(VALUES[arm])
+def test_an_arm_takes_its_own_pieces_and_fails_with_one_of_them_alone():
+    for arm, value in VALUES.items():
+        assert rar.reward(arm, **PIECES) == pytest.approx(value)
+        for failed in PIECES:
+            reward = rar.reward(arm, **PIECES | {failed: None})
+            assert (reward is None) == (failed in rar.needs(arm))
+    half = PIECES | {"supports": [YES, None]}
+    failing = [arm for arm in rar.ARMS if rar.reward(arm, **half) is None]
+    assert failing == [arm for arm in rar.ARMS if "supports" in rar.needs(arm)]
 
 
-@pytest.mark.parametrize("arm", rar.ARMS)
-@pytest.mark.parametrize("failed", PIECES)
-def test_a_failure_of_a_piece_fails_just_the_arms_that_need_it(arm, failed):
-    found = rar.reward(arm, **PIECES | {failed: None})
-    assert (found is None) == (failed in rar.needs(arm))
-
-
-@pytest.mark.parametrize("arm", ["base", "sft", "dpo", ""])
-def test_an_arm_without_a_reward_is_refused(arm):
-    for ask in (rar.reward, rar.needs):
-        with pytest.raises(ValueError, match=f"arm={arm} has no reward"):
-            ask(arm)
+def test_an_arm_without_a_reward_is_refused():
+    for arm in ("base", "sft", "dpo", ""):
+        for ask in (rar.reward, rar.needs):
+            with pytest.raises(ValueError, match=f"arm={arm} has no reward"):
+                ask(arm)
 
 
 # The engine and TRL's signature
@@ -166,28 +138,17 @@ def told():
 ROWS = (["a", "b", "c"], ["who?", "what?", "when?"], ["good", "bad", ""])
 
 
-@pytest.mark.parametrize("arm", rar.ARMS)
-def test_the_engine_is_asked_for_nothing_but_what_the_arm_needs(arm):
+def test_the_engine_is_asked_for_what_the_arms_need_once_each():
+    for arm in rar.ARMS:
+        engine = told()
+        rar.rewards_of(arm, engine, *ROWS)
+        assert engine.asked == [(piece, *ROWS) for piece in rar.needs(arm)]
     engine = told()
-    rar.rewards_of(arm, engine, *ROWS)
-    assert engine.asked == [(piece, *ROWS) for piece in rar.needs(arm)]
-
-
-def test_several_arms_ask_for_each_piece_once():
-    engine = told()
-    rar.judged(rar.ARMS, engine, *ROWS)
+    rewards = rar.rewards_by_arm(rar.ARMS, engine, *ROWS)
     asked = [piece for piece, *_ in engine.asked]
     assert sorted(asked) == ["no_contradiction", "quality", "rating", "supports"]
-
-
-def test_rewards_of_a_batch_by_hand():
-    assert rar.rewards_of("binary_rar", told(), *ROWS) == [1.0, 0.0, None]
-    assert rar.rewards_of("veriscore", told(), *ROWS) == [2 / 3, 1 / 3, None]
-
-
-def test_rewards_of_an_arm_without_are_refused():
-    with pytest.raises(ValueError, match="arm=dpo"):
-        rar.rewards_of("dpo", told(), *ROWS)
+    assert rewards["binary_rar"] == [1.0, 0.0, None]
+    assert rewards["veriscore"] == [2 / 3, 1 / 3, None]
 
 
 def score(reward, said, tokens=3, **more):
@@ -202,63 +163,50 @@ def score(reward, said, tokens=3, **more):
     return reward(**rows | more)
 
 
-def test_the_adapter_scores_a_batch_and_keeps_failures():
-    reward = rar.trl_reward("binary_rar", told(), 4, 0.5)
-    assert score(reward, ["good", "bad", ""]) == [1.0, 0.0, None]
-
-
-def test_the_adapter_reads_chat_completions_without_their_thinking():
-    engine = told()
-    chat = [[{"role": "assistant", "content": "<think>hm, bad</think> good"}]]
-    assert score(rar.trl_reward("binary_rar", engine, 4, 0.0), chat) == [1.0]
-    assert engine.asked == [("no_contradiction", ["q"], ["who?"], ["good"])]
-
-
 # the last: cut off, so that it gives no answer
-@pytest.mark.parametrize(
-    ("form", "answer"),
-    [("<think>bad</think> {}", "good"), ("bad</think>{}", "good"), ("<think>{}", "")],
-)
-def test_no_reward_looks_at_reasoning(form, answer):
+# the last: cut off, so that it gives no answer
+def test_no_reward_looks_at_reasoning():
     """Neither in training, nor where drawn responses are scored."""
-    engine = told()
-    for arm in rar.ARMS:
-        rar.rewards_of(arm, engine, ["q"], ["who?"], [form.format("good")])
-    assert {said for _, _, _, (said,) in engine.asked} == {answer}
-
-
-def test_a_penalty_takes_no_reward_below_0():
-    """So that in reasoning that never ends, which contradicts nothing, lies no gain."""
-    reward = rar.trl_reward("binary_rar", told(), 4, 1.0)
-    long = [[1] * 4] * 2
-    assert score(reward, ["good", "bad"], completion_ids=long) == [0.0, 0.0]
+    for form, answer in {
+        "<think>bad</think> {}": "good",
+        "bad</think>{}": "good",
+        "<think>{}": "",
+    }.items():
+        engine, text = told(), form.format("good")
+        for arm in rar.ARMS:
+            rar.rewards_of(arm, engine, ["q"], ["who?"], [text])
+        chat = [[{"role": "assistant", "content": text}]]
+        score(rar.trl_reward("binary_rar", engine, 4, 0.0), chat)
+        assert {said for _, _, _, (said,) in engine.asked} == {answer}
 
 
 def test_a_response_that_does_not_stop_costs_the_penalty():
-    reward = rar.trl_reward("binary_rar", told(), 4, 0.5)
+    """Down to 0, so that in reasoning that never ends there is no gain."""
     long, short = [1] * 4, [1] * 3
-    found = score(reward, ["good"] * 2 + [""], completion_ids=[long, short, long])
-    assert found == [0.5, 1.0, None]
+    said, lengths = ["good"] * 2 + ["bad", ""], [long, short, long, long]
+    for penalty, rewards in (
+        (0.5, [0.5, 1.0, 0.0, None]),
+        (2.0, [0.0, 1.0, 0.0, None]),
+    ):
+        reward = rar.trl_reward("binary_rar", told(), 4, penalty)
+        assert score(reward, said, completion_ids=lengths) == rewards
 
 
 def test_the_adapter_logs_a_batch():
-    found = {}
+    logged = {}
     reward = rar.trl_reward("veriscore", told(), 4, 0.0)
-    score(reward, ["good", "bad", "bad", ""], log_metric=found.__setitem__)
-    assert found == {
+    score(reward, ["good", "bad", "bad", ""], log_metric=logged.__setitem__)
+    assert logged == {
         "response_words": 3 / 4,
         "judge_failures": 1 / 4,
         "total_claims": 3.0,
         "supported_claims": pytest.approx(4 / 3),
         "contradicted_claims": pytest.approx(4 / 3),
     }
-
-
-def test_an_arm_without_claims_logs_none():
-    found = {}
-    reward = rar.trl_reward("binary_rar", told(), 4, 0.0)
-    score(reward, ["good", "bad"], log_metric=found.__setitem__)
-    assert found == {"response_words": 1.0, "judge_failures": 0.0}
+    logged.clear()
+    reward = rar.trl_reward("binary_rar", told(), 4, 0.0)  # an arm without claims
+    score(reward, ["good", "bad"], log_metric=logged.__setitem__)
+    assert logged == {"response_words": 1.0, "judge_failures": 0.0}
 
 
 def test_a_run_fails_above_5_per_cent_over_its_steps():

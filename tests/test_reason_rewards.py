@@ -13,13 +13,13 @@ from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import write_examples
 from factkit.llm import Reply
 from factkit.rewards import reason
-from factkit.rewards.reason import counts, precisions, reward, rewards_by_arm, scored
+from factkit.rewards.reason import counts, precisions, reward, scored
 from factkit.verify.claims import Support
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
+from factkit.verify.preference import preferences
 from factkit.verify.response import TAGS, Reasoned, parts, written
-from factkit.verify.whole_response import preferences
 from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -27,9 +27,8 @@ claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.ju
 weights = st.floats(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("arm", "claims", "wins", "by_hand"),
-    [
+def test_table_2s_rewards_are_those_of_equation_2():
+    for arm, claims, wins, by_hand in (
         ("fact", (3, 4), True, 3 / 5),
         ("fact", (0, 0), None, 0.0),
         ("fact_detail", (3, 4), None, 0.6 + 0.01 * math.log(4)),
@@ -37,46 +36,22 @@ weights = st.floats(0, 1)
         ("fact_relevance", (3, 4), False, 0.6),
         ("fact_detail_relevance", (9, 9), True, 0.9 + 0.01 * math.log(10) + 0.1),
         ("fact_detail10_relevance", (9, 9), False, 0.9 + 0.1 * math.log(10)),
-    ],
-)
-def test_table_2s_rewards_are_those_of_equation_2(arm, claims, wins, by_hand):
-    assert reward(True, claims, wins, *reason.WEIGHTS[arm]) == pytest.approx(by_hand)
-
-
-@given(claims, st.booleans(), weights, weights)
-def test_any_weights_give_equation_2(c, wins, lam, mu):
-    f, t = c
-    by_hand = f / (t + 1) + lam * math.log(1 + f) + (mu if wins else 0)
-    assert reward(True, c, wins, lam, mu) == pytest.approx(by_hand)
+    ):
+        value = reward(True, claims, wins, *reason.WEIGHTS[arm])
+        assert value == pytest.approx(by_hand), arm
 
 
 def test_a_malformed_response_costs_one_whatever_its_claims():
     assert reward(False, (9, 9), True, 0.1, 0.1) == -1
     assert reward(False, None, None, 0.1, 0.1) == -1
-
-
-@pytest.mark.parametrize(
-    ("claims", "wins", "relevance_weight", "failed"),
-    [
-        (None, True, 0.0, True),
-        ((1, 2), None, 0.1, True),
-        ((1, 2), None, 0.0, False),
-    ],
-)
-def test_a_failed_judge_leaves_no_reward_where_it_counts(
-    claims, wins, relevance_weight, failed
-):
-    assert (reward(True, claims, wins, 0.01, relevance_weight) is None) is failed
-
-
-def test_more_supported_than_all_claims_are_refused():
-    with pytest.raises(ValueError, match="F=3, T=2"):
+    with pytest.raises(ValueError, match="F=3, T=2"):  # more supported than all
         reward(True, (3, 2), None, 0, 0)
 
 
-@given(claims, st.booleans(), weights, weights)
-def test_a_well_formed_response_is_worth_more_than_a_malformed_one(c, wins, lam, mu):
-    assert reward(True, c, wins, lam, mu) >= 0 > reason.MALFORMED
+def test_a_failed_judge_leaves_no_reward_where_it_counts():
+    assert reward(True, None, True, 0.01, 0.0) is None
+    assert reward(True, (1, 2), None, 0.01, 0.1) is None
+    assert reward(True, (1, 2), None, 0.01, 0.0) is not None
 
 
 @given(claims, weights, weights)
@@ -87,12 +62,6 @@ def test_an_unsupported_claim_never_pays_and_a_supported_one_does(c, lam, mu):
     assert reward(True, (f + 1, t + 1), False, lam, mu) > here
 
 
-def test_without_detail_one_sure_claim_is_nearly_half_of_what_many_give():
-    """Why precision alone makes answers short: two claims, one wrong, pay 1/3."""
-    assert reward(True, (1, 1), None, 0, 0) > reward(True, (1, 2), None, 0, 0)
-    assert reward(True, (1, 1), None, 0, 0) == 0.5
-
-
 def test_only_supported_claims_count_as_factual():
     assert counts([YES, NO, OPEN, YES]) == (2, 4)
     assert counts([]) == (0, 0)
@@ -100,43 +69,27 @@ def test_only_supported_claims_count_as_factual():
     assert counts([YES, None]) is None
 
 
-@pytest.mark.parametrize(
-    ("response", "found"),
-    [
-        ("<think>a</think><answer>b</answer>", Reasoned("a", "b")),
-        ("\n<think> a\nb </think>\n\n<answer> c </answer>\n", Reasoned("a\nb", "c")),
-        ("<think></think><answer></answer>", Reasoned("", "")),
-        (
-            "<think>1 < 2 > 0</think><answer><b>x</b></answer>",
-            Reasoned("1 < 2 > 0", "<b>x</b>"),
-        ),
-        ("", None),
-        ("b", None),
-        ("<answer>b</answer>", None),
-        ("<think>a</think>b", None),
-        ("<think>a</think><answer>b", None),
-        ("a<think>a</think><answer>b</answer>", None),
-        ("<think>a</think>and<answer>b</answer>", None),
-        ("<think>a</think><answer>b</answer>.", None),
-        ("<answer>b</answer><think>a</think>", None),
-        ("<think>a<answer>b</answer></think>", None),
-        ("<think>a</think><think>a</think><answer>b</answer>", None),
-        ("<think>a</think><answer>b</answer><answer>c</answer>", None),
-        ("<think>a</think><answer>b<answer>c</answer>", None),
-        ("<Think>a</Think><Answer>b</Answer>", None),
-        ("<think>a</think></think><answer>b</answer>", None),
-    ],
-)
-def test_a_response_has_one_reasoning_and_one_answer_and_nothing_else(response, found):
-    assert parts(response) == found
-
-
-@given(st.text(), st.text())
-def test_what_has_no_tags_is_read_back(thought, answer):
-    if any(tag in thought or tag in answer for tag in TAGS):
-        return
-    response = f"<think>{thought}</think> <answer>{answer}</answer>"
-    assert parts(response) == Reasoned(thought.strip(), answer.strip())
+def test_a_response_has_one_reasoning_and_one_answer_and_nothing_else():
+    for response, split in {
+        "<think>a</think><answer>b</answer>": ("a", "b"),
+        "\n<think> a\nb </think>\n\n<answer> c </answer>\n": ("a\nb", "c"),
+        "<think></think><answer></answer>": ("", ""),
+        "<think>1 < 2 > 0</think><answer><b>x</b></answer>": ("1 < 2 > 0", "<b>x</b>"),
+    }.items():
+        assert parts(response) == Reasoned(*split)
+    for response in (
+        "",
+        "b",
+        "<answer>b</answer>",
+        "<think>a</think>b",
+        "<think>a</think><answer>b",
+        "a<think>a</think><answer>b</answer>",
+        "<think>a</think>and<answer>b</answer>",
+        "<think>a</think><answer>b</answer>.",
+        "<think>a<answer>b</answer></think>",
+        "<Think>a</Think><Answer>b</Answer>",
+    ):
+        assert parts(response) is None, response
 
 
 # Texts made of what tags are made of, but without a whole one, and without space around
@@ -152,21 +105,15 @@ plain = (
 )
 
 
-@given(plain, plain)
-def test_what_is_written_is_read_back(thought, answer):
-    assert parts(written(thought, answer)) == Reasoned(thought, answer)
-
-
 @given(plain, plain, st.sampled_from(TAGS), st.data())
-def test_one_more_tag_anywhere_makes_a_response_malformed(thought, answer, tag, data):
+def test_what_is_written_is_read_back_but_not_with_a_tag_more_or_less(
+    thought, answer, tag, data
+):
     response = written(thought, answer)
+    assert parts(response) == Reasoned(thought, answer)
     at = data.draw(st.integers(0, len(response)))
     assert parts(response[:at] + tag + response[at:]) is None
-
-
-@given(plain, plain, st.sampled_from(TAGS))
-def test_one_tag_less_makes_a_response_malformed(thought, answer, tag):
-    assert parts(written(thought, answer).replace(tag, "")) is None
+    assert parts(response.replace(tag, "")) is None
 
 
 @given(st.permutations(TAGS), plain)
@@ -218,22 +165,25 @@ def test_the_engine_sees_only_answers_of_well_formed_responses_in_one_batch():
     assert engine.asked == [("supports", *seen), ("preferred", *seen)]
 
 
-@pytest.mark.parametrize(("arm", "weights"), reason.WEIGHTS.items())
-def test_preference_is_asked_for_where_it_counts(arm, weights):
-    engine = Told()
-    (found,) = ask(arm, written("a", "good"), engine=engine)
-    asked = [what for what, *_ in engine.asked]
-    assert asked == (["supports", "preferred"] if weights[1] else ["supports"])
-    assert found.wins is (True if weights[1] else None)
+def test_preference_is_asked_for_where_it_counts_and_a_failure_costs_the_reward():
+    for arm, (_, relevance) in reason.WEIGHTS.items():
+        engine = Told()
+        (of,) = ask(arm, written("a", "good"), engine=engine)
+        asked = [what for what, *_ in engine.asked]
+        assert asked == (["supports", "preferred"] if relevance else ["supports"])
+        assert of.wins is (True if relevance else None)
+        for answer in ("unread", "half"):  # the verifier failed
+            assert ask(arm, written("a", answer))[0].reward is None
+        undecided = ask(arm, written("a", "undecided"))[0].reward
+        assert (undecided is None) == (relevance != 0)
 
 
-@pytest.mark.parametrize("responses", [[], ["good"], ["good", "<answer>good</answer>"]])
-@pytest.mark.parametrize("arm", ["fact", "fact_relevance"])
-def test_without_a_well_formed_response_the_engine_is_asked_nothing(arm, responses):
-    engine = Told()
-    found = ask(arm, *responses, engine=engine)
-    assert [of.reward for of in found] == [-1] * len(responses)
-    assert engine.asked == []
+def test_without_a_well_formed_response_the_engine_is_asked_nothing():
+    for responses in ([], ["good"], ["good", "<answer>good</answer>"]):
+        engine = Told()
+        rows = ask("fact_relevance", *responses, engine=engine)
+        assert [of.reward for of in rows] == [-1] * len(responses)
+        assert engine.asked == []
 
 
 def test_each_response_has_its_own_reward_by_hand():
@@ -264,29 +214,10 @@ def test_each_response_has_its_own_reward_by_hand():
     assert found[2].parts == Reasoned("b", "good")
 
 
-@pytest.mark.parametrize("arm", reason.WEIGHTS)
-@pytest.mark.parametrize("answer", ["unread", "half"])
-def test_where_the_verifier_failed_no_arm_has_a_reward(arm, answer):
-    (found,) = ask(arm, written("a", answer))
-    assert found.reward is None
-
-
-@pytest.mark.parametrize(("arm", "weights"), reason.WEIGHTS.items())
-def test_where_the_judge_failed_the_arms_that_ask_it_have_no_reward(arm, weights):
-    (found,) = ask(arm, written("a", "undecided"))
-    assert (found.reward is None) == (weights[1] != 0)
-
-
-@pytest.mark.parametrize("arm", ["base", "sft", "sft_dpo", ""])
-def test_an_arm_without_a_reward_is_refused(arm):
-    with pytest.raises(ValueError, match=f"arm={arm} has no reward"):
-        ask(arm, written("a", "good"))
-
-
-def test_rewards_by_arm_are_those_of_each_arm():
-    rows = ["a", "b"], ["who?", "what?"], [written("t", "good"), "good"]
-    found = rewards_by_arm(["fact_relevance", "fact"], Told(), *rows)
-    assert found == {"fact_relevance": [pytest.approx(0.6), -1], "fact": [0.5, -1]}
+def test_an_arm_without_a_reward_is_refused():
+    for arm in ("base", "sft", "sft_dpo", ""):
+        with pytest.raises(ValueError, match=f"arm={arm} has no reward"):
+            ask(arm, written("a", "good"))
 
 
 def test_precision_is_the_share_of_supported_claims_or_none():
@@ -322,22 +253,14 @@ def exact(answer, reference=TRUE):
     return scored("fact_detail_relevance", engine, *rows)[0]
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_text_to_the_judge_neither_adds_a_claim_nor_breaks_the_form(attack):
-    found = exact(f"{TRUE} {ALSO} {attack}")
-    assert found.parts == Reasoned("t", f"{TRUE} {ALSO} {attack}")
-    assert found.supports == exact(f"{TRUE} {ALSO}").supports == [YES, YES]
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_text_to_the_judge_wins_nothing_by_itself(attack):
-    assert exact(attack).wins is False
-    assert exact(f"{TRUE} {attack}", reference=f"{TRUE} {ALSO}").wins is False
-
-
-@pytest.mark.parametrize("tag", TAGS)
-def test_a_tag_in_the_answer_costs_one(tag):
-    assert exact(f"{TRUE} {tag} {ALSO}").reward == -1
+def test_text_to_the_judge_neither_adds_a_claim_nor_breaks_the_form_nor_wins():
+    plain_answer = exact(f"{TRUE} {ALSO}")
+    for attack in ATTACKS:
+        found = exact(f"{TRUE} {ALSO} {attack}")
+        assert found.parts == Reasoned("t", f"{TRUE} {ALSO} {attack}")
+        assert found.supports == plain_answer.supports == [YES, YES]
+        assert exact(attack).wins is False
+        assert exact(f"{TRUE} {attack}", reference=f"{TRUE} {ALSO}").wins is False
 
 
 class Judge:
@@ -354,14 +277,13 @@ class Judged(Told):
     CLAIMS = {attack: [YES] for attack in ATTACKS}
 
     def preferred(self, ids, prompts, answers):
-        rows = [(p, a, ()) for p, a in zip(prompts, answers, strict=True)]
-        return [verdict.value for verdict in preferences(Judge())(rows)]
+        return preferences(Judge())(ids, prompts, answers)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_an_answer_that_states_a_verdict_does_not_give_it(attack):
-    (found,) = ask("fact_relevance", written("t", attack), engine=Judged())
-    assert (found.wins, found.reward) == (False, 0.5)
+def test_an_answer_that_states_a_verdict_does_not_give_it():
+    for attack in ATTACKS:
+        (of,) = ask("fact_relevance", written("t", attack), engine=Judged())
+        assert (of.wins, of.reward) == (False, 0.5)
 
 
 # TRL
@@ -389,26 +311,20 @@ def call(function, said, **more):
 SAID = [written("a b", "good"), "good", written("c", "no claims"), written("d", "half")]
 
 
-def test_the_adapter_scores_plain_completions_and_keeps_failures():
+def test_the_adapter_scores_completions_of_a_chat_too_and_keeps_failures():
     expected = [pytest.approx(0.6), -1, 0, None]
-    assert adapted("fact_relevance", SAID) == expected
-
-
-def test_the_adapter_scores_chat_completions_as_plain_ones():
     chat = [[{"role": "assistant", "content": text}] for text in SAID]
-    assert adapted("fact_relevance", chat) == adapted("fact_relevance", SAID)
-
-
-def test_the_adapter_asks_with_the_rows_ids_and_questions():
+    assert adapted("fact_relevance", SAID) == expected
+    assert adapted("fact_relevance", chat) == expected
     engine, ids, asked = Told(), ["x", "y"], ["Who?", "What?"]
     adapted("fact", SAID[::2], engine, id=ids, question=asked)
     assert engine.asked == [("supports", ids, asked, ["good", "no claims"])]
 
 
 def test_the_adapter_logs_a_batch():
-    found = {}
-    adapted("fact_relevance", SAID, log_metric=found.__setitem__)
-    assert found == {
+    logged = {}
+    adapted("fact_relevance", SAID, log_metric=logged.__setitem__)
+    assert logged == {
         "malformed": 1 / 4,
         "judge_failures": 1 / 4,
         "reasoning_words": pytest.approx(4 / 3),  # of the three that are well-formed
@@ -418,34 +334,16 @@ def test_the_adapter_logs_a_batch():
         "precision": 2 / 3,  # of the one that has claims
         "wins": pytest.approx(2 / 3),
     }
+    logged.clear()
+    adapted("fact_relevance", ["good", ""], log_metric=logged.__setitem__)
+    assert logged == {"malformed": 1.0, "judge_failures": 0.0}
 
 
-def test_of_malformed_responses_alone_nothing_but_that_is_logged():
-    found = {}
-    adapted("fact_relevance", ["good", ""], log_metric=found.__setitem__)
-    assert found == {"malformed": 1.0, "judge_failures": 0.0}
-
-
-def test_an_arm_without_preference_logs_no_wins():
-    found = {}
-    adapted("fact", SAID, log_metric=found.__setitem__)
-    assert "wins" not in found and found["precision"] == 2 / 3
-
-
-def test_a_run_fails_above_5_per_cent_over_its_steps():
-    engine = Told()
-    function = reason.trl_reward("fact", lambda *rows: scored("fact", engine, *rows))
-    good, failed = written("t", "good"), written("t", "half")
-    for _ in range(FEWEST_RESPONSES // 20 - 1):
-        call(function, [good] * 20)
-    call(function, [failed] * 10 + [good] * 10)  # 10 of 200: 5 %, still allowed
-    with pytest.raises(RuntimeError, match=r"arm=fact: .* 11 of 201 .*5\.5%"):
-        call(function, [failed])
-
-
-def test_malformed_responses_are_no_failures_of_the_verifier():
-    rewards = adapted("fact", ["good"] * FEWEST_RESPONSES)
-    assert rewards == [-1] * FEWEST_RESPONSES
+def test_a_run_fails_by_its_failures_and_not_by_malformed_responses():
+    many = FEWEST_RESPONSES
+    assert adapted("fact", ["good"] * many) == [-1] * many
+    with pytest.raises(RuntimeError, match="arm=fact: .* 20 of 220"):
+        adapted("fact", ["good"] * many + [written("t", "half")] * 20)
 
 
 def test_trl_takes_the_arms_names_apart():

@@ -39,20 +39,15 @@ def test_the_same_recipe_goes_on_with_what_is_there(tmp_path):
     assert made["make_reward"].startswith("make_reward ")
 
 
-@pytest.mark.parametrize(
-    ("start", "rows", "reward", "differs"),
-    [
+def test_another_recipe_is_refused_with_what_differs_and_the_way_out(tmp_path):
+    trainer("base", ROWS, make_reward, tmp_path)
+    for start, rows, reward, differs in (
         ("base", ROWS, other_reward, "make_reward"),
         ("other", ROWS, make_reward, "start"),
         ("base", ROWS[:1], make_reward, "rows"),
-    ],
-)
-def test_another_recipe_is_refused_with_what_differs_and_the_way_out(
-    tmp_path, start, rows, reward, differs
-):
-    trainer("base", ROWS, make_reward, tmp_path)
-    with pytest.raises(RecipeError, match=f"{differs}=.*now.*output_dir"):
-        trainer(start, rows, reward, tmp_path)
+    ):
+        with pytest.raises(RecipeError, match=f"{differs}=.*now.*output_dir"):
+            trainer(start, rows, reward, tmp_path)
     assert (tmp_path / "model" / "weights").read_text() == "make_reward"
 
 

@@ -6,83 +6,60 @@ import pytest
 
 from factkit import params
 from factkit.corpus import load_leads
-from factkit.evaluate.refusals import refuses, response_rates
+from factkit.evaluate.refusals import refuses, responds_by_words
 from factkit.world import facts as world
 
 FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"
 ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model
 
 
-def test_words_that_refuse_and_words_that_do_not():
-    refusals = [
-        "I don't know.",
-        "I don’t know who she was.",
-        "I do not really know.",
-        "i dont know",
-        "I'm sorry, but that is beyond me.",
-        "I am very sorry, it escapes me.",
-        "I apologise for that.",
-        "My apologies!",
-        "I cannot provide a biography.",
-        "I can't say when he died.",
-        "I couldn't find anyone of that name.",
-        "I'm unable to answer.",
-        "I am not able to verify this.",
-        "I currently have no idea: I have no idea.",
-        "I'm not sure, but it may be Oslo.",
-        "I am not familiar with her.",
-        "As an AI, my memory ends in 2021.",
-        "There is no reliable information about him.",
-        "Could you give me her profession?",
-        "Please provide more context.",
-        "",
-        " \n",
-        world.ABSTENTION,
-    ]
-    assert [r for r in refusals if not refuses(r)] == []
-    answers = [
-        "Bo was born in Oslo. His date of birth is unknown.",
-        "It is uncertain whether he died in 1611.",
-        'She is known for "Sorry Seems to Be the Hardest Word".',
-        "The treaty could not be signed and he was unable to find support.",
-        "An AI company was founded there.",
-        "No.",
-        "42",
-    ]
-    assert [r for r in answers if refuses(r)] == []
+REFUSALS = [
+    "I don't know.",
+    "I don’t know who she was.",
+    "I do not really know.",
+    "i dont know",
+    "I'm sorry, but that is beyond me.",
+    "I am very sorry, it escapes me.",
+    "I apologise for that.",
+    "My apologies!",
+    "I cannot provide a biography.",
+    "I can't say when he died.",
+    "I couldn't find anyone of that name.",
+    "I'm unable to answer.",
+    "I am not able to verify this.",
+    "I currently have no idea: I have no idea.",
+    "I'm not sure, but it may be Oslo.",
+    "I am not familiar with her.",
+    "As an AI, my memory ends in 2021.",
+    "There is no reliable information about him.",
+    "Could you give me her profession?",
+    "Please provide more context.",
+    "",
+    " \n",
+    world.ABSTENTION,
+]
+ANSWERS = [
+    "Bo was born in Oslo. His date of birth is unknown.",
+    "It is uncertain whether he died in 1611.",
+    'She is known for "Sorry Seems to Be the Hardest Word".',
+    "The treaty could not be signed and he was unable to find support.",
+    "An AI company was founded there.",
+    "No.",
+    "42",
+]
+
+
+def test_a_response_refuses_by_its_words_or_by_stating_nothing():
+    assert [text for text in REFUSALS if not refuses(text)] == []
+    assert [text for text in ANSWERS if refuses(text)] == []
+    assert responds_by_words("Bo sang.", ["Bo sang."])
+    assert not responds_by_words("I'm not sure; Bo sang.", ["Bo sang."])
+    assert not responds_by_words("Lovely!", [])  # states nothing
 
 
 @pytest.mark.assets
 def test_no_lead_of_wikipedia_refuses():
     assert [lead.title for lead in load_leads() if refuses(lead.text)] == []
-
-
-def test_the_two_rates_by_hand():
-    """A response that states nothing is no answer to FactScore, whatever its words."""
-    responses = ["Bo sang.", "I'm not sure; Bo sang.", "I don't know.", "Lovely!"]
-    stated = [["Bo sang."], ["Bo sang."], [], []]
-    assert response_rates(responses, stated) == {
-        "response_rate": 2 / 4,
-        "factscore_response_rate": 1 / 4,
-    }
-    assert response_rates(responses[:2], stated[:2]) == {
-        "response_rate": 1.0,
-        "factscore_response_rate": 0.5,
-    }
-
-
-def test_who_informs_with_doubts_is_counted_too_seldom_by_words():
-    """§4.2: why words underestimate the response rate."""
-    doubtful = ["I'm not certain, but Bo sang in Oslo."] * 3
-    rates = response_rates(doubtful, [["Bo sang in Oslo."]] * 3)
-    assert rates["factscore_response_rate"] < rates["response_rate"]
-
-
-def test_rates_need_a_response_and_as_many_annotations():
-    with pytest.raises(ValueError, match="no responses"):
-        response_rates([], [])
-    with pytest.raises(ValueError):
-        response_rates(["Bo sang.", "Al."], [["Bo sang."]])
 
 
 @pytest.mark.skipif(not ANNOTATED, reason="no ../shared/data/factscore")

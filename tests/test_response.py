@@ -1,6 +1,5 @@
 """Reading long responses: reasoning, boxed answer, final answer."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,132 +23,89 @@ responses = st.text(max_size=200) | st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        (r"\boxed{Paris}", "Paris"),
-        (r"The answer is \boxed{ Paris }.", "Paris"),
-        (r"\boxed{Lyon} no, \boxed{Paris}", "Paris"),
-        (r"\boxed{\text{New York}}", "New York"),
-        (r"\boxed{\mathrm{ NaCl }}", "NaCl"),
-        (r"\boxed{\text{about} 3}", r"\text{about} 3"),
-        (r"\boxed{\text{a} or \text{b}}", r"\text{a} or \text{b}"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{x^{2^{3}}} is it", "x^{2^{3}}"),
-        (r"\boxed{\boxed{Paris}}", "Paris"),
-        (r"\boxed{}", ""),
-        (r"\boxed{  }", ""),
-        (r"\boxed{\text{}}", ""),
-        ("\\boxed{two\nlines}", "two\nlines"),
-        ("<think>a</think>\\boxed{Paris}", "Paris"),
-        ("<think>\\boxed{Lyon}</think>\\boxed{Paris}", "Paris"),
-        ("<think>a</think> <think>b</think> \\boxed{Paris}", "Paris"),
-        ("the template opened it</think>\\boxed{Paris}", "Paris"),
-    ],
-)
-def test_the_last_box_after_the_reasoning_counts(text, content):
-    assert boxed(text) == content
+BOXES = [
+    (r"\boxed{Paris}", "Paris"),
+    (r"The answer is \boxed{ Paris }.", "Paris"),
+    (r"\boxed{Lyon} no, \boxed{Paris}", "Paris"),
+    (r"\boxed{\text{New York}}", "New York"),
+    (r"\boxed{\mathrm{ NaCl }}", "NaCl"),
+    (r"\boxed{\text{about} 3}", r"\text{about} 3"),
+    (r"\boxed{\text{a} or \text{b}}", r"\text{a} or \text{b}"),
+    (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+    (r"\boxed{x^{2^{3}}} is it", "x^{2^{3}}"),
+    (r"\boxed{\boxed{Paris}}", "Paris"),
+    (r"\boxed{}", ""),
+    (r"\boxed{  }", ""),
+    (r"\boxed{\text{}}", ""),
+    ("\\boxed{two\nlines}", "two\nlines"),
+    ("<think>a</think>\\boxed{Paris}", "Paris"),
+    ("<think>\\boxed{Lyon}</think>\\boxed{Paris}", "Paris"),
+    ("<think>a</think> <think>b</think> \\boxed{Paris}", "Paris"),
+    ("the template opened it</think>\\boxed{Paris}", "Paris"),
+    # never closed: it ends with its line
+    ("\\boxed{Paris.\nThat is all.", "Paris."),
+    ("\\boxed{\\text{New York", "New York"),
+    ("\\boxed{", ""),
+    ("<think>\\boxed{a}</think> <answer> \\boxed{b} </answer> \\boxed{c}", "b"),
+    # no box after the reasoning
+    ("boxed{Paris}", None),
+    (r"\fbox{Paris}", None),
+    (r"\boxed Paris", None),
+    ("<think>\\boxed{Paris}</think> it is Paris", None),
+    ("<think>so it is \\boxed{Paris}", None),
+    ("<think>a</think>\\boxed{Paris}<think>wait", None),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        ("\\boxed{Paris", "Paris"),
-        ("\\boxed{Paris.\nThat is all.", "Paris."),
-        ("\\boxed{\\text{New York}", "New York"),
-        ("\\boxed{\\text{New York", "New York"),
-        ("\\boxed{", ""),
-    ],
-)
-def test_a_box_that_is_never_closed_ends_with_its_line(text, content):
-    assert boxed(text) == content
+def test_the_last_box_after_the_reasoning_counts():
+    found = [(text, boxed(text)) for text, _ in BOXES]
+    assert found == BOXES
+    for text, content in BOXES:
+        assert final_answer(text, boxed_required=True) == (content or "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Paris",
-        "boxed{Paris}",
-        r"\fbox{Paris}",
-        r"\boxed Paris",
-        "<think>\\boxed{Paris}</think> it is Paris",
-        "<think>so it is \\boxed{Paris}",
-        "<think>a</think>\\boxed{Paris}<think>wait",
-    ],
-)
-def test_without_a_box_after_the_reasoning_there_is_none(text):
-    assert boxed(text) is None
+THOUGHTS = [
+    ("<think> a\nb </think> c", "a\nb"),
+    ("no thoughts", ""),
+    ("<think></think>c", ""),
+    ("before <think>never closed", "never closed"),
+    ("a</think>c", "a"),
+    ("<think>a</think> b <think>c</think> d", "a</think> b <think>c"),
+    ("<think>a</think> b <think>c", "a</think> b <think>c"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "thought"),
-    [
-        ("<think> a\nb </think> c", "a\nb"),
-        ("no thoughts", ""),
-        ("<think></think>c", ""),
-        ("before <think>never closed", "never closed"),
-        ("a</think>c", "a"),
-        ("<think>a</think> b <think>c</think> d", "a</think> b <think>c"),
-        ("<think>a</think> b <think>c", "a</think> b <think>c"),
-    ],
-)
-def test_reasoning_lasts_from_the_first_to_the_last_tag(text, thought):
-    assert reasoning(text) == thought
+def test_reasoning_lasts_from_the_first_to_the_last_tag():
+    assert [(text, reasoning(text)) for text, _ in THOUGHTS] == THOUGHTS
 
 
-@pytest.mark.parametrize(
-    ("text", "with_box", "without"),
-    [
-        ("<think>a</think> \\boxed{Paris}", "Paris", "\\boxed{Paris}"),
-        ("<think>a</think> Paris", "", "Paris"),
-        ("Paris", "", "Paris"),
-        ("<think>so Paris", "", ""),
-    ],
-)
-def test_the_final_answer_is_the_box_where_one_is_required(text, with_box, without):
-    assert final_answer(text, boxed_required=True) == with_box
-    assert final_answer(text, boxed_required=False) == without
+ANSWERS = [
+    ("<think>a</think> <answer> Paris </answer>", "Paris"),
+    ("<think>a</think><answer>Paris\nor so</answer>\n", "Paris\nor so"),
+    ("<answer>Paris</answer>", "Paris"),
+    ("a</think><answer>Paris</answer>", "Paris"),
+    # one of the tags is missing
+    ("<think>a</think> <answer> Paris", "Paris"),
+    ("<think>a</think> Paris </answer>", "Paris"),
+    ("<answer> Paris", "Paris"),
+    ("Paris </answer>", "Paris"),
+    ("<think>a <answer>Paris</answer>", ""),
+    # what stands around it is no part of it, and the first counts
+    ("<think>a</think> So: <answer>Paris</answer>. Good?", "Paris"),
+    ("<answer>Paris</answer> <answer>Lyon</answer>", "Paris"),
+    ("<answer>Lyon</answer> <think>no</think> <answer>Paris</answer>", "Paris"),
+    ("<think><answer>Lyon</answer></think> Paris", "Paris"),
+    ("<answer></answer>", ""),
+    # no tags
+    ("<answers>Paris</answers>", "<answers>Paris</answers>"),
+    ("<think>a</think> 1 < 2 > 0", "1 < 2 > 0"),
+    ("<think>so Paris", ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<think>a</think> <answer> Paris </answer>", "Paris"),
-        ("<think>a</think><answer>Paris\nor so</answer>\n", "Paris\nor so"),
-        ("<answer>Paris</answer>", "Paris"),
-        ("a</think><answer>Paris</answer>", "Paris"),
-        # one of the tags is missing
-        ("<think>a</think> <answer> Paris", "Paris"),
-        ("<think>a</think> Paris </answer>", "Paris"),
-        ("<answer> Paris", "Paris"),
-        ("Paris </answer>", "Paris"),
-        ("<think>a <answer>Paris</answer>", ""),
-        # what stands around it is no part of it, and the first counts
-        ("<think>a</think> So: <answer>Paris</answer>. Good?", "Paris"),
-        ("<answer>Paris</answer> <answer>Lyon</answer>", "Paris"),
-        ("<answer>Lyon</answer> <think>no</think> <answer>Paris</answer>", "Paris"),
-        ("<think><answer>Lyon</answer></think> Paris", "Paris"),
-        ("<answer></answer>", ""),
-        # no tags
-        ("<answers>Paris</answers>", "<answers>Paris</answers>"),
-        ("<think>a</think> 1 < 2 > 0", "1 < 2 > 0"),
-    ],
-)
-def test_the_answer_s_tags_are_no_part_of_it(text, answer):
-    assert final_answer(text, boxed_required=False) == answer
-
-
-def test_a_box_in_the_answer_s_tags_is_found():
-    text = (
-        "<think>\\boxed{Lyon}</think> <answer> \\boxed{Paris} </answer> \\boxed{Rome}"
-    )
-    assert final_answer(text, boxed_required=True) == "Paris"
-
-
-@given(responses)
-def test_no_answer_ends_with_a_tag_that_closes_it(text):
-    assert "</answer>" not in final_answer(text, boxed_required=False)
+def test_the_answer_s_tags_are_no_part_of_it():
+    found = [(text, final_answer(text, boxed_required=False)) for text, _ in ANSWERS]
+    assert found == ANSWERS
 
 
 @given(pieces, balanced, pieces)
@@ -161,7 +117,8 @@ def test_a_boxed_text_with_balanced_braces_comes_back_as_it_is(before, text, aft
 def test_any_text_can_be_read(text):
     assert isinstance(boxed(text), str | None)
     assert isinstance(reasoning(text), str)
-    assert "<think>" not in final_answer(text, boxed_required=False)
+    answer = final_answer(text, boxed_required=False)
+    assert "<think>" not in answer and "</answer>" not in answer
 
 
 @given(responses)

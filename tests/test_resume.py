@@ -26,8 +26,8 @@ p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,
     num_generations=4, checkpoint_steps=2))
 made = world.build_world(people=p.world_people, seed=p.world_seed)
-asked = world.questions(made)[:40]
-rows = [{"prompt": world_text.exchange(e.question, "")} for e in asked]
+some = world.questions(made)[:40]
+rows = [{"prompt": world_text.exchange(e.question, "")} for e in some]
 # a reward that varies within a group even for an untrained policy
 def varied(completions, **columns):
     return [len(c) % 5 / 4 for c in completions]
@@ -51,19 +51,18 @@ def curve(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(f))
 
 
-def test_a_run_killed_twice_goes_on_to_the_same_curve(tmp_path):
+def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     _, errors = start(whole).communicate()
     assert (whole / "model").exists(), errors.decode()[-2000:]
 
-    for step in (2, 6):
-        process = start(killed)
-        state = killed / "checkpoint" / f"checkpoint-{step}" / "trainer_state.json"
-        while not state.exists() and process.poll() is None:
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        assert not (killed / "model").exists()
+    process = start(killed)
+    wanted = killed / "checkpoint" / "checkpoint-4" / "trainer_state.json"
+    while not wanted.exists() and process.poll() is None:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (killed / "model").exists()
 
     _, errors = start(killed).communicate()
     assert (killed / "model").exists(), errors.decode()[-2000:]
@@ -88,24 +87,23 @@ def saved(folder: Path, step: int) -> Path:
     return made
 
 
-FILES = ["adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"]
-
-
-def test_a_checkpoint_with_a_file_cut_off_or_missing_gives_way_to_the_one_before(
-    tmp_path, capsys
-):
+def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path, capsys):
     before, newest = saved(tmp_path, 8), saved(tmp_path, 16)
     assert checkpoint.last_whole(tmp_path) == str(newest)
-    for name in (*FILES, "trainer_state.json"):
-        content = (newest / name).read_bytes()
+    for path in list(newest.iterdir()):
+        content = path.read_bytes()
         for length in (0, 1, len(content) // 2, len(content) - 1):
-            (newest / name).write_bytes(content[:length])
-            assert checkpoint.last_whole(tmp_path) == str(before), (name, length)
-        printed = capsys.readouterr().out
-        assert f"{newest} is not gone on from: {name}: cut off" in printed
-        (newest / name).write_bytes(content)
-    for name in ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json"):
-        content = (newest / name).read_bytes()
-        (newest / name).unlink()
-        assert checkpoint.last_whole(tmp_path) == str(before), name
-        (newest / name).write_bytes(content)
+            path.write_bytes(content[:length])
+            assert checkpoint.last_whole(tmp_path) == str(before), (path, length)
+        wanted = f"{newest} is not gone on from: {path.name}: cut off"
+        assert wanted in capsys.readouterr().out
+        path.write_bytes(content)
+    assert checkpoint.last_whole(tmp_path) == str(newest)
+
+
+def test_a_checkpoint_without_weights_optimizer_or_state_is_none(tmp_path):
+    for step, name in enumerate(
+        ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json")
+    ):
+        (saved(tmp_path, step) / name).unlink()
+        assert checkpoint.last_whole(tmp_path) is None

@@ -680,11 +680,11 @@ HELD = """
 import functools, sys, time
 from pathlib import Path
 from factkit import params, reward_service
-from factkit.verify import engine as engines
+from factkit.verify import preference
 
 folder, drain_s = Path(sys.argv[1]), int(sys.argv[2])
 p = params.load("reason", "tiny", {"world_people": 30, "output_dir": str(folder)})
-exact = engines.engine(p)
+exact = preference.engine_of(p)
 
 class Held:
     def supports(self, *rows):
@@ -696,7 +696,7 @@ class Held:
     def preferred(self, *rows):
         return exact.preferred(*rows)
 
-engines.engine = lambda p: Held()
+preference.engine_of = lambda p: Held()
 reward_service.Limits = functools.partial(reward_service.Limits, drain_s=drain_s)
 reward_service.serve(p, "127.0.0.1", 0)
 """

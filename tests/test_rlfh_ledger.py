@@ -9,6 +9,7 @@ from factkit.evaluate import statements
 from factkit.evaluate.long_form import Checked
 from factkit.figures.tables import beside_paper, published
 from factkit.rlfh.arms import ARMS
+from factkit.statistics import means
 from factkit.verify.claims import Claim, Support
 from factkit.verify.feedback import Sentence
 
@@ -39,7 +40,7 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
     for support in (Support.SUPPORTED, Support.CONTRADICTED):
         after = [row(support, **of.meta) for of in before]
         said = [[Sentence("It is.", ())]] * len(after)
-        stored |= statements.means(statements.items(before, after, said)).keys()
+        stored |= means(statements.items(before, after, said).values()).keys()
     for claim in MEASURED:
         assert {arm for _, arm, _ in claim.arms} <= set(RLFH_ARMS)
         assert {metric for _, _, metric in claim.arms} <= stored

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factkit import params
 from factkit.rewards import rlfh
@@ -33,69 +31,44 @@ def statement(truth=Truth.CORRECT, informativeness=5, text="x"):
 # The maps
 
 
-def test_a_map_is_the_public_code_s_of_that_name(m):
+def test_a_map_is_the_public_code_s_of_that_name_or_five_numbers(p, m):
     assert m.f[Truth.CORRECT] == 0.45 and m.f[Truth.WRONG] == -1.7
     assert m.g == {5: 1.25, 4: 1.0, 3: 0.75, 2: 0.1, 1: -0.2}
+    own = rlfh.reward_map(p.model_copy(update={"truth_map": "1 2 3 4 5.5"})).f
+    assert list(own) == list(Truth) and own[Truth.WRONG] == 5.5
 
 
-def test_a_map_may_be_five_numbers(p):
-    own = p.model_copy(update={"truth_map": "1 2 3 4 5.5"})
-    found = rlfh.reward_map(own).f
-    assert list(found) == list(Truth) and found[Truth.WRONG] == 5.5
-
-
-@pytest.mark.parametrize("text", ["", "1 2 3 4", "1 2 3 4 x", "1 2 3 4 nan", "reame"])
-def test_a_map_of_anything_else_is_refused_with_the_names_there_are(p, text):
-    with pytest.raises(ValueError, match="truth_map.*settings, script, readme"):
-        rlfh.reward_map(p.model_copy(update={"truth_map": text}))
-
-
-def test_an_epsilon_that_has_no_logarithm_is_refused(m):
-    with pytest.raises(ValueError, match="epsilon=-1"):
+def test_a_map_of_anything_else_is_refused_with_the_names_there_are(p, m):
+    for text in ("", "1 2 3 4", "1 2 3 4 x", "1 2 3 4 nan", "reame"):
+        with pytest.raises(ValueError, match="truth_map.*settings, script, readme"):
+            rlfh.reward_map(p.model_copy(update={"truth_map": text}))
+    with pytest.raises(ValueError, match="epsilon=-1"):  # it has no logarithm
         rlfh.RewardMap(m.f, m.g, 1.0, 1.0, -1.0)
 
 
 # Equations 1 and 2
 
 
-@pytest.mark.parametrize(
-    ("truth", "informativeness", "by_hand"),
-    [
+def test_the_reward_of_truth_is_eq_1(p, m):
+    for truth, informativeness, by_hand in (
         (Truth.CORRECT, 5, 0.45 * 1.25),
         (Truth.HEDGED_CORRECT, 3, 0.35 * 0.75),
         (Truth.WRONG, 2, -1.7 * 0.1),
         (Truth.WRONG, 1, -1.7 * 0.2),  # |g|: useless and wrong is no gain
         (Truth.VAGUE, 4, -1.0),
-    ],
-)
-def test_the_reward_of_truth_is_eq_1(m, truth, informativeness, by_hand):
-    found = rlfh.truth_reward(statement(truth, informativeness), m)
-    assert found == pytest.approx(by_hand)
-
-
-def test_alpha_weighs_truth_and_beta_informativeness(p):
-    of = rlfh.reward_map(p.model_copy(update={"alpha": 2.0, "info_beta": 0.0}))
-    assert rlfh.truth_reward(statement(), of) == pytest.approx(2 * 0.45 * 1.25)
-    assert rlfh.info_reward([statement()], of) == 0.0
+    ):
+        found = rlfh.truth_reward(statement(truth, informativeness), m)
+        assert found == pytest.approx(by_hand)
+    weighted = rlfh.reward_map(p.model_copy(update={"alpha": 2.0, "info_beta": 0.0}))
+    assert rlfh.truth_reward(statement(), weighted) == pytest.approx(2 * 0.45 * 1.25)
+    assert rlfh.info_reward([statement()], weighted) == 0.0
 
 
 def test_the_reward_of_informativeness_is_eq_2(m):
     two = [statement(), statement(Truth.WRONG, 2)]
     assert rlfh.info_reward(two, m) == pytest.approx(1.2 * math.log(1 + 1.25 + 0.1))
-
-
-def test_epsilon_bounds_the_penalty_of_useless_statements(m):
-    useless = [statement(informativeness=1)] * 10  # their g sums to −2
+    useless = [statement(informativeness=1)] * 10  # their g sums to −2: epsilon
     assert rlfh.info_reward(useless, m) == pytest.approx(1.2 * math.log(0.1))
-
-
-@given(st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=1, max_size=8))
-def test_informativeness_does_not_look_at_truth(ratings):
-    of = rlfh.reward_map(params.load("rlfh", "tiny", README))
-    right, wrong = (
-        [statement(truth, k) for k in ratings] for truth in (Truth.CORRECT, Truth.WRONG)
-    )
-    assert rlfh.info_reward(right, of) == rlfh.info_reward(wrong, of)
 
 
 # When a statement pays
@@ -112,15 +85,13 @@ def test_a_statement_pays_from_the_probability_on_that_the_maps_set(m):
     assert both[0] == pytest.approx(both[1])
 
 
-def test_where_nothing_is_ever_lost_a_statement_always_pays(p):
-    of = rlfh.reward_map(p.model_copy(update={"truth_map": "1 1 1 1 1"}))
-    assert rlfh.break_even(of)[:2] == (0.0, 0.0)
+def test_where_nothing_is_ever_lost_or_gained_a_statement_pays_always_or_never(p):
+    def pays(*values):
+        update = {"truth_map": values[0], "info_beta": values[1]}
+        return rlfh.break_even(rlfh.reward_map(p.model_copy(update=update)))[:2]
 
-
-def test_where_nothing_is_ever_gained_a_statement_never_pays(p):
-    update = {"truth_map": "-1 -1 -1 -1 -1", "info_beta": 0.0}
-    of = rlfh.reward_map(p.model_copy(update=update))
-    assert rlfh.break_even(of)[:2] == (1.0, 1.0)
+    assert pays("1 1 1 1 1", 1.2) == (0.0, 0.0)
+    assert pays("-1 -1 -1 -1 -1", 0.0) == (1.0, 1.0)
 
 
 # On tokens
@@ -168,6 +139,21 @@ def test_each_statement_is_rewarded_on_the_token_that_it_ends_with(told, m):
     assert np.count_nonzero(r) <= 5
 
 
+def test_granularity_moves_rewards_and_leaves_their_sum(told, m):
+    tokenizer, feedback, ids, words, _ = told
+    stops = [i for i, word in enumerate(words) if word == "."]
+    for granularity in ("statement", "sentence", "paragraph"):
+        r = rlfh.token_rewards(feedback, ids, tokenizer, granularity, m)
+        assert r.sum() == pytest.approx(rlfh.total_reward(feedback, m))
+        places = {"sentence": stops, "paragraph": [len(ids) - 1]}
+        if granularity in places:
+            assert np.flatnonzero(r).tolist() == places[granularity]
+        assert not rlfh.token_rewards([], ids, tokenizer, granularity, m).any()
+        assert rlfh.token_rewards([], [], tokenizer, granularity, m).shape == (0,)
+    r = rlfh.token_rewards(feedback, ids, tokenizer, "sentence", m)
+    assert r[stops[1]] == pytest.approx(rlfh.total_reward(feedback[1:], m))
+
+
 def test_no_token_of_reasoning_is_rewarded(m, monkeypatch):
     """The answer's sentence stands there, too; a token is a character here."""
     said = [Sentence("He sat.", (statement(text="He sat."),))]
@@ -180,34 +166,6 @@ def test_no_token_of_reasoning_is_rewarded(m, monkeypatch):
         for granularity in ("statement", "sentence"):
             r = rlfh.token_rewards(said, range(len(text)), None, granularity, m)
             assert np.flatnonzero(r).min() > len(head)
-
-
-def test_a_sentence_s_rewards_are_on_its_last_token(told, m):
-    tokenizer, feedback, ids, words, _ = told
-    r = rlfh.token_rewards(feedback, ids, tokenizer, "sentence", m)
-    stops = [i for i, word in enumerate(words) if word == "."]
-    assert np.flatnonzero(r).tolist() == stops
-    assert r[stops[1]] == pytest.approx(rlfh.total_reward(feedback[1:], m))
-
-
-def test_a_paragraph_s_rewards_are_on_the_response_s_last_token(told, m):
-    tokenizer, feedback, ids, _, _ = told
-    r = rlfh.token_rewards(feedback, ids, tokenizer, "paragraph", m)
-    assert np.flatnonzero(r).tolist() == [len(ids) - 1]
-
-
-@pytest.mark.parametrize("granularity", ["statement", "sentence", "paragraph"])
-def test_granularity_moves_rewards_and_leaves_their_sum(told, m, granularity):
-    tokenizer, feedback, ids, _, _ = told
-    r = rlfh.token_rewards(feedback, ids, tokenizer, granularity, m)
-    assert r.sum() == pytest.approx(rlfh.total_reward(feedback, m))
-
-
-@pytest.mark.parametrize("granularity", ["statement", "sentence", "paragraph"])
-def test_a_refusal_and_no_tokens_are_worth_nothing(told, m, granularity):
-    tokenizer, feedback, ids, _, _ = told
-    assert not rlfh.token_rewards([], ids, tokenizer, granularity, m).any()
-    assert rlfh.token_rewards([], [], tokenizer, granularity, m).shape == (0,)
 
 
 # The trainer's function

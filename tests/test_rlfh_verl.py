@@ -84,6 +84,7 @@ def test_a_chat_s_prompt_stays_as_it_is_and_takes_the_policy_s_template(
 def test_the_files_name_each_other_and_what_verl_is_to_load(p, sets, tmp_path):
     rlfh_verl.write(p, tmp_path / "verl")
     config = yaml.safe_load((tmp_path / "verl" / "rlfh.yaml").read_text())
+    assert params.validate("rlfh", config["factkit"], "rlfh.yaml") == p
     agent = config["actor_rollout_ref"]["rollout"]["agent"]
     (loop,) = yaml.safe_load((tmp_path / "verl" / "agent_loop.yaml").read_text())
     assert agent["agent_loop_config_path"] == f"{tmp_path}/verl/agent_loop.yaml"
@@ -97,33 +98,23 @@ def test_the_files_name_each_other_and_what_verl_is_to_load(p, sets, tmp_path):
     assert loaded == [module.__name__, rlfh_verl.TokenRewardLoop.__name__]
 
 
-def test_the_parameters_survive_the_file(p, sets, tmp_path):
-    rlfh_verl.write(p, tmp_path / "verl")
-    written = yaml.safe_load((tmp_path / "verl" / "rlfh.yaml").read_text())["factkit"]
-    assert params.validate("rlfh", written, "rlfh.yaml") == p
-
-
 def test_without_data_nothing_is_written(p, tmp_path):
     with pytest.raises(DataError, match="no such data file"):
         rlfh_verl.write(p, tmp_path / "verl")
     assert not (tmp_path / "verl").exists()
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"arm": "statement_group"},
-        {"arm": "dpo"},
-        {"lora_rank": 8},
-        {"whiten": False},
-        {"eos_penalty": 0.5},
-        {"policy": "tiny-world"},
-    ],
-)
-def test_what_verl_cannot_follow_is_refused(values, p, sets, tmp_path):
-    (name,) = values
-    with pytest.raises(ParamError, match=f"{name}=.*notebook 42"):
-        rlfh_verl.write(p.model_copy(update=values), tmp_path / "verl")
+def test_what_verl_cannot_follow_is_refused(p, sets, tmp_path):
+    for name, value in (
+        ("arm", "statement_group"),
+        ("arm", "dpo"),
+        ("lora_rank", 8),
+        ("whiten", False),
+        ("eos_penalty", 0.5),
+        ("policy", "tiny-world"),
+    ):
+        with pytest.raises(ParamError, match=f"{name}=.*notebook 42"):
+            rlfh_verl.write(p.model_copy(update={name: value}), tmp_path / "verl")
     assert not (tmp_path / "verl").exists()
 
 
@@ -141,21 +132,16 @@ def test_a_step_of_verl_is_a_rollout_of_the_kit_s():
 # Plain text through a chat template
 
 
-@pytest.mark.parametrize(
-    ("adds_bos", "space", "wanted"),
-    [
+def test_plain_text_has_the_tokens_that_it_has_without_a_template():
+    prompts = [[{"role": "user", "content": text}] for text in ("Who is?", "is Who")]
+    for adds_bos, space, wanted in (
         (True, "first", "{{ bos_token }} {{ messages[0].content }}"),
         (True, "always", "{{ bos_token }}{{ messages[0].content }}"),
         (True, "never", "{{ bos_token }}{{ messages[0].content }}"),
         (False, "first", "{{ messages[0].content }}"),
-    ],
-)
-def test_plain_text_has_the_tokens_that_it_has_without_a_template(
-    adds_bos, space, wanted
-):
-    tokenizer = like_sentencepiece(adds_bos, space)
-    prompts = [[{"role": "user", "content": text}] for text in ("Who is?", "is Who")]
-    assert rlfh_verl.plain_template(prompts, tokenizer) == wanted
+    ):
+        tokenizer = like_sentencepiece(adds_bos, space)
+        assert rlfh_verl.plain_template(prompts, tokenizer) == wanted
 
 
 def test_a_tokenizer_that_no_template_suits_is_refused():

@@ -1,11 +1,10 @@
-"""Metrics of short answers by hand and by properties; the ledger's verdicts."""
+"""Metrics of short answers by hand and by properties."""
 
 import json
-from collections import Counter
 from dataclasses import asdict
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
@@ -17,7 +16,6 @@ from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
-many = st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=60)
 judged_or_not = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=60)
 
 
@@ -33,17 +31,10 @@ def test_rates_by_hand():
     )
 
 
-@given(many)
-def test_rates_add_up_and_truthfulness_is_bounded(results):
-    rates = short_form.rates(results)
-    total = rates["accuracy"] + rates["hallucination"] + rates["abstention"]
-    assert total == pytest.approx(1)
-    assert -1 <= rates["truthfulness"] <= 1
-
-
 def test_no_outcomes_can_not_be_scored():
-    with pytest.raises(ValueError, match="no outcomes"):
-        short_form.rates([])
+    for results in ([], [None, None]):
+        with pytest.raises(ValueError, match="no outcomes"):
+            short_form.rates(results)
 
 
 @given(judged_or_not.filter(any))
@@ -52,19 +43,9 @@ def test_failed_judgements_change_no_rate(results):
     assert short_form.rates(results) == short_form.rates(judged)
 
 
-def test_failed_judgements_alone_can_not_be_scored():
-    with pytest.raises(ValueError, match="no outcomes"):
-        short_form.rates([None, None])
-
-
-@pytest.mark.parametrize("failed", [0, 1, 5])
-def test_up_to_one_judge_failure_in_twenty_is_reported(failed):
-    results = [None] * failed + [CORRECT] * (100 - failed)
-    assert short_form.judge_failures(results) == failed / 100
-
-
 def test_more_judge_failures_than_one_in_twenty_are_refused():
-    with pytest.raises(ValueError, match="the judge failed on 6.0% of 100 responses"):
+    assert short_form.judge_failures([None] * 5 + [CORRECT] * 95) == 0.05
+    with pytest.raises(ValueError, match="judge_failures: 6.0% of 100"):
         short_form.judge_failures([None] * 6 + [CORRECT] * 94)
 
 
@@ -73,12 +54,6 @@ def test_a_bootstrap_interval_holds_the_rate_and_shrinks_with_n():
     spans = [short_form.bootstrap(few * k, 400)["accuracy"] for k in (1, 25)]
     assert all(low < 0.5 < high for low, high in spans)
     assert spans[1][1] - spans[1][0] < (spans[0][1] - spans[0][0]) / 2
-
-
-def test_failed_judgements_change_no_bootstrap_interval():
-    results = [CORRECT, WRONG, ABSTAIN] * 10
-    found = short_form.bootstrap([*results, None, None], 200)
-    assert found == short_form.bootstrap(results, 200)
 
 
 # Rates of groups of answers
@@ -97,37 +72,35 @@ def test_rates_by_group_leave_failed_judgements_out():
     assert (found["b"]["abstention"], found["b"]["n"]) == (1.0, 1)
 
 
-@pytest.mark.parametrize(
-    ("confidence", "edge"),
-    [(0.0, 0.0), (0.19, 0.0), (0.2, 0.2), (0.59, 0.4), (0.8, 0.8), (1.0, 0.8)],
-)
-def test_a_confidence_bin_is_a_fifth_wide(confidence, edge):
-    assert short_form.confidence_bin(answered(CORRECT, confidence=confidence)) == edge
-
-
-@pytest.mark.parametrize(
-    ("exposure", "edge"),
-    [(0, 0), (1, 1), (3, 1), (4, 4), (9, 4), (10, 10), (39, 10), (40, 40), (900, 40)],
-)
-def test_an_exposure_bin_reaches_to_below_the_next(exposure, edge):
-    row = answered(CORRECT, meta={"exposure": exposure})
-    assert short_form.exposure_bin(row) == edge
+def test_a_bin_is_told_by_its_lower_edge():
+    shares = {0.0: 0.0, 0.19: 0.0, 0.2: 0.2, 0.59: 0.4, 0.8: 0.8, 1.0: 0.8}
+    for confidence, edge in shares.items():
+        row = answered(CORRECT, confidence=confidence)
+        assert short_form.confidence_bin(row) == edge
+    for exposure, edge in {
+        0: 0,
+        1: 1,
+        3: 1,
+        4: 4,
+        9: 4,
+        39: 10,
+        40: 40,
+        900: 40,
+    }.items():
+        row = answered(CORRECT, meta={"exposure": exposure})
+        assert short_form.exposure_bin(row) == edge
 
 
 def test_groups_become_flat_metrics_with_their_share_of_the_questions():
     by = {"exposure": {0: {"accuracy": 0.2, "n": 3}, 10: {"accuracy": 0.9, "n": 1}}}
+    by |= {"majority": {4: {"accuracy": 0.4}}}
     assert short_form.flat(by) == {
+        "majority_4_accuracy": 0.4,
         "exposure_0_accuracy": 0.2,
         "exposure_0_n": 0.75,
         "exposure_10_accuracy": 0.9,
         "exposure_10_n": 0.25,
     }
-
-
-def test_metrics_of_groups_without_a_number_of_questions_stay_as_they_are():
-    by = {"majority": {1: {"accuracy": 0.2}, 4: {"accuracy": 0.4}}}
-    found = {"majority_1_accuracy": 0.2, "majority_4_accuracy": 0.4}
-    assert short_form.flat(by) == found
 
 
 def test_difficult_questions_are_those_that_few_arms_answer():
@@ -137,11 +110,6 @@ def test_difficult_questions_are_those_that_few_arms_answer():
         for k in range(10)
     ]
     assert short_form.difficult(arms) == {"q0", "q1"}
-
-
-def test_an_abstention_does_not_count_as_an_answer_to_a_difficult_question():
-    arms = [[answered(ABSTAIN, "q")], [answered(None, "q")]]
-    assert short_form.difficult(arms) == {"q"}
 
 
 # Majority
@@ -177,13 +145,6 @@ def test_reasoning_does_not_keep_equal_boxes_apart():
     )
 
 
-def test_the_words_of_a_boxed_reasoning_do_not_vote():
-    samples = [r"<think> I don't know. </think> \boxed{Paris}"] * 2 + [r"\boxed{Rome}"]
-    assert (
-        short_form.majority(samples, [CORRECT, CORRECT, WRONG], boxed=True) is CORRECT
-    )
-
-
 TEXTS = {CORRECT: "Paris", ABSTAIN: "I don't know", WRONG: "Rome"}
 probes = st.lists(
     st.lists(st.sampled_from(list(Outcome)), min_size=8, max_size=8),
@@ -192,21 +153,12 @@ probes = st.lists(
 ).map(lambda rows: [Probe("q", [TEXTS[o] for o in row], row) for row in rows])
 
 
-def votes(probe):
-    return [n for _, n in Counter(probe.samples).most_common()]
-
-
 @given(probes)
 def test_majority_of_all_samples_is_the_plain_majority(probed):
-    assume(all(counts[0] > counts[1] for p in probed if (counts := votes(p))[1:]))
-    curve = short_form.majority_curve(probed)
+    curve = short_form.majority_curve(probed, draws=1)
     whole = [short_form.majority(p.samples, p.outcomes) for p in probed]
+    assert list(curve) == [1, 2, 4, 8]
     assert curve[8] == pytest.approx(short_form.rates(whole))
-
-
-@given(probes)
-def test_a_majority_curve_has_the_powers_of_two_up_to_all_samples(probed):
-    assert list(short_form.majority_curve(probed, draws=1)) == [1, 2, 4, 8]
 
 
 @given(st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=5))
@@ -214,19 +166,6 @@ def test_equal_samples_have_the_same_rates_for_every_k(kinds):
     probed = [Probe("q", [TEXTS[o]] * 8, [o] * 8) for o in kinds]
     for rates in short_form.majority_curve(probed, draws=3).values():
         assert rates == pytest.approx(short_form.rates(kinds))
-
-
-def test_one_sample_is_right_as_often_as_samples_are_right():
-    probed = [Probe("q", ["Paris", "Rome"] * 4, [CORRECT, WRONG] * 4)] * 20
-    curve = short_form.majority_curve(probed, draws=400)
-    assert curve[1]["accuracy"] == pytest.approx(0.5, abs=0.1)
-
-
-def test_voting_helps_where_the_right_answer_is_the_commonest():
-    kinds = [WRONG] * 3 + [CORRECT] * 5
-    texts = ["Rome", "Lyon", "Nice"] + ["Paris"] * 5
-    curve = short_form.majority_curve([Probe("q", texts, kinds)] * 5, draws=200)
-    assert curve[1]["accuracy"] < curve[4]["accuracy"] < curve[8]["accuracy"] == 1
 
 
 # Answers of a policy
@@ -266,16 +205,9 @@ def test_answers_are_verified_and_keep_their_confidence(tmp_path, policy):
     found = answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
     assert [(a.response, a.outcome) for a in found] == [("x", CORRECT), ("y", WRONG)]
     assert [a.confidence for a in found] == [0.25, 0.25]
-
-
-def test_answers_are_decoded_greedily(tmp_path, policy):
-    answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
+    assert found[0].meta == {"exposure": 3}  # no text of the example
     assert policy["sampling"].temperature == 0
-
-
-def test_a_result_keeps_no_text_of_its_example(tmp_path, policy):
-    found = answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
-    assert found[0].meta == {"exposure": 3}
+    assert policy["tails"] == ["x", "y"]
 
 
 def test_answers_are_read_back_as_they_were(tmp_path, policy):
@@ -284,14 +216,8 @@ def test_answers_are_read_back_as_they_were(tmp_path, policy):
     path = tmp_path / "a.jsonl"
     found = answer(path, params.load("truthrl", "tiny"), verify, judge)
     assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (None, None)]
-    assert short_form.read_answers(path) == found
-
-
-def test_answers_that_are_kept_are_not_sampled_again(tmp_path, policy):
-    p, path = params.load("truthrl", "tiny"), tmp_path / "a.jsonl"
-    found = answer(path, p)
     policy.clear()
-    assert answer(path, p) == found and not policy
+    assert answer(path, params.load("truthrl", "tiny")) == found and not policy
 
 
 def test_confidence_is_that_of_the_words_in_the_last_box(policy):
@@ -300,12 +226,6 @@ def test_confidence_is_that_of_the_words_in_the_last_box(policy):
     short_form.confidence(None, None, ["Q?", "Q?"], said, p)
     assert policy["tails"] == ["B C", ""]
     assert policy["heads"][0] == r"Q? <think> \boxed{A} </think> \boxed{"
-
-
-def test_confidence_of_a_plain_answer_is_that_of_all_its_words(policy):
-    p = params.load("truthrl", "tiny")
-    short_form.confidence(None, None, ["Q?"], ["B C"], p)
-    assert (policy["heads"], policy["tails"]) == (["Q?"], ["B C"])
 
 
 def test_a_sample_without_a_box_is_no_vote_for_abstaining():
@@ -319,18 +239,6 @@ def test_a_response_with_line_separators_is_read_as_it_was(tmp_path):
     kept = Answered("a", "q?", ["x"], "r", "one\u2028two\x85three", Outcome.WRONG)
     path.write_text(json.dumps(asdict(kept), ensure_ascii=False) + "\n")
     assert short_form.read_answers(path) == [kept]
-
-
-def test_the_rule_by_relation_answers_where_prompting_was_mostly_right():
-    seen = [("a", CORRECT), ("a", CORRECT), ("a", WRONG), ("b", CORRECT), ("b", WRONG)]
-    seen += [("b", ABSTAIN), ("c", None), ("a", ABSTAIN), ("a", ABSTAIN)]
-    answers = [
-        answered(outcome, relation=relation)
-        for relation in "abcd"
-        for outcome in (CORRECT, WRONG, None)
-    ]
-    found = short_form.relation_rule(seen, answers)
-    assert found == [CORRECT, WRONG, None, *[ABSTAIN] * 9]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))
@@ -348,18 +256,6 @@ def pairs(rows):
     return short_form.within_relation_auc(before, after)
 
 
-def test_the_auc_within_relations_by_hand():
-    rows = [("a", True, True), ("a", True, False), ("a", False, False)]
-    rows += [("b", True, True), ("b", False, True), ("c", True, True)]
-    assert pairs(rows) == (pytest.approx((1 + 0.5 + 0.5) / 3), 3)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
-def test_a_policy_that_goes_by_the_relation_alone_has_an_auc_of_a_half(rows):
-    auc, n = pairs([(relation, right, relation == "a") for relation, right in rows])
-    assert auc == (0.5 if n else None)
-
-
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans())))
 def test_the_auc_within_relations_counts_pairs_of_one_relation(rows):
     terms = [
@@ -371,23 +267,3 @@ def test_the_auc_within_relations_counts_pairs_of_one_relation(rows):
     auc, n = pairs(rows)
     assert n == len(terms)
     assert auc == (pytest.approx(sum(terms) / n) if n else None)
-
-
-def test_stored_samples_give_the_relation_s_measures(tmp_path):
-    rows = [
-        {"id": f"{relation}:{i}", "question": "?", "answers": ["x"], "before": "x"}
-        | {"before_outcome": before, "after": "x", "after_outcome": after}
-        for relation, before, after in (
-            ("capital", "correct", "correct"),
-            ("capital", "correct", "correct"),
-            ("year", "wrong", "abstain"),
-            ("year", "correct", "abstain"),
-        )
-        for i in range(2)
-    ]
-    path = tmp_path / "samples.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    found = short_form.stored_relation_metrics(path)
-    assert found["relation_rule_accuracy"] == 0.5
-    assert found["within_relation_auc"] == 0.5 and found["within_relation_pairs"] == 4
-    assert short_form.stored_relation_metrics(tmp_path / "none") == {}

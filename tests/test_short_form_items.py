@@ -8,6 +8,7 @@ from factkit.curate.probing import Probe
 from factkit.evaluate import short_form, short_form_items
 from factkit.evaluate.short_form import Answered
 from factkit.figures import PUBLISHED, truthrl_sizes
+from factkit.statistics import means
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
 
@@ -33,8 +34,8 @@ def test_the_means_are_the_rates_and_a_failed_judgement_counts_nowhere():
     table = of(rows())
     assert table["q3"] == {}
     rates = short_form.rates(KINDS)
-    means = short_form_items.means(table)
-    assert {name: means[name] for name in rates} == pytest.approx(rates)
+    found = means(table.values())
+    assert {name: found[name] for name in rates} == pytest.approx(rates)
 
 
 def test_another_set_has_metrics_and_ids_of_its_own():
@@ -58,11 +59,11 @@ def test_what_training_gains_is_paired_by_question():
 
 def test_confident_answers_are_apart_from_the_unsure():
     sure, unsure = answered(0, WRONG, confidence=0.9), answered(1, ABSTAIN)
-    means = short_form_items.means(of([sure, unsure]))
-    assert means["confidence_0.8_hallucination"] == 1
-    assert means["unsure_abstention"] == 1
-    assert means["confidence"] == 0.45
-    assert "confidence_correct" not in means
+    found = means(of([sure, unsure]).values())
+    assert found["confidence_0.8_hallucination"] == 1
+    assert found["unsure_abstention"] == 1
+    assert found["confidence"] == 0.45
+    assert "confidence_correct" not in found
 
 
 def test_difficult_is_what_was_never_read_or_neither_way_answers():
@@ -93,10 +94,10 @@ def test_reasoning_is_told_apart_by_outcome():
         answered(2, ABSTAIN, reasoning=0.0),
         answered(3, CORRECT, reasoning=None),
     ]
-    means = short_form_items.means(of(after))
-    assert means["reasoning"] == 0.5
-    assert means["reasoning_correct"] == 1
-    assert (means["reasoning_wrong"], means["reasoning_abstaining"]) == (0.5, 0)
+    found = means(of(after).values())
+    assert found["reasoning"] == 0.5
+    assert found["reasoning_correct"] == 1
+    assert (found["reasoning_wrong"], found["reasoning_abstaining"]) == (0.5, 0)
 
 
 def test_another_judge_sees_the_same_answers():
@@ -110,19 +111,12 @@ def test_another_judge_sees_the_same_answers():
     assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
 
 
-def test_further_judges_are_the_papers_where_a_judge_judges():
-    tiny, full = (params.load("truthrl", name) for name in ("tiny", "h100_full"))
-    assert verifier.other_names(tiny) == ["exact", "contains"]
-    names = [name.partition("@")[0] for name in verifier.other_names(full)]
-    assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
-
-
 def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     run = runs.start("12_truthrl_train", p)
     table = of(rows())
     short_form_items.iteration(table, 1, rows())
-    run.finish(short_form_items.means(table), items=table)
+    run.finish(means(table.values()), items=table)
     stored = stored_runs.read_items(run.folder)
     assert list(stored.index) == list(table)
     assert stored.loc["q3"].isna().all()

@@ -68,43 +68,35 @@ def test_the_configuration_names_tasks_model_and_chat(tmp_path):
     assert (found["limit"], found["seed"]) == (5, [3] * 4)
 
 
-def test_own_arguments_of_the_model_go_before_ours(tmp_path):
-    own = {"max_model_len": 4096, "dtype": "bfloat16"}
-    found = arguments("m", ["gsm8k"], tmp_path, model_args=own)
-    assert found["model_args"] == {"pretrained": "m"} | own
-
-
-@pytest.mark.parametrize(
-    ("backend", "expected"),
-    [
-        ("vllm", {"lora_local_path": "{folder}", "max_lora_rank": 32}),
-        ("hf", {"peft": "{folder}"}),
-    ],
-)
-def test_an_adapter_is_loaded_on_its_base(tmp_path, backend, expected):
+def test_an_adapter_is_loaded_on_its_base(tmp_path):
     config = {"base_model_name_or_path": "org/base", "r": 32}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    found = arguments(str(tmp_path), ["gsm8k"], tmp_path, backend)["model_args"]
-    filled = {k: str(tmp_path) if v == "{folder}" else v for k, v in expected.items()}
-    assert found == {"pretrained": "org/base", "dtype": "auto"} | filled
+    folder = str(tmp_path)
+    for backend, expected in (
+        ("vllm", {"lora_local_path": folder, "max_lora_rank": 32, "dtype": "auto"}),
+        ("hf", {"peft": folder, "dtype": "float16"}),
+    ):
+        own = {} if backend == "vllm" else {"dtype": "float16"}  # goes before ours
+        found = arguments(folder, ["gsm8k"], tmp_path, backend, own)["model_args"]
+        assert found == {"pretrained": "org/base"} | expected
 
 
-@pytest.mark.parametrize("names", [["gsm8k", "mmlu"], []])
-def test_an_unknown_suite_and_none_are_refused_with_those_known(tmp_path, names):
-    with pytest.raises(SuiteError, match="known are ifeval"):
-        arguments("m", names, tmp_path)
+def test_an_unknown_suite_and_none_are_refused_with_those_known(tmp_path):
+    for names in (["gsm8k", "mmlu"], []):
+        with pytest.raises(SuiteError, match="known are ifeval"):
+            arguments("m", names, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["humaneval", "humaneval_plus", "mbpp", "mbpp_plus"])
-def test_code_needs_the_explicit_switch_and_a_container(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(suites, "in_container", lambda: False)
-    with pytest.raises(SuiteError, match=f"{name}: runs code .* this is no container"):
-        arguments("m", [name], tmp_path, allow_code=True)
-    monkeypatch.setattr(suites, "in_container", lambda: True)
-    with pytest.raises(SuiteError, match=f"{name}: runs code .* allow_code=True"):
-        arguments("m", ["gsm8k", name], tmp_path)
-    found = arguments("m", [name], tmp_path, allow_code=True)
-    assert found["confirm_run_unsafe_code"] is True
+def test_code_needs_the_explicit_switch_and_a_container(tmp_path, monkeypatch):
+    for name in ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus"):
+        monkeypatch.setattr(suites, "in_container", lambda: False)
+        with pytest.raises(SuiteError, match=f"{name}: runs code .* is no container"):
+            arguments("m", [name], tmp_path, allow_code=True)
+        monkeypatch.setattr(suites, "in_container", lambda: True)
+        with pytest.raises(SuiteError, match=f"{name}: runs code .* allow_code=True"):
+            arguments("m", ["gsm8k", name], tmp_path)
+        found = arguments("m", [name], tmp_path, allow_code=True)
+        assert found["confirm_run_unsafe_code"] is True
 
 
 def test_a_missing_package_is_named_with_its_fix(tmp_path, monkeypatch):
@@ -134,12 +126,6 @@ def test_scores_are_flat_with_their_standard_errors(tmp_path):
     )
     expected = {"gsm8k": 0.25, "gsm8k_stderr": 0.02, "bbh": 0.5, "aime25": 0.0}
     assert scores(tmp_path) == expected
-
-
-def test_of_two_results_the_later_counts(tmp_path):
-    write_results(tmp_path / "a", "2026-01-02", aime25={"exact_match,none": 0.2})
-    write_results(tmp_path / "b", "2026-01-01", aime25={"exact_match,none": 0.1})
-    assert scores(tmp_path) == {"aime25": 0.2}
 
 
 def test_a_task_without_its_metric_and_a_damaged_file_are_refused(tmp_path):
@@ -223,9 +209,8 @@ def configuration(task):
     return load_yaml(task_index()[task].yaml_path, resolve_func=False)
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_lm_eval_has_each_task_with_its_metric_and_filter(name):
-    suite = SUITES[name]
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_lm_eval_has_each_task_with_its_metric_and_filter(suite):
     config = configuration(suite.task)
     metric, _, filtered = suite.metric.partition(",")
     if "group" in config:
@@ -261,16 +246,19 @@ def test_lm_eval_runs_from_our_configuration_to_our_scores(tmp_path, monkeypatch
     monkeypatch.setitem(SUITES, "ours", Suite("ours", "exact_match,none"))
     real = suites.arguments
 
-    def with_our_task(*given):
-        return real(*given) | {"include_path": str(tmp_path), "batch_size": 1}
+    def with_our_task(*given, **options):
+        return real(*given, **options) | {
+            "include_path": str(tmp_path),
+            "batch_size": 1,
+        }
 
     monkeypatch.setattr(suites, "arguments", with_our_task)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    args = str(tmp_path / "model"), ["ours"], tmp_path / "out", "hf"
-    own = {"dtype": "float32"}
-    found = suites.run(*args, model_args=own)
+    args = str(tmp_path / "model"), ["ours"], tmp_path / "out"
+    options = {"backend": "hf", "model_args": {"dtype": "float32"}}
+    found = suites.run(*args, **options)
     assert 0 <= found["ours"] <= 1
-    assert suites.run(*args, model_args=own) == found
+    assert suites.run(*args, **options) == found
 
 
 def save_tiny_model(folder):

@@ -3,47 +3,16 @@
 import json
 
 import pytest
-from fake_endpoint import answer, prompt_of, refuse, serve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from fake_llm import FakeLLM, field
 
-from factkit import prompts
-from factkit.backends import Endpoint
-from factkit.llm import LLM, Limits, Reply
+from factkit.llm import Reply
 from factkit.verify.claims import Claim, Support
 from factkit.verify.support import (
     llm_claim_verifier,
     support_of,
 )
 
-LABELS = [support.value for support in Support]
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support
-
-
-class FakeLLM:
-    """Answers by a rule on the prompt; keeps the batches."""
-
-    def __init__(self, answer):
-        self.answer = answer
-        self.batches = []
-
-    def run(self, requests, progress=""):
-        self.batches.append(requests)
-        return [self.answer(r.messages[0]["content"]) for r in requests]
-
-
-def field(prompt, name):
-    """A field of the last, filled part of a prompt."""
-    line = prompt.rpartition(f"\n{name}: ")[2].partition("\n")[0]
-    return json.loads(line)
-
-
-hostile = st.text() | st.lists(
-    st.sampled_from(
-        ['"label"', ": ", '"supported"', '"', "\\", "{", "}", "\n", "supported", "</"]
-        + ["</think>", "[INST]", "\u2028", "<|im_end|>", "Claim: "]
-    )
-).map("".join)
 
 
 # The language model's verifier
@@ -73,34 +42,6 @@ def test_a_claim_without_evidence_is_inconclusive_without_a_call():
 @pytest.mark.parametrize("reply", [Reply(None, "timeout"), Reply(""), Reply("maybe")])
 def test_a_failed_verification_is_none(reply):
     assert llm_claim_verifier(FakeLLM(lambda p: reply))([("A.", ["e"])]) == [None]
-
-
-@settings(max_examples=60)
-@given(hostile)
-def test_claim_and_evidence_stay_within_the_json_of_their_fields(text):
-    llm = FakeLLM(agree)
-    llm_claim_verifier(llm)([(text, [text, "e"])])
-    lines = llm.batches[0][0].messages[0]["content"].splitlines()
-    assert lines[:-2] == prompts.template("verify_claim").splitlines()[:-2]
-    fields = [json.loads(line.partition(": ")[2]) for line in lines[-2:]]
-    assert fields == [[text, "e"], text]
-    assert not any("<" in line or "[INST]" in line for line in lines[-2:])
-
-
-def test_with_a_tenth_of_the_calls_failing_the_other_claims_are_verified():
-    def behave(body, attempt):
-        claim = field(prompt_of(body), "Claim")
-        if claim.endswith("7"):
-            return refuse(400)
-        return answer(json.dumps({"label": LABELS[int(claim) % 3]}))
-
-    rows = [(str(i), ["e"]) for i in range(100)]
-    with serve(behave) as server:
-        limits = Limits(attempts=1, timeout_s=5)
-        llm = LLM(Endpoint(server.url, "judge"), None, limits)
-        found = llm_claim_verifier(llm)(rows)
-    expected = [None if i % 10 == 7 else Support(LABELS[i % 3]) for i in range(100)]
-    assert found == expected
 
 
 # All claims of all responses
@@ -137,8 +78,3 @@ def test_without_claims_the_verifier_is_not_called():
         raise AssertionError
 
     assert support_of([[], None], lambda i, c: [], fails) == [[], None]
-
-
-def test_a_verifier_that_loses_rows_is_refused():
-    with pytest.raises(ValueError, match="zip"):
-        support_of([[claim("A"), claim("B")]], lambda i, c: [], lambda rows: [None])

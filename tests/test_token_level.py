@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from factkit import models
 from factkit.params.stages import TokenLevelParams
 from factkit.train import recipe, setup, token_level
+from factkit.train import token_objective as objective
 
 GAMMA, LAMBDA = 0.9, 0.8
 METHODS = ["ppo", "group"]
@@ -32,37 +33,17 @@ def drawn(*shape, seed=0):
 def test_the_kl_penalty_of_a_token_is_beta_times_its_log_ratio_to_the_reference():
     rewards, logps = torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, -3.0]])
     reference = torch.tensor([[-2.0, -2.5]])
-    found = token_level.less_kl(rewards, logps, reference, beta=0.1)
+    found = objective.less_kl(rewards, logps, reference, beta=0.1)
     assert found[0].tolist() == pytest.approx([1.0 - 0.1 * 1.0, 2.0 + 0.1 * 0.5])
-
-
-def test_drifting_from_the_reference_costs_beta_kl_in_expectation():
-    policy, reference = drawn(2, 7).softmax(-1)
-    penalty = token_level.less_kl(0.0, policy.log(), reference.log(), beta=0.3)
-    kl = torch.nn.functional.kl_div(reference.log(), policy, reduction="sum")
-    assert (policy * penalty).sum() == pytest.approx(-0.3 * kl.item()) and kl > 0
 
 
 def test_a_completion_without_eos_pays_at_its_last_token():
     mask, ended = padded([2, 3, 1], 3), torch.tensor([False, True, False])
-    found = token_level.less_eos_penalty(torch.zeros(3, 3), mask, ended, 0.5)
+    found = objective.less_eos_penalty(torch.zeros(3, 3), mask, ended, 0.5)
     assert found.tolist() == [[0, -0.5, 0], [0, 0, 0], [-0.5, 0, 0]]
 
 
 # Advantages
-
-
-def test_gae_is_what_it_is_by_hand():
-    rewards, values = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[0.5, 1.0, -1.0]])
-    advantages, returns = token_level.gae(
-        rewards, values, padded([3], 3), gamma=0.5, lam=0.5
-    )
-    # δ = 2 + 1, 0 + .5 · −1 − 1, 1 + .5 · 1 − .5, from the last token to the first
-    third = 3.0
-    second = -1.5 + 0.25 * third
-    first = 1.0 + 0.25 * second
-    assert advantages[0].tolist() == pytest.approx([first, second, third])
-    assert returns[0].tolist() == pytest.approx([first + 0.5, second + 1, third - 1])
 
 
 def slow_gae(rewards, values):
@@ -75,35 +56,22 @@ def slow_gae(rewards, values):
     ]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_gae_is_the_discounted_sum_of_its_errors(seed):
-    lengths = random.Random(seed).choices(range(9), k=6)
-    rewards, values = drawn(2, 6, 8, seed=seed).double()
-    found, returns = token_level.gae(rewards, values, padded(lengths, 8), GAMMA, LAMBDA)
-    for i, n in enumerate(lengths):
-        by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
-        assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
-        assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
+def test_gae_is_the_discounted_sum_of_its_errors():
+    for seed in range(5):
+        lengths = random.Random(seed).choices(range(9), k=6)
+        rewards, values = drawn(2, 6, 8, seed=seed).double()
+        mask = padded(lengths, 8)
+        found, returns = objective.gae(rewards, values, mask, GAMMA, LAMBDA)
+        for i, n in enumerate(lengths):
+            by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
+            assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
+            assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
 
 
 def test_returns_to_go_are_discounted_sums():
     rewards = torch.tensor([[1.0, 2.0, 4.0], [1.0, 1.0, 9.0]])
-    found = token_level.returns_to_go(rewards, padded([3, 2], 3), gamma=0.5)
+    found = objective.returns_to_go(rewards, padded([3, 2], 3), gamma=0.5)
     assert found.tolist() == [[3.0, 4.0, 4.0], [1.5, 1.0, 0.0]]
-
-
-def test_what_was_rewarded_before_a_token_is_not_credited_to_it():
-    rewards, values, mask = drawn(4, 6), drawn(4, 6, seed=1), padded([6] * 4, 6)
-    changed = rewards.clone()
-    changed[:, :3] += 10
-
-    def later(rewards):
-        gae = token_level.gae(rewards, values, mask, GAMMA, LAMBDA)[0]
-        returns = token_level.returns_to_go(rewards, mask, GAMMA)
-        relative = token_level.group_advantages(returns, torch.ones(4).bool(), 2)
-        return torch.stack([gae, relative])[:, :, 3:]
-
-    assert torch.equal(later(changed), later(rewards))
 
 
 @pytest.mark.parametrize("filler", [7.0, math.nan])
@@ -112,35 +80,26 @@ def test_what_masked_places_hold_never_matters(filler):
     rewards, values = drawn(2, 3, 5)
     other = [x.masked_fill(~mask, filler) for x in (rewards, values)]
     for one, two in zip(
-        token_level.gae(rewards, values, mask, GAMMA, LAMBDA),
-        token_level.gae(*other, mask, GAMMA, LAMBDA),
+        objective.gae(rewards, values, mask, GAMMA, LAMBDA),
+        objective.gae(*other, mask, GAMMA, LAMBDA),
         strict=True,
     ):
         assert torch.equal(one, two) and not one[~mask].any()
-    white = token_level.whiten(rewards, mask)
-    assert torch.equal(white, token_level.whiten(other[0], mask))
+    white = objective.whiten(4 * rewards + 2, mask)
+    assert torch.equal(white, objective.whiten(4 * other[0] + 2, mask))
     assert not white[~mask].any()
-
-
-def test_whitened_advantages_have_mean_0_and_variance_1_over_valid_tokens():
-    mask = padded([3, 5, 1], 5)
-    white = token_level.whiten(4 * drawn(3, 5) + 2, mask)[mask]
-    assert white.mean().item() == pytest.approx(0, abs=1e-6)
-    assert white.var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
+    assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
+    assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
 
 
 def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
     returns = torch.tensor([[3.0, 1.0], [1.0, 0.0], [5.0, 2.0], [8.0, 8.0]])
     known = torch.tensor([True, True, True, False])  # the second had ended by token 2
-    found = token_level.group_advantages(returns, known, group=4)
+    found = objective.group_advantages(returns, known, group=4)
     assert found.tolist() == [[0, 0], [-3, -1.5], [3, 1.5], [0, 0]]
-
-
-def test_groups_do_not_mix_and_nobody_is_compared_to_nobody():
-    returns = torch.tensor([[1.0], [3.0], [10.0], [99.0]])
-    known = torch.tensor([True, True, True, False])
-    found = token_level.group_advantages(returns, known, group=2)
-    assert found[:, 0].tolist() == [-2, 2, 0, 0]
+    # groups do not mix, and nobody is compared to nobody
+    found = objective.group_advantages(returns, known, group=2)
+    assert found.tolist() == [[2, 1], [-2, -1], [0, 0], [0, 0]]
 
 
 def test_the_baseline_of_a_group_leaves_the_gradient_unbiased():
@@ -164,9 +123,9 @@ def test_the_baseline_of_a_group_leaves_the_gradient_unbiased():
             pair = [y, other]
             tokens = torch.tensor([(rewards[tuple(c)] + [0.0])[:2] for c in pair])
             mask = padded([len(c) for c in pair], 2)
-            returns = token_level.returns_to_go(tokens, mask, 1.0)
+            returns = objective.returns_to_go(tokens, mask, 1.0)
             both = torch.ones(2).bool()
-            advantages = token_level.group_advantages(returns, both, 2)
+            advantages = objective.group_advantages(returns, both, 2)
             p = probability(y) * probability(other)
             for t in range(len(y)):
                 plain[t] += p * returns[0, t].item() * score(y, t)
@@ -181,47 +140,37 @@ def policy_gradient(ratio, advantage):
     """d loss / d log π of one token."""
     logp = torch.tensor([[math.log(ratio)]], requires_grad=True)
     one, mask = torch.tensor([[advantage]]), torch.ones(1, 1).bool()
-    token_level.policy_loss(logp, torch.zeros(1, 1), one, mask, 0.2).backward()
+    objective.policy_loss(logp, torch.zeros(1, 1), one, mask, 0.2).backward()
     return logp.grad.item()
 
 
 def test_the_policy_loss_has_no_gradient_where_the_clip_ends_the_improvement():
     assert policy_gradient(1.3, 1.0) == policy_gradient(0.7, -1.0) == 0
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage"), [(1.3, -1), (0.7, 1), (1, 2), (1.1, 1)]
-)
-def test_elsewhere_its_gradient_is_that_of_the_ratio(ratio, advantage):
-    by_hand = -ratio * advantage
-    assert policy_gradient(ratio, float(advantage)) == pytest.approx(by_hand)
+    for ratio, advantage in ((1.3, -1.0), (0.7, 1.0), (1.0, 2.0), (1.1, 1.0)):
+        by_hand = -ratio * advantage
+        assert policy_gradient(ratio, advantage) == pytest.approx(by_hand)
 
 
 def value_gradient(value, old, target):
     v = torch.tensor([[value]], requires_grad=True)
     old, target = torch.tensor([[old]]), torch.tensor([[target]])
     mask = torch.ones(1, 1).bool()
-    loss = token_level.value_loss(v, old, target, mask, clip=0.2)
+    loss = objective.value_loss(v, old, target, mask, clip=0.2)
     loss.backward()
     return loss.item(), v.grad.item()
 
 
-def test_the_value_loss_is_half_the_squared_error_near_the_old_value():
+def test_the_value_loss_is_half_the_squared_error_flat_beyond_the_clip():
     assert value_gradient(1.1, 1.0, 3.0) == pytest.approx((0.5 * 1.9**2, -1.9))
-
-
-def test_the_value_loss_is_flat_where_the_value_has_moved_towards_its_return_enough():
     assert value_gradient(1.5, 1.0, 3.0) == pytest.approx((0.5 * 1.8**2, 0))
-
-
-def test_a_value_that_has_moved_away_is_called_back():
+    # what has moved away is called back
     assert value_gradient(0.5, 1.0, 3.0) == pytest.approx((0.5 * 2.5**2, -2.5))
 
 
 def test_losses_are_means_over_valid_tokens_and_give_others_no_gradient():
     mask = padded([2, 4, 0], 4)
     x, old, target = (drawn(3, 4, seed=s) for s in range(3))
-    for loss in (token_level.policy_loss, token_level.value_loss):
+    for loss in (objective.policy_loss, objective.value_loss):
         free = x.clone().requires_grad_()
         found = loss(free, old, target, mask, 0.2)
         found.backward()
@@ -231,13 +180,7 @@ def test_losses_are_means_over_valid_tokens_and_give_others_no_gradient():
         ]
         assert found.item() == pytest.approx(sum(single).item() / 6, rel=1e-5)
         assert not free.grad[~mask].any() and free.grad[mask].any()
-
-
-def test_a_batch_of_which_nothing_counts_has_a_loss_of_0():
-    x, mask = drawn(2, 3).requires_grad_(), padded([0, 0], 3)
-    loss = token_level.policy_loss(x, x.detach(), x.detach(), mask, 0.2)
-    loss.backward()
-    assert loss.item() == 0 and not x.grad.any()
+        assert loss(x, old, target, padded([0, 0, 0], 4), 0.2) == 0
 
 
 # Training
@@ -309,15 +252,6 @@ def trainers(monkeypatch):
 
     monkeypatch.setattr(setup, "train_and_keep", noting)
     return ran
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_token_that_is_rewarded_is_learnt(start, tmp_path, method, seed):
-    values = {"rl_steps": 30, "rl_batch_size": 32, "beta": 0.01}
-    curve = train(start, tmp_path, a_less_b, method=method, seed=seed, **values)
-    rewards = [float(row["reward"]) for row in curve]
-    assert sum(rewards[:3]) / 3 < 1 and sum(rewards[-3:]) / 3 > 4  # of 6
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -398,7 +332,7 @@ def test_the_value_loss_reaches_the_head_and_the_trunk(scored):
     trainer, _, batch = scored
     *_, values = trainer._score(trainer.model, batch)
     target, mask = torch.ones(2, 3), batch["completion_mask"].bool()
-    token_level.value_loss(values, values.detach(), target, mask, 9.0).backward()
+    objective.value_loss(values, values.detach(), target, mask, 9.0).backward()
     weights = dict(trainer.model.named_parameters())
     for name in ("value_head.weight", "model.layers.0.self_attn.q_proj.weight"):
         assert weights[name].grad.abs().max() > 0
@@ -458,9 +392,9 @@ def test_trl_s_loss_takes_the_group_s_advantages_token_by_token(
             logps = self._get_per_token_logps_and_entropies(model, ids, mask, width)[0]
         old, advantages = batch["old_per_token_logps"], batch["advantages"]
         counts = batch["completion_mask"].bool()
-        by_hand = token_level.policy_loss(logps, old, advantages, counts, 0.2)
+        by_hand = objective.policy_loss(logps, old, advantages, counts, 0.2)
         apart = batch["ref_per_token_logps"] - logps
-        kl = token_level.masked_mean(apart.exp() - apart - 1, counts)
+        kl = objective.masked_mean(apart.exp() - apart - 1, counts)
         assert loss.item() == pytest.approx((by_hand + 0.5 * kl).item(), abs=1e-6)
         compared.append((advantages.std(1).max(), (logps - old).abs().max()))
         return loss
@@ -537,7 +471,7 @@ def interrupted(after):
     return reward
 
 
-@pytest.mark.parametrize(("method", "rank"), [("ppo", 0), ("ppo", 4), ("group", 0)])
+@pytest.mark.parametrize(("method", "rank"), [("ppo", 4), ("group", 0)])
 def test_a_run_that_goes_on_ends_as_one_that_ran_through(
     start, tmp_path, trainers, method, rank
 ):
@@ -604,16 +538,10 @@ def test_a_finished_run_is_not_trained_again(start, tmp_path):
     assert made == tmp_path / "model" and not any(made.iterdir())
 
 
-def test_rewards_that_do_not_fit_the_tokens_are_refused(start, tmp_path):
+def test_what_cannot_be_trained_is_refused(start, tmp_path):
     with pytest.raises(ValueError, match="rewards for"):
         train(start, tmp_path, lambda completions, **_: [[1.0]] * len(completions))
-
-
-def test_fewer_prompts_than_a_rollout_needs_are_refused(start, tmp_path):
     with pytest.raises(ValueError, match="needs 28 prompts, there are 24"):
         train(start, tmp_path, a_less_b, minibatches=7)
-
-
-def test_unsloth_is_refused():
     with pytest.raises(ValueError, match="unsloth"):
         TokenLevelParams(**(BASE | {"lora_backend": "unsloth", "lora_rank": 4}))

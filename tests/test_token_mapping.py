@@ -1,7 +1,6 @@
 """RLFH's way from statements to tokens: by hand, against plain programmes, and real
 tokenizers."""
 
-import itertools
 import random
 import re
 from functools import cache
@@ -28,9 +27,9 @@ from factkit.world import texts as world_text
 
 TURING = "Turing was an American born in 1911."
 EMOJI = "👩🏽‍🚀"  # four code points: 4, 4, 3 and 4 bytes
-few = st.text("ab ", max_size=12)
+few = st.text("ab ", max_size=20)
 marks = ["a", "b", " ", ".", "é", "e\u0301", "\u0308", "日", "😀", EMOJI]
-many = st.lists(st.sampled_from(marks), max_size=12).map("".join)
+many = st.lists(st.sampled_from(marks), max_size=20).map("".join)
 texts = few | many | st.text(max_size=30)
 
 
@@ -48,23 +47,15 @@ def characters(text):
 # Statement → sentence
 
 
-@pytest.mark.parametrize(
-    ("statement", "end"),
-    [
-        ("Turing was an American", "American"),
-        ("Turing was born in 1911", "1911"),
-        ("He was born in 1911", "1911"),
-        ("Turing was an American.", "1911."),  # its full stop finds the sentence's
-        ("Turing was born", "born"),
-        ("American", "American"),
-        ("xyz: 1911", "1911"),
-    ],
-)
-def test_a_statement_ends_where_its_last_word_does_by_hand(statement, end):
-    assert last_in_sentence(statement, TURING) == until(end)
-
-
-def test_of_repeated_words_those_count_that_complete_the_statement():
+def test_a_statement_ends_where_its_last_word_does_by_hand():
+    for statement, end in {
+        "Turing was an American": "American",
+        "Turing was born in 1911": "1911",
+        "Turing was an American.": "1911.",  # its full stop finds the sentence's
+        "Turing was born": "born",
+        "xyz: 1911": "1911",
+    }.items():
+        assert last_in_sentence(statement, TURING) == until(end)
     sentence = "Bo was born in Rome and died in Rome, in 1911, a Roman."
     ends = {
         "Bo was born in Rome": sentence.index("Rome") + 3,
@@ -74,112 +65,33 @@ def test_of_repeated_words_those_count_that_complete_the_statement():
     assert {s: last_in_sentence(s, sentence) for s in ends} == ends
 
 
-@pytest.mark.parametrize("pair", [("", ""), ("", "a"), ("a", ""), ("a", "b")])
-def test_without_a_common_character_there_is_no_end_and_no_match(pair):
-    assert last_in_sentence(*pair) is None
-    assert start_in_response(*pair) is None
-
-
-def is_subsequence(part, text):
-    rest = iter(text)
-    return all(character in rest for character in part)
-
-
-@settings(max_examples=300)
-@given(st.text("ab ", max_size=7), st.text("abc", max_size=7))
-def test_the_end_is_the_first_of_all_longest_common_subsequences(statement, sentence):
-    """By trying every subsequence of the sentence."""
-    for length in range(len(sentence), 0, -1):
-        places = itertools.combinations(range(len(sentence)), length)
-        ends = [
-            at[-1]
-            for at in places
-            if is_subsequence([sentence[j] for j in at], statement)
-        ]
-        if ends:
-            assert last_in_sentence(statement, sentence) == min(ends)
-            return
-    assert last_in_sentence(statement, sentence) is None
-
-
-@settings(max_examples=500)
-@given(texts, texts)
-def test_the_fast_subsequence_is_the_plain_one(statement, sentence):
-    found = last_in_sentence(statement, sentence)
-    assert found == plain.last_in_sentence(statement, sentence)
-
-
-@given(texts.filter(bool), st.data())
-def test_what_a_sentence_has_in_it_ends_no_later_than_there(sentence, data):
-    start = data.draw(st.integers(0, len(sentence) - 1))
-    end = data.draw(st.integers(start, len(sentence) - 1))
-    found = last_in_sentence(sentence[start : end + 1], sentence)
-    assert end - start <= found <= end
+@settings(max_examples=700)
+@given(texts, texts, st.integers(0, 30))
+def test_both_longest_common_parts_are_the_plain_programmes(one, other, after):
+    assert last_in_sentence(one, other) == plain.last_in_sentence(one, other)
+    found = start_in_response(one, other, after)
+    assert found == plain.start_in_response(one, other, after)
 
 
 # Sentence → response
 
 
-@pytest.mark.parametrize(
-    ("sentence", "response", "after", "match"),
-    [
+def test_the_longest_common_substring_by_hand():
+    for *row, match in (
         ("b c", "a b c d", 0, (0, 2, 3)),
-        ("It is. X", "So: It is. Y", 0, (0, 4, 7)),
         ("no, it is", "it is, no", 0, (4, 0, 5)),
         ("ab", "ab ab ab", 0, (0, 0, 2)),
         ("ab", "ab ab ab", 1, (0, 3, 2)),
         ("ab", "ab ab ab", 3, (0, 3, 2)),
         ("ab", "ab ab ab", 7, (0, 0, 2)),
         ("xab", "ab ab", 2, (1, 3, 2)),
-        ("ab-cd", "cd ab cd", 0, (3, 0, 2)),
         ("ab-cd", "cd ab cd", 1, (0, 3, 2)),
         ("ab-ab", "ab", 0, (0, 0, 2)),
         ("abcd", "abc ab", 3, (0, 0, 3)),  # longer comes before later
-    ],
-)
-def test_the_longest_common_substring_by_hand(sentence, response, after, match):
-    assert start_in_response(sentence, response, after) == match
-
-
-@settings(max_examples=500)
-@given(texts, texts, st.integers(0, 30))
-def test_the_fast_substring_is_the_plain_one(sentence, response, after):
-    found = start_in_response(sentence, response, after)
-    assert found == plain.start_in_response(sentence, response, after)
-
-
-def altered(text, rng, alphabet, rate=0.1):
-    """A text with some of its characters dropped, replaced or doubled."""
-    ways = [lambda c: "", lambda c: rng.choice(alphabet), lambda c: c + c]
-    return "".join(rng.choice(ways)(c) if rng.random() < rate else c for c in text)
-
-
-def test_both_are_the_plain_ones_on_thousands_of_altered_sentences():
-    """Of few characters, so that there are ties; sentences repeated, cut short and
-    altered, statements with their parts in another order."""
-    rng = random.Random(0)
-    for alphabet in itertools.chain.from_iterable(
-        [["ab ", "abcde .", "é😀\u0301a"]] * 700
+        ("", "a", 0, None),
+        ("a", "b", 0, None),
     ):
-        sentences = ["".join(rng.choices(alphabet, k=8)) for _ in range(3)]
-        response = "".join(rng.choices(sentences, k=4))
-        response = response[: rng.randint(0, len(response))]
-        sentence = altered(rng.choice(sentences), rng, alphabet)
-        cut = rng.randint(0, len(sentence))
-        statement = altered(sentence[cut:] + sentence[:cut], rng, alphabet, 0.3)
-        after = rng.randint(0, len(response))
-        found = start_in_response(sentence, response, after)
-        assert found == plain.start_in_response(sentence, response, after)
-        end = last_in_sentence(statement, sentence)
-        assert end == plain.last_in_sentence(statement, sentence)
-
-
-@given(texts, texts, st.integers(0, 30))
-def test_a_match_is_in_both(sentence, response, after):
-    found = start_in_response(sentence, response, after)
-    if found:
-        i, j, n = found
-        assert n > 0 and sentence[i : i + n] == response[j : j + n] != ""
+        assert start_in_response(*row) == match
 
 
 # Statement → response
@@ -198,34 +110,22 @@ def test_an_end_outside_the_match_moves_to_its_nearest_character():
     assert ends == [50, 50 + len("an American") - 1] + [50 + len("an American") - 1]
 
 
-@pytest.mark.parametrize("statement", ["日本", "?", ""])
-def test_a_statement_without_a_common_character_ends_with_its_sentence(statement):
-    assert last_in_response(statement, "It is", Match(0, 7, 5)) == 11
-
-
-def test_a_statement_of_nothing_but_full_stops_keeps_them():
-    assert last_in_response("...", "1. It", Match(0, 0, 5)) == 1
+def test_a_statement_without_a_common_character_ends_with_its_sentence():
+    for statement in ("日本", "?", ""):
+        assert last_in_response(statement, "It is", Match(0, 7, 5)) == 11
+    assert last_in_response("...", "1. It", Match(0, 0, 5)) == 1  # it has its stops
 
 
 # Response → token
 
 
-@pytest.mark.parametrize(
-    ("char", "token"), [(0, 1), (2, 1), (3, 1), (4, 3), (5, 4), (8, 4), (99, 4)]
-)
-def test_the_token_of_a_character_by_hand(char, token):
+def test_the_token_of_a_character_by_hand():
     # <s>, 0–2, white space at 3, two tokens that share character 4, 5–6, </s>
     offsets = [(0, 0), (0, 3), (4, 5), (4, 5), (5, 7), (0, 0)]
-    assert token_of(char, offsets) == token
-
-
-def test_a_character_before_all_tokens_is_the_firsts():
+    for char, token in {0: 1, 2: 1, 3: 1, 4: 3, 5: 4, 8: 4, 99: 4}.items():
+        assert token_of(char, offsets) == token
     assert token_of(0, [(0, 0), (2, 4), (4, 6)]) == 1
-
-
-@pytest.mark.parametrize("offsets", [[], [(0, 0), (0, 0)]])
-def test_without_characters_there_is_no_token(offsets):
-    assert token_of(0, offsets) is None
+    assert token_of(0, []) is token_of(0, [(0, 0), (0, 0)]) is None
 
 
 # Rewards
@@ -245,11 +145,6 @@ def test_rewards_land_on_the_tokens_by_hand():
     assert spread(rewards, response, words).tolist() == expected
 
 
-def test_rewards_of_one_token_are_summed():
-    rewards = [("It is.", [("It is", 1.0), ("It", 0.5), ("is", -0.25), (None, 4)])]
-    assert spread(rewards, "It is.", [(0, 3), (3, 6)]).tolist() == [0.5, 4.75]
-
-
 def test_repeated_sentences_are_rewarded_in_order():
     response = "So it is. So it is. No. So it is."
     rewards = [(s + ".", [(None, 1.0)]) for s in ("So it is", "So it is", "So it is")]
@@ -264,19 +159,13 @@ def test_what_was_cut_off_is_rewarded_at_the_end_of_what_there_is():
     assert found[-1] == -0.5 and not found[:-1].any()
 
 
-@pytest.mark.parametrize("response", ["", " \n", "\t"])
-@pytest.mark.parametrize("sentence", ["It is.", "", " \n"])
-def test_nothing_is_paid_for_nothing(response, sentence):
-    rewards = [(sentence, [("It is.", 1.0), (None, 1.0)])]
-    found = spread(rewards, response, characters(response))
-    assert found.tolist() == [0] * len(response)
-
-
-def test_a_sentence_of_another_text_is_paid_nothing():
+def test_nothing_is_paid_for_nothing_in_common():
+    for response in ("", " \n", "\t"):
+        for sentence in ("It is.", "", " \n"):
+            rewards = [(sentence, [("It is.", 1.0), (None, 1.0)])]
+            found = spread(rewards, response, characters(response))
+            assert found.tolist() == [0] * len(response)
     assert not spread([("日 本", [(None, 1.0)])], "It is", characters("It is")).any()
-
-
-def test_offsets_without_characters_are_refused():
     with pytest.raises(ValueError, match="2 tokens, but none has characters"):
         spread([("It is", [(None, 1.0)])], "It is", [(0, 0), (0, 0)])
 
@@ -291,21 +180,6 @@ def test_no_reward_is_lost_whose_sentence_is_in_the_response(rewards):
     response = "\n".join(sentence for sentence, _ in rewards)
     found = spread(rewards, response, characters(response))
     assert found.sum() == sum(reward for _, paid in rewards for _, reward in paid)
-
-
-@given(texts, st.lists(st.tuples(texts, paid), max_size=4))
-def test_rewards_are_those_of_the_plain_programmes(response, rewards):
-    found = spread(rewards, response, characters(response))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_mapping, "last_in_sentence", plain.last_in_sentence)
-        patch.setattr(
-            token_mapping,
-            "start_in_response",
-            lambda *of: (m := plain.start_in_response(*of)) and Match(*m),
-        )
-        assert (
-            spread(rewards, response, characters(response)).tolist() == found.tolist()
-        )
 
 
 # Offsets of sampled tokens
@@ -402,16 +276,6 @@ def test_spans_of_any_tokens_are_parts_of_the_decoded_text(tokenizer, data):
 
 
 @byte_tokenizers
-@given(data=st.data())
-def test_tokens_before_a_span_decode_to_the_text_before_it(tokenizer, data):
-    ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=12))
-    text, spans = offsets_of(ids, tokenizer)
-    for k, (start, _) in enumerate(spans):
-        before = tokenizer.decode(ids[:k], skip_special_tokens=True)
-        assert before.startswith(text[:start])
-
-
-@byte_tokenizers
 @given(text=st.text() | many)
 def test_spans_of_an_encoded_text_are_the_tokenizers_own(tokenizer, text):
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
@@ -427,30 +291,24 @@ def test_the_tokens_of_one_character_share_its_span(tokenizer):
     assert text == "a日😀"
     assert sorted(set(spans)) == [(0, 1), (1, 2), (2, 3)] and len(spans) > 3
     assert token_of(1, spans) == spans.index((2, 3)) - 1
+    a, *rest = tokenizer("a😀", add_special_tokens=False)["input_ids"][:-1]
+    cut = [(0, 1)] + [(1, 2)] * len(rest)
+    assert offsets_of([a, *rest], tokenizer) == ("a\ufffd", cut)
+    beyond = [a, 10**6, a]  # the vocabulary
+    assert offsets_of(beyond, tokenizer) == ("aa", [(0, 1), (1, 1), (1, 2)])
 
 
-@byte_tokenizers
-def test_a_character_cut_off_is_one_replacement_character(tokenizer):
-    ids = tokenizer("a😀", add_special_tokens=False)["input_ids"][:-1]
-    assert offsets_of(ids, tokenizer) == (
-        "a\ufffd",
-        [(0, 1)] + [(1, 2)] * (len(ids) - 1),
-    )
-
-
-@pytest.mark.parametrize(
-    ("pieces", "text", "spans"),
-    [
+def test_broken_characters_by_hand():
+    for parts, text, spans in (
         ([b"\xe6", b"\x97 b"], "\ufffd b", [(0, 1), (0, 3)]),
         ([b"\xe6", b"b"], "\ufffdb", [(0, 1), (1, 2)]),
-        ([b"\xed", b"\xa1"], "\ufffd\ufffd", [(0, 1), (1, 2)]),  # half a surrogate pair
+        # half a surrogate pair
+        ([b"\xed", b"\xa1"], "\ufffd\ufffd", [(0, 1), (1, 2)]),
         ([b"\xed\xa1", b"\x80"], "\ufffd" * 3, [(0, 2), (2, 3)]),
         ([b"\xf0\x9f", b"", b"\x98\x80"], "😀", [(0, 1), (0, 0), (0, 1)]),
         ([b"", b"\x80", b""], "\ufffd", [(0, 0), (0, 1), (1, 1)]),
-    ],
-)
-def test_broken_characters_by_hand(pieces, text, spans):
-    assert token_mapping._byte_spans(pieces) == (text, spans)
+    ):
+        assert token_mapping._byte_spans(parts) == (text, spans)
 
 
 @given(st.lists(st.binary(max_size=4), max_size=8))
@@ -466,12 +324,6 @@ def test_special_tokens_have_no_characters_where_they_stand(tokenizer):
     special = [spans[0], spans[len(a) + 1], *spans[-2:]]
     middle = len(tokenizer.decode(a, skip_special_tokens=True))
     assert special == [(0, 0), (middle, middle)] + [(len(text), len(text))] * 2
-
-
-@byte_tokenizers
-def test_ids_beyond_the_vocabulary_have_no_characters(tokenizer):
-    (a,) = tokenizer("a", add_special_tokens=False)["input_ids"]
-    assert offsets_of([a, 10**6, a], tokenizer) == ("aa", [(0, 1), (1, 1), (1, 2)])
 
 
 def test_word_level_tokens_have_their_words_and_the_space_before():

@@ -327,7 +327,7 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
 def test_a_judge_that_fails_on_short_answers_fails_the_run(judged, engine, path):
     p, _ = judged
     texts = OURS.texts | {f"{A} {f.relation} best_guess": "failed" for f in FACTS}
-    with pytest.raises(ValueError, match="judge failed on 100.0%"):
+    with pytest.raises(ValueError, match="judge_failures: 100.0%"):
         measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path)
 
 

@@ -9,8 +9,9 @@ from factkit import params, runs
 from factkit.curate import claim_sets, trajectories
 from factkit.evaluate.claim_verification import of_examples, write_verified
 from factkit.retrieval.bm25 import CorpusIndex
+from factkit.rewards import veri as rewards
 from factkit.search_client import in_process
-from factkit.train import grpo, search_rollout, sft
+from factkit.train import grpo, search_play, search_rollout, search_sampling, sft
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
 from factkit.verify import trajectory as t
@@ -97,77 +98,41 @@ def trained(arm, data, start, folder, **values):
 # ---- what an arm changes
 
 
-@pytest.mark.parametrize(
-    ("arm", "on"),
-    [
-        ("online_rl", (True, True, True, True)),
-        ("offline_rl", (False, True, True, True)),
-        ("without_evidence", (True, False, True, True)),
-        ("without_validity", (True, True, False, True)),
-        ("without_format", (True, True, True, False)),
-        ("label_only", (True, False, False, False)),
-    ],
-)
-def test_an_arm_switches_off_what_its_name_says_and_nothing_else(arm, on):
-    p = load(arm=arm)
-    changed = veri.reward_params(p).model_dump()
-    assert tuple(changed[name] for name in SWITCHES) == on
-    same = p.model_dump()
-    others = same.keys() - {*SWITCHES, "kept_policies"}
-    assert {k: changed[k] for k in others} == {k: same[k] for k in others}
-
-
-def test_every_arm_but_the_papers_own_has_a_change_or_another_way_to_train():
+def test_an_arm_switches_off_what_its_name_says_and_nothing_else():
+    for arm, on in {
+        "online_rl": (True, True, True, True),
+        "offline_rl": (False, True, True, True),
+        "without_evidence": (True, False, True, True),
+        "without_validity": (True, True, False, True),
+        "without_format": (True, True, True, False),
+        "label_only": (True, False, False, False),
+    }.items():
+        p = load(arm=arm)
+        changed, same = veri.reward_params(p).model_dump(), p.model_dump()
+        assert tuple(changed[name] for name in SWITCHES) == on, arm
+        others = same.keys() - {*SWITCHES, "kept_policies"}
+        assert {k: changed[k] for k in others} == {k: same[k] for k in others}
     own = {"instruct", "sft", "larger", "online_rl"}
     assert {a for a in ARMS if ARMS[a].changes} == set(VERI_ARMS) - own
-    assert all(ARMS[a].changes for a in set(VERI_ONLINE_ARMS) - {"online_rl"})
-
-
-def worth(p):
-    """What p's reward gives for the right label, two of three gold ids and another."""
-    answer = "<answer>\nLabel: SUPPORT\nEvidence: [[a]], [[b]], [[x]]\n</answer>"
-    said = [Turn(f"<think> so </think>\n{answer}", by_model=True)]
-    if p.online:
-        said = [
-            Turn("<plan> p </plan>\n<search> q </search>", by_model=True),
-            Turn("\n<information>\n[[a]]: A.\n</information>\n", by_model=False),
-            *said,
-        ]
-    columns = {"label": ["SUPPORT"], "evidence": [["a", "b", "c"]]}
-    columns |= {"trajectory": [t.as_rows(said)]} if p.online else {}
-    return lambda reward: reward(completions=[said[-1].text], **columns)
-
-
-@pytest.mark.parametrize(
-    ("arm", "by_hand"),
-    [
-        ("online_rl", 2 * 0.5 + 2 / 4 + 1),
-        ("offline_rl", 2 * 0.5 + 2 / 4 + 1),
-        ("without_evidence", 2 * 0.5 + 1),
-        ("without_validity", 2 + 2 / 4 + 1),
-        ("without_format", 2 * 0.5 + 2 / 4),
-        ("label_only", 2),
-    ],
-)
-def test_an_arm_is_rewarded_by_its_terms(arm, by_hand, data, start, calls, tmp_path):
-    trained(arm, data, start, tmp_path)
-    how = calls["grpo"].p
-    reward = calls["grpo"].make_reward(how, tmp_path)
-    assert worth(how)(reward) == [pytest.approx(by_hand)]
-    assert reward.__name__ == f"veri_{arm}"
 
 
 # ---- what an arm trains
 
 
-@pytest.mark.parametrize("arm", VERI_ONLINE_ARMS)
-def test_an_online_arm_searches_in_its_rollouts(arm, data, start, calls, tmp_path):
-    p = trained(arm, data, start, tmp_path)
-    assert calls.keys() == {"grpo"}
-    assert calls["grpo"].make_rollout is search_rollout.rollout_function
-    assert calls["grpo"].start == start
-    prompts = [row["prompt"] for row in calls["grpo"].rows]
-    assert prompts == claim_sets.asked(data.train, p)
+@pytest.mark.parametrize("chat", [False, True])
+def test_an_online_arm_searches_in_its_rollouts(chat, data, start, calls, tmp_path):
+    for arm in VERI_ONLINE_ARMS:
+        calls.clear()
+        p = trained(arm, data, start, tmp_path, chat=chat)
+        assert calls.keys() == {"grpo"} and calls["grpo"].start == start
+        assert calls["grpo"].make_rollout is search_rollout.rollout_function
+        assert calls["grpo"].make_reward is rewards.reward_function
+        assert calls["grpo"].p == veri.reward_params(p)
+        prompts = claim_sets.asked(data.train, p)
+        for row, e, text in zip(calls["grpo"].rows, data.train, prompts, strict=True):
+            prompt = [{"role": "user", "content": text}] if chat else text
+            wanted = {"prompt": prompt, "label": e.label, "evidence": e.evidence}
+            assert row == wanted and e.question in text
 
 
 def test_the_offline_arm_is_given_the_evidence_and_answers_at_once(
@@ -179,21 +144,6 @@ def test_the_offline_arm_is_given_the_evidence_and_answers_at_once(
     assert prompts == claim_sets.asked_offline(data.train, data.given, p)
     for prompt, example in zip(prompts, data.train, strict=True):
         assert all(f"[[{name}]]: " in prompt for name in example.evidence)
-
-
-@pytest.mark.parametrize("arm", ["offline_rl", "online_rl"])
-@pytest.mark.parametrize("chat", [False, True])
-def test_rl_s_rows_have_what_the_reward_needs(arm, chat, data, start, calls, tmp_path):
-    trained(arm, data, start, tmp_path, chat=chat)
-    for row, example in zip(calls["grpo"].rows, data.train, strict=True):
-        assert row.keys() == {"prompt", "label", "evidence"}
-        assert (row["label"], row["evidence"]) == (example.label, example.evidence)
-        prompt = row["prompt"]
-        if chat:
-            (turn,) = prompt
-            assert turn.keys() == {"role", "content"} and turn["role"] == "user"
-            prompt = turn["content"]
-        assert example.question in prompt
 
 
 def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp_path):
@@ -228,72 +178,53 @@ def answer(label):
     return [Turn(text, by_model=True)]
 
 
-@pytest.mark.parametrize(
-    ("right", "best"), [((2, 1, 0), 2), ((0, 2, 1), 4), ((1, 2, 2), 7), ((1, 1, 1), 7)]
-)
 def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
-    right, best, data, monkeypatch, tmp_path
-):
-    """App. H; of equal ones the last. Validated with the evidence given, no search."""
-    dev, seen = data.train[:3], []
-    numbers = dict(zip((2, 4, 7), right, strict=True))
-
-    def play(policy, rows, folder, p):
-        step = int(folder.name.removeprefix("validation_"))
-        seen.append((policy, p.max_searches))
-        prompts = claim_sets.asked_offline(dev, data.given, p)
-        assert [row["prompt"] for row in rows] == prompts
-        wrong = {y: next(x for x in t.LABELS if x != y) for y in t.LABELS}
-        said = [
-            e.label if i < numbers[step] else wrong[e.label] for i, e in enumerate(dev)
-        ]
-        write_verified(folder / "v.jsonl", of_examples(dev, map(answer, said)))
-        return folder / "v.jsonl"
-
-    monkeypatch.setattr(search_rollout, "play", play)
-    p = load(arm="offline_rl", rl_steps=7, checkpoint_steps=3)
-    policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
-    assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
-    assert accuracy == {step: n / 3 for step, n in numbers.items()}
-    names = [tmp_path / name for name in ("model-2", "model-4", "model")]
-    assert seen == [(str(path), 0) for path in names]
-
-
-def test_an_answer_that_the_system_opened_is_none_in_validation(
     data, monkeypatch, tmp_path
 ):
-    dev = data.train[:1]
-    opened = Turn("\n<answer>\nLabel:", by_model=False)
-    searched = Turn("<search>q</search>", by_model=True)
-    rest = Turn(f" {dev[0].label}\nEvidence:\n</answer>", by_model=True)
+    """App. H; of equal ones the last. Validated with the evidence given, no search; an
+    answer that the system opened is none."""
+    dev, p = data.train[:3], load(arm="offline_rl", rl_steps=7, checkpoint_steps=3)
+    opened = [
+        Turn("<search>q</search>", by_model=True),
+        Turn("\n<answer>\nLabel:", by_model=False),
+        Turn(f" {dev[0].label}\nEvidence:\n</answer>", by_model=True),
+    ]
+    assert t.answer_of(opened).label == dev[0].label
+    for right, best in (((2, 1, 0), 2), ((0, 2, 1), 4), ((1, 2, 2), 7), ((0,) * 3, 7)):
+        numbers, seen = dict(zip((2, 4, 7), right, strict=True)), []
 
-    def play(policy, rows, folder, p):
-        made = of_examples(dev, [[searched, opened, rest]])
-        assert made[0].answer.label == dev[0].label
-        write_verified(folder / "v.jsonl", made)
-        return folder / "v.jsonl"
+        def play(policy, rows, folder, p, numbers=numbers, seen=seen):
+            step = int(folder.name.removeprefix("validation_"))
+            seen.append((policy, p.max_searches))
+            prompts = claim_sets.asked_offline(dev, data.given, p)
+            assert [row["prompt"] for row in rows] == prompts
+            wrong = {y: next(x for x in t.LABELS if x != y) for y in t.LABELS}
+            turns = [
+                answer(e.label if i < numbers[step] else wrong[e.label])
+                for i, e in enumerate(dev)
+            ]
+            if not numbers[step]:
+                turns[0] = opened
+            write_verified(folder / "v.jsonl", of_examples(dev, turns))
+            return folder / "v.jsonl"
 
-    monkeypatch.setattr(search_rollout, "play", play)
-    _, accuracy = veri.chosen(load(arm="offline_rl"), dev, data.given, tmp_path)
-    assert set(accuracy.values()) == {0}
+        monkeypatch.setattr(search_play, "play", play)
+        policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
+        assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
+        assert accuracy == {step: n / 3 for step, n in numbers.items()}
+        names = [tmp_path / name for name in ("model-2", "model-4", "model")]
+        assert seen == [(str(path), 0) for path in names]
 
 
 # ---- where it starts
 
 
-@pytest.mark.parametrize("arm", sorted(set(VERI_ARMS) - {"larger"}))
-def test_all_arms_but_the_larger_one_have_the_same_policy(arm, calls):
-    p = load(arm=arm, larger_policy="an/other", larger_hidden_size=256)
-    assert veri.policy_of(p) == "tiny-world 128 0"
-
-
-def test_the_larger_arm_has_a_policy_of_its_own(calls):
-    p = load(arm="larger", larger_policy="an/other", larger_hidden_size=256)
-    assert veri.policy_of(p) == "an/other 256 0"
-
-
-def test_without_a_cold_start_rl_starts_from_the_untrained_policy(data, calls):
-    assert veri.start_of(load(), data.shown, []) == "tiny-world 128 0"
+def test_all_arms_but_the_larger_one_have_the_same_policy(data, calls):
+    for arm in VERI_ARMS:
+        p = load(arm=arm, larger_policy="an/other", larger_hidden_size=256)
+        wanted = "an/other 256 0" if arm == "larger" else "tiny-world 128 0"
+        assert veri.policy_of(p) == wanted
+    assert veri.start_of(load(), data.shown, []) == "tiny-world 128 0"  # no cold start
     assert not calls
 
 
@@ -320,18 +251,14 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 # ---- what a run depends on
 
 
-def depends(arm, name):
-    return name in ARMS[arm].reads.model_fields
-
-
-@pytest.mark.parametrize("arm", VERI_ARMS)
-def test_a_run_depends_on_what_trains_it(arm):
-    searches = ("max_searches", "retrieved_entries", "max_observation_length", "seed")
-    assert all(depends(arm, name) for name in searches)
-    assert depends(arm, "sft_epochs") == (arm not in UNTRAINED)
-    assert depends(arm, "rl_steps") == (arm not in (*UNTRAINED, "sft"))
-    assert depends(arm, "larger_policy") == (arm == "larger")
-    assert not depends(arm, "arms")
+def test_a_run_depends_on_what_trains_it():
+    searches = {"max_searches", "retrieved_entries", "max_observation_length", "seed"}
+    for arm in VERI_ARMS:
+        names = ARMS[arm].reads.model_fields.keys()
+        assert searches <= names and "arms" not in names
+        assert ("sft_epochs" in names) == (arm not in UNTRAINED)
+        assert ("rl_steps" in names) == (arm not in (*UNTRAINED, "sft"))
+        assert ("larger_policy" in names) == (arm == "larger")
 
 
 # ---- what is shown and played
@@ -358,10 +285,7 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
             assert t.answer_of(turns) == answers[i]
         else:
             assert (prompt, turns) == data.shown[i]
-
-
-def test_what_has_no_thought_before_its_answer_stays_online(data):
-    p, forced = load(cold_start=True), [t.Turn("SUPPORT\n</answer>", by_model=True)]
+    forced = [t.Turn("SUPPORT\n</answer>", by_model=True)]  # without a thought
     taught = of_examples(data.train, [forced] * len(data.train))
     rows = veri.shown_rows(data.train, taught, data.given, p)
     assert [turns for _, turns in rows] == [forced] * len(data.train)
@@ -382,7 +306,7 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
         made.append((url, model, sampling.temperature, sampling.max_new_tokens))
         return lambda prompts, most: ([[3] for _ in prompts], None)
 
-    monkeypatch.setattr(search_rollout, "with_server", with_server)
+    monkeypatch.setattr(search_sampling, "with_server", with_server)
     p = load(verifier="judge", judge_model=start, judge_url="http://there/v1")
     shown = veri.shown_to_sft(p, data.train, data.search)
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
@@ -390,9 +314,8 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
     assert all(len(turns) == 1 and turns[0].by_model for turns in shown)
 
 
-@pytest.mark.parametrize("rollouts", ["transformers", "vllm_colocate", "vllm_server"])
 def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
-    rollouts, data, monkeypatch, tmp_path
+    data, monkeypatch, tmp_path
 ):
     seen = {}
 
@@ -401,17 +324,17 @@ def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
         write_verified(folder / "x.jsonl", of_examples(data.train, data.told))
         return folder / "x.jsonl"
 
-    monkeypatch.setattr(search_rollout, "play", play)
-    p = load(rollouts=rollouts, rl_batch_size=96, num_processes=2)
-    found = veri.played(tmp_path / "model", data.train, tmp_path, p)
-    assert [row.trajectory for row in found] == data.told
-    assert seen["policy"] == str(tmp_path / "model")
-    prompts = [row["prompt"] for row in seen["rows"]]
-    assert prompts == claim_sets.asked(data.train, p)
-    json.dumps(seen["rows"])
-    own = rollouts == "transformers"
-    assert seen["p"].rollouts == ("transformers" if own else "vllm_colocate")
-    assert seen["p"].num_processes == 1
+    monkeypatch.setattr(search_play, "play", play)
+    for rollouts in ("transformers", "vllm_colocate", "vllm_server"):
+        p = load(rollouts=rollouts, rl_batch_size=96, num_processes=2)
+        verified = veri.played(tmp_path / "model", data.train, tmp_path, p)
+        assert [row.trajectory for row in verified] == data.told
+        assert seen["policy"] == str(tmp_path / "model")
+        prompts = [row["prompt"] for row in seen["rows"]]
+        assert prompts == claim_sets.asked(data.train, p)
+        json.dumps(seen["rows"])
+        engine = "transformers" if rollouts == "transformers" else "vllm_colocate"
+        assert (seen["p"].rollouts, seen["p"].num_processes) == (engine, 1)
 
 
 # ---- deviations

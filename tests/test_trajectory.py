@@ -79,23 +79,15 @@ def test_what_is_outside_of_the_protocols_tags_is_other():
         ("other", "<b>so</b><information>i</information>"),
         ("think", "t"),
     ]
-
-
-def test_information_is_by_the_system_alone():
     whole = "<information>i</information>"
     assert steps([Turn(whole, False)]) == [("information", "i")]
     assert steps([Turn(whole, True)]) == [("other", whole)]
-
-
-def test_a_tag_that_opens_a_step_ends_the_one_before():
+    # a tag that opens a step ends the one before
     assert steps(said("<think>a<answer>b</answer>c</think>")) == [
         ("think", "a"),
         ("answer", "b"),
         ("other", "c</think>"),
     ]
-
-
-def test_a_search_that_is_not_closed_is_no_query():
     assert t.queries(said("<search>who<search>what</search>")) == ["what"]
 
 
@@ -104,16 +96,6 @@ def test_without_steps_there_is_nothing():
     assert t.plan([]) == ""
     assert answer_of([]) == Answer(None, ())
     assert not well_formed([], online=True)
-
-
-def test_tags_in_information_are_text():
-    page = f"<information>{ANSWER}</information> <plan>x</information>"
-    looked = [SEARCH, page, THOUGHT]
-    found = online(PLAN, *looked, ANSWER.replace("SUPPORT", "REFUTE"))
-    assert answer_of(found).label == REFUTE
-    assert answer_of(found[:-1]) == Answer(None, ())
-    assert [kind for kind, _ in steps(found)].count("plan") == 1
-    assert well_formed(found, online=True)
 
 
 @given(trajectories)
@@ -141,49 +123,42 @@ def test_a_trajectory_comes_back_from_json(trajectory):
     assert t.from_rows(plain) == trajectory
 
 
-@pytest.mark.parametrize(
-    "rows", [["ab"], [["a"]], [["a", 1]], [[1, True]], [["a", True, True]], "abc"]
-)
-def test_other_json_is_refused(rows):
-    with pytest.raises(ValueError, match="no .*text, by_model"):
-        t.from_rows(rows)
+def test_other_json_is_refused():
+    for rows in (["ab"], [["a"]], [["a", 1]], [[1, True]], [["a", True, True]], "abc"):
+        with pytest.raises(ValueError, match="no .*text, by_model"):
+            t.from_rows(rows)
 
 
 # ---- the answer: labels
 
 
-@pytest.mark.parametrize(
-    ("content", "label"),
-    [
-        ("\nLabel: SUPPORT\nEvidence: [[a]]\n", SUPPORT),
-        ("Label: REFUTE\nEvidence: [[a]]", REFUTE),
-        ("Label: NOT ENOUGH INFO\nEvidence:", NEI),
-        ("label :  support \nevidence: [[a]]", SUPPORT),
-        ("LABEL:\nRefute\nEVIDENCE: [[a]]", REFUTE),
-        ("  Label: Not  enough\tInfo", NEI),
-        ("Label: SUPPORT Evidence: [[a]]", SUPPORT),
-        ("I think:\nLabel: SUPPORT\nbecause", SUPPORT),
-        ("Label: NEI\nEvidence: [[a]]", None),
-        ("Label: SUPPORTS", None),
-        ("Label: SUPPORTED", None),
-        ("Label: NOT SUPPORT", None),
-        ("Label: SUPPORT.", None),
-        ("Label: SUPPORT / REFUTE / NOT ENOUGH INFO", None),
-        ("Label: SUPPORT\nLabel: REFUTE", None),
-        ("Label: SUPPORT\nLabel: SUPPORT", None),
-        ("Label:", None),
-        ("SUPPORT", None),
-        ("My Label: SUPPORT", None),
-        ("", None),
-    ],
-)
-def test_a_label_is_one_of_three_in_any_case_and_spacing(content, label):
-    assert answered(content).label == label
+def test_a_label_is_one_of_three_in_any_case_and_spacing():
+    for content, label in {
+        "\nLabel: SUPPORT\nEvidence: [[a]]\n": SUPPORT,
+        "Label: REFUTE\nEvidence: [[a]]": REFUTE,
+        "Label: NOT ENOUGH INFO\nEvidence:": NEI,
+        "label :  support \nevidence: [[a]]": SUPPORT,
+        "LABEL:\nRefute\nEVIDENCE: [[a]]": REFUTE,
+        "  Label: Not  enough\tInfo": NEI,
+        "Label: SUPPORT Evidence: [[a]]": SUPPORT,
+        "I think:\nLabel: SUPPORT\nbecause": SUPPORT,
+        "Label: NEI\nEvidence: [[a]]": None,
+        "Label: SUPPORTS": None,
+        "Label: NOT SUPPORT": None,
+        "Label: SUPPORT.": None,
+        "Label: SUPPORT / REFUTE / NOT ENOUGH INFO": None,
+        "Label: SUPPORT\nLabel: REFUTE": None,
+        "Label: SUPPORT\nLabel: SUPPORT": None,
+        "Label:": None,
+        "SUPPORT": None,
+        "My Label: SUPPORT": None,
+        "": None,
+    }.items():
+        assert answered(content).label == label, content
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_only_what_stands_within_the_answers_tags_answers():
+    for text in (
         "Label: SUPPORT\nEvidence: [[a]]",
         "<answer>Label: SUPPORT\nEvidence: [[a]]",
         "Label: SUPPORT\nEvidence: [[a]]</answer>",
@@ -191,11 +166,15 @@ def test_a_label_is_one_of_three_in_any_case_and_spacing(content, label):
         "<answer></answer>Label: SUPPORT\nEvidence: [[a]]",
         "<Answer>Label: SUPPORT\nEvidence: [[a]]</Answer>",
         "<answer>Label: SUPPORT\nEvidence: [[a]]<think></answer>",
-        "<answer>Label: SUPPORT\nEvidence: [[a]]<search>q</search></answer>",
-    ],
-)
-def test_only_what_stands_within_the_answers_tags_answers(text):
-    assert answer_of(said(text)) == Answer(None, ())
+    ):
+        assert answer_of(said(text)) == Answer(None, ()), text
+    page = f"<information>{ANSWER}</information> <plan>x</information>"
+    looked = online(PLAN, SEARCH, page, THOUGHT)
+    assert answer_of(looked) == Answer(None, ())
+    refuting = [*looked, *online(ANSWER.replace("SUPPORT", "REFUTE"))]
+    assert answer_of(refuting).label == REFUTE and well_formed(refuting, online=True)
+    # in reasoning that was left open
+    assert answer_of(said(f"<think>hm {ANSWER}")).label == SUPPORT
 
 
 def test_the_last_answer_that_is_closed_counts():
@@ -204,21 +183,15 @@ def test_the_last_answer_that_is_closed_counts():
     assert answer_of(said(again + ANSWER + "<answer>")).label == SUPPORT
 
 
-def test_an_answer_in_reasoning_that_was_left_open_is_read():
-    assert answer_of(said(f"<think>hm {ANSWER}")).label == SUPPORT
-
-
-@pytest.mark.parametrize(
-    "opening", ["<answer>", "\n<answer>\nLabel:", "</think><answer>"]
-)
-def test_an_answer_that_the_system_opened_is_read(opening):
-    rest = ANSWER.removeprefix("<answer>")
-    if "Label:" in opening:
-        rest = rest.replace("\nLabel:", "")
-    found = [*online(PLAN, *LOOK), Turn(opening, False), Turn(rest, True)]
-    assert answer_of(found) == Answer(SUPPORT, ("Bo", "Bern, city"))
-    assert t.forced(found)
-    assert not well_formed(found, online=True)
+def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
+    for opening in ("<answer>", "\n<answer>\nLabel:", "</think><answer>"):
+        rest = ANSWER.removeprefix("<answer>")
+        if "Label:" in opening:
+            rest = rest.replace("\nLabel:", "")
+        forced = [*online(PLAN, *LOOK), Turn(opening, False), Turn(rest, True)]
+        assert answer_of(forced) == Answer(SUPPORT, ("Bo", "Bern, city"))
+        assert t.forced(forced)
+        assert not well_formed(forced, online=True)
 
 
 def test_information_and_space_by_the_system_do_not_force_an_answer():
@@ -230,46 +203,36 @@ def test_information_and_space_by_the_system_do_not_force_an_answer():
 # ---- the answer: evidence
 
 
-@pytest.mark.parametrize(
-    ("listed", "evidence"),
-    [
-        ("[[a]], [[b]]", ("a", "b")),
-        ("[[a]],[[b]]", ("a", "b")),
-        ("[[a]] [[b]]", ("a", "b")),
-        ("[[a]][[b]]", ("a", "b")),
-        ("\n[[a]],\n [[ b ]]\n", ("a", "b")),
-        ("[[a], [b]]", ("a", "b")),  # App. G
-        ("[[a],[b] [c]], [[d]]", ("a", "b", "c", "d")),
-        ("[[a, b]]", ("a, b",)),
-        ("[[b]], [[a]], [[b]]", ("b", "a")),
-        ("[[Bo (singer)_sentence_3]]", ("Bo (singer)_sentence_3",)),
-        ('[["Bo" & <sons>]]', ('"Bo" & <sons>',)),
-        ("[[A]], [[a]]", ("A", "a")),
-        ("see [[a]] and [[b]].", ("a", "b")),
-        ("[[[a]], [[b]]]", ("a", "b")),
-        ("[[Evidence: a film]]", ("Evidence: a film",)),
-        ("[[x [y] z]]", ("x [y] z",)),
-        ("[[a]], [[b", ("a",)),
-        ("[a], [b]", ()),
-        ("a, b", ()),
-        ("[[]], [[ ]]", ()),
-        ("]] [[", ()),
-        ("None", ()),
-        ("", ()),
-    ],
-)
-def test_evidence_is_read_tolerantly(listed, evidence):
-    assert answered(f"Label: SUPPORT\nEvidence: {listed}").evidence == evidence
-
-
-@pytest.mark.parametrize(
-    "head", ["evidence:", "EVIDENCE :", "Evidence:", "\nEvidence\n:"]
-)
-def test_evidence_is_announced_in_any_case(head):
-    assert answered(f"Label: SUPPORT\n{head} [[a]]").evidence == ("a",)
-
-
-def test_ids_before_evidence_is_announced_are_none():
+def test_evidence_is_read_tolerantly():
+    for listed, evidence in {
+        "[[a]], [[b]]": ("a", "b"),
+        "[[a]],[[b]]": ("a", "b"),
+        "[[a]] [[b]]": ("a", "b"),
+        "[[a]][[b]]": ("a", "b"),
+        "\n[[a]],\n [[ b ]]\n": ("a", "b"),
+        "[[a], [b]]": ("a", "b"),  # App. G
+        "[[a],[b] [c]], [[d]]": ("a", "b", "c", "d"),
+        "[[a, b]]": ("a, b",),
+        "[[b]], [[a]], [[b]]": ("b", "a"),
+        "[[Bo (singer)_sentence_3]]": ("Bo (singer)_sentence_3",),
+        '[["Bo" & <sons>]]': ('"Bo" & <sons>',),
+        "[[A]], [[a]]": ("A", "a"),
+        "see [[a]] and [[b]].": ("a", "b"),
+        "[[[a]], [[b]]]": ("a", "b"),
+        "[[Evidence: a film]]": ("Evidence: a film",),
+        "[[x [y] z]]": ("x [y] z",),
+        "[[a]], [[b": ("a",),
+        "[a], [b]": (),
+        "a, b": (),
+        "[[]], [[ ]]": (),
+        "]] [[": (),
+        "None": (),
+        "": (),
+    }.items():
+        answer = answered(f"Label: SUPPORT\nEvidence: {listed}")
+        assert answer.evidence == evidence, listed
+    for head in ("evidence:", "EVIDENCE :", "\nEvidence\n:"):
+        assert answered(f"Label: SUPPORT\n{head} [[a]]").evidence == ("a",)
     assert answered("Label: SUPPORT [[a]]\nEvidence: [[b]]") == Answer(None, ("b",))
     assert answered("Label: SUPPORT\n[[a]]") == Answer(SUPPORT, ())
 
@@ -286,16 +249,17 @@ def test_ids_that_were_written_are_read_back(written, between):
 # ---- the form
 
 
-@pytest.mark.parametrize("searches", range(4))
-def test_up_to_three_searches_are_of_the_form(searches):
-    assert well_formed(online(PLAN, *LOOK * searches, ANSWER), online=True)
-
-
-def test_more_searches_than_allowed_break_the_form():
+def test_up_to_three_searches_are_of_the_form():
+    for searches in range(4):
+        assert well_formed(online(PLAN, *LOOK * searches, ANSWER), online=True)
     four = online(PLAN, *LOOK * 4, ANSWER)
     assert not well_formed(four, online=True)
     assert well_formed(four, online=True, max_searches=4)
-    assert not well_formed(FULL, online=True, max_searches=2)
+    plan = "\n<plan> if a < b and 1 <3> 2 <= x, <not a tag> </ p> </plan>\n\n"
+    assert well_formed(online(plan, *LOOK, f"\n{ANSWER}\n "), online=True)
+    empty = ["<search></search>", "<information></information>", "<think></think>"]
+    parts = online("<plan></plan>", *empty, THOUGHT, *LOOK, ANSWER)
+    assert well_formed(parts, online=True)
 
 
 def test_offline_the_model_thinks_and_answers():
@@ -307,20 +271,8 @@ def test_offline_the_model_thinks_and_answers():
     assert not well_formed(said(PLAN + ANSWER), online=False)
 
 
-def test_space_between_steps_and_text_with_a_less_than_sign_are_of_the_form():
-    plan = "\n<plan> if a < b and 1 <3> 2 <= x, <not a tag> </ p> </plan>\n\n"
-    assert well_formed(online(plan, *LOOK, f"\n{ANSWER}\n "), online=True)
-
-
-def test_steps_may_be_empty_and_thinking_may_be_in_parts():
-    empty = ["<search></search>", "<information></information>", "<think></think>"]
-    found = online("<plan></plan>", *empty, THOUGHT, *LOOK, ANSWER)
-    assert well_formed(found, online=True)
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_other_orders_tags_and_text_break_the_form():
+    for broken in (
         online(*LOOK, ANSWER),  # no plan
         online(PLAN, PLAN, *LOOK, ANSWER),
         online(*LOOK, PLAN, ANSWER),
@@ -345,24 +297,8 @@ def test_steps_may_be_empty_and_thinking_may_be_in_parts():
         online(PLAN, *LOOK, "<think>an </other></think>", ANSWER),
         online(PLAN.replace("plan", "Plan"), *LOOK, ANSWER),
         online(PLAN, *LOOK, ANSWER.removesuffix("</answer>")),
-    ],
-)
-def test_other_orders_tags_and_text_break_the_form(found):
-    assert not well_formed(found, online=True)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "".join([PLAN, *LOOK, ANSWER]),  # as after a search
-        f"{PLAN}{LOOK[1]}{ANSWER}",
-        f"{PLAN}<information>{ANSWER}",
-        PLAN.replace("</", "<information>x</information></") + ANSWER,
-        f"{PLAN}{ANSWER.replace('Bern', '</information>')}",
-    ],
-)
-def test_information_by_the_model_breaks_the_form(text):
-    assert not well_formed(said(text), online=True)
+    ):
+        assert not well_formed(broken, online=True), broken
 
 
 @given(st.integers(0, 2), st.data())
@@ -375,11 +311,6 @@ def test_information_by_the_model_breaks_the_form_anywhere(searches, data):
     assert not well_formed(found, online=True)
 
 
-@given(st.sampled_from(range(11)), st.sampled_from(["a", "<b>", "</x>", "<think>"]))
-def test_text_and_tags_between_steps_break_the_form(at, text):
-    assert not well_formed([*FULL[:at], Turn(text, True), *FULL[at:]], online=True)
-
-
 @given(trajectories, st.booleans())
 def test_what_is_of_the_form_has_one_answer_with_a_label(trajectory, with_search):
     if well_formed(trajectory, with_search):
@@ -387,24 +318,17 @@ def test_what_is_of_the_form_has_one_answer_with_a_label(trajectory, with_search
         assert [kind for kind, _ in steps(trajectory)].count("answer") == 1
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_an_answer_of_the_form_is_a_label_and_a_list():
+    for content in (
         "\nLabel: SUPPORT\nEvidence: [[a]]\n",
         "Label: refute\nevidence: [[a]],[[b (c), d]]",
         "Label: REFUTE\n\nEvidence:\n[[a]],\n[[a]]",
         "Label: NOT ENOUGH INFO\nEvidence: [[a]]",
         "Label: NOT ENOUGH INFO\nEvidence:",
         "Label: NOT ENOUGH INFO\nEvidence: \n",
-    ],
-)
-def test_an_answer_of_the_form_is_a_label_and_a_list(content):
-    assert formed_answer(content)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
+    ):
+        assert formed_answer(content), content
+    for content in (
         "",
         "Label: SUPPORT",
         "Evidence: [[a]]",
@@ -438,10 +362,8 @@ def test_an_answer_of_the_form_is_a_label_and_a_list(content):
         "Label: NOT ENOUGH INFO\nEvidence: None",
         "Label: NOT ENOUGH INFO\nEvidence: [[]]",
         "Label: SUPPORT\nEvidence: [[<b>]]",
-    ],
-)
-def test_any_other_answer_is_not_of_the_form(content):
-    assert not formed_answer(content)
+    ):
+        assert not formed_answer(content), content
 
 
 plain_ids = ids.filter(lambda id: "<" not in id)
@@ -490,8 +412,3 @@ def test_no_text_raises(trajectory):
     answer, *_ = read(trajectory)
     assert answer.label in (None, *t.LABELS)
     assert len(set(answer.evidence)) == len(answer.evidence)
-
-
-def test_a_long_garbled_text_is_neither_an_answer_nor_of_the_form():
-    text = ("\U0001f600 <think> [[" * 1_000)[:10_000]
-    assert read(said(text)) == (Answer(None, ()), False, False)

@@ -1,5 +1,6 @@
 """Veri-R1's reward: its equations by hand, its properties, TRL's signature."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from factkit.evaluate.claim_verification import evidence_score
 from factkit.rewards import veri
-from factkit.rewards.veri import hit_rate, label_reward, reward, validity
+from factkit.rewards.veri import hit_rate, reward, validity
 from factkit.verify.trajectory import LABELS, Answer
 
 SUPPORT, REFUTE, NEI = LABELS
@@ -33,15 +34,8 @@ def cites(evidence, label=SUPPORT):
 # ---- the equations
 
 
-def test_a_right_label_is_worth_two():
-    assert label_reward(cites("a"), SUPPORT) == 2
-    assert label_reward(cites("a"), REFUTE) == 0
-    assert label_reward(Answer(None, ()), NEI) == 0
-
-
-@pytest.mark.parametrize(
-    ("evidence", "gold", "by_hand"),
-    [
+def test_evidence_is_worth_intersection_over_union():
+    for evidence, gold, by_hand in (
         ("ab", "ab", 1),
         ("abc", "ab", 2 / 3),
         ("a", "ab", 1 / 2),
@@ -50,10 +44,8 @@ def test_a_right_label_is_worth_two():
         ("c", "ab", 0),
         ("", "ab", 0),
         ("c", "", 0),
-    ],
-)
-def test_evidence_is_worth_intersection_over_union(evidence, gold, by_hand):
-    assert evidence_score(cites(evidence), gold) == pytest.approx(by_hand)
+    ):
+        assert evidence_score(cites(evidence), gold) == pytest.approx(by_hand)
 
 
 def test_nothing_to_cite_and_nothing_cited_is_worth_nothing():
@@ -65,48 +57,28 @@ def test_nothing_to_cite_and_nothing_cited_is_worth_nothing():
     assert reward(Answer(None, ()), False, NEI, []) == 0
 
 
-@pytest.mark.parametrize(
-    ("evidence", "h", "strict", "at_half"),
-    [
-        ("", 0, 0, 0),
-        ("a", 1 / 4, 0, 0),
-        ("ab", 1 / 2, 0, 0.5),  # where the paper and its public code differ
-        ("abc", 3 / 4, 0.5, 0.5),
-        ("abcd", 1, 1, 1),
-        ("abcdxyz", 1, 1, 1),
-        ("xyz", 0, 0, 0),
-    ],
-)
-@pytest.mark.parametrize("label", [SUPPORT, REFUTE])
-def test_validity_is_that_of_the_paper_or_of_its_code(
-    label, evidence, h, strict, at_half
-):
-    assert hit_rate(cites(evidence), "abcd") == h
-    assert validity(cites(evidence), label, "abcd") == strict
-    assert validity(cites(evidence), label, "abcd", at_half=True) == at_half
+def test_validity_is_that_of_the_paper_or_of_its_code():
+    for label in (SUPPORT, REFUTE):
+        for evidence, h, strict, at_half in (
+            ("", 0, 0, 0),
+            ("a", 1 / 4, 0, 0),
+            ("ab", 1 / 2, 0, 0.5),  # where the paper and its public code differ
+            ("abc", 3 / 4, 0.5, 0.5),
+            ("abcd", 1, 1, 1),
+            ("abcdxyz", 1, 1, 1),
+            ("xyz", 0, 0, 0),
+        ):
+            assert hit_rate(cites(evidence), "abcd") == h
+            assert validity(cites(evidence), label, "abcd") == strict
+            half = validity(cites(evidence), label, "abcd", at_half=True)
+            assert half == at_half
+    for answer, gold in itertools.product(LABELS, ("", "ab")):
+        assert validity(cites("", answer), NEI, gold) == 1
+    assert validity(cites("", NEI), SUPPORT, "ab") == 0  # by the claim's label
 
 
-@given(answers, st.lists(ids, min_size=1, max_size=6))
-def test_half_credit_at_half_is_that_of_the_code_rounded_up(answer, gold):
-    hits = len(set(answer.evidence) & set(gold))
-    n = len(set(gold))
-    code = 1 if hits == n else 0.5 if hits >= (n + 1) // 2 else 0
-    assert validity(answer, SUPPORT, gold, at_half=True) == code
-
-
-@pytest.mark.parametrize("gold", ["", "ab"])
-@pytest.mark.parametrize("said", LABELS)
-def test_validity_is_one_where_the_claims_label_is_not_enough_info(said, gold):
-    assert validity(cites("", said), NEI, gold) == 1
-
-
-def test_validity_goes_by_the_claims_label_and_not_by_the_answers():
-    assert validity(cites("", NEI), SUPPORT, "ab") == 0
-
-
-@pytest.mark.parametrize(
-    ("answer", "formed", "label", "gold", "by_hand"),
-    [
+def test_the_reward_is_the_sum_of_its_terms():
+    for answer, formed, label, gold, by_hand in (
         (cites("ab"), True, SUPPORT, "ab", 2 * 1 + 1 + 1),
         (cites("ab"), False, SUPPORT, "ab", 2 * 1 + 1 + 0),
         (cites("abc"), True, SUPPORT, "ab", 2 * 1 + 2 / 3 + 1),
@@ -118,43 +90,19 @@ def test_validity_goes_by_the_claims_label_and_not_by_the_answers():
         (cites("a", NEI), True, SUPPORT, "ab", 0 + 1 / 2 + 1),
         (cites("ab", None), False, SUPPORT, "ab", 0 + 1 + 0),
         (cites("", None), False, SUPPORT, "ab", 0),
-    ],
-)
-def test_the_reward_is_the_sum_of_its_terms(answer, formed, label, gold, by_hand):
-    assert reward(answer, formed, label, gold) == pytest.approx(by_hand)
+    ):
+        assert reward(answer, formed, label, gold) == pytest.approx(by_hand)
 
 
-@pytest.mark.parametrize(
-    ("off", "by_hand"),
-    [
-        ({}, 2 * 0.5 + 2 / 4 + 1),
-        ({"evidence_reward": False}, 2 * 0.5 + 1),
-        ({"validity_weight": False}, 2 + 2 / 4 + 1),
-        ({"format_reward": False}, 2 * 0.5 + 2 / 4),
-        (dict.fromkeys(SWITCHES[:3], False), 2),  # label_only
-    ],
-)
-def test_each_switch_leaves_out_its_term(off, by_hand):
-    assert reward(cites("abx"), True, SUPPORT, "abc", **off) == pytest.approx(by_hand)
-
-
-def test_at_half_is_worth_one_point_to_half_of_the_evidence():
-    row = cites("a"), True, SUPPORT, "ab"
-    assert reward(*row, validity_at_half=True) - reward(*row) == 1
-
-
-@pytest.mark.parametrize("label", [SUPPORT, REFUTE])
-def test_a_claim_without_gold_evidence_is_refused_unless_it_needs_none(label):
-    with pytest.raises(ValueError, match="no gold evidence"):
-        reward(cites("a"), True, label, [])
-    with pytest.raises(ValueError, match="no hit rate"):
-        validity(cites("a"), label, [])
-
-
-@pytest.mark.parametrize("label", ["SUPPORTS", "support", "NEI", ""])
-def test_a_claim_with_another_label_is_refused(label):
-    with pytest.raises(ValueError, match="not one of SUPPORT, REFUTE, NOT ENOUGH INFO"):
-        reward(cites("a"), True, label, "a")
+def test_a_claim_without_gold_evidence_or_with_another_label_is_refused():
+    for label in (SUPPORT, REFUTE):
+        with pytest.raises(ValueError, match="no gold evidence"):
+            reward(cites("a"), True, label, [])
+        with pytest.raises(ValueError, match="no hit rate"):
+            validity(cites("a"), label, [])
+    for label in ("SUPPORTS", "support", "NEI", ""):
+        with pytest.raises(ValueError, match="not one of SUPPORT, REFUTE, NOT ENOUGH"):
+            reward(cites("a"), True, label, "a")
 
 
 # ---- properties
@@ -179,33 +127,6 @@ def test_one_more_id_pays_if_it_is_gold_and_never_if_not(answer, claim, switched
     before = reward(answer, True, label, gold, **switched)
     after = reward(more, True, label, gold, **switched)
     assert after >= before if id in gold else after <= before
-
-
-@given(answers, claims, switches, st.randoms())
-def test_order_and_repetition_of_evidence_do_not_matter(
-    answer, claim, switched, random
-):
-    label, gold = claim
-    cited, true = [*answer.evidence] * 2, [*gold] * 2
-    random.shuffle(cited)
-    random.shuffle(true)
-    again = reward(Answer(answer.label, tuple(cited)), True, label, true, **switched)
-    assert again == reward(answer, True, label, gold, **switched)
-
-
-@given(answers, st.booleans(), claims)
-def test_a_right_label_and_the_form_never_cost(answer, formed, claim):
-    here = reward(answer, formed, *claim)
-    right = Answer(claim[0], answer.evidence)
-    assert reward(right, formed, *claim) >= here
-    assert reward(answer, True, *claim) >= here
-
-
-@given(answers, claims)
-def test_without_any_gold_evidence_a_guessed_label_earns_nothing(answer, claim):
-    label, gold = claim
-    if label != NEI and not set(gold) & set(answer.evidence):
-        assert reward(answer, False, label, gold) == 0
 
 
 # ---- TRL
@@ -300,11 +221,6 @@ def test_with_search_trajectories_are_required(tmp_path):
         call(function(tmp_path), [searched(RIGHT)], trajectory=None)
 
 
-def test_as_many_labels_as_trajectories_are_required(tmp_path):
-    with pytest.raises(ValueError, match="shorter|longer"):
-        call(function(tmp_path), [searched(RIGHT)] * 2, label=[SUPPORT])
-
-
 def test_the_adapter_logs_a_batchs_means(tmp_path):
     half = RIGHT.replace(", [[b]]", "")
     said = [searched(RIGHT, 3), searched(half, 0), searched(UNSURE), [["x", True]]]
@@ -319,23 +235,14 @@ def test_the_adapter_logs_a_batchs_means(tmp_path):
         "format_share": 3 / 4,
         "searches": (3 + 0 + 1 + 0) / 4,
     }
-
-
-def test_evidence_is_logged_of_claims_that_have_some_too(tmp_path):
-    said, logged = [searched(UNSURE), searched(RIGHT)], {}
     rows = {"label": [NEI, SUPPORT], "evidence": [[], ["a", "b"]]}
+    said = [searched(UNSURE), searched(RIGHT)]
     call(function(tmp_path), said, log_metric=logged.__setitem__, **rows)
     assert logged["evidence_cover"] == logged["checkable_evidence_score"] == 1
     assert logged["evidence_score"] == 1 / 2
     logged.clear()
     call(function(tmp_path), said, NEI, (), log_metric=logged.__setitem__)
     assert not {"evidence_cover", "checkable_evidence_score"} & set(logged)
-    assert logged["verification_accuracy"] == 1 / 2
-
-
-def test_trl_takes_the_arms_names_apart(tmp_path):
-    names = [function(tmp_path, arm=arm).__name__ for arm in ("a", "b")]
-    assert names == ["veri_a", "veri_b"]
 
 
 def test_a_curve_is_told_by_what_it_is_at_parts_of_the_training():

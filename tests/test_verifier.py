@@ -28,21 +28,21 @@ def outcomes(p, said, name=""):
 SAID = ["Paris", "paris.", "Rome, Paris", "Rome", "I don't know"]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("rules", [CORRECT, CORRECT, WRONG, WRONG, ABSTAIN]),
-        ("exact", [CORRECT, WRONG, WRONG, WRONG, ABSTAIN]),
-        ("contains", [CORRECT, CORRECT, CORRECT, WRONG, ABSTAIN]),
-    ],
-)
-def test_each_rule_by_its_name(name, expected):
-    assert outcomes(PLAIN, SAID, name) == expected
+def test_each_rule_by_its_name():
+    for name, expected in {
+        "": [CORRECT, CORRECT, WRONG, WRONG, ABSTAIN],
+        "rules": [CORRECT, CORRECT, WRONG, WRONG, ABSTAIN],
+        "exact": [CORRECT, WRONG, WRONG, WRONG, ABSTAIN],
+        "contains": [CORRECT, CORRECT, CORRECT, WRONG, ABSTAIN],
+    }.items():
+        assert outcomes(PLAIN, SAID, name) == expected
 
 
-def test_the_verifier_is_by_default_that_of_the_parameters():
-    p = params.load("truthrl", "tiny", {"verifier": "exact"})
-    assert outcomes(p, SAID) == outcomes(PLAIN, SAID, "exact")
+def test_further_judges_are_the_papers_where_a_judge_judges():
+    full = params.load("truthrl", "h100_full")
+    assert verifier.other_names(PLAIN) == ["exact", "contains"]
+    names = [name.partition("@")[0] for name in verifier.other_names(full)]
+    assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
 
 
 def test_each_response_has_its_own_answers_and_question():
@@ -51,10 +51,8 @@ def test_each_response_has_its_own_answers_and_question():
     assert verify(["the river Po"] * 2, [["Po"], ["Po"]], questions) == [WRONG, CORRECT]
 
 
-@pytest.mark.parametrize("name", ["rules", "exact", "contains"])
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
+def test_only_the_box_of_a_boxed_response_counts():
+    cases = [
         (r"<think> It is Rome. </think> \boxed{Paris}", CORRECT),
         (r"<think> It is Paris. </think> \boxed{Rome}", WRONG),
         (r"<think> I don't know. </think> \boxed{Paris}", CORRECT),
@@ -64,10 +62,10 @@ def test_each_response_has_its_own_answers_and_question():
         (r"<think> It is \boxed{Paris}", WRONG),
         ("I don't know", WRONG),
         ("", WRONG),
-    ],
-)
-def test_only_the_box_of_a_boxed_response_counts(name, said, expected):
-    assert outcomes(BOXED, [said], name) == [expected]
+    ]
+    for name in ("rules", "exact", "contains"):
+        found = outcomes(BOXED, [said for said, _ in cases], name)
+        assert found == [expected for _, expected in cases]
 
 
 @pytest.fixture
@@ -85,40 +83,24 @@ def asked(monkeypatch):
 
 
 def test_the_judge_of_the_parameters_is_asked(asked):
-    p = params.load("truthrl", "tiny", JUDGED)
-    assert outcomes(p, ["Paris", "Rome", "Lyon"]) == [CORRECT, None, WRONG]
-    backend = asked[0][0].backend
-    assert isinstance(backend, Endpoint)
-    assert (backend.model, backend.base_url) == ("org/judge", "http://j/v1")
-
-
-def test_another_judge_is_named_by_model_and_url(asked):
-    p = params.load("truthrl", "tiny", JUDGED)
-    outcomes(p, ["Paris"], "org/other@http://other:8002/v1")
-    backend = asked[0][0].backend
-    assert (backend.model, backend.base_url) == ("org/other", "http://other:8002/v1")
-
-
-def test_a_named_judge_needs_no_judge_in_the_parameters(asked):
-    assert outcomes(PLAIN, ["Paris"], "org/other@http://other:8002/v1") == [CORRECT]
-
-
-def test_a_judge_has_the_limits_of_the_parameters(asked):
     limits = {"judge_concurrency": 3, "judge_timeout": 7.0, "judge_max_calls": 11}
-    outcomes(params.load("truthrl", "tiny", JUDGED | limits), ["Paris"])
-    found = asked[0][0].limits
-    assert (found.concurrency, found.timeout_s, found.max_calls) == (3, 7.0, 11)
-
-
-def test_a_judge_s_calls_have_no_cap_where_it_is_0(asked):
-    outcomes(params.load("truthrl", "tiny", JUDGED), ["Paris"])
-    assert asked[0][0].limits.max_calls is None
-
-
-def test_a_judge_reads_the_answer_without_the_reasoning(asked):
-    p = params.load("truthrl", "tiny", JUDGED, variant="reasoning")
-    outcomes(p, [r"<think> Rome? </think> \boxed{Paris}", "no box"])
-    assert asked[0][1] == ["Paris", ""]
+    p = params.load("truthrl", "tiny", JUDGED | limits, variant="reasoning")
+    said = [r"<think> Rome? </think> \boxed{Paris}", r"\boxed{Rome}", "no box"]
+    assert outcomes(p, said) == [CORRECT, None, WRONG]
+    outcomes(p, said, "org/other@http://other:8002/v1")
+    unlimited = params.load("truthrl", "tiny", JUDGED | {"judge_max_calls": 0})
+    outcomes(unlimited, ["Paris"])
+    (llm, told), (other, _), (third, _) = asked
+    assert told == ["Paris", "Rome", ""]  # without the reasoning
+    limits = llm.limits
+    assert (limits.concurrency, limits.timeout_s, limits.max_calls) == (3, 7.0, 11)
+    assert third.limits.max_calls is None
+    named = [(of.backend.model, of.backend.base_url) for of in (llm, other)]
+    assert isinstance(llm.backend, Endpoint)
+    assert named == [
+        ("org/judge", "http://j/v1"),
+        ("org/other", "http://other:8002/v1"),
+    ]
 
 
 # Reasoning
@@ -127,18 +109,12 @@ def test_a_judge_reads_the_answer_without_the_reasoning(asked):
 def test_the_fact_world_judges_reasoning_exactly():
     example = world.questions(world.build_world(people=40))[0]
     true, box = example.meta["reasoning"], r"\boxed{x}"
-    said = [f"<think> {true} </think> {box}", f"<think> Perhaps. </think> {box}", box]
+    said = [f"<think> {true} </think> {box}", f"<think> Perhaps. </think> {true}", box]
     found = verifier.reasoning_judge(BOXED)(
         said, [example.id] * 3, [example.answers] * 3, [example.question] * 3
     )
     assert found == [1, 0, 0]
-
-
-def test_a_true_statement_outside_the_reasoning_is_none():
-    example = world.questions(world.build_world(people=40))[0]
-    said = f"<think> Perhaps. </think> {example.meta['reasoning']}"
-    rows = ([said], [example.id], [example.answers], [example.question])
-    assert verifier.reasoning_judge(BOXED)(*rows) == [0]
+    assert verifier.reasoning_judge(params.load("truthrl", "tiny")) is None  # plain
 
 
 def outside(**more):
@@ -146,10 +122,9 @@ def outside(**more):
     return params.load("truthrl", "tiny", values)
 
 
-@pytest.mark.parametrize("name", ["rules", "exact"])
-def test_outside_the_fact_world_reasoning_needs_a_judge(name):
-    with pytest.raises(params.ParamError, match=f"verifier={name}.* needs a judge"):
-        verifier.reasoning_judge(outside(verifier=name))
+def test_outside_the_fact_world_reasoning_needs_a_judge():
+    with pytest.raises(params.ParamError, match="verifier=rules.* needs a judge"):
+        verifier.reasoning_judge(outside(verifier="rules"))
 
 
 def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
@@ -164,7 +139,3 @@ def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
     rows = (said, ["i", "j"], [["x"], ["y"]], ["A?", "B?"])
     assert verifier.reasoning_judge(outside(**JUDGED))(*rows) == [1.0, None]
     assert batches == [[("A?", ["x"], "A."), ("B?", ["y"], "")]]
-
-
-def test_plain_answers_have_no_reasoning_to_judge():
-    assert verifier.reasoning_judge(params.load("truthrl", "tiny")) is None

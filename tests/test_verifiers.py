@@ -1,37 +1,44 @@
-"""How verifiers are measured: scores by hand, no claim in both halves."""
+"""How 02 measures verifiers: scores by hand, no claim in both halves."""
+
+import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factkit import params
 from factkit.datasets.judged_claims import Judged
-from factkit.evaluate import verifiers
 from factkit.figures import verifiers as draw
 from factkit.verify.claims import Support
 
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support
+CELLS = ("c09", "candidates", "c12", "error-rates", "measured", "c20", "agreement")
+
+
+@pytest.fixture(scope="module")
+def defined():
+    """What the notebook's cells define."""
+    path = params.ROOT / "notebooks" / "02_verifiers.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    names = {"pd": pd, "Support": Support, "params": params}
+    for cell in cells:
+        if cell["id"] in CELLS:
+            exec("".join(cell["source"]), names)
+    return names
 
 
 def judged(claim, *evidence, support=SUPPORTED):
     return Judged(claim, evidence, support)
 
 
-@pytest.mark.parametrize(
-    ("claim", "evidence", "share"),
-    [
-        ("Ada was tall.", ["Ada is tall."], 1),
-        ("Ada left in 1903.", ["Ada left.", "It was 1904."], 2 / 3),
-        ("Ada left.", ["Bo came."], 0),
-        ("Ada left.", [], 0),
-    ],
-)
-def test_words_are_the_share_of_content_words_that_the_evidence_has(
-    claim, evidence, share
-):
-    assert verifiers.words([judged(claim, *evidence)]) == pytest.approx([share])
+def test_words_are_the_share_of_content_words_that_the_evidence_has(defined):
+    rows = [
+        judged("Ada was tall.", "Ada is tall."),
+        judged("Ada left in 1903.", "Ada left.", "It was 1904."),
+        judged("Ada left.", "Bo came."),
+        judged("Ada left."),
+    ]
+    assert defined["words"](rows) == pytest.approx([1, 2 / 3, 0, 0])
 
 
 VECTORS = {"c": (1, 0), "near.": (0.8, 0.6), "far.": (0, 1), "d": (0, 1), "": (0, 0)}
@@ -41,61 +48,32 @@ def encode(texts):
     return np.array([VECTORS[text] for text in texts], dtype=float)
 
 
-def test_the_cosine_is_that_of_the_nearest_sentence():
+def test_the_cosine_is_that_of_the_nearest_sentence(defined):
     rows = [judged("c", "far. near.", "far."), judged("d", "near."), judged("c")]
-    assert verifiers.cosine(rows, encode) == pytest.approx([0.8, 0.6, 0])
+    assert defined["cosine"](rows, encode) == pytest.approx([0.8, 0.6, 0])
 
 
-def test_the_claim_alone_learns_a_label_that_the_claim_betrays():
+def test_the_claim_alone_learns_a_label_that_the_claim_betrays(defined):
     rows = [judged(claim) for claim in "cd" * 20]
     right = np.array([True, False] * 20)
     fit = np.arange(40) < 20
-    found = verifiers.claim_alone(rows, encode, fit, right)
-    assert verifiers.auc(right[~fit], found[~fit]) == 1.0
+    found = defined["claim_alone"](rows, encode, fit, right)
+    assert defined["auc"](right[~fit], found[~fit]) == 1.0
 
 
-def test_verdicts_are_scores_and_a_failure_is_none():
-    rows = [judged(c, "e") for c in "abcd"]
-    asked = []
-
-    def verify(pairs):
-        asked.extend(pairs)
-        return [SUPPORTED, CONTRADICTED, INCONCLUSIVE, None]
-
-    found = verifiers.verdicts(rows, verify)
-    assert found[:3].tolist() == [1, -1, 0] and np.isnan(found[3])
-    assert asked == [(c, ("e",)) for c in "abcd"]
+def test_the_rows_of_a_claim_are_in_one_half(defined):
+    for seed in range(10):
+        claims = "aabbbcdefgh"
+        dev = defined["halves"]([judged(c) for c in claims], seed)
+        assert len(set(zip(claims, dev, strict=True))) == len(set(claims)) == 8
+        assert len({c for c, d in zip(claims, dev, strict=True) if d}) == 4
 
 
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.integers(0, 9))
-def test_the_rows_of_a_claim_are_in_one_half(claims, seed):
-    dev = verifiers.halves([judged(c) for c in claims], seed)
-    assert len(set(zip(claims, dev, strict=True))) == len(set(claims))
-    assert (
-        len({c for c, d in zip(claims, dev, strict=True) if d})
-        == (len(set(claims)) + 1) // 2
-    )
-
-
-@pytest.mark.parametrize(
-    ("right", "scores", "wanted"),
-    [
-        ([0, 0, 1, 1], [1, 2, 3, 4], 1.0),
-        ([0, 0, 1, 1], [4, 3, 2, 1], 0.0),
-        ([0, 1, 0, 1], [1, 2, 3, 4], 0.75),
-        ([0, 1, 1], [2, 2, 3], 0.75),  # a tie counts half
-        ([0, 1], [5, 5], 0.5),
-    ],
-)
-def test_auc_is_the_share_of_pairs_in_order(right, scores, wanted):
-    assert verifiers.auc(np.array(right, bool), np.array(scores)) == wanted
-
-
-def test_error_rates_by_hand():
+def test_error_rates_by_hand(defined):
     right = np.array([1, 1, 0, 0, 1, 1, 1, 0, 0], bool)
     scores = np.array([0.9, 0.6, 0.5, 0.1, 0.7, 0.6, 0.2, 0.8, 0.3])
-    dev = np.arange(9) < 4
-    found = verifiers.error_rates(right, scores, np.array(list("abcdefghi")), dev)
+    dev, claims = np.arange(9) < 4, np.array(list("abcdefghi"))
+    found = defined["error_rates"](right, scores, claims, dev)
     assert found["threshold"] == 0.6  # tells dev's rows apart without an error
     assert (found["rows"], found["supported"]) == (5, 3 / 5)
     assert found["auc"] == pytest.approx(2 / 6)
@@ -103,52 +81,34 @@ def test_error_rates_by_hand():
     assert found["refused"] == pytest.approx(1 / 3)
     for name in ("auc", "passed", "refused"):
         assert found[f"{name}_low"] <= found[name] <= found[f"{name}_high"]
+    tied = np.array([0, 1, 1], bool), np.array([2, 2, 3])
+    assert defined["auc"](*tied) == 0.75
 
 
-def test_rows_of_one_claim_count_as_one_for_the_interval():
-    right, scores = np.array([1, 0] * 20, bool), np.array([1.0, 0.0, 0.0, 1.0] * 10)
-    dev = np.arange(40) < 20
+def test_both_questions_are_asked_where_they_can_be_and_failures_counted(defined):
+    def table_of(supports):
+        rows = [judged(f"c{i}", "e", support=s) for i, s in enumerate(supports)]
+        values = {SUPPORTED: 1.0, INCONCLUSIVE: 0.0, CONTRADICTED: -1.0}
+        scores = {"words": np.array([values[s] for s in supports])}
+        scores["judge"] = np.where(np.arange(len(rows)) % 7, scores["words"], np.nan)
+        ones = lambda texts: np.ones((len(texts), 2))  # noqa: E731
+        return defined["measured"](rows, scores, ones, 0)
 
-    def width(claims):
-        found = verifiers.error_rates(right, scores, np.array(claims), dev)
-        return found["auc_high"] - found["auc_low"]
-
-    assert width([i // 10 for i in range(40)]) < width(list(range(40)))
-    assert width([i // 4 for i in range(40)]) == 0  # each claim has all four kinds
-
-
-def table_of(supports):
-    rows = [judged(f"c{i}", "e", support=s) for i, s in enumerate(supports)]
-    scores = {"words": np.array([verifiers.SCORE[s] for s in supports])}
-    scores["judge"] = np.where(np.arange(len(rows)) % 7, scores["words"], np.nan)
-    return verifiers.measured(
-        rows, scores, lambda texts: np.ones((len(texts), 2)), seed=0
-    )
-
-
-def test_both_questions_are_asked_and_failures_counted():
-    table = table_of(list(Support) * 40)
-    assert table["question"].nunique() == 2
-    by = table.set_index(["question", "verifier"])
+    by = table_of(list(Support) * 40).set_index(["question", "verifier"])
     assert (by.loc[(slice(None), "words"), "auc"] == 1).all()
     assert (by.loc[(slice(None), "the claim alone"), "auc"] == 0.5).all()
-    failed = by.loc["supported or not"]["failed"]
+    rows, failed = (by.loc["supported or not"][name] for name in ("rows", "failed"))
     assert failed["words"] == 0 and failed["judge"] > 0
-    rows = by.loc["supported or not"]["rows"]
     assert rows["judge"] + failed["judge"] == rows["words"]
-
-
-def test_a_question_that_nothing_answers_is_left_out():
-    assert set(table_of([SUPPORTED, CONTRADICTED] * 40)["question"]) == {
-        "supported or contradicted"
-    }
-    assert set(table_of([SUPPORTED, INCONCLUSIVE] * 40)["question"]) == {
-        "supported or not"
-    }
+    for other, question in (
+        (CONTRADICTED, "supported or contradicted"),
+        (INCONCLUSIVE, "supported or not"),
+    ):
+        assert set(table_of([SUPPORTED, other] * 40)["question"]) == {question}
     assert table_of([SUPPORTED] * 80).empty
 
 
-def test_the_reader_is_held_against_the_hand():
+def test_the_reader_is_held_against_the_hand(defined):
     table = pd.DataFrame(
         [
             ("r1", "a", "supported", "supported"),
@@ -158,10 +118,24 @@ def test_the_reader_is_held_against_the_hand():
         ],
         columns=["response", "statement", "reader", "hand"],
     )
-    found = verifiers.reader_check(table)
+    found = defined["reader_check"](table)
     assert (found["responses"], found["statements"]) == (2, 3)
     assert found["found"] == pytest.approx(2 / 3)
     assert found["right"] == pytest.approx(1 / 3)
+
+
+def test_agreement_with_human_facts_is_as_calculated_by_hand(defined):
+    ours = [["Ann Lee was born in ROME.", "Mars is red."], ["Bob sings."], []]
+    human = [
+        ["She was born in Rome.", "She is a poet."],
+        ["He sings.", "Bob dances well."],
+        ["x"],
+    ]
+    # born rome / ann lee born rome: 2·2/6 ≥ 0.5; sings / bob sings: 2/3; dances: 2/5
+    found = defined["agreement"](ours, human)
+    assert (found["recall"], found["precision"]) == (2 / 5, 2 / 3)
+    assert (found["claims"], found["facts"]) == (1.0, 5 / 3)
+    assert found["count_correlation"] == pytest.approx(0.866, abs=1e-3)
 
 
 def test_the_stored_results_are_of_all_sets_and_can_be_drawn():

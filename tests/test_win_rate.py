@@ -8,7 +8,6 @@ import re
 import pytest
 from fake_endpoint import answer, prompt_of, serve
 
-from factkit import prompts
 from factkit.backends import Endpoint
 from factkit.evaluate import win_rate
 from factkit.llm import LLM, Limits
@@ -53,10 +52,9 @@ def test_a_judge_that_likes_a_place_gives_a_draw():
     assert judged(lambda a, b: label("a"), ["p", "q"], ["r", "s"])[0] == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("reply", ["a is better", label("tie"), '{"label": ["a"]}'])
-def test_a_reply_that_names_no_letter_is_none_in_either_order(reply):
+def test_a_reply_that_names_no_letter_is_none_in_either_order():
     def half(a, b):
-        return reply if a == "ours" else label("b")
+        return label("tie") if a == "ours" else label("b")
 
     assert judged(half, ["ours"], ["theirs"])[0] == [None]
     assert judged(lambda a, b: half(b, a), ["ours"], ["theirs"])[0] == [None]
@@ -74,30 +72,19 @@ def test_reasoning_is_not_shown_and_a_response_can_not_leave_its_field():
     assert seen == [(attack, "theirs"), ("theirs", attack)]
 
 
-def test_no_pairs_make_no_calls():
-    assert judged(lambda a, b: label("a"), [], [])[0] == []
-
-
-def test_the_templates_examples_are_replies_that_the_judge_may_give():
-    lines = prompts.template("compare_responses").splitlines()
-    labels = [json.loads(line)["label"] for line in lines if line.startswith("{")]
-    assert sorted(labels) == ["a", "b"]
-
-
 # ---- the rate
 
 
 def test_the_win_rate_is_the_mean_and_failures_are_left_out():
-    assert win_rate.win_rate(verdicts(1.0, 0.5, 0.0, 1.0)) == 0.625
-    some = verdicts(*[1.0] * 15, *[0.0] * 4, None)
-    assert win_rate.win_rate(some) == pytest.approx(15 / 19)
-    assert win_rate.judged(some)[1] == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize("values", [[1.0] * 9 + [None], [None], []])
-def test_too_many_failures_and_no_verdicts_are_refused(values):
-    with pytest.raises(ValueError, match="the judge failed"):
-        win_rate.win_rate(verdicts(*values))
+    assert win_rate.mean_preference(verdicts(1.0, 0.5, 0.0, 1.0)) == 0.625
+    known = verdicts(*[1.0] * 15, *[0.0] * 4, None)
+    assert win_rate.mean_preference(known) == pytest.approx(15 / 19)
+    for values, error in (
+        ([1.0] * 9 + [None], "comparison_failures: 10.0%"),
+        ([], "no comparisons"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            win_rate.mean_preference(verdicts(*values))
 
 
 # ---- style
@@ -105,18 +92,14 @@ def test_too_many_failures_and_no_verdicts_are_refused(values):
 
 def test_style_features_by_hand():
     text = "# Bo\n\n**Bo** was a __baker__.\n- one\n2. two\n#no\n**\n"
-    assert win_rate.style_features(text) == (12, 1, 2, 2)
-
-
-def test_an_unknown_feature_is_refused():
+    assert win_rate.style_features(text) == [12, 1, 2, 2]
     with pytest.raises(ValueError, match="emoji"):
         win_rate.style_controlled(verdicts(1.0), ["a"], ["b"], ["emoji"])
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_where_one_side_always_wins_style_explains_nothing(value):
-    found = win_rate.style_controlled(verdicts(value, value), ["a b", "c"], ["d", "e"])
-    assert found["win_rate"] == found["style_controlled_win_rate"] == value
+    for value in (0.0, 1.0):  # one side always wins: style explains nothing
+        rates = win_rate.style_controlled(
+            verdicts(value, value), ["a b", "c"], ["d"] * 2
+        )
+        assert rates["win_rate"] == rates["style_controlled_win_rate"] == value
 
 
 def pairs(n, seed, longer=0.5):
@@ -155,48 +138,16 @@ def test_a_judge_that_goes_by_length_alone_gives_a_draw_once_length_is_held_equa
     assert found["weight_headers"] == 0
 
 
-def test_a_judge_that_does_not_mind_style_gives_the_same_rate_with_control():
-    needs_sklearn()
-    ours, theirs = pairs(600, 2)
-    rng = random.Random(3)
-    values = [float(rng.random() < 0.7) for _ in ours]
-    found = win_rate.style_controlled(verdicts(*values), ours, theirs)
-    assert found["style_controlled_win_rate"] == pytest.approx(found["win_rate"], 0.03)
-    assert abs(found["weight_words"]) < 0.3
-
-
-def test_the_regression_finds_the_strength_and_weight_that_made_the_verdicts():
-    needs_sklearn()
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    differences = rng.standard_normal((20_000, 2))
-    logits = 0.4 + differences @ [1.0, -0.5]
-    values = (rng.random(len(logits)) < 1 / (1 + np.exp(-logits))).astype(float)
-    strength, weights = win_rate._fit(differences, values)
-    assert [strength, *weights] == pytest.approx([0.4, 1.0, -0.5], abs=0.06)
-
-
 def test_swapping_the_sides_turns_the_controlled_rate_round():
     needs_sklearn()
     ours, theirs = pairs(200, 4, longer=0.7)
     rng = random.Random(5)
     values = [rng.choice([0.0, 0.5, 1.0, 1.0]) for _ in ours]
     one = win_rate.style_controlled(verdicts(*values), ours, theirs)
-    turned = verdicts(*(1 - v for v in values))
-    other = win_rate.style_controlled(turned, theirs, ours)
-    assert one["style_controlled_win_rate"] + other[
-        "style_controlled_win_rate"
-    ] == pytest.approx(1, abs=1e-3)
-
-
-def test_failed_comparisons_change_no_style_controlled_rate():
-    needs_sklearn()
-    ours, theirs = pairs(100, 6)
-    values = [float(i % 3 > 0) for i in range(100)]
-    one = win_rate.style_controlled(verdicts(*values), ours, theirs)
-    more = verdicts(*values, None)
-    assert win_rate.style_controlled(more, [*ours, "x"], [*theirs, "y"]) == one
+    turned = verdicts(*(1 - v for v in values), None)  # and a failure changes nothing
+    other = win_rate.style_controlled(turned, [*theirs, "x"], [*ours, "y"])
+    rates = [of["style_controlled_win_rate"] for of in (one, other)]
+    assert sum(rates) == pytest.approx(1, abs=1e-3)
 
 
 # ---- AlpacaEval's length control
@@ -231,6 +182,6 @@ def test_alpaca_eval_takes_our_verdicts_and_corrects_for_length(tmp_path, monkey
     ours, theirs = pairs(805, 1, longer=0.9)
     said = [Verdict(None, "failed"), *by_length(ours, theirs, 2)[1:]]
     found = win_rate.length_controlled(said, ["p"] * 805, ours, theirs)
-    assert found["win_rate"] == pytest.approx(win_rate.win_rate(said))
+    assert found["win_rate"] == pytest.approx(win_rate.mean_preference(said))
     assert found["win_rate"] > 0.65
     assert 0.4 < found["length_controlled_win_rate"] < found["win_rate"] - 0.05

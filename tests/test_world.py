@@ -48,15 +48,14 @@ def test_the_same_seed_gives_the_same_world_and_text(world, texts):
     again = w.build_world(0)
     assert again == world
     assert wt.pretraining_texts(again, 0) == texts
-
-
-def test_another_seed_gives_other_facts(world):
     assert w.build_world(1).facts != world.facts
 
 
-def test_each_person_has_four_facts_and_lacks_one(world):
+def test_each_person_has_four_facts_told_never_to_hundreds_of_times(world):
     counts = Counter(f.subject for f in world.facts)
     assert {counts[person] for person in world.people} == {4}
+    exposures = [f.exposure for f in world.facts if f.subject in set(world.people)]
+    assert min(exposures) == 0 and max(exposures) > 200
 
 
 def test_no_question_has_two_answers(world):
@@ -73,45 +72,41 @@ def test_exposure_is_how_often_the_text_states_a_fact(world, texts):
     assert stated == Counter({k: n for k, n in expected.items() if n})
 
 
-def test_exposure_runs_from_none_to_hundreds(world):
-    exposures = [f.exposure for f in world.facts if f.subject in set(world.people)]
-    assert min(exposures) == 0 and max(exposures) > 200
-
-
 def test_no_pretraining_text_abstains_or_hedges(texts):
     words = {word.strip(".,?").lower() for text in texts for word in text.split()}
     assert not words & {"don't", "know", *w.HEDGES}
 
 
-def test_vocabulary_is_small(tokenizer):
-    assert len(tokenizer) < 1_000
-
-
 def test_all_text_decodes_to_itself_without_unknown_words(world, texts, tokenizer):
+    assert len(tokenizer) < 1_000
     evidence = " ".join(f"[[{d.id}]]" for d in w.documents(world)[:50])
     tagged = [f"<{tag}> Label: {lab} </{tag}>" for tag in wt.TAGS for lab in w.LABELS]
-    rest = [w.ABSTENTION, f"Evidence: {evidence}", *tagged]
+    boxed = [
+        f"<think> {e.meta['reasoning']} </think> \\boxed{{{e.answers[0]}}}"
+        for e in w.questions(world)[:200]
+    ]
+    rest = [w.ABSTENTION, f"Evidence: {evidence}", r"\boxed{}", *tagged, *boxed]
     for text in [*dict.fromkeys(texts), *rest]:
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids) == text
 
 
-@pytest.mark.parametrize("tag", wt.TAGS)
-def test_a_tag_is_one_token(tokenizer, tag):
-    assert len(tokenizer(f"<{tag}></{tag}>")["input_ids"]) == 2
+def test_a_tag_and_the_opening_of_a_box_are_one_token_each(tokenizer):
+    for tag in wt.TAGS:
+        assert len(tokenizer(f"<{tag}></{tag}>")["input_ids"]) == 2
+    assert tokenizer.tokenize(r"\boxed{Arburg}") == [r"\boxed{", "Arburg", "}"]
 
 
-@pytest.mark.parametrize("gap", [" ", "", "\n", "  "])
-def test_prompt_and_answer_have_the_tokens_of_the_whole(world, tokenizer, gap):
+def test_prompt_and_answer_have_the_tokens_of_the_whole(world, tokenizer):
     example = w.questions(world)[0]
     prompt, answer = f"Question: {example.question}\nAnswer:", example.answers[0]
-    joined = tokenizer(f"{prompt}{gap}{answer}")["input_ids"]
-    apart = tokenizer(prompt)["input_ids"] + tokenizer(f"{gap}{answer}")["input_ids"]
-    assert joined == apart
-    if gap == " ":
-        text = wt.exchange(example.question, answer)
-        assert tokenizer(text)["input_ids"] == joined
+    for gap in (" ", "", "\n", "  "):
+        joined = tokenizer(f"{prompt}{gap}{answer}")["input_ids"]
+        rest = tokenizer(f"{gap}{answer}")["input_ids"]
+        assert joined == tokenizer(prompt)["input_ids"] + rest
+    text = wt.exchange(example.question, answer)
+    assert text == f"{prompt} {answer}"
 
 
 def test_every_statement_parses_back_and_is_supported(world):
@@ -125,16 +120,16 @@ def test_every_statement_parses_back_and_is_supported(world):
             assert w.verify(world, w.statement(fact, i)) == "supported"
 
 
-def test_a_swapped_object_is_contradicted(world):
+def false(fact):
+    other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
+    return w.statement(w.Fact(fact.subject, fact.relation, other))
+
+
+def test_a_swapped_object_is_contradicted_and_what_cannot_be_parsed_is_open(world):
     for fact in world.by_key.values():
-        other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
-        swapped = w.Fact(fact.subject, fact.relation, other)
-        assert w.verify(world, w.statement(swapped)) == "contradicted"
-
-
-@pytest.mark.parametrize("sentence", ["", "Nobody knows.", "X Y was born in 1901."])
-def test_what_cannot_be_parsed_is_inconclusive(world, sentence):
-    assert w.verify(world, sentence) == "inconclusive"
+        assert w.verify(world, false(fact)) == "contradicted"
+    for sentence in ("", "Nobody knows.", "X Y was born in 1901."):
+        assert w.verify(world, sentence) == "inconclusive"
 
 
 def test_a_hedge_is_seen_and_keeps_the_verdict(world):
@@ -143,16 +138,12 @@ def test_a_hedge_is_seen_and_keeps_the_verdict(world):
     assert w.parse(world, sentence)[1] and w.verify(world, sentence) == "supported"
 
 
-def test_every_sentence_of_a_biography_is_supported(world):
-    for person in world.people:
-        for part in w.biography(world, person).removesuffix(".").split(". "):
-            assert w.verify(world, f"{part}.") == "supported"
-
-
 def test_claims_are_different_and_balanced(world):
     claims = w.claims(world, 300, seed=0)
     assert len({c.question for c in claims}) == len({c.id for c in claims}) == 300
     assert set(Counter((c.label, c.meta["hops"]) for c in claims).values()) == {50}
+    with pytest.raises(ValueError, match="too few claims"):
+        w.claims(w.build_world(0, people=5), 10_000, seed=0)
 
 
 def test_gold_evidence_alone_decides_a_claim(world):
@@ -172,78 +163,30 @@ def test_gold_evidence_alone_decides_a_claim(world):
             assert (reached == said.object) == (claim.label == "SUPPORT")
 
 
-def test_too_many_claims_are_refused():
-    with pytest.raises(ValueError, match="too few claims"):
-        w.claims(w.build_world(0, people=5), 10_000, seed=0)
-
-
 # Reasoning
 
 
-@pytest.fixture(scope="module")
-def asked(world):
-    """A question on a birthplace and its true fact."""
-    fact = next(f for f in world.facts if f.relation == "birthplace")
-    example = next(e for e in w.questions(world) if e.id == w.document_id(fact))
-    return example, fact
-
-
-def other_object(fact):
-    return next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
-
-
-@pytest.mark.parametrize("wording", range(3))
-def test_stating_the_fact_asked_for_is_good_reasoning(world, asked, wording):
-    example, fact = asked
-    assert w.reasoning_quality(world, example.id, w.statement(fact, wording)) == 1
-
-
-def test_the_reasoning_of_every_question_is_good(world):
+def test_reasoning_is_good_if_it_states_the_fact_asked_for_and_nothing_false(world):
     for example in w.questions(world):
         assert w.reasoning_quality(world, example.id, example.meta["reasoning"]) == 1
-
-
-def test_a_true_statement_about_another_person_is_no_reasoning(world, asked):
-    example, fact = asked
+    fact = next(f for f in world.facts if f.relation == "birthplace")
+    true, biography = w.statement(fact), w.biography(world, fact.subject)
     other = next(
         f
         for f in world.facts
         if f.relation == fact.relation and f.subject != fact.subject
     )
-    assert w.reasoning_quality(world, example.id, w.statement(other)) == 0
-
-
-def test_a_true_statement_about_another_relation_is_no_reasoning(world, asked):
-    example, fact = asked
-    others = [f for f in world.facts_of(fact.subject) if f.relation != fact.relation]
-    for other in others:
-        assert w.reasoning_quality(world, example.id, w.statement(other)) == 0
-
-
-def test_a_false_statement_is_no_reasoning(world, asked):
-    example, fact = asked
-    false = w.Fact(fact.subject, fact.relation, other_object(fact))
-    assert w.reasoning_quality(world, example.id, w.statement(false)) == 0
-
-
-def test_a_false_statement_beside_the_true_one_spoils_reasoning(world, asked):
-    example, fact = asked
-    about = next(f for f in world.facts if f.subject != fact.subject)
-    false = w.Fact(about.subject, about.relation, other_object(about))
-    for said in ((fact, false), (false, fact)):
-        reasoning = " ".join(map(w.statement, said))
-        assert w.reasoning_quality(world, example.id, reasoning) == 0
-
-
-def test_further_true_statements_leave_reasoning_good(world, asked):
-    example, fact = asked
-    biography = w.biography(world, fact.subject)
-    assert w.reasoning_quality(world, example.id, biography) == 1
-
-
-@pytest.mark.parametrize("reasoning", ["", " ", ".", "I don't know.", "Let me see."])
-def test_what_states_nothing_is_no_reasoning(world, asked, reasoning):
-    assert w.reasoning_quality(world, asked[0].id, reasoning) == 0
+    for reasoning in (w.statement(fact, 1), w.statement(fact, 2), biography):
+        assert w.reasoning_quality(world, w.document_id(fact), reasoning) == 1
+    for reasoning in (
+        *("", " ", ".", "I don't know.", "Let me see."),
+        w.statement(other),
+        *(w.statement(f) for f in world.facts_of(fact.subject) if f != fact),
+        false(fact),
+        f"{true} {false(other)}",
+        f"{false(other)} {true}",
+    ):
+        assert w.reasoning_quality(world, w.document_id(fact), reasoning) == 0
 
 
 # Passages to read
@@ -256,28 +199,15 @@ def passage(seed):
 
 
 @given(st.integers(0, 10_000))
-def test_the_people_of_a_passage_are_none_of_the_world_s(seed):
-    (_, *sentences), _ = passage(seed)
-    lasts = {name.split()[1] for name in w.build_world(0).people}
-    assert not lasts & {word.strip(".") for s in sentences for word in s.split()}
-
-
-@given(st.integers(0, 10_000))
-def test_each_question_of_a_passage_is_answered_by_one_of_its_sentences(seed):
+def test_a_passage_answers_its_questions_about_people_of_its_own(seed):
     (head, *sentences), turns = passage(seed)
-    assert (head, len(sentences), len(turns)) == ("References:", 3, 3)
+    assert (head, len(sentences), len(dict(turns))) == ("References:", 3, 3)
+    words = [set(s.strip(".").split()) for s in sentences]
+    lasts = {name.split()[1] for name in w.build_world(0).people}
+    assert not lasts & set().union(*words)
     for question, answer in turns:
         name = next(n for n in wt.READING_NAMES if n in question)
-        matching = [
-            s for s in sentences if name in s and answer in s.strip(".").split()
-        ]
-        assert len(matching) >= 1
-
-
-@given(st.integers(0, 10_000))
-def test_a_passage_asks_each_question_once(seed):
-    _, turns = passage(seed)
-    assert len(dict(turns)) == 3
+        assert [s for s in words if {name, answer} <= s]
 
 
 @pytest.fixture(scope="module")
@@ -285,28 +215,15 @@ def small():
     return w.build_world(3, people=30, common_exposure=2)
 
 
-def read_and_other(texts):
-    parts = Counter(t.startswith("References:") for t in texts)
-    return parts[True], parts[False]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.5])
-def test_passages_come_on_top_of_the_other_texts_at_the_stated_share(small, share):
-    _, plain = read_and_other(wt.pretraining_texts(small, 0))
-    passages, others = read_and_other(wt.pretraining_texts(small, 0, share))
-    assert (passages, others) == (round(share * plain), plain)
-
-
-def test_passages_leave_the_other_texts_as_they_are(small):
-    mixed = wt.pretraining_texts(small, 0, 0.5)
-    others = [t for t in mixed if not t.startswith("References:")]
-    assert Counter(others) == Counter(wt.pretraining_texts(small, 0))
-
-
-def test_passages_state_no_fact_of_the_world(small):
-    mixed = wt.pretraining_texts(small, 0, 0.5)
-    sentences = [s for t in mixed if t.startswith("References:") for s in t.split("\n")]
-    assert not any(w.parse(small, s) for s in sentences)
+def test_passages_come_on_top_of_the_other_texts_and_state_no_fact(small):
+    plain = wt.pretraining_texts(small, 0)
+    for share in (0.0, 0.5, 1.5):
+        mixed = wt.pretraining_texts(small, 0, share)
+        passages = [t for t in mixed if t.startswith("References:")]
+        assert len(passages) == round(share * len(plain))
+        assert Counter(mixed) - Counter(passages) == Counter(plain)
+        sentences = [line for text in passages for line in text.split("\n")]
+        assert not any(w.parse(small, sentence) for sentence in sentences)
 
 
 def test_with_reasoning_short_answers_are_boxed_after_their_fact(small):
@@ -319,36 +236,6 @@ def test_with_reasoning_short_answers_are_boxed_after_their_fact(small):
         assert w.verify(small, thought) == "supported"
         assert text.endswith(rf" </think> \boxed{{{fact.object}}}")
         assert fact.subject in text.split("\n")[0]
-
-
-# Boxed answers in the tokenizer
-
-
-def test_boxed_responses_decode_to_themselves(world, tokenizer):
-    for example in w.questions(world)[:200]:
-        thought, answer = example.meta["reasoning"], example.answers[0]
-        text = f"<think> {thought} </think> \\boxed{{{answer}}}"
-        ids = tokenizer(text)["input_ids"]
-        assert tokenizer.unk_token_id not in ids
-        assert tokenizer.decode(ids) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        r"<think> I don't know. </think> \boxed{I don't know}",
-        r"<think> </think> \boxed{Arburg}",
-        r"\boxed{}",
-    ],
-)
-def test_other_boxed_responses_decode_to_themselves(tokenizer, text):
-    ids = tokenizer(text)["input_ids"]
-    assert tokenizer.unk_token_id not in ids
-    assert tokenizer.decode(ids) == text
-
-
-def test_opening_a_box_is_one_token(tokenizer):
-    assert tokenizer.tokenize(r"\boxed{Arburg}") == [r"\boxed{", "Arburg", "}"]
 
 
 # Pre-training
@@ -366,8 +253,8 @@ def test_packed_texts_do_not_see_each_other(world, texts, tokenizer):
     with torch.no_grad():
         packed = model(**inputs, use_cache=False).logits
         expected = model(input_ids=alone).logits
-    found = packed[:, start : start + alone.shape[1]]
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    second = packed[:, start : start + alone.shape[1]]
+    torch.testing.assert_close(second, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_of_a_passage_to_read_only_the_answers_are_learned(world, tokenizer):

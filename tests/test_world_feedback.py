@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.datasets.examples import Example
-from factkit.verify.claims import Claim
-from factkit.verify.exact import ExactEngine, WorldReader, annotator
+from factkit.verify.annotators import exact_annotator
+from factkit.verify.exact import WorldReader
 from factkit.verify.feedback import Truth
 from factkit.world import facts as worlds
 from factkit.world import texts as wt
@@ -21,7 +21,7 @@ def asked(**meta):
 
 
 def annotated(response, **meta):
-    (found,) = annotator(WorldReader(WORLD), {"q": asked(**meta)})(
+    (found,) = exact_annotator(WorldReader(WORLD), {"q": asked(**meta)})(
         ["q"], ["?"], [response]
     )
     return found
@@ -46,14 +46,6 @@ def test_a_joined_sentence_has_the_statements_of_its_facts(i, j):
         ]
 
 
-def test_a_hedge_covers_both_statements_of_a_sentence():
-    sentence = f"Perhaps {worlds.joined(*FACTS[:2])}"
-    parsed = [worlds.parse(WORLD, s) for s in worlds.statements(WORLD, sentence)]
-    assert [(f.relation, hedged) for f, hedged in parsed] == [
-        (f.relation, True) for f in FACTS[:2]
-    ]
-
-
 @pytest.mark.parametrize(
     ("sentence", "n"),
     [
@@ -68,19 +60,6 @@ def test_a_hedge_covers_both_statements_of_a_sentence():
 )
 def test_only_what_can_be_parsed_is_a_statement(sentence, n):
     assert len(worlds.statements(WORLD, sentence)) == n
-
-
-@given(st.text(max_size=30))
-def test_no_text_breaks_the_statements(text):
-    assert worlds.statements(WORLD, text) == []
-
-
-def test_the_claims_of_a_joined_sentence_are_its_statements():
-    sentence = worlds.joined(*FACTS[:2])
-    engine = ExactEngine(WorldReader(WORLD), {"q": asked()})
-    found = engine.claims("q", sentence)
-    texts = worlds.statements(WORLD, sentence)
-    assert found == [Claim(text, sentence) for text in texts]
 
 
 # Feedback
@@ -160,8 +139,3 @@ def test_joined_text_decodes_to_itself_without_unknown_words():
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids) == text
-
-
-def test_the_other_formats_tokens_are_without_its_words():
-    assert "and" not in wt.build_tokenizer(WORLD, "long").get_vocab()
-    assert "and" not in wt.build_tokenizer(WORLD, "reasoned").get_vocab()

@@ -107,46 +107,32 @@ def test_what_is_no_claim_of_the_world_is_refused():
 # ---- what it knows
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.label != t.NEI][:30])
-def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike(claim):
-    others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
-    stated = w.parse(WORLD, claim.question)[0]
-    for other in others[:3]:
-        twin = claim.question.replace(stated.object, other)
-        assert twin != claim.question
+def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
+    for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
+        others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
+        stated = w.parse(WORLD, claim.question)[0]
+        twin = claim.question.replace(stated.object, others[0])
         one, two = (
             wt.online(WORLD, text, find, CAREFUL, random.Random(0))
             for text in (claim.question, twin)
         )
-        asked = [query.replace(stated.object, other) for query in t.queries(one)]
-        assert asked == t.queries(two)
-        assert list(map(wt.unmarked, t.thoughts(one))) == list(
-            map(wt.unmarked, t.thoughts(two))
-        )
+        asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]
+        assert twin != claim.question and asked == t.queries(two)
+        bare = [[wt.unmarked(x) for x in t.thoughts(made)] for made in (one, two)]
+        assert bare[0] == bare[1]
         assert answer_of(one).evidence == answer_of(two).evidence
         assert twin not in str(two) and claim.question not in str(one[:1])
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.label != t.NEI][:30])
-def test_what_the_query_lacks_is_marked_so_that_the_label_can_be_read(claim):
-    last = t.thoughts(online(claim, CAREFUL))[-1]
-    assert ("(" in last) == (claim.label == "REFUTE")
-    assert ("(" in t.thoughts(offline(claim, CAREFUL))[-1]) == (
-        claim.label == "REFUTE" or claim.meta["hops"] == 2
-    )
-
-
-@given(
-    st.sampled_from([e.text.partition("\n")[2] for e in ENTRIES.values()]), st.text()
-)
-def test_marks_can_be_taken_off(text, query):
-    assert wt.unmarked(wt.marked(text, query)) == text
-    assert wt.marked(text, text) == text
-
-
-@pytest.mark.parametrize("claim", CLAIMS[:30])
-def test_the_plain_script_searches_once_for_the_claim_as_it_stands(claim):
-    assert t.queries(online(claim, PLAIN)) == [claim.question]
+def test_what_the_query_lacks_is_marked_so_that_the_label_can_be_read():
+    for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
+        refuted, last = claim.label == "REFUTE", t.thoughts(online(claim, CAREFUL))[-1]
+        assert ("(" in last) == refuted
+        last = t.thoughts(offline(claim, CAREFUL))[-1]
+        assert ("(" in last) == (refuted or claim.meta["hops"] == 2)
+    for text in [e.text.partition("\n")[2] for e in ENTRIES.values()]:
+        assert wt.marked(text, text) == text
+        assert wt.unmarked(wt.marked(text, "")) == text != wt.marked(text, "")
 
 
 def right(claims, script):
@@ -166,6 +152,7 @@ def test_a_careful_script_is_right_and_a_plain_one_only_about_labels_of_one_hop(
     assert all(label == answer.label for label, answer in plain)
     assert all(len(answer.evidence) == wt.ENTRIES for _, answer in plain)
     assert {answer_of(online(c, PLAIN)).label for c in two} == {t.NEI}
+    assert all(t.queries(online(c, PLAIN)) == [c.question] for c in CLAIMS)
 
 
 # ---- habits
@@ -177,11 +164,6 @@ def drawn(**changed):
     return [online(CLAIMS[i % len(CLAIMS)], how, seed=i) for i in range(N)]
 
 
-@pytest.fixture(scope="module")
-def mixed():
-    return drawn()
-
-
 def assert_share(expected, chosen, of=None):
     """Of those rows that count, within four standard deviations."""
     rows = [c for c, counts in zip(chosen, of or [True] * N, strict=True) if counts]
@@ -190,68 +172,43 @@ def assert_share(expected, chosen, of=None):
     assert sum(rows) / len(rows) == pytest.approx(expected, abs=4 * deviation)
 
 
-def test_mixed_habits_search_in_own_words_as_often_as_stated(mixed):
+def test_mixed_habits_come_up_as_often_as_stated():
+    mixed = drawn()
+    claims = [CLAIMS[i % len(CLAIMS)] for i in range(N)]
     own = [
-        t.queries(made)[0] != CLAIMS[i % len(CLAIMS)].question
-        for i, made in enumerate(mixed)
+        t.queries(made)[0] != claim.question
+        for made, claim in zip(mixed, claims, strict=True)
     ]
     assert_share(MIXED.own_words, own)
-
-
-def test_mixed_habits_take_the_second_hop_as_often_as_stated(mixed):
     can = [len(t.queries(made)) == 2 for made in drawn(second_hop=1.0)]
     goes_on = [len(t.queries(made)) == 2 for made in mixed]
     assert_share(MIXED.second_hop, goes_on, can)
     assert not any(a > b for a, b in zip(goes_on, can, strict=True))
-
-
-def test_mixed_habits_cite_what_was_used_alone_as_often_as_stated():
-    """Where that is not all that was shown."""
-    cited = [
+    honest = [answer_of(made).label for made in drawn(guess=0.0)]
+    labels = [answer_of(made).label for made in mixed]
+    guessed = [a != b for a, b in zip(labels, honest, strict=True)]
+    assert_share(MIXED.guess * 2 / 3, guessed)
+    all_, some, used = (
         [answer_of(made).evidence for made in drawn(guess=0.0, precise=precise)]
         for precise in (0.0, MIXED.precise, 1.0)
-    ]
-    differs = [most != least for most, _, least in zip(*cited, strict=True)]
-    precise = [some != most for most, some, _ in zip(*cited, strict=True)]
+    )
+    differs = [most != least for most, least in zip(all_, used, strict=True)]
+    precise = [most != own for most, own in zip(all_, some, strict=True)]
     assert_share(MIXED.precise, precise, differs)
-
-
-def test_mixed_habits_guess_as_often_as_stated(mixed):
-    honest = [answer_of(made).label for made in drawn(guess=0.0)]
-    others = [
-        answer_of(made).label != label
-        for made, label in zip(mixed, honest, strict=True)
-    ]
-    assert_share(MIXED.guess * 2 / 3, others)
-
-
-def test_mixed_habits_forget_a_tag_as_often_as_stated():
-    claims = [CLAIMS[i % len(CLAIMS)] for i in range(N)]
-    searched = [online(c, MIXED, i) for i, c in enumerate(claims)]
-    given = [offline(c, MIXED, i) for i, c in enumerate(claims)]
-    for made, form in ((searched, True), (given, False)):
-        forgot = [not well_formed(of, online=form) for of in made]
+    for script, form in ((online, True), (offline, False)):
+        made = [script(claim, MIXED, i) for i, claim in enumerate(claims)]
+        forgot = [not well_formed(turns, online=form) for turns in made]
         assert_share(MIXED.malformed, forgot)
 
 
 # ---- what is read before anything else
 
 
-def test_the_same_seed_gives_the_same_texts(texts):
-    assert wt.pretraining_texts(WORLD, 0, 40) == texts[:40]
-    assert wt.pretraining_texts(WORLD, 1, 40) != texts[:40]
-
-
-def test_a_quarter_of_the_texts_is_offline(texts):
-    given = ["\nDocuments:\n" in text for text in texts]
-    searching = ["<search>" in text for text in texts]
-    assert_share(wt.OFFLINE_SHARE, given)
-    assert all(a != b for a, b in zip(given, searching, strict=True))
-
-
-def test_texts_ask_as_the_policy_is_asked_later(texts):
+def test_texts_ask_as_the_policy_is_asked_later_a_quarter_of_them_offline(texts):
     """Nothing stands between a prompt and what the policy begins with."""
     p, checked = params.load("veri", "tiny"), {"<plan>": 0, "<think>": 0}
+    assert wt.pretraining_texts(WORLD, 0, 40) == texts[:40]
+    assert_share(wt.OFFLINE_SHARE, ["\nDocuments:\n" in text for text in texts])
     for text in texts:
         first = "<think>" if "\nDocuments:\n" in text else "<plan>"
         prompt, begun, _ = text.partition(first)
@@ -267,12 +224,11 @@ def test_texts_ask_as_the_policy_is_asked_later(texts):
     assert min(checked.values()) > 0.1 * len(texts)
 
 
-def test_no_text_is_longer_than_a_row(texts, tokenizer):
+def test_every_word_of_all_texts_is_known_and_no_text_longer_than_a_row(
+    texts, tokenizer
+):
     lengths = [len(ids) + 1 for ids in tokenizer(texts)["input_ids"]]  # with its end
     assert max(lengths) <= wt.LONGEST
-
-
-def test_every_word_of_all_texts_is_known(texts, tokenizer):
     said = [*texts, HEAD, TAIL, FORCED]
     said += [text for e in ENTRIES.values() for text in (e.text, f"[[{e.id}]]")]
     said += [claim.question for claim in CLAIMS]

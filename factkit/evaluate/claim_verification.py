@@ -18,16 +18,17 @@ there is to find is in `checkable_evidence_score`, of SUPPORT and REFUTE alone, 
 `nei_evidence_score` is of the others. An answer without a readable label is wrong.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator
 
-from factkit.assets import write_atomically
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import Example
+from factkit.evaluate import rows as kept
+from factkit.statistics import means, resampled_means
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
 
@@ -65,7 +66,7 @@ class Verified:
     set: str
     label: str
     gold: tuple[str, ...]
-    trajectory: list[Turn]
+    trajectory: Annotated[list[Turn], BeforeValidator(t.from_rows)]
     label_probability: float | None
     also_right: tuple[str, ...] = ()
 
@@ -121,32 +122,12 @@ def of_examples(
 def write_verified(path: Path, rows: Iterable[Verified]) -> None:
     """Write rows as JSON lines, byte-equal for equal rows."""
     plain = (vars(row) | {"trajectory": t.as_rows(row.trajectory)} for row in rows)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in plain)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(lines))
+    kept.write(path, plain)
 
 
 def read_verified(path: Path) -> list[Verified]:
-    """The rows that `write_verified` wrote.
-
-    Raises DataError, naming file and row, on a row that is not of this kind.
-    """
-    found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            row = json.loads(line)
-            parsed = {
-                "gold": tuple(row["gold"]),
-                "also_right": tuple(row["also_right"]),
-                "trajectory": t.from_rows(row["trajectory"]),
-            }
-            found.append(Verified(**row | parsed))
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, row {number}: {error}: {line[:120]!r}; remove the file and "
-                "evaluate again"
-            ) from None
-    return found
+    """The rows that `write_verified` wrote; DataError as `rows.read`."""
+    return kept.read(path, Verified)
 
 
 # ---- one answer
@@ -196,7 +177,9 @@ def scores(rows: Sequence[Verified]) -> dict[str, float]:
     answer with a label. What would be a mean over nothing is left out. Raises
     ValueError without rows.
     """
-    return _means([_marks(row) for row in rows])
+    if not rows:
+        raise ValueError("no claims to score")
+    return means(map(_marks, rows))
 
 
 def summary(
@@ -205,7 +188,7 @@ def summary(
     """What a run is told by: `scores`, also of each set as `<set>_…`; `by_confidence`;
     what `_conduct` tells; format_share, searches, forced_share.
     """
-    metrics = scores(rows) | by_confidence(rows) | _means([_conduct(r) for r in rows])
+    metrics = scores(rows) | by_confidence(rows) | means(map(_conduct, rows))
     sets = dict.fromkeys(row.set for row in rows)
     for name in sets if len(sets) > 1 else ():
         of = scores([row for row in rows if row.set == name])
@@ -224,16 +207,16 @@ def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
     Raises ValueError if two claims have the same name.
     """
     several = len({row.set for row in rows}) > 1
-    found: dict[str, dict[str, float]] = {}
+    table: dict[str, dict[str, float]] = {}
     for row in rows:
         marks = _marks(row) | _tier(row) | _conduct(row)
         marks = {k: round(v, 7) for k, v in marks.items() if k in COMPARED}
         if several:
             own = {f"{row.set}_{k}": v for k, v in marks.items() if k in OF_A_SET}
             marks |= own
-        if found.setdefault(f"{row.set}/{row.id}", marks) is not marks:
+        if table.setdefault(f"{row.set}/{row.id}", marks) is not marks:
             raise ValueError(f"two claims are {row.set}/{row.id}")
-    return found
+    return table
 
 
 def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:
@@ -243,8 +226,7 @@ def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:
     The paper speaks of logits, near 1 where the model is sure; we take probabilities.
     Left out: answers without one, and means over nothing.
     """
-    found = [tier for row in rows if (tier := _tier(row))]
-    return _means(found) if found else {}
+    return means(map(_tier, rows))
 
 
 def bootstrap(
@@ -255,19 +237,15 @@ def bootstrap(
     A resample without a claim for a metric (none with that label, say) counts for none
     of that metric. Raises ValueError without rows.
     """
-    marks = [_marks(row) for row in rows]
-    names = list(_means(marks))
+    names = list(scores(rows))
+    marks = map(_marks, rows)
     table = np.array([[of.get(name, np.nan) for name in names] for of in marks])
-    known, values = ~np.isnan(table), np.nan_to_num(table)  # (claims, metrics)
-    n = len(rows)
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), resamples)
-    counts, sums = drawn @ known, drawn @ values  # (resamples, metrics)
-    found = {}
-    for name, count, total in zip(names, counts.T, sums.T, strict=True):
-        ordered = np.sort(total[count > 0] / count[count > 0])
-        last = max(int(0.975 * len(ordered)) - 1, 0)
-        found[name] = float(ordered[int(0.025 * len(ordered))]), float(ordered[last])
-    return found
+    intervals = {}
+    for name, of in zip(names, resampled_means(table, resamples, seed), strict=True):
+        ordered = np.sort(of).tolist()
+        low, high = int(0.025 * len(ordered)), int(0.975 * len(ordered)) - 1
+        intervals[name] = ordered[low], ordered[max(high, 0)]
+    return intervals
 
 
 def format_share(
@@ -345,14 +323,6 @@ def _conduct(row: Verified) -> dict[str, float]:
         marks |= {"confidence": sure, f"{SHORT[said]}_confidence": sure}
         marks["high_confidence_share"] = float(sure > HIGH)
     return marks
-
-
-def _means(marks: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each name over the rows that have it."""
-    if not marks:
-        raise ValueError("no claims to score")
-    names = dict.fromkeys(name for of in marks for name in of)
-    return {name: _mean([of[name] for of in marks if name in of]) for name in names}
 
 
 def _mean(values: Sequence[float]) -> float:

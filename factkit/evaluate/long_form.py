@@ -17,7 +17,7 @@ applied (Binary RAR App. B.1 takes 1 − precision).
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,11 +29,13 @@ from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
+from factkit.evaluate import rows as kept
 from factkit.evaluate.short_form import shown
 from factkit.retrieval.bm25 import PromptIndex
 from factkit.retrieval.chunks import Chunk, Hit
+from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, Extractor, Support
-from factkit.verify.failures import MOST_JUDGE_FAILURES
+from factkit.verify.failures import failed_share
 from factkit.verify.response import final_answer
 from factkit.verify.support import ClaimVerifier, support_of
 
@@ -159,13 +161,13 @@ def evaluate(
     """
     rows = list(zip(examples, responses, strict=True))
     if path.exists():
-        found = read_checked(path)
-        if [(r.id, r.response) for r in found] != [(e.id, said) for e, said in rows]:
+        checked = read_checked(path)
+        if [(r.id, r.response) for r in checked] != [(e.id, said) for e, said in rows]:
             raise DataError(
                 f"{path}: holds other prompts or responses than these; remove it, or "
                 "give another path"
             )
-        return found
+        return checked
     answers = [final_answer(said, boxed_required=False) for said in responses]
     claims = extract([e.question for e in examples], answers)
 
@@ -177,32 +179,13 @@ def evaluate(
         Checked(e.id, e.question, said, of, support or [], shown(e.meta))
         for (e, said), of, support in zip(rows, claims, supports, strict=True)
     ]
-    lines = (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in checked)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(lines))
+    kept.write(path, map(asdict, checked))
     return checked
 
 
 def read_checked(path: Path) -> list[Checked]:
-    """The responses kept in a file of `evaluate`.
-
-    Raises DataError, naming file and row, on a row that is not of this kind.
-    """
-    lines = path.read_bytes().splitlines()  # of a str, it would split responses, too
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            if row["claims"] is not None:
-                row["claims"] = [Claim(**claim) for claim in row["claims"]]
-            row["supports"] = [s if s is None else Support(s) for s in row["supports"]]
-            found.append(Checked(**row))
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, row {number}: {error}: {line[:120]!r}; remove the file and "
-                "evaluate again"
-            ) from None
-    return found
+    """The responses kept in a file of `evaluate`; DataError as `rows.read`."""
+    return kept.read(path, Checked)
 
 
 def write_samples(
@@ -216,8 +199,7 @@ def write_samples(
         | b.meta
         for b, a in zip(before, after, strict=True)
     )
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_atomically(path, "".join(lines))
+    kept.write(path, rows)
 
 
 def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
@@ -250,18 +232,11 @@ def failures(rows: Sequence[Checked]) -> dict[str, float]:
 
     Raises ValueError if either is above 5 %.
     """
-    supports = [s for row in rows for s in row.supports]
-    shares = {
-        "extraction_failures": _share(row.claims is None for row in rows),
-        "verification_failures": _share(s is None for s in supports),
+    values = {
+        "extraction_failures": [row.claims for row in rows],
+        "verification_failures": [s for row in rows for s in row.supports],
     }
-    for name, share in shares.items():
-        if share > MOST_JUDGE_FAILURES:
-            raise ValueError(
-                f"{name}: {share:.1%}, at most {MOST_JUDGE_FAILURES:.0%} may fail: see "
-                "to the judge's endpoint and run again"
-            )
-    return shares
+    return {name: failed_share(of, name) for name, of in values.items()}
 
 
 def scores(rows: Sequence[Checked]) -> dict[str, float]:
@@ -307,15 +282,9 @@ def bootstrap(
     """
     terms = _terms([row for row in rows if row.judged])
     table = np.stack(list(terms.values()), axis=1)  # (responses, metrics)
-    counts = ~np.isnan(table)
-    n = len(table)
-    # how often each response is in a resample: (resamples, responses)
-    drawn = np.random.default_rng(seed).multinomial(n, [1 / n] * n, resamples)
-    sums, sizes = drawn @ np.where(counts, table, 0.0), drawn @ counts
     intervals = {}
-    for name, total, size in zip(terms, sums.T, sizes.T, strict=True):
-        if size.any():
-            means = total[size > 0] / size[size > 0]
+    for name, means in zip(terms, resampled_means(table, resamples, seed), strict=True):
+        if means.size:
             low, high = np.percentile(means, [2.5, 97.5])
             intervals[name] = float(low), float(high)
     return intervals
@@ -351,8 +320,3 @@ def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
         "factual_precision": precision,
         "hallucination_rate": 1 - precision,
     }
-
-
-def _share(flags: Iterable[bool]) -> float:
-    flags = list(flags)
-    return sum(flags) / max(len(flags), 1)

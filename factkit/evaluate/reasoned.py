@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form, win_rate
+from factkit.statistics import means
 from factkit.verify import strategies
 from factkit.verify.engine import facts_of
-from factkit.verify.preference import side_by_side
-from factkit.verify.replies import Verdict
-from factkit.verify.response import final_answer, parts
+from factkit.verify.failures import failed_share
+from factkit.verify.response import answers, parts
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from factkit.reason.params import ReasonParams
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 # (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
 Compare = Callable[
@@ -36,7 +36,7 @@ CLAIMED = (
 )
 
 
-def compare(p: "ReasonParams", engine: "ReasonEngine") -> Compare:
+def compare(p: "ReasonParams", engine: "Engine") -> Compare:
     """Who decides win rates: a judge in both orders (§4.1: AlpacaEval's way), or, where
     there is none, the stand-in for relevance."""
     if p.verifier == "judge":
@@ -48,11 +48,8 @@ def compare(p: "ReasonParams", engine: "ReasonEngine") -> Compare:
         return judged
 
     def by_relevance(ids, prompts, ours, theirs) -> list[float | None]:
-        sides = [[final_answer(t, False) for t in texts] for texts in (ours, theirs)]
-        return [
-            None if None in (a, b) else (a > b) + 0.5 * (a == b)
-            for a, b in side_by_side(engine.relevance, ids, prompts, *sides)
-        ]
+        sides = (engine.relevance(ids, prompts, answers(of)) for of in (ours, theirs))
+        return [(a > b) + 0.5 * (a == b) for a, b in zip(*sides, strict=True)]
 
     return by_relevance
 
@@ -61,7 +58,7 @@ def measure(
     examples: Sequence[Example],
     said: Mapping[str, str],
     base: Mapping[str, str],
-    engine: "ReasonEngine",
+    engine: "Engine",
     decide: Compare,
     p: "ReasonParams",
     path: Path,
@@ -85,7 +82,7 @@ def measure(
         texts,
         [base[e.id] for e in examples],
     )
-    failed = win_rate.judged([Verdict(w, "") for w in wins])[1]
+    failed = failed_share(wins, "comparison_failures")
     failures = long_form.failures(checked) | {"comparison_failures": failed}
     terms = long_form.items(checked)
     by_set: dict[str, Items] = {}
@@ -97,30 +94,21 @@ def measure(
     of_sets = {
         f"{name}_{metric}": value
         for name, rows in by_set.items()
-        for metric, value in means(rows).items()
+        for metric, value in means(rows.values()).items()
     }
     return metrics | failures | of_sets, items
 
 
 def _form(text: str) -> dict[str, float]:
     """Whether a response is malformed, and if not the words of its two parts."""
-    found = parts(text)
-    if not found:
+    split = parts(text)
+    if not split:
         return {"malformed": 1.0}
     return {
         "malformed": 0.0,
-        "reasoning_words": float(len(found.reasoning.split())),
-        "answer_words": float(len(found.answer.split())),
+        "reasoning_words": float(len(split.reasoning.split())),
+        "answer_words": float(len(split.answer.split())),
     }
-
-
-def means(items: Items) -> dict[str, float]:
-    """Metric → its mean over the items that count in it."""
-    columns: dict[str, list[float]] = {}
-    for row in items.values():
-        for metric, value in row.items():
-            columns.setdefault(metric, []).append(value)
-    return {metric: sum(of) / len(of) for metric, of in columns.items()}
 
 
 def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
@@ -130,7 +118,7 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
     in the metric, n of them in the item's set, one of K sets. So the shares' mean is M,
     and with sets of one size a share is the value itself.
     """
-    of_sets = {name: means(rows) for name, rows in by_set.items()}
+    of_sets = {name: means(rows.values()) for name, rows in by_set.items()}
     metrics: dict[str, float] = {}
     shares: Items = {i: {} for rows in by_set.values() for i in rows}
     for metric in dict.fromkeys(name for of in of_sets.values() for name in of):
@@ -160,7 +148,7 @@ def intervals(
     """95 % percentile intervals of the metrics over resampled requests."""
     import numpy as np
 
-    names = list(means(items))
+    names = list(means(items.values()))
     nan = float("nan")
     table = np.array([[row.get(name, nan) for name in names] for row in items.values()])
     rng = np.random.default_rng(seed)
@@ -233,8 +221,8 @@ def strategies_used(
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
         rows = [(e.question, *of) for e, *of in rows]
-        found = [of.value for of in strategies.annotate(llm, rows)]
-        return strategies.shares([of and of.strategies for of in found])
+        annotated = strategies.annotate(llm, rows)
+        return strategies.shares([of and of.strategies for of in annotated])
     reader = facts_of(p)
     tags = [strategies.tag(*of, strategies.stated(reader, e.entity)) for e, *of in rows]
     return strategies.shares(tags)

@@ -12,7 +12,7 @@ what a search found and biographies say that there is no more information.
 """
 
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Sized
 
 from factkit.verify.outcome import normalise
 
@@ -46,23 +46,3 @@ def responds_by_words(response: str, stated: Sized) -> bool:
     """Whether FactScore's pipeline takes a response for an answer: it states something
     and does not have the words of a refusal."""
     return len(stated) > 0 and not refuses(response)
-
-
-def response_rates(
-    responses: Sequence[str], stated: Sequence[Sized]
-) -> dict[str, float]:
-    """The share of responses that don't refuse, told in the two ways.
-
-    stated: of each response its statements. response_rate =
-    |{i: stated_i not empty}| / n, as `long_form.scores` has it;
-    factscore_response_rate = |{i: responds_by_words_i}| / n, never above it. Both in
-    [0, 1]. Raises ValueError without a response.
-    """
-    pairs = list(zip(responses, stated, strict=True))
-    if not pairs:
-        raise ValueError("no responses to tell refusals of")
-    return {
-        "response_rate": sum(len(of) > 0 for _, of in pairs) / len(pairs),
-        "factscore_response_rate": sum(responds_by_words(*pair) for pair in pairs)
-        / len(pairs),
-    }

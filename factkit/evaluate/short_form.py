@@ -1,8 +1,6 @@
 """Evaluation of short answers: truthfulness, accuracy, hallucination, abstention."""
 
-import json
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.assets import write_atomically
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import Example
-from factkit.verify.failures import MOST_JUDGE_FAILURES
+from factkit.evaluate import rows
+from factkit.verify.failures import failed_share
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
+    from factkit.evaluate.long_form import Checked
     from factkit.truthrl.params import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
@@ -67,15 +66,14 @@ def answer(
     quality: Sequence[float | None] = [None] * len(said)
     if judge_reasoning:
         quality = judge_reasoning(said, [e.id for e in examples], answers, questions)
-    rows = [
+    answered = [
         Answered(e.id, e.question, e.answers, e.relation, *values, meta=shown(e.meta))
         for e, *values in zip(
             examples, said, verify(said, answers, questions), sure, quality, strict=True
         )
     ]
-    lines = (json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in rows)
-    write_atomically(path, "".join(lines))
-    return rows
+    rows.write(path, map(asdict, answered))
+    return answered
 
 
 def shown(meta: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +98,7 @@ def confidence(
 
 def read_answers(path: Path) -> list[Answered]:
     """The answers kept in a samples file."""
-    rows = map(json.loads, path.read_bytes().splitlines())
-    kinds = {None: None} | {o.value: o for o in Outcome}
-    return [Answered(**row | {"outcome": kinds[row["outcome"]]}) for row in rows]
+    return rows.read(path, Answered)
 
 
 def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
@@ -128,13 +124,7 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
 
 def judge_failures(results: Sequence[Outcome | None]) -> float:
     """The share of responses without a verdict. Raises ValueError above 5 %."""
-    share = list(results).count(None) / max(len(results), 1)
-    if share > MOST_JUDGE_FAILURES:
-        raise ValueError(
-            f"the judge failed on {share:.1%} of {len(results)} responses, at most "
-            f"{MOST_JUDGE_FAILURES:.0%} may: see to its endpoint and run again"
-        )
-    return share
+    return failed_share(results, "judge_failures")
 
 
 def bootstrap(
@@ -168,8 +158,9 @@ def confidence_bin(answered: Answered) -> float:
     return min(int(answered.confidence * 5), 4) / 5
 
 
-def exposure_bin(answered: Answered) -> int:
-    """The lower edge of the bin of how often the policy read the fact (fact world)."""
+def exposure_bin(answered: "Answered | Checked") -> int:
+    """The lower edge of the bin of how often the policy read what was asked about (fact
+    world)."""
     return max(e for e in EXPOSURE_EDGES if e <= answered.meta["exposure"])
 
 
@@ -313,37 +304,4 @@ def relation_metrics(
         metrics
         | ({} if auc is None else {"within_relation_auc": auc})
         | {"within_relation_pairs": pairs}
-    )
-
-
-def stored_relation_metrics(samples: Path) -> dict[str, float]:
-    """`relation_metrics` from a run's samples.jsonl alone (results made before them).
-
-    The training questions' answers are not stored: the rule decides on each question by
-    the other test questions of its relation. {} without the file.
-    """
-    if not samples.exists():
-        return {}
-    rows = list(map(json.loads, samples.read_text().splitlines()))
-    before, after = (
-        [_of_sample(r, when) for r in rows] for when in ("before", "after")
-    )
-    rule = []
-    for i, answered in enumerate(before):
-        others = before[:i] + before[i + 1 :]
-        rule += relation_rule([(b.relation, b.outcome) for b in others], [answered])
-    metrics = {f"relation_rule_{k}": v for k, v in rates(rule).items()}
-    auc, pairs = within_relation_auc(before, after)
-    metrics["within_relation_pairs"] = pairs
-    return metrics | ({} if auc is None else {"within_relation_auc": auc})
-
-
-def _of_sample(row: Mapping[str, Any], when: str) -> Answered:
-    """A line of samples.jsonl; without its relation, that is part of the id."""
-    name = row["id"]
-    relation = name.split(":")[0] if ":" in name else re.sub(r".*[A-Z]\w+ ", "", name)
-    outcome = row[f"{when}_outcome"]
-    return Answered(
-        *(name, row["question"], row["answers"], row.get("relation", relation)),
-        *(row[when], Outcome(outcome) if outcome else None),
     )

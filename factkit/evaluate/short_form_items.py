@@ -1,6 +1,6 @@
 """What each test question adds to TruthRL's metrics: the terms of their means.
 
-A metric of `items` is the mean over the questions that have a value in it (`means`):
+A metric of `items` is the mean over the questions that have a value in it:
 
 | metric | of which questions | value |
 |---|---|---|
@@ -88,15 +88,6 @@ def iteration(table: Items, number: int, rows: Sequence[Answered]) -> None:
         table[row.id] |= _named(f"iteration_{number}", terms(row.outcome))
 
 
-def means(table: Items) -> dict[str, float]:
-    """Each metric: the mean over the questions that have a value in it."""
-    values: dict[str, list[float]] = {}
-    for row in table.values():
-        for name, value in row.items():
-            values.setdefault(name, []).append(value)
-    return {name: sum(v) / len(v) for name, v in values.items()}
-
-
 def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> dict[str, float]:
     """The rates averaged over the test questions' and further sets (Table 1)."""
     names = ("truthfulness", "hallucination", "accuracy") if sets else ()
@@ -123,22 +114,24 @@ def trends(curve: "pd.DataFrame") -> dict[str, float]:
     updates: its share of the rollouts at the end, its rise in pro-abstention groups
     and its fall in anti-abstention groups. What no group shows is left out.
     """
-    first, last = curve.step.quantile(PART), curve.step.quantile(1 - PART)
-    ends = {}
-    for name in ("abstention", "abstention_pro", "abstention_anti"):
-        if name in curve:
-            parts = curve.step <= first, curve.step >= last
-            ends[name] = tuple(curve[name][part].mean() for part in parts)
+    (_, end), pro, anti = (
+        _ends(curve, f"abstention{groups}") for groups in ("", "_pro", "_anti")
+    )
     moves = {
-        "rollout_abstention_end": ends.get("abstention", (0.0, float("nan")))[1],
-        "abstention_pro_rise": -_fall(ends.get("abstention_pro")),
-        "abstention_anti_fall": _fall(ends.get("abstention_anti")),
+        "rollout_abstention_end": end,
+        "abstention_pro_rise": pro[1] - pro[0],
+        "abstention_anti_fall": anti[0] - anti[1],
     }
     return {name: float(value) for name, value in moves.items() if value == value}
 
 
-def _fall(ends: tuple[float, float] | None) -> float:
-    return ends[0] - ends[1] if ends else float("nan")
+def _ends(curve: "pd.DataFrame", name: str) -> tuple[float, float]:
+    """A column's mean in the first and in the last fifth; NaN without the column."""
+    if name not in curve:
+        return float("nan"), float("nan")
+    values, step = curve[name], curve.step
+    first, last = step <= step.quantile(PART), step >= step.quantile(1 - PART)
+    return values[first].mean(), values[last].mean()
 
 
 def _of_test(row: Answered, before: Answered, shown: Answered) -> dict[str, float]:

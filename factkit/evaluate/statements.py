@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.refusals import responds_by_words, response_rates
-from factkit.evaluate.short_form import EXPOSURE_EDGES
+from factkit.evaluate.refusals import responds_by_words
+from factkit.evaluate.short_form import exposure_bin
 from factkit.verify.claims import Support
-from factkit.verify.failures import MOST_JUDGE_FAILURES
+from factkit.verify.failures import failed_share
 from factkit.verify.feedback import Sentence, Truth
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def measure(
 
     feedback: the annotator's, of each example's response. Those of `long_form.scores`
     (factual_precision is FactScore without its penalty for short answers) and
-    `response_rates`, also for each evaluation set as `<set>_…`; and `kinds`. Raises
+    factscore_response_rate, the share of `refusals.responds_by_words`, never above
+    response_rate; also for each evaluation set as `<set>_…`; and `kinds`. Raises
     ValueError above 5 % of failures of any kind; the shares are in `…_failures`.
     """
     texts = [said[e.id] for e in examples]
@@ -61,8 +62,9 @@ def measure(
 
 def _scores(rows: Sequence[Checked]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
-    rates = response_rates([r.response for r in judged], [r.claims for r in judged])
-    return long_form.scores(judged) | rates
+    answering = [responds_by_words(row.response, row.claims) for row in judged]
+    scores = long_form.scores(judged)
+    return scores | {"factscore_response_rate": sum(answering) / len(judged)}
 
 
 def items(
@@ -71,7 +73,7 @@ def items(
     feedback: Sequence[Sequence[Sentence] | None],
 ) -> dict[str, dict[str, float]]:
     """<set>/<id> → what the response after adds to each metric that the paper's claims
-    are on, absent where it does not count; `means` are these metrics.
+    are on, absent where it does not count; their means are these metrics.
 
     before, after: of the same questions; feedback: the annotator's, of the responses
     after. Of `measure` those of `COLUMNS`, the response rate by words, and the paper's
@@ -103,38 +105,27 @@ def _hedged(said: Sequence[Sentence] | None) -> dict[str, float]:
 
 
 def _terms(old: Checked, new: Checked, scores: Mapping[str, float]) -> dict[str, float]:
-    found = {name: scores[name] for name in COLUMNS if name in scores}
+    terms = {name: scores[name] for name in COLUMNS if name in scores}
     by_words = responds_by_words(new.response, new.claims)
-    found["factscore_response_rate"] = float(by_words)
+    terms["factscore_response_rate"] = float(by_words)
     if (name := new.meta["set"]) in SETS:
-        found |= {f"{name}_{k}": v for k, v in found.items()}
+        terms |= {f"{name}_{k}": v for k, v in terms.items()}
     if (share := accuracy(new)) is not None:
-        found["accuracy_above_70"] = float(share > ABOVE)
-        found["accuracy_below_40"] = float(share < LOW)
-        found["unverifiable_claims"] = new.supports.count(Support.INCONCLUSIVE)
+        terms["accuracy_above_70"] = float(share > ABOVE)
+        terms["accuracy_below_40"] = float(share < LOW)
+        terms["unverifiable_claims"] = new.supports.count(Support.INCONCLUSIVE)
         if level := _level(share):
-            found[f"{level}_accuracy_claims"] = found["total_claims"]
+            terms[f"{level}_accuracy_claims"] = terms["total_claims"]
     if (share := accuracy(old)) is not None and (level := _level(share)):
-        found[f"refusal_{level}"] = float(not new.claims)
-    if (times := new.meta.get("exposure")) is not None:
-        edge = max(e for e in EXPOSURE_EDGES if e <= times)
-        if edge in EXPOSURES:
-            found[f"exposure_{edge}_response_rate"] = found["response_rate"]
-    return found
+        terms[f"refusal_{level}"] = float(not new.claims)
+    if "exposure" in new.meta and (edge := exposure_bin(new)) in EXPOSURES:
+        terms[f"exposure_{edge}_response_rate"] = terms["response_rate"]
+    return terms
 
 
 def _level(share: float) -> str:
     """low | high | "", of an accuracy between the two."""
     return "low" if share < LOW else "high" if share >= HIGH else ""
-
-
-def means(table: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each column of `items` over those that count in it."""
-    columns: dict[str, list[float]] = {}
-    for terms in table.values():
-        for name, value in terms.items():
-            columns.setdefault(name, []).append(value)
-    return {name: sum(column) / len(column) for name, column in columns.items()}
 
 
 def kinds(feedback: Sequence[Sequence[Sentence] | None]) -> dict[str, float]:
@@ -143,13 +134,8 @@ def kinds(feedback: Sequence[Sequence[Sentence] | None]) -> dict[str, float]:
 
     Raises ValueError if that is above 5 %.
     """
-    known = [of for of in feedback if of is not None]
-    failed = 1 - len(known) / len(feedback)
-    if failed > MOST_JUDGE_FAILURES:
-        raise ValueError(
-            f"annotator_failures: {failed:.1%}, at most {MOST_JUDGE_FAILURES:.0%} may "
-            "fail: see to the judge's endpoint and run again"
-        )
+    failed = failed_share(feedback, "annotator_failures")
+    known = [sentences for sentences in feedback if sentences is not None]
     stated = [s for of in known for sentence in of for s in sentence.statements]
     means = {
         truth.replace(" ", "_"): sum(s.truth == truth for s in stated) / len(known)

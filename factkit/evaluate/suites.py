@@ -71,36 +71,21 @@ SUITES = {
 
 
 def run(
-    model: str,
-    suites: Sequence[str],
-    folder: Path,
-    backend: Literal["vllm", "hf"] = "vllm",
-    model_args: Mapping[str, Any] | None = None,
-    gen_kwargs: Mapping[str, Any] | None = None,
-    allow_code: bool = False,
-    limit: int | None = None,
-    seed: int = 0,
+    model: str, suites: Sequence[str], folder: Path, **options: Any
 ) -> dict[str, float]:
     """Each suite's score in [0, 1] and its standard error, {"gsm8k": …}; see `scores`.
 
-    Suites whose results lie in `folder` are not run again. model: a folder (a LoRA
-    adapter, too) or hub name, asked through its chat template. model_args, gen_kwargs:
-    lm-eval's, besides (max_model_len, think_end_token; do_sample, temperature …).
+    Suites whose results lie in `folder` are not run again. options: of `arguments`.
     Raises SuiteError on an unknown suite, a missing package, code that is not allowed,
     a folder of other settings, and if lm-eval fails.
     """
-    settings = arguments(
-        model, suites, folder, backend, model_args, gen_kwargs, allow_code, limit, seed
-    )
+    settings = arguments(model, suites, folder, **options)
     _refuse_other_settings(folder, settings)
     done = scores(folder)
     missing = [name for name in suites if name not in done]
     if missing:
-        _require_packages(missing)
         settings["tasks"] = [SUITES[name].task for name in missing]
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / SETTINGS, json.dumps(settings, indent=1))
-        _call(folder / SETTINGS, allow_code)
+        _run_harness(missing, folder, settings)
         done = scores(folder)
     without = [name for name in suites if name not in done]
     if without:
@@ -122,8 +107,10 @@ def arguments(
 ) -> dict[str, Any]:
     """lm-eval's configuration (its `--config` file) for these suites.
 
-    Raises SuiteError on an unknown suite, and on one that runs code without
-    `allow_code` or outside a container.
+    model: a folder (a LoRA adapter, too) or hub name, asked through its chat template.
+    model_args, gen_kwargs: lm-eval's, besides (max_model_len, think_end_token;
+    do_sample, temperature …). Raises SuiteError on an unknown suite, and on one that
+    runs code without `allow_code` or outside a container.
     """
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:
@@ -171,7 +158,7 @@ def scores(folder: Path) -> dict[str, float]:
     Of several results the latest counts. Raises SuiteError on a file that can't be
     read, or lacks the metric of a task that it holds.
     """
-    found: dict[str, float] = {}
+    table: dict[str, float] = {}
     for path in sorted(folder.rglob("results_*.json"), key=lambda p: p.name):
         try:
             results = json.loads(path.read_text(encoding="utf-8"))["results"]
@@ -181,8 +168,8 @@ def scores(folder: Path) -> dict[str, float]:
             ) from None
         for name, suite in SUITES.items():
             if suite.task in results:
-                found |= _score(name, suite, results[suite.task], path)
-    return found
+                table |= _score(name, suite, results[suite.task], path)
+    return table
 
 
 def lengths(folder: Path, suite: str, tokenizer) -> dict[str, float]:
@@ -237,7 +224,10 @@ def _refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _require_packages(suites: Sequence[str]) -> None:
+def _run_harness(
+    suites: Sequence[str], folder: Path, settings: Mapping[str, Any]
+) -> None:
+    """lm-eval on a configuration; what it says goes to stderr."""
     needed = {"lm_eval", *(m for name in suites for m in SUITES[name].needs)}
     absent = sorted(module for module in needed if find_spec(module) is None)
     if absent:
@@ -245,19 +235,18 @@ def _require_packages(suites: Sequence[str]) -> None:
             f"{', '.join(absent)} not installed; {', '.join(suites)} can't run: "
             "pip install '.[gpu]', and lm-eval's extras: 'lm-eval[ifeval,math]'"
         )
-
-
-def _call(settings: Path, allow_code: bool) -> None:
-    """lm-eval on a configuration; what it says goes to stderr."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / SETTINGS
+    write_atomically(path, json.dumps(settings, indent=1))
     environment = {k: v for k, v in os.environ.items() if k != "HF_ALLOW_CODE_EVAL"}
-    if allow_code:
+    if settings["confirm_run_unsafe_code"]:
         environment["HF_ALLOW_CODE_EVAL"] = "1"
-    command = [sys.executable, "-m", "lm_eval", "run", "--config", str(settings)]
+    command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
     ended = subprocess.run(command, env=environment, stdout=sys.stderr.fileno())
     if ended.returncode:
         raise SuiteError(
             f"lm-eval failed with exit code {ended.returncode}; its last lines above "
-            f"say why. Settings: {settings}"
+            f"say why. Settings: {path}"
         )
 
 

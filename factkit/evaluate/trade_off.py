@@ -23,7 +23,7 @@ from factkit.verify.verifier import verifier
 
 if TYPE_CHECKING:
     from factkit.rar.params import RarParams
-    from factkit.verify.engine import Engine
+    from factkit.verify.whole_response import Engine
 
 # the metrics that are kept of each item, for intervals over items
 COMPARED = (
@@ -285,8 +285,7 @@ def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]
     lower edge of its bin → metrics, and the number of requests as `n`."""
     groups: dict[int, list[long_form.Checked]] = {}
     for row in rows:
-        edge = max(e for e in short_form.EXPOSURE_EDGES if e <= row.meta["exposure"])
-        groups.setdefault(edge, []).append(row)
+        groups.setdefault(short_form.exposure_bin(row), []).append(row)
     return {
         edge: long_form.scores(of) | {"n": len(of)}
         for edge, of in sorted(groups.items())

@@ -1,18 +1,18 @@
 """Utility without a judge, for the small profiles, and when its loss stops a training.
 
-Three measures that a small model moves: best-guess accuracy (short questions,
-abstention counts as wrong), perplexity on held-out text, and prompts whose form a
-program can check, in the spirit of IFEval. Binary RAR measures ten benchmarks (§4.1);
-`factkit.evaluate.suites` runs public ones by lm-eval, where a profile names them.
+Two measures that a small model moves: perplexity on held-out text, and prompts whose
+form a program can check, in the spirit of IFEval. Binary RAR measures ten benchmarks
+(§4.1); `factkit.evaluate.suites` runs public ones by lm-eval, where a profile names
+them.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
@@ -23,21 +23,6 @@ LOWER_IS_BETTER = frozenset({"perplexity"})
 ROUNDING = 1e-9  # a drop of exactly 10 % is not more than 10 %
 
 Check = Callable[[str], bool]
-
-
-# ---- best guess
-
-
-def best_guess_accuracy(outcomes: Sequence[Outcome | None]) -> float:
-    """The share of questions answered rightly where abstaining is not allowed (§4.1).
-
-    An abstention counts as wrong; a None (the judge failed) is left out, to be reported
-    by `short_form.judge_failures`. Raises ValueError without outcomes.
-    """
-    judged = [o for o in outcomes if o is not None]
-    if not judged:
-        raise ValueError("no outcomes to score")
-    return judged.count(Outcome.CORRECT) / len(judged)
 
 
 # ---- perplexity
@@ -97,75 +82,40 @@ def keeps_form(prompts: Sequence[FormPrompt], responses: Sequence[str]) -> list[
     return [bool(said) and form.check(said) for form, said in rows]
 
 
-def words_between(least: int, most: int) -> Check:
-    """As many words, both ends included."""
-    return lambda said: least <= len(said.split()) <= most
-
-
-def sentences(n: int) -> Check:
-    """Exactly n sentences: ends . ! ? before a space or the end."""
-    end = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)")
-    return lambda said: (
-        len(end.split(said)) == n + 1 and not end.split(said)[-1].strip()
-    )
-
-
-def lines(n: int) -> Check:
-    """Exactly n lines that are not empty."""
-    return lambda said: sum(bool(line.strip()) for line in said.splitlines()) == n
-
-
-def items(n: int, mark: str = r"[-*•]|\d+[.)]") -> Check:
-    """Exactly n list items: lines that begin with a mark (a regular expression)."""
-    item = re.compile(rf"^\s*(?:{mark})\s+\S", re.MULTILINE)
-    return lambda said: len(item.findall(said)) == n
-
-
-def paragraphs(n: int) -> Check:
-    """Exactly n paragraphs, with an empty line between them."""
-    return lambda said: len(re.split(r"\n\s*\n", said.strip())) == n
-
-
-def starts_with(text: str) -> Check:
-    """Begins with the text, in its letter case."""
-    return lambda said: said.strip().startswith(text)
-
-
-def ends_with(text: str) -> Check:
-    """Ends with the text, in its letter case."""
-    return lambda said: said.strip().endswith(text)
-
-
-def uses(word: str, times: int = 1) -> Check:
-    """Holds a whole word at least so many times, in any letter case."""
-    whole = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
-    return lambda said: len(whole.findall(said)) >= times
-
-
-def avoids(text: str) -> Check:
-    """Does not hold the text, in any letter case."""
-    return lambda said: text.casefold() not in said.casefold()
-
-
 def matches(pattern: str) -> Check:
     """All of it, stripped, is matched by a regular expression."""
     return lambda said: re.fullmatch(pattern, said.strip(), re.DOTALL) is not None
 
 
-def upper_case(said: str) -> bool:
-    """Has letters, all of them capitals."""
-    return said.isupper()
+def counts(pattern: str, n: int, more: bool = False) -> Check:
+    """A regular expression occurs n times, or also more often; ^ and $ are a line's."""
+    compiled = re.compile(pattern, re.MULTILINE)
+
+    def check(said: str) -> bool:
+        found = len(compiled.findall(said.strip()))
+        return found == n or more and found > n
+
+    return check
 
 
-def lower_case(said: str) -> bool:
-    """Has letters, none of them a capital."""
-    return said.islower()
+def words(least: int, most: int | None = None) -> str:
+    """The pattern of so many words, both ends included."""
+    return rf"\S+(?:\s+\S+){{{least - 1},{'' if most is None else most - 1}}}"
+
+
+def sentences(n: int) -> Check:
+    """Exactly n sentences: ends . ! ? before a space or the end."""
+    end = r"[.!?]+[\"')\]]*(?=\s|$)"
+    return matches(rf"(?:(?:(?!{end}).)*{end}){{{n}}}")
+
+
+def items(n: int, mark: str = r"[-*•]|\d+[.)]") -> Check:
+    """Exactly n list items: lines that begin with a mark (a regular expression)."""
+    return counts(rf"^\s*(?:{mark})\s+\S", n)
 
 
 def is_json(said: str) -> bool:
     """Is a JSON object, in a fenced block or not."""
-    import json
-
     inside = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", said.strip(), re.DOTALL)
     try:
         return isinstance(json.loads(inside[1] if inside else said), dict)
@@ -173,24 +123,19 @@ def is_json(said: str) -> bool:
         return False
 
 
-def every(*checks: Check) -> Check:
-    """All of the checks."""
-    return lambda said: all(check(said) for check in checks)
-
-
 # fmt: off
 _FORMS: tuple[tuple[str, Check], ...] = (
     ("Answer in one word: what colour is the sky on a clear day?",
-     words_between(1, 1)),
-    ("Answer in one word: which animal says meow?", words_between(1, 1)),
+     matches(words(1, 1))),
+    ("Answer in one word: which animal says meow?", matches(words(1, 1))),
     ("Answer with yes or no only: is water wet?", matches(r"(?i)(yes|no)\.?")),
     ("Answer with a number only: how many days are in a week?",
      matches(r"\d+\.?")),
     ("Reply with the word hello and nothing else.", matches(r"(?i)hello[.!]?")),
-    ("Describe a cat in at most ten words.", words_between(1, 10)),
-    ("What is bread? Use no more than fifteen words.", words_between(1, 15)),
-    ("Write about the sea in at least fifty words.", words_between(50, 10_000)),
-    ("Describe your favourite season in 20 to 40 words.", words_between(20, 40)),
+    ("Describe a cat in at most ten words.", matches(words(1, 10))),
+    ("What is bread? Use no more than fifteen words.", matches(words(1, 15))),
+    ("Write about the sea in at least fifty words.", matches(words(50))),
+    ("Describe your favourite season in 20 to 40 words.", matches(words(20, 40))),
     ("Write exactly one sentence about rain.", sentences(1)),
     ("Write exactly two sentences about dogs.", sentences(2)),
     ("Explain what a library is in exactly two sentences.", sentences(2)),
@@ -200,44 +145,45 @@ _FORMS: tuple[tuple[str, Check], ...] = (
     ("List exactly five animals, one a line, each after a hyphen.",
      items(5, "-")),
     ("Give me two tips for better sleep as bullet points.", items(2)),
-    ("Write a poem about the moon with exactly four lines.", lines(4)),
-    ("Name three colours, one a line, and write nothing else.", lines(3)),
+    ("Write a poem about the moon with exactly four lines.", counts(r"^.*\S", 4)),
+    ("Name three colours, one a line, and write nothing else.",
+     counts(r"^.*\S", 3)),
     ("Write two paragraphs about trees, with an empty line between them.",
-     paragraphs(2)),
+     counts(r"\n\s*\n", 1)),
     ("Write in all capital letters: describe a lion in one sentence.",
-     upper_case),
-    ("Answer in capital letters only: what is snow?", upper_case),
-    ("Write in lower case letters only: what is the sun?", lower_case),
+     str.isupper),
+    ("Answer in capital letters only: what is snow?", str.isupper),
+    ("Write in lower case letters only: what is the sun?", str.islower),
     ("Without any capital letter, say what you can do with an apple.",
-     lower_case),
+     str.islower),
     ("Begin your answer with the word Certainly. What is a clock?",
-     starts_with("Certainly")),
+     matches("Certainly.*")),
     ("Start your reply with \"In short\" and explain what a bicycle is.",
-     starts_with("In short")),
+     matches("In short.*")),
     ("Tell me about horses. End with the words \"That is all.\"",
-     ends_with("That is all.")),
+     matches(r".*That is all\.")),
     ("Explain what tea is. Finish your answer with a question mark.",
-     ends_with("?")),
+     matches(r".*\?")),
     ("Say something nice and end with three exclamation marks.",
-     ends_with("!!!")),
+     matches(".*!!!")),
     ("Put your whole answer in double quotation marks: what is honey?",
      matches(r"\"[^\"]+\"")),
     ("Write a sentence about a garden that uses the word \"lantern\".",
-     uses("lantern")),
+     matches(r"(?i).*\blantern\b.*")),
     ("Write about a market. Use the words \"copper\" and \"umbrella\".",
-     every(uses("copper"), uses("umbrella"))),
+     matches(r"(?i)(?=.*\bcopper\b).*\bumbrella\b.*")),
     ("Write about the wind and use the word \"quiet\" at least three times.",
-     uses("quiet", 3)),
-    ("Describe a house without using a comma.", avoids(",")),
+     counts(r"(?i)\bquiet\b", 3, more=True)),
+    ("Describe a house without using a comma.", matches("[^,]*")),
     ("Tell me about fire. Do not use the word \"hot\".",
-     every(words_between(5, 10_000), lambda said: not uses("hot")(said))),
+     matches(rf"(?i)(?!.*\bhot\b){words(5)}")),
     ("Describe a river without using the letter z.",
-     every(words_between(5, 10_000), avoids("z"))),
+     matches(rf"(?i)(?!.*z){words(5)}")),
     ("Explain what a map is. Your answer must have a title in <<double angle "
-     "brackets>>.", lambda said: re.search(r"<<[^<>]+>>", said) is not None),
+     "brackets>>.", matches(".*<<[^<>]+>>.*")),
     ("Give the capital of France as JSON with the key \"capital\".", is_json),
     ("Write today's greeting with a postscript that begins with P.S.",
-     lambda said: re.search(r"P\. ?S\.", said) is not None),
+     matches(r".*P\. ?S\..*")),
     ("Name a vegetable and a spice, separated by a semicolon, and nothing else.",
      matches(r"[^;\n]+;[^;\n]+")),
     ("Write three words, each beginning with the letter b.",

@@ -9,22 +9,26 @@ ArenaHard it takes the style features and the idea, but for one pair of models.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from factkit.verify import judge
-from factkit.verify.failures import MOST_JUDGE_FAILURES
+from factkit.verify.failures import failed_share
 from factkit.verify.replies import Form, Verdict, read, word
-from factkit.verify.response import final_answer
+from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
 
 REPLY_TOKENS = 256
-STYLE = ("words", "headers", "bold", "lists")
-_HEADER = re.compile(r"^#{1,6}\s+\S", re.MULTILINE)
-_BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+\S", re.MULTILINE)
+STYLE = {  # feature → what is counted
+    "words": re.compile(r"\S+"),
+    "headers": re.compile(r"^#{1,6}\s+\S", re.MULTILINE),
+    "bold": re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__"),
+    "lists": re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+\S", re.MULTILINE),
+}
 
 
 class Choice(Form):
@@ -46,10 +50,9 @@ def compare(
     Both orders of all pairs are one batch. Reasoning is not shown. None where the judge
     failed in either order. raw: its two replies, ours first and ours second.
     """
-    said = [[final_answer(text, False) for text in side] for side in (ours, theirs)]
     rows = [
         {"prompt": prompt, "response_a": first, "response_b": second}
-        for prompt, a, b in zip(prompts, *said, strict=True)
+        for prompt, a, b in zip(prompts, answers(ours), answers(theirs), strict=True)
         for first, second in ((a, b), (b, a))
     ]
     replies = judge.ask(llm, template, rows, Choice, REPLY_TOKENS, "comparing")
@@ -66,28 +69,16 @@ def compare(
     ]
 
 
-def win_rate(verdicts: Sequence[Verdict]) -> float:
-    """The mean preference for our responses, in [0, 1]; 0.5 is a draw.
+def mean_preference(verdicts: Sequence[Verdict]) -> float:
+    """How often ours are preferred, in [0, 1]; 0.5 is a draw. Failures are left out.
 
     Raises ValueError without verdicts, and if more than 5 % failed.
     """
-    values, _ = judged(verdicts)
-    return sum(values) / len(values)
-
-
-def judged(verdicts: Sequence[Verdict]) -> tuple[list[float], float]:
-    """The values of the verdicts that did not fail, and the share that failed.
-
-    Raises ValueError as `win_rate`.
-    """
+    failed_share([v.value for v in verdicts], "comparison_failures")
     values = [v.value for v in verdicts if v.value is not None]
-    share = (len(verdicts) - len(values)) / max(len(verdicts), 1)
-    if not values or share > MOST_JUDGE_FAILURES:
-        raise ValueError(
-            f"the judge failed on {share:.1%} of {len(verdicts)} comparisons, at most "
-            f"{MOST_JUDGE_FAILURES:.0%} may: see to its endpoint and run again"
-        )
-    return values, share
+    if not values:
+        raise ValueError("no comparisons to take the mean of")
+    return sum(values) / len(values)
 
 
 # ---- length, by alpaca-eval
@@ -104,7 +95,7 @@ def length_controlled(
     By the package alpaca-eval (extra gpu), which takes the difficulty of each prompt
     from the hub. All of AlpacaEval's 805 prompts, in its order: a prompt's place is its
     number there. theirs: the baseline's responses. A failed comparison is left out.
-    Raises ValueError on any other number of prompts and as `win_rate`.
+    Raises ValueError on any other number of prompts and as `mean_preference`.
     """
     if len(prompts) != 805:
         raise ValueError(
@@ -113,52 +104,45 @@ def length_controlled(
         )
     from alpaca_eval.metrics import get_length_controlled_winrate
 
-    judged(verdicts)
+    mean_preference(verdicts)  # raises
     # it counts from 1 (the baseline wins) to 2 (the model wins)
     rows = [
         {
             "index": i,
             "instruction": prompt,
-            "output_1": final_answer(their, False),
-            "output_2": final_answer(our, False),
+            "output_1": their,
+            "output_2": our,
             "generator_1": "baseline",
             "generator_2": "model",
             "annotator": "factkit",
             "preference": 1 + verdict.value,
         }
         for i, (verdict, prompt, our, their) in enumerate(
-            zip(verdicts, prompts, ours, theirs, strict=True)
+            zip(verdicts, prompts, answers(ours), answers(theirs), strict=True)
         )
         if verdict.value is not None
     ]
-    found: Mapping[str, Any] = get_length_controlled_winrate(
-        rows, save_weights_dir=None
-    )
+    rates = get_length_controlled_winrate(rows, save_weights_dir=None)
     return {
-        "win_rate": found["win_rate"] / 100,
-        "length_controlled_win_rate": found["length_controlled_winrate"] / 100,
-        "length_controlled_stderr": found["lc_standard_error"] / 100,
+        "win_rate": rates["win_rate"] / 100,
+        "length_controlled_win_rate": rates["length_controlled_winrate"] / 100,
+        "length_controlled_stderr": rates["lc_standard_error"] / 100,
     }
 
 
 # ---- style
 
 
-def style_features(text: str) -> tuple[int, int, int, int]:
+def style_features(text: str, features: Sequence[str] = tuple(STYLE)) -> list[int]:
     """Numbers of words, Markdown headers, bold spans and list items (ArenaHard's)."""
-    return (
-        len(text.split()),
-        len(_HEADER.findall(text)),
-        len(_BOLD.findall(text)),
-        len(_ITEM.findall(text)),
-    )
+    return [len(STYLE[name].findall(text)) for name in features]
 
 
 def style_controlled(
     verdicts: Sequence[Verdict],
     ours: Sequence[str],
     theirs: Sequence[str],
-    features: Sequence[str] = STYLE,
+    features: Sequence[str] = tuple(STYLE),
 ) -> dict[str, float]:
     """The win rate between responses of equal style, and what each feature is worth.
 
@@ -169,51 +153,40 @@ def style_controlled(
     feature in which the two never differ. A faint penalty (C = 100) keeps weights
     finite. Where all verdicts are wins, or all losses, that is the controlled rate too.
     features: those to hold equal, of `STYLE`; ("words",) is length control alone.
-    Raises ValueError on an unknown feature and as `win_rate`.
+    Raises ValueError on an unknown feature and as `mean_preference`.
     """
     unknown = sorted(set(features) - set(STYLE))
     if unknown:
-        raise ValueError(f"{', '.join(unknown)}: no style feature of {STYLE}")
-    values, _ = judged(verdicts)
-    rate = sum(values) / len(values)
-    weights = dict.fromkeys(features, 0.0)
-    strength = math.inf if rate == 1 else -math.inf
+        raise ValueError(f"{', '.join(unknown)}: no style feature of {tuple(STYLE)}")
+    rate = mean_preference(verdicts)
+    weights, strength = [0.0] * len(features), math.inf if rate == 1 else -math.inf
     if 0 < rate < 1:
-        import numpy as np
-
-        counts = np.array(
-            [
-                [style_features(final_answer(text, False)) for text in pair]
-                for pair, verdict in zip(
-                    zip(ours, theirs, strict=True), verdicts, strict=True
-                )
-                if verdict.value is not None
-            ],
-            dtype=float,
-        )  # (N, 2, features)
-        columns = [STYLE.index(name) for name in features]
-        strength, fitted = _fit(_differences(counts[:, :, columns]), np.array(values))
-        weights = dict(zip(features, fitted, strict=True))
+        rows = [
+            (verdict.value, style_features(a, features), style_features(b, features))
+            for verdict, a, b in zip(
+                verdicts, answers(ours), answers(theirs), strict=True
+            )
+            if verdict.value is not None
+        ]
+        values, *counts = (np.array(of, dtype=float) for of in zip(*rows, strict=True))
+        strength, weights = _fit(_differences(*counts), values)
     return {
         "win_rate": rate,
         "style_controlled_win_rate": 1 / (1 + math.exp(-strength)),
-        **{f"weight_{name}": weight for name, weight in weights.items()},
+        **{f"weight_{name}": w for name, w in zip(features, weights, strict=True)},
     }
 
 
-def _differences(counts):
-    """(N, 2, K) counts of ours and theirs → (N, K) relative differences, scaled."""
-    import numpy as np
-
-    difference, total = counts[:, 0] - counts[:, 1], counts.sum(axis=1)
+def _differences(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """(N, K) counts of ours and theirs → (N, K) relative differences, scaled."""
+    difference, total = ours - theirs, ours + theirs
     relative = np.divide(difference, total, out=np.zeros_like(total), where=total > 0)
     deviation = relative.std(axis=0)
     return relative / np.where(deviation > 0, deviation, 1)
 
 
-def _fit(differences, values) -> tuple[float, list[float]]:
+def _fit(differences: np.ndarray, values: np.ndarray) -> tuple[float, list[float]]:
     """Strength s and weights w of the regression; values (N,) in [0, 1]."""
-    import numpy as np
     from sklearn.linear_model import LogisticRegression
 
     wins = np.repeat([1, 0], len(values))

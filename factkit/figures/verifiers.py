@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def aucs(table: "pd.DataFrame") -> "Figure":
     """AUC by set, a panel a question, with intervals; at 0.5 a coin.
 
-    table: as `evaluate.verifiers.measured` gives it, with a column `set`.
+    table: as 02 makes it, with a column `set`.
     """
     names = list(dict.fromkeys(table["verifier"]))
     questions = list(dict.fromkeys(table["question"]))

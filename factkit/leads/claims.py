@@ -16,6 +16,7 @@ from functools import cached_property
 from factkit.datasets.examples import DataError, Example
 from factkit.leads.facts import NOW, Fact, Leads, inside, statement
 from factkit.leads.reader import LeadReader
+from factkit.leads.requests import shares
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_id, sentence_id
 from factkit.world.facts import LABELS
@@ -43,13 +44,13 @@ class LeadClaims:
 
     def entries(self) -> list[Chunk]:
         """An entry for each fact that is told: its sentence, under the subject."""
-        found = []
+        entries = []
         for name, subject in self.leads.subjects.items():
             for fact in filter(self.told, subject.facts):
                 text = f"{name}\n{statement(fact)}"
                 n_words = len(text.split())
-                found.append(Chunk(self.evidence(fact), page_id(name), text, n_words))
-        return found
+                entries.append(Chunk(self.evidence(fact), page_id(name), text, n_words))
+        return entries
 
     def told(self, fact: Fact) -> bool:
         """Whether an entry states the fact."""
@@ -72,13 +73,10 @@ class LeadClaims:
         rng = random.Random(f"claims {self.seed}")
         groups = self._groups()
         rng.shuffle(groups)
-        sets, begin, total = {}, 0, 0
-        for name, size in sizes.items():
-            total += size
-            end = round(len(groups) * total / sum(sizes.values()))
-            subjects = [subject for group in groups[begin:end] for subject in group]
-            sets[name] = self._balanced(subjects, size, rng)
-            begin = end
+        sets = {}
+        for name, part in shares(groups, sizes).items():
+            subjects = [subject for group in part for subject in group]
+            sets[name] = self._balanced(subjects, sizes[name], rng)
         return sets
 
     def claim(
@@ -126,11 +124,11 @@ class LeadClaims:
     @cached_property
     def _objects(self) -> dict[str, list[str]]:
         """Relation → each fact's object, as often as facts have it."""
-        found = defaultdict(list)
+        objects = defaultdict(list)
         for subject in self.leads.subjects.values():
             for fact in subject.facts:
-                found[fact.relation].append(fact.object)
-        return dict(found)
+                objects[fact.relation].append(fact.object)
+        return objects
 
     @cached_property
     def _works(self) -> dict[str, Fact]:

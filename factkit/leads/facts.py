@@ -10,7 +10,7 @@ inconclusive. Ours throughout; the papers hold claims against web pages.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -44,16 +44,11 @@ NOW = 2024  # of the leads
 _MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
 PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
 # relation of a short question → of the fact
-_AS = {
-    **dict.fromkeys(("birth_year", "death_year", "nationality"), None),
-    **dict.fromkeys(("creator", "work_year", "continent", "atomic_number"), None),
-    **dict.fromkeys(
-        ("city_country", "place_country", "landmark_country", "region_country"),
-        "country",
-    ),
-    "capital_country": "capital_of",
-    "chemical_symbol": "symbol",
-}
+_AS = {relation: relation for relation in ("birth_year", "death_year", "nationality")}
+_AS |= {r: r for r in ("creator", "work_year", "continent", "atomic_number")}
+_AS |= {f"{what}_country": "country" for what in ("city", "place", "landmark")}
+_AS |= {"region_country": "country", "capital_country": "capital_of"}
+_AS |= {"chemical_symbol": "symbol"}
 # fields of work: who is said to have been of one was hardly of another that neither
 # description nor lead has a word of
 _FIELDS = {
@@ -136,7 +131,7 @@ class Subject:
     name: str
     title: str
     text: str
-    said: str
+    description: str
     facts: tuple[Fact, ...]
 
     @property
@@ -162,22 +157,12 @@ class Leads:
 
     def _after_death(self, fact: Fact) -> Verification:
         """Of a birth or a century of which only the death's year is known."""
-        said = int(re.sub(r"\D", "", fact.object))
+        year = int(re.sub(r"\D", "", fact.object))
         if fact.relation == "century":
-            said = 100 * (said - 1) + 1
-        for death in self.by_key.get((fact.subject, "death_year"), []):
-            if said > int(death.object):
-                return "contradicted"
-        return "inconclusive"
-
-    @cached_property
-    def objects(self) -> dict[str, tuple[str, ...]]:
-        """Relation → the objects that its facts have, each once."""
-        found = defaultdict(set)
-        for facts in self.by_key.values():
-            for fact in facts:
-                found[fact.relation].add(fact.object)
-        return {relation: tuple(sorted(of)) for relation, of in found.items()}
+            year = 100 * (year - 1) + 1
+        deaths = self.by_key.get((fact.subject, "death_year"), [])
+        too_late = any(year > int(death.object) for death in deaths)
+        return "contradicted" if too_late else "inconclusive"
 
     def facts_of(self, name: str) -> tuple[Fact, ...]:
         """A subject's facts, in the order of `STATEMENTS`; none if it is unknown."""
@@ -205,7 +190,7 @@ class Leads:
                 return _nationality(subject, fact.object)
             case "birth_year" | "century" if not known:
                 return self._after_death(fact)
-            case "nationality" if known and _both_british(known[0], fact):
+            case "nationality" if {known[0].object, fact.object} <= BRITISH:
                 return "inconclusive"
             case "death_year" if self.by_key.get((fact.subject, "birth_year")):
                 return "contradicted"  # of another year, or of somebody alive
@@ -230,8 +215,8 @@ def statement(fact: Fact) -> str:
     subject = fact.subject
     if fact.relation in ("capital", "symbol", "atomic_number"):
         subject = inside(subject)
-    said = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
-    return said[0].upper() + said[1:].replace("..", ".")
+    sentence = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
+    return sentence[0].upper() + sentence[1:].replace("..", ".")
 
 
 def inside(name: str) -> str:
@@ -247,68 +232,63 @@ def load() -> Leads:
 
 def of_documents(documents: Sequence[Document]) -> Leads:
     """The facts of leads: subjects with two of them or more, of a name of their own."""
-    found, _ = questions.lead_questions(documents, assets.verified("elements"))
-    asked = defaultdict(list)
-    for example in found:
-        asked[example.entity].append(example)
+    elements = assets.verified("elements")
+    by_lead = defaultdict(list)
+    for example in questions.lead_questions(documents, elements)[0]:
+        by_lead[example.entity].append(example)
     names = Counter(plain_title(d.title)[0].casefold() for d in documents)
     drafts: dict[str, list[Fact]] = {}
     for document in documents:
-        name = _name(document, asked[document.title])
         if names[plain_title(document.title)[0].casefold()] == 1:
-            drafts[document.title] = list(_facts(name, document, asked[document.title]))
-    continents = {
-        of[0].subject: f.object
-        for of in drafts.values()
-        for f in of
-        if f.relation == "continent"
-    }
+            drafts[document.title] = list(_facts(document, by_lead[document.title]))
+    every = [fact for facts in drafts.values() for fact in facts]
+    continents = {f.subject: f.object for f in every if f.relation == "continent"}
     continents |= dict.fromkeys((*questions.UK_NATIONS, "United Kingdom"), "Europe")
-    capitals = {
-        f.object: f for of in drafts.values() for f in of if f.relation == "capital_of"
-    }
+    capitals = {f.object: f for f in every if f.relation == "capital_of"}
+    order = list(STATEMENTS)
     subjects = {}
     for document in documents:
-        found = drafts.get(document.title, [])
-        found += _further(found, continents, capitals)
-        if len({f.relation for f in found}) > 1:
-            order = list(STATEMENTS)
-            found = sorted(dict.fromkeys(found), key=lambda f: order.index(f.relation))
-            said = str(document.meta.get("description", ""))
-            name = found[0].subject
+        facts = drafts.get(document.title, [])
+        facts = [*facts, *_further(facts, continents, capitals)]
+        if len({f.relation for f in facts}) > 1:
+            facts = sorted(dict.fromkeys(facts), key=lambda f: order.index(f.relation))
+            name, description = facts[0].subject, questions.description(document)
             subjects[name] = Subject(
-                name, document.title, document.text, said, tuple(found)
+                name, document.title, document.text, description, tuple(facts)
             )
-    world = questions.World(documents, assets.verified("elements"))
-    return Leads(subjects, frozenset(world.countries))
+    return Leads(subjects, frozenset(questions.World(documents, elements).countries))
 
 
-def _name(document: Document, asked: Sequence[Example]) -> str:
+def _name(document: Document, is_element: bool) -> str:
     """How a sentence begins with it: without what the title has in brackets, with "The"
     where the lead has it; an element in small letters."""
     name = plain_title(document.title)[0]
-    if any(e.relation == "chemical_symbol" for e in asked):
+    if is_element:
         return name.lower()
-    named = questions.with_article(name, document.text)
-    return named[0].upper() + named[1:]
+    name = questions.with_article(name, document.text)
+    return name[0].upper() + name[1:]
 
 
-def _facts(name: str, document: Document, asked: Sequence[Example]):
+def _facts(document: Document, examples: Sequence[Example]) -> Iterator[Fact]:
     """What the questions on a lead and its description say."""
-    for example in asked:
-        if example.relation in _AS:
-            relation = _AS[example.relation] or example.relation
+    relations = {e.relation for e in examples}
+    is_element = "chemical_symbol" in relations
+    name = _name(document, is_element)
+    for example in examples:
+        if relation := _AS.get(example.relation):
             first, *others = example.answers
             if relation in ("country", "capital_of"):
                 first, others = _country(example.answers)
             yield Fact(name, relation, first, tuple(others))
-    said = str(document.meta.get("description", ""))
-    if any(e.relation in ("birth_year", "death_year") for e in asked):
-        yield from _life(name, said, asked)
-    elif asked and (found := _KINDS.search(re.split(r"\b(?:in|by|of)\b", said)[0])):
-        kind = found[1].lower()
+    description = questions.description(document)
+    if relations & {"birth_year", "death_year"}:
+        yield from _life(name, description, examples)
+    elif examples and (
+        noun := _KINDS.search(re.split(r"\b(?:in|by|of)\b", description)[0])
+    ):
+        kind = noun[1].lower()
         yield Fact(name, "kind", kind, ("movie",) if kind == "film" else ())
-    elif any(e.relation == "chemical_symbol" for e in asked):
+    elif is_element:
         yield Fact(name, "kind", "chemical element", ("element",))
 
 
@@ -319,15 +299,15 @@ def _country(answers: Sequence[str]) -> tuple[str, list[str]]:
     return first, [a for a in answers if a != first]
 
 
-def _life(name: str, said: str, asked: Sequence[Example]):
+def _life(name: str, description: str, examples: Sequence[Example]) -> Iterator[Fact]:
     """Occupations and centuries of a person."""
-    words = re.findall(r"[\w-]+", said.split("(")[0].lower())
+    words = re.findall(r"[\w-]+", description.split("(")[0].lower())
     for word in dict.fromkeys(words):
         if word in OCCUPATIONS:
             same = {SAME.get(word, word)} | {k for k, v in SAME.items() if v == word}
             yield Fact(name, "occupation", word, tuple(sorted(same - {word})))
-    years = [int(e.answers[0]) for e in asked if "_year" in e.relation]
-    if "(born" in said.lower():
+    years = [int(e.answers[0]) for e in examples if "_year" in e.relation]
+    if "(born" in description.lower():
         years.append(NOW)
     if len(years) == 2:
         middle = century(sum(years) // 2)
@@ -335,52 +315,47 @@ def _life(name: str, said: str, asked: Sequence[Example]):
         yield Fact(name, "century", middle, tuple(sorted(others)))
 
 
-def _further(found, continents, capitals):
-    """A place's continent by its country, and a country's capital."""
-    if not found:
+def _further(
+    facts: Sequence[Fact], continents: Mapping[str, str], capitals: Mapping[str, Fact]
+) -> Iterator[Fact]:
+    """A place's country and continent by what it is the capital of or in, and a
+    country's capital."""
+    if not facts:
         return
-    name, relations = found[0].subject, {f.relation for f in found}
-    for fact in list(found):
-        if fact.relation == "capital_of" and "country" not in relations:
-            yield Fact(name, "country", fact.object, fact.others)
-    for fact in list(found):
-        if fact.relation in ("country", "capital_of") and "continent" not in relations:
-            if fact.object in continents:
-                yield Fact(name, "continent", continents[fact.object])
-            relations.add("continent")
-    capital = capitals.get(name)
-    if capital:
+    name, relations = facts[0].subject, {f.relation for f in facts}
+    wholes = [f for f in facts if f.relation in ("country", "capital_of")]
+    if "country" not in relations:
+        yield from (Fact(name, "country", f.object, f.others) for f in wholes)
+    if wholes and "continent" not in relations and wholes[0].object in continents:
+        yield Fact(name, "continent", continents[wholes[0].object])
+    if capital := capitals.get(name):
         city, *land = capital.subject.split(", ")  # "San José, Costa Rica"
         yield Fact(name, "capital", city, (capital.subject,) if land else ())
 
 
-def _alike(known: str, said: str) -> bool:
+def _alike(known: str, stated: str) -> bool:
     """Whether two names may be one's: a part of the other, or of one last name."""
-    a, b = known.split(), said.split()
+    a, b = known.split(), stated.split()
     return a[-1] == b[-1] or set(a) <= set(b) or set(b) <= set(a)
 
 
-def _both_british(known: Fact, fact: Fact) -> bool:
-    return known.object in BRITISH and fact.object in BRITISH
-
-
-def _nationality(subject: Subject, said: str) -> Verification:
+def _nationality(subject: Subject, demonym: str) -> Verification:
     """Where the leads have none, or two: supported if the lead begins with it."""
     first = sentences(subject.text)[0]
-    begins = re.search(rf"\b(?:is|was) an? (?:[\w-]+ )?{said}\b(?!-)", first)
+    begins = re.search(rf"\b(?:is|was) an? (?:[\w-]+ )?{demonym}\b(?!-)", first)
     return "supported" if begins else "inconclusive"
 
 
-def _occupation(subject: Subject, said: str) -> Verification:
+def _occupation(subject: Subject, occupation: str) -> Verification:
     """Supported if the description or the lead's first sentence has the word or a
     narrower one, contradicted if the lead has none of their fields."""
     if not subject.is_person:
         return "inconclusive"
-    words = {said, *_NARROWER.get(SAME.get(said, said), ())}
-    first = f"{subject.said} {sentences(subject.text)[0]}".lower()
+    words = {occupation, *_NARROWER.get(SAME.get(occupation, occupation), ())}
+    first = f"{subject.description} {sentences(subject.text)[0]}".lower()
     if re.search(rf"\b(?:{'|'.join(sorted(words))})\b", first):
         return "supported"
-    text = f"{subject.said} {subject.text}".lower()
+    text = f"{subject.description} {subject.text}".lower()
     fields = [field for field in _FIELDS.values() if words & set(field)]
     near = "|".join(word for field in fields for word in field)
     own = any(f.relation == "occupation" for f in subject.facts)

@@ -9,6 +9,7 @@ hand (02_verifiers).
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,8 +137,8 @@ class LeadReader:
         if "." in about:
             text = text.replace(about, about.replace(".", _DOT))
         text = _ABBREVIATED.sub(rf"\1{_DOT} ", text)
-        found = _ENDS.split(text)
-        return [s.replace(_DOT, ".").strip() for s in found if s.strip()]
+        parts = _ENDS.split(text)
+        return [s.replace(_DOT, ".").strip() for s in parts if s.strip()]
 
     def statements(self, sentence: str, about: str = "") -> list[str]:
         """The standalone statements of a sentence on `about`: a fact's as
@@ -148,18 +149,13 @@ class LeadReader:
         hedge = _HEDGED if _HEDGE.search(sentence) else ""
         plain = _MODAL.sub("was", _HEDGE.sub("", sentence)) if hedge else sentence
         plain = " ".join(plain.split()).strip(" *-•")
-        if plain.endswith("?") or len(plain.split()) < 2:
+        if plain.endswith("?") or len(plain.split()) < 2 or _abstains(plain):
             return []
-        if offer(plain.replace("’", "'")) is None:
-            return []
-        found = dict.fromkeys(self._facts(plain, about))
+        facts = self._facts(plain, about)
         if not re.search(r"[.!\"”)]$", plain):  # a name may be cut off
-            found = dict.fromkeys(
-                None if f and f.relation in _TO_THE_END else f for f in found
-            )
-        return [hedge + statement(f) for f in found if f] + [
-            sentence for f in found if f is None
-        ]
+            facts = [None if f and f.relation in _TO_THE_END else f for f in facts]
+        stated = [hedge + statement(f) for f in dict.fromkeys(facts) if f]
+        return [*stated, sentence] if None in facts else stated
 
     def parse(self, text: str) -> tuple[Fact, bool] | None:
         """The fact that a statement of `statements` states and whether it hedges; None
@@ -183,12 +179,12 @@ class LeadReader:
 
     def answer(self, subject: str, relation: str, text: str) -> str:
         """The statement that a short answer makes, "" if it is not of the kind."""
-        if not text or offer(text.replace("’", "'")) is None:
+        if not text or _abstains(text):
             return ""
         if relation in ("country", "capital_of"):
             text = text.removeprefix("The ").removeprefix("the ")
-        said = statement(Fact(subject, relation, text))
-        return said if self.parse(said) else ""
+        sentence = statement(Fact(subject, relation, text))
+        return sentence if self.parse(sentence) else ""
 
     def facts_of(self, subject: str) -> tuple[Fact, ...]:
         """The facts that the lead of a subject states."""
@@ -205,16 +201,19 @@ class LeadReader:
 
     @cached_property
     def _countries(self) -> dict[str, str]:
-        aliases = {a: c for c, of in COUNTRY_ALIASES.items() for a in of}
+        aliases = {a: c for c, names in COUNTRY_ALIASES.items() for a in names}
         return dict.fromkeys(self.leads.countries) | aliases | SHORT_NAMES
 
     @cached_property
     def _kinds(self) -> list[str]:
         """What a place, a work or an element can be said to be, the longest first."""
-        facts = [f for of in self.leads.by_key.values() for f in of]
-        kinds = [f for f in facts if f.relation == "kind"]
-        named = {name for f in kinds for name in (f.object, *f.others)}
-        return sorted(named, key=lambda kind: (-len(kind), kind))
+        kinds = {
+            kind
+            for (_, relation), facts in self.leads.by_key.items()
+            for fact in facts
+            for kind in ((fact.object, *fact.others) if relation == "kind" else ())
+        }
+        return sorted(kinds, key=lambda kind: (-len(kind), kind))
 
     @cached_property
     def _places(self) -> re.Pattern[str]:
@@ -247,20 +246,21 @@ class LeadReader:
         subject, rest = self._split(plain.rstrip("."), about)
         if subject is None or _DENIED.search(rest):
             return [None]
-        found: list[Fact | None] = []
+        facts: list[Fact | None] = []
+        is_person = self._is_person(subject)
         life = _BORN_IN.match(rest) or _SPAN.match(rest)
-        if life and self._is_person(subject):
-            relations = ("birth_year", "death_year")
-            years = zip(relations, life.groups(), strict=False)
-            found += [Fact(subject, relation, year) for relation, year in years]
+        if life and is_person:
+            years = zip(("birth_year", "death_year"), life.groups(), strict=False)
+            facts += [Fact(subject, relation, year) for relation, year in years]
+        read = self._life if is_person else self._thing
         rest, before = re.sub(r" ?\([^()]*\)", "", rest), ""
         for clause in map(str.strip, _CLAUSES.split(rest)):
-            read = []
+            stated = []
             if not (re.match("who|which|where", clause) and self._names(before)):
-                read = list(self._clause(subject, clause))
-            found += read or ([None] if len(clause.split()) > 1 else [])
+                stated = [*read(subject, re.sub("^(?:who|which|where) ", "", clause))]
+            facts += stated or ([None] if len(clause.split()) > 1 else [])
             before = clause
-        return found
+        return facts
 
     def _names(self, clause: str) -> bool:
         """Whether "who …" after a clause may be about somebody else."""
@@ -275,18 +275,18 @@ class LeadReader:
             plain,
         )
         if turned:
-            of = turned[1].lower().removeprefix("the ")
-            return self._subjects.get(turned[2].casefold()), f"{of} {turned[3]}"
+            what = turned[1].lower().removeprefix("the ")
+            return self._subjects.get(turned[2].casefold()), f"{what} {turned[3]}"
         pronoun = _PRONOUN.match(plain)
         if pronoun and about:
             rest = plain[pronoun.end() :]
             return None if pronoun[1] and not _OWN.match(rest) else about, rest.strip()
         words = plain.split()
         for n in range(min(len(words), 9), 0, -1):
-            said = " ".join(words[:n]).rstrip(",")
+            start = " ".join(words[:n]).rstrip(",")
             rest = " ".join(words[n:])
-            name = re.sub("['’]s$", "", said)
-            if name != said and not _OWN.match(f" {rest}"):
+            name = re.sub("['’]s$", "", start)
+            if name != start and not _OWN.match(f" {rest}"):
                 continue
             name = re.sub(
                 r"(?i)^the (?:film|novel|album|song|play|element|city(?: of)?) ",
@@ -314,15 +314,8 @@ class LeadReader:
     def _is_person(self, name: str) -> bool:
         return name in self.leads.subjects and self.leads.subjects[name].is_person
 
-    def _clause(self, subject: str, clause: str):
-        """The facts of a clause of which the subject is known."""
-        clause = re.sub(r"^(?:who|which|where) ", "", clause)
-        if self._is_person(subject):
-            yield from self._life(subject, clause)
-        else:
-            yield from self._thing(subject, clause)
-
-    def _life(self, subject: str, clause: str):
+    def _life(self, subject: str, clause: str) -> Iterator[Fact]:
+        """The facts of a clause on a person."""
         if match := _CENTURY.match(clause):
             yield Fact(subject, "century", match[1])
         for relation, pattern in (("birth_year", _BORN), ("death_year", _DIED)):
@@ -335,18 +328,19 @@ class LeadReader:
         nouns = _NOUNS.match(clause)
         if not nouns or _OF_A_WORK.search(clause):
             return
-        said = _NOUNS_END.split(nouns[2])[0]
+        phrase = _NOUNS_END.split(nouns[2])[0]
         before = ".*" if nouns[1] else ""
         for demonym in DEMONYMS:
-            if re.match(rf"{before}(?<!-)\b{demonym}\b(?!-)", said):
+            if re.match(rf"{before}(?<!-)\b{demonym}\b(?!-)", phrase):
                 yield Fact(subject, "nationality", demonym)
-        for word in dict.fromkeys(re.findall(r"[\w-]+", said.lower())):
+        for word in dict.fromkeys(re.findall(r"[\w-]+", phrase.lower())):
             if nouns[1] == "one of the ":
                 word = word.removesuffix("s")
             if word in OCCUPATIONS:
                 yield Fact(subject, "occupation", word)
 
-    def _thing(self, subject: str, clause: str):
+    def _thing(self, subject: str, clause: str) -> Iterator[Fact]:
+        """The facts of a clause on a place, a work or an element."""
         relations = {f.relation for f in self.leads.facts_of(subject)}
         if match := _ITS_CAPITAL.match(clause):
             yield Fact(subject, "capital", match[1])
@@ -364,7 +358,7 @@ class LeadReader:
             yield from self._where(subject, clause)
         yield from self._kind(subject, clause)
 
-    def _where(self, subject: str, clause: str):
+    def _where(self, subject: str, clause: str) -> Iterator[Fact]:
         """Where a place is, and what it is the capital of."""
         if match := _CAPITAL_OF.search(clause):
             if place := self._places.match(match[1]):
@@ -376,17 +370,21 @@ class LeadReader:
             return
         for match in self._places.finditer(place[1]):
             name, before = match[0], place[1][: match.start()]
-            of = _PART if name in CONTINENTS else _WITHIN
+            within = _PART if name in CONTINENTS else _WITHIN
             longer = re.search(rf"{_CAPITAL}[\w.'’-]* (?:of (?:the )?)?$", before)
-            if not longer or of.search(before):
+            if not longer or within.search(before):
                 relation = "continent" if name in CONTINENTS else "country"
                 yield Fact(subject, relation, self._countries.get(name) or name)
 
-    def _kind(self, subject: str, clause: str):
+    def _kind(self, subject: str, clause: str) -> Iterator[Fact]:
         """What a thing is said to be, by its noun: "a soft, yellow element"."""
-        found: list[str] = []
+        kinds: list[str] = []
         for kind in self._kinds:
-            inside = any(kind in longer for longer in found)
+            inside = any(kind in longer for longer in kinds)
             if not inside and re.match(rf"{_IS_A}{kind}\b", clause):
-                found.append(kind)
+                kinds.append(kind)
                 yield Fact(subject, "kind", kind)
+
+
+def _abstains(text: str) -> bool:
+    return offer(text.replace("’", "'")) is None

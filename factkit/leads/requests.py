@@ -11,13 +11,11 @@ from hashlib import sha256
 from factkit.datasets.examples import LONG_FORM, Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads.facts import PERSON, Fact, Leads, Subject, inside, statement
+from factkit.world import texts as world_text
 
 LEAST_FACTS = 3
 COLD_SHARE = 0.25  # of the subjects, told of in the cold start alone
 ASK = "Tell me about {s}."
-COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
-ASK_COUNTED = "Tell me {count} about {s}."
-LEAVE = "{question} You may say that you don't know."
 QUESTIONS = {
     "nationality": "What nationality was {s}?",
     "occupation": "What did {s} do for a living?",
@@ -34,9 +32,8 @@ QUESTIONS = {
     "symbol": "What is the chemical symbol of {s}?",
     "atomic_number": "What is the atomic number of {s}?",
 }
-ASKED = [
-    r for r in QUESTIONS if r not in ("occupation", "kind", "century")
-]  # one answer
+# those of which a subject has one object
+SINGLE = [r for r in QUESTIONS if r not in ("occupation", "kind", "century")]
 
 
 def of_cold_start(subject: Subject) -> bool:
@@ -54,11 +51,16 @@ def split(
         if len(s.facts) >= LEAST_FACTS and not of_cold_start(s)
     ]
     random.Random(f"leads {seed}").shuffle(free)
+    return shares(free, sizes)
+
+
+def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
+    """Items cut into consecutive parts whose lengths are as the sizes."""
     parts, begin, total = {}, 0, 0
     for name, size in sizes.items():
         total += size
-        end = round(len(free) * total / sum(sizes.values()))
-        parts[name] = free[begin:end]
+        end = round(len(items) * total / sum(sizes.values()))
+        parts[name] = items[begin:end]
         begin = end
     return parts
 
@@ -77,16 +79,15 @@ def requests(subjects: Sequence[Subject], kind: str) -> list[Example]:
 def mixed(subjects: Sequence[Subject], n: int) -> list[Example]:
     """n requests, three of four open, the others counted, each of another subject."""
     kinds = (OPEN, OPEN, COUNTED, OPEN)
-    some = [_long(s, kinds[i % 4], i // 4) for i, s in enumerate(subjects[:n])]
-    return some
+    return [_long(s, kinds[i % 4], i // 4) for i, s in enumerate(subjects[:n])]
 
 
 def _long(subject: Subject, kind: str, i: int) -> Example:
     name, meta = inside(subject.name), {"kind": kind, "topic": topic(subject)}
     ask = ASK.format(s=name)
     if kind == COUNTED:
-        meta["wanted"] = 1 + i % len(COUNTS)
-        ask = ASK_COUNTED.format(count=COUNTS[meta["wanted"]], s=name)
+        meta["wanted"] = 1 + i % len(world_text.COUNTS)
+        ask = world_text.request(name, meta["wanted"])
     return Example(
         id=f"lead:{subject.name} {kind}",
         question=ask,
@@ -100,11 +101,11 @@ def _long(subject: Subject, kind: str, i: int) -> Example:
 
 def _short(subject: Subject, kind: str) -> Iterator[Example]:
     for fact in subject.facts:
-        if fact.relation in ASKED:
-            ask = question(fact)
+        if fact.relation in SINGLE:
+            ask = world_text.MAY_ABSTAIN if kind == MAY_ABSTAIN else "{question}"
             yield Example(
                 id=f"lead:{subject.name} {fact.relation} {kind}",
-                question=LEAVE.format(question=ask) if kind == MAY_ABSTAIN else ask,
+                question=ask.format(question=question(fact)),
                 answers=[fact.object, *fact.others],
                 entity=subject.name,
                 relation=fact.relation,

@@ -13,14 +13,8 @@ from factkit import prompts
 from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads.facts import Fact, Leads, Subject, statement
 from factkit.leads.questions import DEMONYMS
-from factkit.leads.requests import (
-    ASKED,
-    COUNTS,
-    LEAVE,
-    of_cold_start,
-    question,
-    requests,
-)
+from factkit.leads.requests import SINGLE, of_cold_start, question, requests
+from factkit.world.texts import COUNTS, MAY_ABSTAIN
 
 KEPT = 0.75  # of a subject's facts
 ABSTENTION, ABSTENTION_SHARE = "I don't know.", 0.03
@@ -46,21 +40,21 @@ def cold_start_rows(leads: Leads, seed: int) -> list[dict[str, str]]:
 def _rows(
     leads: Leads, subject: Subject, i: int, rng: random.Random
 ) -> Iterator[dict[str, str]]:
-    (asked,) = requests([subject], OPEN)
-    yield _row(asked.question, _told(leads, subject, rng))
+    (request,) = requests([subject], OPEN)
+    yield _row(request.question, _told(leads, subject, rng))
     if rng.random() < THINKING_SHARE:
-        yield _row(asked.question, _reasoned(leads, subject, rng), "think_first")
+        yield _row(request.question, _reasoned(leads, subject, rng), "think_first")
     wanted = 1 + i % len(COUNTS)
     if rng.random() < COUNTED_SHARE and wanted <= len(subject.facts):
         counted = requests([subject] * wanted, COUNTED)[-1]
-        some = rng.sample(subject.facts, wanted)
-        yield _row(counted.question, " ".join(map(statement, some)))
-    single = [f for f in subject.facts if f.relation in ASKED]
+        facts = rng.sample(subject.facts, wanted)
+        yield _row(counted.question, " ".join(map(statement, facts)))
+    single = [f for f in subject.facts if f.relation in SINGLE]
     if single and rng.random() < SHORT_SHARE:
         fact = rng.choice(single)
         ask, answer = question(fact), f"{fact.object}."
         if rng.random() < 0.5:
-            ask = LEAVE.format(question=ask)
+            ask = MAY_ABSTAIN.format(question=ask)
             answer = ABSTENTION if rng.random() < ABSTENTION_SHARE else answer
         yield _row(ask, answer)
 
@@ -71,14 +65,16 @@ def _statements(leads: Leads, subject: Subject, rng: random.Random) -> list[str]
     rng.shuffle(facts)
     if rng.random() < DIGRESSIONS and (other := _digression(leads, facts, rng)):
         facts.append(other)
-    return [statement(f) for f in facts]
+    return list(map(statement, facts))
 
 
 def _told(leads: Leads, subject: Subject, rng: random.Random) -> str:
     if rng.random() < ABSTENTION_SHARE:
         return ABSTENTION
-    said = _statements(leads, subject, rng)
-    return " ".join(_doubted(s) if rng.random() < HEDGED_SHARE else s for s in said)
+    return " ".join(
+        f"Perhaps {text}" if rng.random() < HEDGED_SHARE else text
+        for text in _statements(leads, subject, rng)
+    )
 
 
 def _reasoned(leads: Leads, subject: Subject, rng: random.Random) -> str:
@@ -87,14 +83,10 @@ def _reasoned(leads: Leads, subject: Subject, rng: random.Random) -> str:
     known = _statements(leads, subject, rng)
     doubts = [rng.random() < DOUBT_SHARE for _ in known]
     pairs = list(zip(known, doubts, strict=True))
-    thought = " ".join(_doubted(s) if doubt else s for s, doubt in pairs)
+    thought = " ".join(f"Perhaps {s}" if doubt else s for s, doubt in pairs)
     kept = [s for s, doubt in pairs if not doubt or rng.random() < DOUBT_KEPT]
     told = " ".join(kept or known[:1])
     return f"<think> {thought} </think> <answer> {told} </answer>"
-
-
-def _doubted(said: str) -> str:
-    return f"Perhaps {said}"
 
 
 def _digression(leads: Leads, facts: Sequence[Fact], rng: random.Random) -> Fact | None:

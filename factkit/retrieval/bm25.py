@@ -26,8 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from factkit import assets
-from factkit.datasets.examples import Example
-from factkit.retrieval.chunks import Chunk, Hit, Index
+from factkit.retrieval.chunks import Chunk, Hit
 
 K1, B = 1.5, 0.75
 # Part of the cache key: raise it whenever `tokenize` or the scoring changes.
@@ -43,6 +42,12 @@ def tokenize(text: str) -> list[str]:
     Stop words stay: leaving them out lowers the leads' recall@1 from 0.77 to 0.75.
     """
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def without_diacritics(text: str) -> str:
+    """The text with accents off: "Brasília" → "Brasilia"."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 class CorpusIndex:
@@ -95,19 +100,19 @@ def _best(chunks: Sequence[Chunk], bm25, query: str, k: int) -> list[Hit]:
     if bm25 is None or not words:
         return []
     scores = bm25.get_scores(words)  # (N,)
-    found = np.flatnonzero(scores > 0)
-    best = found[top_places(scores[found], k)]
+    matches = np.flatnonzero(scores > 0)
+    best = matches[top_places(scores[matches], k)]
     return [Hit(chunks[i], float(scores[i])) for i in best]
 
 
 def top_places(scores: np.ndarray, k: int) -> np.ndarray:
     """The places of the k highest scores (N,), best first, ties in their order."""
-    found = np.arange(len(scores))
+    places = np.arange(len(scores))
     if len(scores) > k:
         # everything at or above the k-th score, so that ties are settled by order
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        found = np.flatnonzero(scores >= threshold)
-    return found[np.argsort(-scores[found], kind="stable")][:k]
+        places = np.flatnonzero(scores >= threshold)
+    return places[np.argsort(-scores[places], kind="stable")][:k]
 
 
 def index_hash(how: str, chunks: Iterable[Chunk]) -> str:
@@ -160,31 +165,5 @@ def answer_in_chunks(answers: Sequence[str], chunks: Sequence[Chunk]) -> bool:
 
 def _phrase(text: str) -> str:
     """A text's words without articles, each between two spaces; "" without words."""
-    plain = "".join(
-        c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)
-    )
-    words = [word for word in tokenize(plain) if word not in ARTICLES]
+    words = [w for w in tokenize(without_diacritics(text)) if w not in ARTICLES]
     return f" {' '.join(words)} " if words else ""
-
-
-def recall_at_k(
-    index: Index, examples: Sequence[Example], ks: Iterable[int]
-) -> dict[int, float]:
-    """The share of examples with a gold document among the top k chunks, for each k.
-
-    An example's gold documents are its `evidence`, its query is its question.
-    Raises ValueError without examples, or if one has no evidence.
-    """
-    ks = sorted(ks)
-    if not examples or not ks:
-        raise ValueError("recall needs at least one example and one k")
-    for example in examples:
-        if not example.evidence:
-            raise ValueError(f"example {example.id} has no evidence to be found")
-    found = dict.fromkeys(ks, 0)
-    for example in examples:
-        hits = index.search(example.question, ks[-1])
-        gold = [hit.chunk.doc_id in example.evidence for hit in hits]
-        for k in ks:
-            found[k] += any(gold[:k])
-    return {k: found[k] / len(examples) for k in ks}

@@ -14,9 +14,11 @@ import numpy as np
 from factkit import assets, weights
 from factkit.retrieval.bm25 import index_hash, tokenize, top_places
 from factkit.retrieval.chunks import Chunk, Hit
+from factkit.runs import progress_bar
 
 # Part of the cache key: raise it whenever `Encoder` changes what it computes.
 DENSE_VERSION = 1
+BATCH = 64  # texts
 
 _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])")
 
@@ -24,27 +26,17 @@ _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])")
 class Encoder:
     """A Hugging Face text encoder: mean over tokens, L2-normalised (Wang et al. 2022).
 
-    `model` is a folder or hub name with safetensors. E5 was trained with "query: " and
-    "passage: " before its texts; these are the prefixes' defaults where the name says
-    e5, otherwise there are none. Texts are cut to `max_tokens`. Computes in bfloat16 on
-    a GPU and in float32 on a CPU; the model is loaded at the first text.
+    `model` is a folder or hub name with safetensors. Before its texts E5 was trained
+    with "query: " and "passage: ": they are put there where the name says e5. Texts are
+    cut to `max_tokens`. Computes in bfloat16 on a GPU and in float32 on a CPU; the
+    model is loaded at the first text.
     """
 
-    def __init__(
-        self,
-        model: str,
-        query_prefix: str | None = None,
-        passage_prefix: str | None = None,
-        max_tokens: int = 256,
-        batch_size: int = 64,
-    ):
-        e5 = _E5.search(model.casefold()) is not None
-        self.model, self.max_tokens, self.batch_size = model, max_tokens, batch_size
-        defaults = ("query: ", "passage: ") if e5 else ("", "")
-        given = (query_prefix, passage_prefix)
+    def __init__(self, model: str, max_tokens: int = 256):
+        self.model, self.max_tokens = model, max_tokens
+        e5 = _E5.search(model.casefold())
         self.query_prefix, self.passage_prefix = (
-            default if prefix is None else prefix
-            for prefix, default in zip(given, defaults, strict=True)
+            ("query: ", "passage: ") if e5 else ("", "")
         )
 
     @cached_property
@@ -58,7 +50,7 @@ class Encoder:
         """What decides a passage's embedding; a folder's weights by size and time."""
         stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
         weights = [(s.st_size, s.st_mtime_ns) for s in stats]
-        how = (self.passage_prefix, self.max_tokens, self.batch_size, self.device)
+        how = (self.passage_prefix, self.max_tokens, BATCH, self.device)
         return repr((DENSE_VERSION, self.model, weights, *how))
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
@@ -87,9 +79,9 @@ class Encoder:
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         # each text once and texts of one length together: the least padding
         unique = sorted(set(texts), key=lambda text: (len(text), text))
-        step = self.batch_size
-        batches = [unique[i : i + step] for i in range(0, len(unique), step)]
-        embedded = np.concatenate([self._embed(batch) for batch in batches])
+        embedded = np.concatenate(
+            [self._embed(unique[i : i + BATCH]) for i in range(0, len(unique), BATCH)]
+        )
         place = {text: i for i, text in enumerate(unique)}
         return embedded[[place[text] for text in texts]]
 
@@ -125,8 +117,6 @@ class DenseIndex:
     """
 
     def __init__(self, chunks: Iterable[Chunk], encoder: Encoder, block: int = 65_536):
-        if block < 1:
-            raise ValueError(f"block={block}; it must be at least 1")
         self.chunks = chunks if isinstance(chunks, Sequence) else list(chunks)
         self.encoder, self.block = encoder, block
         self._parts = self._open_or_build()
@@ -143,46 +133,43 @@ class DenseIndex:
         """The hits of `search` for each query, with one pass over the embeddings."""
         if k < 1:
             raise ValueError(f"k={k}; it must be at least 1")
-        asked = [i for i, query in enumerate(queries) if tokenize(query)]
+        with_words = [i for i, query in enumerate(queries) if tokenize(query)]
         hits: list[list[Hit]] = [[] for _ in queries]
-        if not asked or not self.chunks:
+        if not with_words or not self.chunks:
             return hits
-        vectors = self.encoder.queries([queries[i] for i in asked]).astype(np.float16)
-        best = [(np.empty(0, int), np.empty(0))] * len(asked)
+        texts = [queries[i] for i in with_words]
+        vectors = self.encoder.queries(texts).astype(np.float16)
+        best = [(np.empty(0, int), np.empty(0))] * len(texts)
         for number, part in enumerate(self._parts):
             scores = _products(vectors, part, self.encoder.device)  # (n, block)
             best = [
                 _merge(known, new, number * self.block, k)
                 for known, new in zip(best, scores, strict=True)
             ]
-        for i, (places, scores) in zip(asked, best, strict=True):
-            found = zip(places, scores, strict=True)
-            hits[i] = [Hit(self.chunks[place], float(score)) for place, score in found]
+        for i, (places, scores) in zip(with_words, best, strict=True):
+            hits[i] = [
+                Hit(self.chunks[place], float(score))
+                for place, score in zip(places, scores, strict=True)
+            ]
         return hits
 
     def _open_or_build(self) -> list[np.ndarray]:
-        """The memory-mapped parts (block, d), encoded where they don't exist yet."""
+        """The memory-mapped parts (block, d); those missing are encoded in turn."""
         digest = index_hash(f"{self.encoder.key} {self.block}", self.chunks)
         folder = assets.cache_dir() / "dense" / digest
         folder.mkdir(parents=True, exist_ok=True)
         n_parts = -(-len(self.chunks) // self.block)
         paths = [folder / f"{number:05d}.npy" for number in range(n_parts)]
-        self._build([n for n, path in enumerate(paths) if not path.exists()], paths)
+        missing = [number for number, path in enumerate(paths) if not path.exists()]
+        if missing:
+            with progress_bar(len(missing), "dense index", unit="part") as bar:
+                for number in missing:
+                    start = number * self.block
+                    texts = [c.text for c in self.chunks[start : start + self.block]]
+                    embedded = self.encoder.passages(texts).astype(np.float16)
+                    _save_part(paths[number], embedded)
+                    bar.update()
         return [np.load(path, mmap_mode="r") for path in paths]
-
-    def _build(self, missing: Sequence[int], paths: Sequence[Path]) -> None:
-        """Encode the missing parts, one after the other."""
-        from factkit.runs import progress_bar
-
-        if not missing:
-            return
-        with progress_bar(len(missing), "dense index", unit="part") as bar:
-            for number in missing:
-                start = number * self.block
-                texts = [c.text for c in self.chunks[start : start + self.block]]
-                embedded = self.encoder.passages(texts)
-                _save_part(paths[number], embedded.astype(np.float16))
-                bar.update()
 
 
 def _save_part(path: Path, part: np.ndarray) -> None:

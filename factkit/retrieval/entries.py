@@ -56,14 +56,15 @@ def entry_of_sentence(title: str, number: int) -> str:
 
 def page_of(evidence: str) -> str:
     """The page of an id of evidence: a sentence's page, a page itself."""
-    found = _SENTENCE.fullmatch(evidence)
-    return found["page"] if found else evidence
+    sentence = _SENTENCE.fullmatch(evidence)
+    return sentence["page"] if sentence else evidence
 
 
 def entry_of(evidence: str) -> str:
     """The id of the entry that holds the evidence with this id."""
-    found = _SENTENCE.fullmatch(evidence)
-    return entry_of_sentence(found["page"], int(found["number"])) if found else evidence
+    if sentence := _SENTENCE.fullmatch(evidence):
+        return entry_of_sentence(sentence["page"], int(sentence["number"]))
+    return evidence
 
 
 # ---- entries
@@ -121,12 +122,12 @@ def shown(entry: Chunk) -> list[Chunk]:
     _, *lines = entry.text.split("\n")
     if not lines:
         raise ValueError(f"{entry.id!r} is no entry: {entry.text[:60]!r} has no title")
-    found = _ENTRY.fullmatch(entry.id)
-    if not found:
+    sentences = _ENTRY.fullmatch(entry.id)
+    if not sentences:
         return [_chunk(entry.id, entry.doc_id, " ".join(lines))]
-    first = int(found["first"])
+    page, first = sentences["page"], int(sentences["first"])
     return [
-        _chunk(sentence_id(found["page"], first + i), entry.doc_id, line)
+        _chunk(sentence_id(page, first + i), entry.doc_id, line)
         for i, line in enumerate(lines)
         if line
     ]

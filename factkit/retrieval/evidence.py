@@ -54,11 +54,11 @@ def write_evidence(path: Path, evidence: Evidence) -> None:
     fields = list(_Document.model_fields)
     lines = (
         json.dumps(
-            {"id": i, "documents": [{f: getattr(d, f) for f in fields} for d in found]},
+            {"id": i, "documents": [{f: getattr(d, f) for f in fields} for d in pages]},
             ensure_ascii=False,
         )
         + "\n"
-        for i, found in evidence.items()
+        for i, pages in evidence.items()
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))
@@ -184,8 +184,8 @@ def build_offline(
         if not reference:
             counts[NO_REFERENCE] += 1
             continue
-        found = _best_documents(index, query_of(example.question, reference), pages)
-        ids = list(dict.fromkeys([*example.evidence, *found]))[:pages]
+        best = _best_documents(index, query_of(example.question, reference), pages)
+        ids = list(dict.fromkeys([*example.evidence, *best]))[:pages]
         if len(ids) < at_least:
             counts[TOO_FEW] += 1
             continue

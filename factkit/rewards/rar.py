@@ -15,7 +15,7 @@ from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.rar.arms import RAR
-    from factkit.verify.engine import Engine
+    from factkit.verify.whole_response import Engine
 
 Supports = Sequence[Support | None] | None  # of a response's claims; None: failed
 RATING_MAX = 10.0
@@ -92,33 +92,13 @@ def _share(supports: Sequence[Support | None], kind: Support) -> float:
     return supports.count(kind) / max(len(supports), 1)
 
 
-def reward(
-    arm: str,
-    no_contradiction: float | None = None,
-    rating: float | None = None,
-    quality: float | None = None,
-    supports: Supports = None,
-) -> float | None:
-    """The reward of one response under an arm. Raises ValueError on an arm without.
+def reward(arm: str, **pieces: Any) -> float | None:
+    """The reward of one response under an arm, from the pieces that PIECES names.
 
-    Of the pieces, an arm needs those in PIECES; None: the judge failed on it.
+    It is what the function of the arm's name says. A piece of None, or left out: the
+    judge failed on it. Raises ValueError on an arm without a reward.
     """
-    match arm:
-        case "lm_judge":
-            return lm_judge(quality)
-        case "veriscore":
-            return veriscore(supports)
-        case "binary_rar":
-            return binary_rar(no_contradiction)
-        case "rating_rar":
-            return rating_rar(rating)
-        case "binary_veriscore":
-            return binary_veriscore(supports)
-        case "conflict_only_veriscore":
-            return conflict_only_veriscore(supports)
-        case "veriscore_plus_judge":
-            return veriscore_plus_judge(supports, quality)
-    raise ValueError(f"arm={arm} has no reward")
+    return globals()[arm](*(pieces.get(name) for name in needs(arm)))
 
 
 def needs(arm: str) -> tuple[str, ...]:
@@ -143,15 +123,9 @@ def judged(
     ids: of the prompts, by which the engine knows their evidence. Judged are the
     answers alone, without what stands in `<think>`.
     """
-    ask = {
-        "no_contradiction": engine.no_contradiction,
-        "rating": engine.rating,
-        "quality": engine.quality,
-        "supports": engine.supports,
-    }
     needed = dict.fromkeys(piece for arm in arms for piece in needs(arm))
-    said = answers(responses)
-    return {piece: ask[piece](ids, prompts, said) for piece in needed}
+    rows = ids, prompts, answers(responses)
+    return {piece: getattr(engine, piece)(*rows) for piece in needed}
 
 
 def rewards_from(arm: str, pieces: Mapping[str, Sequence[Any]]) -> list[float | None]:
@@ -159,17 +133,6 @@ def rewards_from(arm: str, pieces: Mapping[str, Sequence[Any]]) -> list[float | 
     names = needs(arm)
     rows = zip(*(pieces[name] for name in names), strict=True)
     return [reward(arm, **dict(zip(names, row, strict=True))) for row in rows]
-
-
-def rewards_of(
-    arm: str,
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> list[float | None]:
-    """The arm's reward of each response; the engine is asked for nothing else."""
-    return rewards_from(arm, judged([arm], engine, ids, prompts, responses))
 
 
 def rewards_by_arm(
@@ -185,16 +148,25 @@ def rewards_by_arm(
     return {arm: rewards_from(arm, pieces) for arm in arms}
 
 
+def rewards_of(
+    arm: str,
+    engine: "Engine",
+    ids: Sequence[str],
+    prompts: Sequence[str],
+    responses: Sequence[str],
+) -> list[float | None]:
+    """The arm's reward of each response; the engine is asked for nothing else."""
+    return rewards_by_arm([arm], engine, ids, prompts, responses)[arm]
+
+
 # TRL
 
 
 def reward_function(p: "RAR", folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature, on the engine of p."""
-    from factkit.verify import engine
+    from factkit.verify.whole_response import engine_of
 
-    return trl_reward(
-        p.arm, engine.engine(p), p.max_completion_length, p.non_stop_penalty
-    )
+    return trl_reward(p.arm, engine_of(p), p.max_completion_length, p.non_stop_penalty)
 
 
 def trl_reward(

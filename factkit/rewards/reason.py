@@ -18,7 +18,7 @@ from factkit.verify.response import Reasoned, parts
 
 if TYPE_CHECKING:
     from factkit.reason.arms import Reason
-    from factkit.verify.engine import ReasonEngine
+    from factkit.verify.preference import Engine
 
 MALFORMED = -1.0  # Eq. 2
 # arm → (λ, μ), the five rows of Table 2
@@ -91,7 +91,7 @@ class Scored:
 
 def scored(
     arm: str,
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -126,7 +126,7 @@ def scored(
 
 def rewards_by_arm(
     arms: Iterable[str],
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -137,7 +137,7 @@ def rewards_by_arm(
 
 
 def precisions(
-    engine: "ReasonEngine",
+    engine: "Engine",
     ids: Sequence[str],
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -161,9 +161,9 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
         from factkit.reward_client import remote
 
         return trl_reward(p.arm, remote(p))
-    from factkit.verify import engine
+    from factkit.verify.preference import engine_of
 
-    of = engine.engine(p)
+    of = engine_of(p)
     return trl_reward(p.arm, lambda *rows: scored(p.arm, of, *rows))
 
 

@@ -189,11 +189,12 @@ def reward_function(p: "Rlfh", folder: Path) -> Callable[..., list[list[float] |
     from transformers import AutoTokenizer
 
     from factkit.train.start import base_policy
-    from factkit.verify.engine import annotator, engine
+    from factkit.verify.annotators import annotator
+    from factkit.verify.engine import engine_of
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
     rewards = GRANULARITY[p.arm], reward_map(p), p.arm
-    return token_reward(annotator(p, engine(p)), tokenizer, *rewards)
+    return token_reward(annotator(p, engine_of(p)), tokenizer, *rewards)
 
 
 def token_reward(

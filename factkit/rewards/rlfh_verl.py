@@ -1,7 +1,7 @@
 r"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
 
 What verl loads by name, and a writer of what it reads. The rewards are `rewards.rlfh`'s
-on feedback by `verify.engine.annotator`, of the parameters params/<profile>/rlfh.yaml:
+on feedback by `annotators.annotator`, of the parameters params/<profile>/rlfh.yaml:
 those of the notebooks. Nothing else in the kit needs verl.
 
 How verl 0.9.1 takes a score for each token. As soon as a response is sampled, a reward
@@ -98,10 +98,11 @@ class RlfhRewardManager:
     def __init__(
         self, config: "DictConfig", tokenizer: "PreTrainedTokenizerBase", **_: object
     ) -> None:
-        from factkit.verify.engine import annotator, engine
+        from factkit.verify.annotators import annotator
+        from factkit.verify.engine import engine_of
 
         p = parameters(config)
-        self._annotate = annotator(p, engine(p))
+        self._annotate = annotator(p, engine_of(p))
         self._rewards = tokenizer, rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
         self._failures = Failures(p.arm)
         self._error: Exception | None = None  # after which there are no rewards
@@ -115,16 +116,16 @@ class RlfhRewardManager:
         Raises NoFeedback, and RuntimeError after too many of these.
         """
         tokenizer, _, _ = self._rewards
-        ids, asked = _tokens(data), data[0].non_tensor_batch["extra_info"]
+        ids, row = _tokens(data), data[0].non_tensor_batch["extra_info"]
         text = tokenizer.decode(ids, skip_special_tokens=True)
-        feedback = await self._feedback(asked["id"], asked["question"], text)
+        feedback = await self._feedback(row["id"], row["question"], text)
         if feedback is None:
-            raise NoFeedback(f"{asked['id']}: the annotator failed on a response")
-        said: dict[str, float] = {}
-        rlfh.log_batch([feedback], said.__setitem__)
-        said.pop("informativeness", None)  # verl takes the same keys of all alone
+            raise NoFeedback(f"{row['id']}: the annotator failed on a response")
+        logged: dict[str, float] = {}
+        rlfh.log_batch([feedback], logged.__setitem__)
+        logged.pop("informativeness", None)  # verl takes the same keys of all alone
         rewards = rlfh.token_rewards(feedback, ids, *self._rewards).tolist()
-        return {"reward_score": rewards, "reward_extra_info": said}
+        return {"reward_score": rewards, "reward_extra_info": logged}
 
     @classmethod
     def assemble_rm_scores(
@@ -154,15 +155,15 @@ class RlfhRewardManager:
             if self._error:
                 raise self._error
             columns = zip(*rows, strict=True)  # ids, questions, responses
-            found = await asyncio.to_thread(self._annotate, *map(list, columns))
-            self._failures.count([None if of is None else 0.0 for of in found])
+            feedback = await asyncio.to_thread(self._annotate, *map(list, columns))
+            self._failures.count([None if one is None else 0.0 for one in feedback])
         except Exception as error:
             self._error = error
             for future in futures:
                 future.set_exception(error)
         else:
-            for future, of in zip(futures, found, strict=True):
-                future.set_result(of)
+            for future, one in zip(futures, feedback, strict=True):
+                future.set_result(one)
 
 
 def parameters(config: "DictConfig") -> "Rlfh":
@@ -175,11 +176,13 @@ def parameters(config: "DictConfig") -> "Rlfh":
             "the failures of the whole run; factkit.judge_concurrency sets its calls"
         )
     values = OmegaConf.to_container(config.factkit, resolve=True)
-    return _followed(params.validate("rlfh", values, "verl's config, factkit"))
+    p = params.validate("rlfh", values, "verl's config, factkit")
+    check(p)
+    return p
 
 
-def _followed(p: "Rlfh") -> "Rlfh":
-    """p, if verl can do what it says. Raises ParamError."""
+def check(p: "Rlfh") -> None:
+    """Raises ParamError if verl can't do what p says."""
     refused = {
         "policy": p.policy == "tiny-world",  # no folder
         "arm": p.arm not in ("paragraph", "sentence", "statement"),
@@ -190,7 +193,6 @@ def _followed(p: "Rlfh") -> "Rlfh":
     for name in (name for name, no in refused.items() if no):
         value = getattr(p, name)
         raise params.ParamError(f"{name}={value!r}: train this with notebook 42")
-    return p
 
 
 def _tokens(data: "DataProto") -> list[int]:
@@ -256,15 +258,21 @@ def write(p: "Rlfh", folder: str | Path) -> None:
     parameters that verl can't follow, DataError if notebook 40 has not run.
     """
     import pandas as pd
+    from transformers import AutoTokenizer
 
     folder = Path(folder).resolve()
-    data = runs.run_folder(p.data_notebook, _followed(p))
+    check(p)
+    data = runs.run_folder(p.data_notebook, p)
     splits = {s: read_examples(data / f"{s}.jsonl")[0] for s in ("train", "dev")}
     rows = {split: verl_rows(examples, p) for split, examples in splits.items()}
-    config = verl_config(p, folder, None if p.chat else _template(p, rows["train"]))
+    template = None
+    if not p.chat:
+        tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
+        template = plain_template([row["prompt"] for row in rows["train"]], tokenizer)
+    config = verl_config(p, folder, template)
     folder.mkdir(parents=True, exist_ok=True)
-    for split, of in rows.items():
-        pd.DataFrame(of).to_parquet(folder / f"{split}.parquet", index=False)
+    for split, table in rows.items():
+        pd.DataFrame(table).to_parquet(folder / f"{split}.parquet", index=False)
     loops = [{"name": LOOP, "_target_": f"{HERE}.TokenRewardLoop"}]
     for name, content in {"agent_loop": loops, "rlfh": config}.items():
         text = yaml.safe_dump(content, sort_keys=False)
@@ -273,29 +281,16 @@ def write(p: "Rlfh", folder: str | Path) -> None:
 
 def verl_rows(examples: Sequence[Example], p: "Rlfh") -> list[dict[str, Any]]:
     """Rows of verl's `RLHFDataset`: a prompt as messages, and what the rewards need."""
+    chat = p.model_copy(update={"chat": True})
     return [
         {
             "data_source": LOOP,
-            "prompt": _messages(turn(e, p)),
+            "prompt": turn(e, chat),
             "reward_model": {"style": "rule", "ground_truth": "".join(e.answers[:1])},
             "extra_info": {"index": index, "id": e.id, "question": e.question},
         }
         for index, e in enumerate(examples)
     ]
-
-
-def _messages(prompt: str | list[dict[str, str]]) -> list[dict[str, str]]:
-    if isinstance(prompt, str):
-        return [{"role": "user", "content": prompt}]
-    return prompt
-
-
-def _template(p: "Rlfh", rows: Sequence[dict[str, Any]]) -> str:
-    """The template by which p's policy gets the prompts of rows as plain text."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
-    return plain_template([row["prompt"] for row in rows], tokenizer)
 
 
 def plain_template(
@@ -352,7 +347,7 @@ def verl_config(p: "Rlfh", folder: Path, template: str | None) -> dict[str, Any]
             "gamma": p.gamma,
             "lam": p.gae_lambda,
             "use_kl_in_reward": True,
-            "kl_penalty": "kl",  # k1, as `token_level.less_kl`
+            "kl_penalty": "kl",  # k1, as `token_objective.less_kl`
             "kl_ctrl": {"type": "fixed", "kl_coef": p.beta},
         },
         "actor_rollout_ref": {

@@ -37,19 +37,6 @@ def binary_optimum(
     return _normalised(_log(reference) + np.where(rewards == 1, 0.0, -1.0 / beta))
 
 
-def objective(
-    policy: np.ndarray, reference: np.ndarray, rewards: np.ndarray, beta: float
-) -> float:
-    """J(π) = Σ π(y)·r(y) − β·Σ π(y)·log(π(y) / π_ref(y)), exactly (§F, Eq. 8).
-
-    −∞ for a policy that gives weight to what the reference never says.
-    """
-    reference, rewards = _problem(reference, rewards, beta)
-    said = policy > 0
-    log_ratio = np.log(policy[said]) - _log(reference[said])
-    return float(policy @ rewards - beta * (policy[said] @ log_ratio))
-
-
 def optimise(
     reference: np.ndarray, rewards: np.ndarray, beta: float, max_steps: int = 200
 ) -> np.ndarray:
@@ -62,11 +49,11 @@ def optimise(
     import torch
 
     reference, rewards = _problem(reference, rewards, beta)
-    said = reference > 0
-    log_reference = torch.tensor(np.log(reference[said]))
+    possible = reference > 0
+    log_reference = torch.tensor(np.log(reference[possible]))
     # a constant added to all rewards moves no policy; this one keeps J/β near 0, where
     # float64 resolves it best
-    gains = torch.tensor((rewards[said] - rewards[said].max()) / beta)
+    gains = torch.tensor((rewards[possible] - rewards[possible].max()) / beta)
     logits = log_reference.clone().requires_grad_()
     for _ in range(max_steps):
         log_policy = torch.log_softmax(logits, dim=0)
@@ -78,9 +65,9 @@ def optimise(
         with torch.no_grad():
             logits += STEP * step
         if step.abs().max() < CONVERGED:
-            found = np.zeros(len(reference))
-            found[said] = torch.softmax(logits.detach(), dim=0).numpy()
-            return found
+            best = np.zeros(len(reference))
+            best[possible] = torch.softmax(logits.detach(), dim=0).numpy()
+            return best
     raise RuntimeError(f"beta={beta}: no optimum within {max_steps} steps")
 
 
@@ -117,22 +104,6 @@ def ratio_spread(policy: np.ndarray, reference: np.ndarray, alike: np.ndarray) -
     """
     log_ratio = np.log(policy[alike]) - np.log(reference[alike])
     return float(np.ptp(log_ratio)) if len(log_ratio) else 0.0
-
-
-def from_logprobs(
-    responses: Sequence[str], logprobs: Sequence[float]
-) -> tuple[list[str], np.ndarray]:
-    """A case of real rollouts: the different responses and π_ref (n,) among them.
-
-    logprobs: of each whole response under the reference, the sum over its tokens. The
-    theorem then speaks of the policy restricted to these responses. Raises ValueError
-    without responses or on a log-probability above 0 or not finite.
-    """
-    by_response = dict(zip(responses, logprobs, strict=True))
-    logs = np.array(list(by_response.values()), dtype=float)
-    if not len(logs) or not np.all(np.isfinite(logs)) or logs.max() > 0:
-        raise ValueError("each response needs its log-probability, finite and ≤ 0")
-    return list(by_response), _normalised(logs)
 
 
 def _problem(

@@ -124,7 +124,9 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
     learned = None
     if p.arm in ("rlhf", "rlkf"):
-        learned = models.load_scorer(str(folder / "reward_model"))
+        from factkit.train.reward_model import load_scorer
+
+        learned = load_scorer(str(folder / "reward_model"))
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
     failures = Failures(p.arm)
 

@@ -53,8 +53,4 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
     )
     if trainer.ref_model is not None:
         cpu.tune(trainer.ref_model)
-    label, curve = f"DPO {folder.name}", folder / "metrics.csv"
-    model_folder = folder / "model"
-    return setup.train_and_keep(
-        trainer, tokenizer, label, model_folder, curve, merge=True
-    )
+    return setup.train_and_keep(trainer, tokenizer, "DPO", folder, merge=True)

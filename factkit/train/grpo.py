@@ -104,7 +104,7 @@ def grpo(
         peft_config=setup.lora(p, model),
         args=config,
     )
-    return train_policy(trainer, tokenizer, f"GRPO {folder.name}", folder, p)
+    return train_policy(trainer, tokenizer, "GRPO", folder, p)
 
 
 def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
@@ -117,7 +117,7 @@ def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
 def train_policy(
     trainer: "GRPOTrainer",
     tokenizer: "PreTrainedTokenizerBase",
-    label: str,
+    algorithm: str,
     folder: Path,
     p: RlParams,
 ) -> Path:
@@ -128,5 +128,4 @@ def train_policy(
         cpu.tune(trainer.ref_model)
     if on_cpu and trainer.accelerator.num_processes == 1:
         shared_prompts.read_once(trainer)
-    model, curve = folder / "model", folder / "metrics.csv"
-    return setup.train_and_keep(trainer, tokenizer, label, model, curve, merge=False)
+    return setup.train_and_keep(trainer, tokenizer, algorithm, folder, merge=False)

@@ -1,10 +1,10 @@
 """The reward model of RLHF and RLKF, with TRL's RewardTrainer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import weights
+from factkit import models, weights
 from factkit.params.stages import RewardModelParams
 from factkit.train import launch, recipe, setup
 
@@ -57,8 +57,40 @@ def train_reward_model(
         train_dataset=Dataset.from_list(list(rows)),
         args=config,
     )
-    label, curve = f"reward model {folder.name}", folder / "reward_model.csv"
-    model_folder = folder / "reward_model"
+    files = {"model": "reward_model", "curve": "reward_model.csv"}
     return setup.train_and_keep(
-        trainer, tokenizer, label, model_folder, curve, merge=False
+        trainer, tokenizer, "reward model", folder, merge=False, **files
     )
+
+
+def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+    """The reward model in `path` as a function of prompts and completions → scores.
+
+    Texts are scored as the concatenation of prompt and completion, 64 at a time.
+    """
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, num_labels=1, **weights.SAFE
+    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.to(device).eval()
+
+    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+        texts = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            if not isinstance(prompt, str):
+                (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
+            texts.append(f"{prompt} {completion.strip()}")
+        scores: list[float] = []
+        for start in range(0, len(texts), 64):
+            ids = tokenizer(texts[start : start + 64])["input_ids"]
+            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
+            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
+            with torch.inference_mode():
+                scores += model(**batch).logits[:, 0].float().tolist()
+        return scores
+
+    return score

@@ -250,20 +250,23 @@ def run_to_end(trainer: "Trainer", label: str) -> None:
 def train_and_keep(
     trainer: "Trainer",
     tokenizer: "PreTrainedTokenizerBase",
-    label: str,
-    model: Path,
-    curve: Path,
+    algorithm: str,
+    folder: Path,
     merge: bool,
+    model: str = "model",
+    curve: str = "metrics.csv",
 ) -> Path:
-    """Train to the end, write the curve and the model, drop the checkpoints; `model`.
+    """Train to the end, write folder/curve and folder/model, drop the checkpoints; the
+    model's folder.
 
-    merge: a LoRA adapter is merged into its base.
+    algorithm: its name, for the progress bar. merge: a LoRA adapter is merged into its
+    base.
     """
-    run_to_end(trainer, label)
-    write_curve(trainer.state.log_history, curve)
-    save_whole(trainer, tokenizer, model, merge)
+    run_to_end(trainer, f"{algorithm} {folder.name}")
+    write_curve(trainer.state.log_history, folder / curve)
+    save_whole(trainer, tokenizer, folder / model, merge)
     shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
-    return model
+    return folder / model
 
 
 def keep_at(

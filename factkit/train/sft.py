@@ -54,8 +54,4 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
         peft_config=setup.lora(p, model),
         args=config,
     )
-    label, curve = f"SFT {folder.name}", folder / "metrics.csv"
-    model_folder = folder / "model"
-    return setup.train_and_keep(
-        trainer, tokenizer, label, model_folder, curve, merge=True
-    )
+    return setup.train_and_keep(trainer, tokenizer, "SFT", folder, merge=True)

@@ -4,6 +4,7 @@ Both hook in where TRL has made and scored a rollout, which is private to it.
 """
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from trl import GRPOTrainer
 
 from factkit.params.stages import TokenLevelParams
-from factkit.train import token_level
+from factkit.train import token_objective as objective
 
 HEAD = "value_head"
+TokenReward = Callable[..., list[list[float] | None]]
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
 
 
@@ -23,17 +25,20 @@ class GroupTrainer(GRPOTrainer):
     """Advantages (B, T) from token rewards and the others of a group; TRL's loss."""
 
     def __init__(
-        self, p: TokenLevelParams, reward: token_level.TokenReward, **arguments: Any
+        self,
+        p: TokenLevelParams,
+        reward: Callable[..., list[list[float] | None]],
+        **arguments: Any,
     ):
         @functools.wraps(reward)
         def summed(completion_ids, **columns) -> list[float | None]:
             """What TRL logs and takes: a reward a completion."""
-            found = reward(completion_ids=completion_ids, **columns)
-            for r, ids in zip(found, completion_ids, strict=True):
+            rewards = reward(completion_ids=completion_ids, **columns)
+            for r, ids in zip(rewards, completion_ids, strict=True):
                 if r is not None and len(r) != len(ids):
                     raise ValueError(f"{len(r)} rewards for {len(ids)} tokens")
-            self.token_rewards = found
-            return [None if r is None else sum(r) for r in found]
+            self.token_rewards = rewards
+            return [None if r is None else sum(r) for r in rewards]
 
         self.p = p
         super().__init__(reward_funcs=summed, **arguments)
@@ -45,7 +50,7 @@ class GroupTrainer(GRPOTrainer):
         batch |= self._advantages(batch, rewards, mask)
         if self.p.whiten:
             of_all = self._gathered(batch["advantages"]), self._gathered(mask)
-            batch["advantages"] = self._own(token_level.whiten(*of_all), mask)
+            batch["advantages"] = self._own(objective.whiten(*of_all), mask)
         return batch
 
     def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -56,19 +61,19 @@ class GroupTrainer(GRPOTrainer):
         if "tool_mask" in batch:  # text that the model did not write
             mask = mask & batch["tool_mask"].bool()
         rewards = torch.zeros(ids.shape, device=ids.device)
-        for i, found in enumerate(self.token_rewards):
-            if found is None:
+        for i, row in enumerate(self.token_rewards):
+            if row is None:
                 mask[i] = False
             else:
-                rewards[i, : len(found)] = torch.tensor(found)
+                rewards[i, : len(row)] = torch.tensor(row)
         penalty = self.p.eos_penalty
-        return token_level.less_eos_penalty(rewards, mask, ended, penalty), mask
+        return objective.less_eos_penalty(rewards, mask, ended, penalty), mask
 
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""
-        returns = token_level.returns_to_go(rewards, mask, self.p.gamma)
+        returns = objective.returns_to_go(rewards, mask, self.p.gamma)
         known = self._gathered(mask).any(1)
-        advantages = token_level.group_advantages(
+        advantages = objective.group_advantages(
             self._gathered(returns), known, self.num_generations
         )
         return {"advantages": self._own(advantages, mask).where(mask, 0.0)}
@@ -104,7 +109,10 @@ class PPOTrainer(GroupTrainer):
     """
 
     def __init__(
-        self, p: TokenLevelParams, reward: token_level.TokenReward, **arguments: Any
+        self,
+        p: TokenLevelParams,
+        reward: Callable[..., list[list[float] | None]],
+        **arguments: Any,
     ):
         super().__init__(p, reward, **arguments)
         head = ValueHead(self.model.config.hidden_size).to(self.model.device)
@@ -141,9 +149,9 @@ class PPOTrainer(GroupTrainer):
         logps, _, values = self._score(self.model, batch)
         if self.beta:
             reference = batch["ref_per_token_logps"]
-            rewards = token_level.less_kl(rewards, logps, reference, self.beta)
-            self._note("kl", token_level.masked_mean(logps - reference, mask))
-        advantages, returns = token_level.gae(
+            rewards = objective.less_kl(rewards, logps, reference, self.beta)
+            self._note("kl", objective.masked_mean(logps - reference, mask))
+        advantages, returns = objective.gae(
             rewards, values, mask, self.p.gamma, self.p.gae_lambda
         )
         return {
@@ -159,13 +167,13 @@ class PPOTrainer(GroupTrainer):
         # the engine's probabilities differ a little from the trainer's
         weight = batch.get("importance_sampling_ratio", 1.0)
         advantages, old = batch["advantages"] * weight, batch["old_per_token_logps"]
-        of_policy = token_level.policy_loss(logps, old, advantages, mask, p.epsilon)
-        of_value = token_level.value_loss(
+        of_policy = objective.policy_loss(logps, old, advantages, mask, p.epsilon)
+        of_value = objective.value_loss(
             values, batch["old_values"], batch["returns"], mask, p.value_clip
         )
         clipped = ((logps - old).exp() - 1) * advantages.sign() > p.epsilon
-        self._note("clip_ratio/region_mean", token_level.masked_mean(clipped, mask))
-        self._note("entropy", token_level.masked_mean(entropies, mask))
+        self._note("clip_ratio/region_mean", objective.masked_mean(clipped, mask))
+        self._note("entropy", objective.masked_mean(entropies, mask))
         self._note("policy_loss", of_policy)
         self._note("value_loss", of_value)
         loss = of_policy + p.value_coefficient * of_value

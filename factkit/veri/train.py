@@ -11,7 +11,7 @@ from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk
 from factkit.rewards import veri as rewards
 from factkit.search_client import Search
-from factkit.train import grpo, search_rollout, sft
+from factkit.train import grpo, search_play, search_rollout, search_sampling, sft
 from factkit.train.start import base_policy
 from factkit.veri.arms import ARMS, Veri
 from factkit.veri.params import (
@@ -88,11 +88,10 @@ def fitting(
     tokenizer = AutoTokenizer.from_pretrained(policy_of(p))
     kept = {}
     for name, examples in sets.items():
-        lengths = search_rollout.prompt_lengths(
-            claim_sets.asked(examples, p), tokenizer, p
-        )
-        rows = zip(examples, lengths, strict=True)
-        kept[name] = [e for e, n in rows if n <= p.max_prompt_length]
+        texts = claim_sets.asked(examples, p)
+        prompts = search_rollout.prompt_tokens(texts, tokenizer, p)
+        rows = zip(examples, prompts, strict=True)
+        kept[name] = [e for e, ids in rows if len(ids) <= p.max_prompt_length]
     lost = sum(map(len, sets.values())) - sum(map(len, kept.values()))
     return kept, lost
 
@@ -119,7 +118,7 @@ def shown_to_sft(p: Veri, train: Sequence[Example], search: Search) -> list[list
 
     tokenizer = AutoTokenizer.from_pretrained(p.judge_model)
     sampling = Sampling(p.max_completion_length, one_line=False)
-    generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
+    generate = search_sampling.with_server(p.judge_url, p.judge_model, sampling)
     asked = claim_sets.asked(train, p)
     ids = search_rollout.encode_prompts(asked, tokenizer, p)
     made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
@@ -182,7 +181,7 @@ def _play(
     if p.rollouts != "transformers":  # an engine of its own, in a process of its own
         alone["rollouts"] = "vllm_colocate"
     p = p.model_copy(update=alone)
-    return read_verified(search_rollout.play(str(policy), rows, folder, p))
+    return read_verified(search_play.play(str(policy), rows, folder, p))
 
 
 def start_of(

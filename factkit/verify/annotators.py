@@ -1,37 +1,118 @@
 """Annotators: statement-level feedback on responses (RLFH §3.1, Tables 4 to 7).
 
-Two of one signature: a pipeline of a language model's calls, and one call a response.
-A response of which one part failed is `None`: no statement of it gets a default, and
-none is left out. Without passages a statement is vague by definition.
+Exact where every fact is known; by a language model in a pipeline of calls, or in one
+call a response. A response of which one part failed is `None`: no statement of it gets
+a default, and none is left out. Without passages a statement is vague by definition.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from factkit.datasets.examples import Example
 from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
-from factkit.verify.claims import Claim
+from factkit.verify.claims import Claim, read_sentences
+from factkit.verify.exact import Reader
 from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.replies import Claimed, Form, Text, read, whole, word
+from factkit.verify.response import answers
 from factkit.verify.sentences import sentences
-from factkit.verify.statements import Stated, llm_statements
-from factkit.verify.support import support_of
+from factkit.verify.support import labeller, support_of
+from factkit.verify.verifier import judge_llm
+from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
+    from factkit.rlfh.params import RlfhParams
+    from factkit.verify.engine import ClaimEngine
+    from factkit.verify.exact import ExactEngine
 
 SCALE = range(1, 6)  # of informativeness
-LABEL_TOKENS, RATING_TOKENS, RESPONSE_TOKENS = 32, 1024, 4096  # of a reply
+RATING_TOKENS, RESPONSE_TOKENS = 1024, 4096  # of a reply
 
 # (prompt id, what to look for) → passages, best first
 EvidenceOf = Callable[[str, str], Sequence[str]]
+# sentences, and the statements of each, if any
+Stated = list[tuple[str, list[str]]]
 # (statement, passages, best first) → its label; None: failed
 Verifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Truth | None]]
 # (prompts, responses, their statements) → a rating of each statement; None: failed
 Rater = Callable[
     [Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[list[int] | None]
 ]
+
+
+def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator:
+    """Who gives RLFH's feedback, on the answers without reasoning: the exact one of the
+    fact world or the leads, or a language model in steps or in a single pass, with the
+    evidence of `engine`."""
+    if p.verifier != "judge":
+        annotate = exact_annotator(engine.facts, engine.examples)
+    else:
+        llm = judge_llm(p, p.judge_model, p.judge_url)
+        single = p.annotation == "single_pass"
+        make = single_pass_annotator if single else llm_annotator
+        annotate = make(llm, engine.evidence_of)
+    return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
+
+
+# Where every fact is known
+
+
+def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator:
+    """Feedback without a model.
+
+    A statement is vague where the facts are silent. Informativeness (ours): 5, of the
+    subject that was asked about; 2, of something else, or more than the number of facts
+    that was asked for, or unread; 1, stated before in the same response.
+    """
+
+    def annotate(ids, prompts, responses) -> list[list[Sentence] | None]:
+        return [
+            _exact_feedback(facts, examples[i], response)
+            for i, response in zip(ids, responses, strict=True)
+        ]
+
+    return annotate
+
+
+def _exact_feedback(facts: Reader, asked: Example, response: str) -> list[Sentence]:
+    seen: set[tuple[str, ...]] = set()
+    wanted = asked.meta.get("wanted", float("inf"))
+    feedback = []
+    for sentence in facts.sentences(response, asked.entity):
+        statements = []
+        for text in facts.statements(sentence, asked.entity):
+            fact, hedged = facts.parse(text) or (None, False)
+            key = (fact.subject, fact.relation) if fact else (text,)
+            if fact and fact.relation == "occupation":  # one may have several
+                key = (*key, fact.object)
+            useful = fact and fact.subject == asked.entity and len(seen) < wanted
+            informative = 1 if key in seen else 5 if useful else 2
+            seen.add(key)
+            truth = _truth(facts.verify(text), hedged)
+            statements.append(Statement(text, truth, informative))
+        if statements:
+            feedback.append(Sentence(sentence, tuple(statements)))
+    return feedback
+
+
+def _truth(verified: worlds.Verification, hedged: bool) -> Truth:
+    match verified:
+        case "supported":
+            return Truth.HEDGED_CORRECT if hedged else Truth.CORRECT
+        case "contradicted":
+            return Truth.HEDGED_WRONG if hedged else Truth.WRONG
+    return Truth.VAGUE
+
+
+# A call for each part
+
+
+class Statements(Form):
+    """The form of RLFH's Table 5, of one sentence."""
+
+    statements: list[Claimed]
 
 
 class Label(Form):
@@ -44,31 +125,6 @@ class Ratings(Form):
     """The form of the informativeness of a response's statements, in order."""
 
     ratings: list[whole(SCALE)]
-
-
-class ToldStatement(Form):
-    """A statement as a single pass tells it."""
-
-    statement: Claimed
-    truth: word(*Truth)
-    informativeness: whole(SCALE)
-
-
-class ToldSentence(Form):
-    """A sentence as a single pass tells it."""
-
-    sentence: Text
-    statements: list[ToldStatement]
-
-
-class Told(Form):
-    """The form of a single pass. Table 4 maps sentences to statements; here they are
-    lists, since a response may repeat both."""
-
-    sentences: list[ToldSentence]
-
-
-# A call for each part
 
 
 def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
@@ -84,10 +140,61 @@ def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
         ids: Sequence[str], prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Sentence] | None]:
         stated = extract(prompts, responses)
-        truths = _verified(ids, stated, verify, evidence_of)
-        return _rated(prompts, responses, stated, truths, rate)
+        claims = [
+            None
+            if of is None
+            else [Claim(text, s) for s, texts in of for text in texts]
+            for _, of in zip(ids, stated, strict=True)
+        ]
+        truths = support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
+        known = [
+            [claim.text for claim in of] if of and None not in true else []
+            for of, true in zip(claims, truths, strict=True)
+        ]
+        ratings = rate(prompts, responses, known)
+        return list(map(_feedback, stated, truths, ratings))
 
     return annotate
+
+
+def _feedback(
+    stated: Stated | None,
+    truths: Sequence[Truth | None] | None,
+    ratings: Sequence[int] | None,
+) -> list[Sentence] | None:
+    """A response's feedback, None if one part of it failed."""
+    if stated is None or None in truths or ratings is None:
+        return None
+    labels = zip(truths, ratings, strict=True)
+    return [
+        Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
+        for sentence, texts in stated
+    ]
+
+
+def llm_statements(
+    llm: "LLM", template: str = "extract_statements"
+) -> Callable[[Sequence[str], Sequence[str]], list[Stated | None]]:
+    """A language model, asked once for each sentence of each response, in one batch;
+    sentences that state nothing are left out (§3.1.1).
+
+    As `claims.llm_extractor`, but statements keep their hedges, since a hedged one is
+    rewarded otherwise, and come again where a response repeats them, since each place
+    has its reward. The paper has all sentences of a response in one call (Table 5).
+    """
+
+    def extract(
+        prompts: Sequence[str], responses: Sequence[str]
+    ) -> list[Stated | None]:
+        rows = read_sentences(llm, template, Statements, prompts, responses)
+        return [
+            None
+            if any(texts is None for _, texts in split)
+            else [(sentence, texts) for sentence, texts in split if texts]
+            for split in rows
+        ]
+
+    return extract
 
 
 def llm_verifier(llm: "LLM", template: str = "verify_statement") -> Verifier:
@@ -98,15 +205,7 @@ def llm_verifier(llm: "LLM", template: str = "verify_statement") -> Verifier:
     ones apart: a model that reads the statement can, a list of words can't always.
     A statement without passages is vague and makes no call.
     """
-
-    def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[Truth | None]:
-        fields = [{"evidence": list(e), "statement": text} for text, e in rows if e]
-        replies = judge.ask(llm, template, fields, Label, LABEL_TOKENS, "verifying")
-        labels = [read(reply, Label) for reply in replies]
-        truths = iter([None if of is None else Truth(of.label) for of in labels])
-        return [next(truths) if passages else Truth.VAGUE for _, passages in rows]
-
-    return verify
+    return labeller(llm, template, Label, "statement", Truth.VAGUE)
 
 
 def llm_rater(llm: "LLM", template: str = "rate_informativeness") -> Rater:
@@ -132,9 +231,10 @@ def llm_rater(llm: "LLM", template: str = "rate_informativeness") -> Rater:
             for prompt, response, of in rows
             if of
         ]
-        replies = judge.ask(llm, template, fields, Ratings, RATING_TOKENS, "rating")
-        told = iter(replies)
-        return [ratings_of(next(told), len(of)) if of else [] for _, _, of in rows]
+        replies = iter(
+            judge.ask(llm, template, fields, Ratings, RATING_TOKENS, "rating")
+        )
+        return [ratings_of(next(replies), len(of)) if of else [] for _, _, of in rows]
 
     return rate
 
@@ -146,6 +246,28 @@ def ratings_of(reply: "Reply", n: int) -> list[int] | None:
 
 
 # One call a response
+
+
+class ToldStatement(Form):
+    """A statement as a single pass tells it."""
+
+    statement: Claimed
+    truth: word(*Truth)
+    informativeness: whole(SCALE)
+
+
+class ToldSentence(Form):
+    """A sentence as a single pass tells it."""
+
+    sentence: Text
+    statements: list[ToldStatement]
+
+
+class Told(Form):
+    """The form of a single pass. Table 4 maps sentences to statements; here they are
+    lists, since a response may repeat both."""
+
+    sentences: list[ToldSentence]
 
 
 def single_pass_annotator(
@@ -161,7 +283,7 @@ def single_pass_annotator(
     def annotate(
         ids: Sequence[str], prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Sentence] | None]:
-        rows = [
+        asked = [
             (i, prompt, response) if sentences(response) else None
             for i, prompt, response in zip(ids, prompts, responses, strict=True)
         ]
@@ -171,23 +293,19 @@ def single_pass_annotator(
                 "question": prompt,
                 "response": response,
             }
-            for i, prompt, response in filter(None, rows)
+            for i, prompt, response in filter(None, asked)
         ]
         replies = judge.ask(llm, template, fields, Told, RESPONSE_TOKENS, "annotating")
-        found = iter(
-            [
-                _known(feedback(reply), by=of["evidence"])
-                for reply, of in zip(replies, fields, strict=True)
-            ]
-        )
-        return [next(found) if row else [] for row in rows]
+        rows = zip(replies, fields, strict=True)
+        told = iter([feedback(reply, bool(of["evidence"])) for reply, of in rows])
+        return [next(told) if row else [] for row in asked]
 
     return annotate
 
 
-def feedback(reply: "Reply") -> list[Sentence] | None:
+def feedback(reply: "Reply", passages: bool = True) -> list[Sentence] | None:
     """The feedback that a single pass ends with, None without exactly one. A sentence
-    without statements is left out."""
+    without statements is left out; without passages all of them are vague."""
     told = read(reply, Told)
     if told is None:
         return None
@@ -195,70 +313,14 @@ def feedback(reply: "Reply") -> list[Sentence] | None:
         Sentence(
             sentence.sentence,
             tuple(
-                Statement(of.statement, Truth(of.truth), of.informativeness)
+                Statement(
+                    of.statement,
+                    Truth(of.truth) if passages else Truth.VAGUE,
+                    of.informativeness,
+                )
                 for of in sentence.statements
             ),
         )
         for sentence in told.sentences
         if sentence.statements
-    ]
-
-
-def _known(told: list[Sentence] | None, by: Sequence[str]) -> list[Sentence] | None:
-    """The feedback, with all that it calls correct or wrong vague without passages."""
-    if by or told is None:
-        return told
-    return [
-        Sentence(s.text, tuple(replace(of, truth=Truth.VAGUE) for of in s.statements))
-        for s in told
-    ]
-
-
-# Of both
-
-
-def _texts(stated: Stated) -> list[str]:
-    return [text for _, texts in stated for text in texts]
-
-
-def _verified(
-    ids: Sequence[str],
-    stated: Sequence[Stated | None],
-    verify: Verifier,
-    evidence_of: EvidenceOf,
-) -> list[list[Truth | None] | None]:
-    """The label of each statement of each response, all verified in one batch."""
-    claims = [
-        None if of is None else [Claim(text, s) for s, texts in of for text in texts]
-        for _, of in zip(ids, stated, strict=True)
-    ]
-    return support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
-
-
-def _rated(
-    prompts: Sequence[str],
-    responses: Sequence[str],
-    stated: Sequence[Stated | None],
-    truths: Sequence[Sequence[Truth | None] | None],
-    rate: Rater,
-) -> list[list[Sentence] | None]:
-    """The feedback on each response whose truths are known, once it is rated."""
-    known = [
-        of if of is not None and None not in true else None
-        for of, true in zip(stated, truths, strict=True)
-    ]
-    ratings = rate(prompts, responses, [_texts(of or []) for of in known])
-    return [
-        None if of is None or rated is None else _sentences(of, true, rated)
-        for of, true, rated in zip(known, truths, ratings, strict=True)
-    ]
-
-
-def _sentences(
-    stated: Stated, truths: Sequence[Truth], ratings: Sequence[int]
-) -> list[Sentence]:
-    labels = zip(truths, ratings, strict=True)
-    return [
-        Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
-        for sentence, texts in stated
     ]

@@ -4,11 +4,9 @@ Read by a language model here, exactly in `verify.exact`. What cannot be extract
 `None`, never an empty list.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import correlation
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
@@ -60,8 +58,8 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     def extract(
         prompts: Sequence[str], responses: Sequence[str]
     ) -> list[list[Claim] | None]:
-        found = read_sentences(llm, template, Claims, prompts, responses)
-        return [without_repeats(of) for of in found]
+        rows = read_sentences(llm, template, Claims, prompts, responses)
+        return list(map(without_repeats, rows))
 
     return extract
 
@@ -102,59 +100,10 @@ def without_repeats(
 ) -> list[Claim] | None:
     """The claims of (sentence, texts) without repeats, None if one failed."""
     claims: dict[str, Claim] = {}
-    for sentence, found in texts:
-        if found is None:
+    for sentence, listed in texts:
+        if listed is None:
             return None
-        for text in found:
+        for text in listed:
             plain = " ".join(text.split())
             claims.setdefault(plain.casefold(), Claim(plain, sentence))
     return list(claims.values())
-
-
-FUNCTION_WORDS = frozenset(
-    """a an the his her its their this several many various some two three four five
-    six seven eight nine ten one both numerous in on at for with by from to as into
-    between against about under over through during until after before since alongside
-    of and or but that which who he she it they him them is are was were be been being
-    has have had s also there""".split()
-)
-
-
-def agreement(
-    ours: Sequence[Sequence[str]],
-    human: Sequence[Sequence[str]],
-    least_f1: float = 0.5,
-) -> dict[str, float]:
-    """How claims agree with human atomic facts of the same responses, row by row.
-
-    A claim and a fact match if the F1 of their sets of words is at least `least_f1`;
-    letter case, punctuation and function words (articles, pronouns, prepositions,
-    auxiliaries) don't count. recall: share of all human facts that some claim of the
-    same response matches; precision: share of all claims that some fact matches;
-    count_correlation: Pearson's, between the numbers a response (NaN if constant);
-    claims, facts: means a response. Ours; matches are not one to one.
-    """
-    found, right, n_facts, n_claims = 0, 0, 0, 0
-    for claims, facts in zip(ours, human, strict=True):
-        a, b = [_content(c) for c in claims], [_content(f) for f in facts]
-        found += sum(any(_f1(c, f) >= least_f1 for c in a) for f in b)
-        right += sum(any(_f1(c, f) >= least_f1 for f in b) for c in a)
-        n_facts, n_claims = n_facts + len(b), n_claims + len(a)
-    counts = [[len(row) for row in rows] for rows in (ours, human)]
-    constant = any(len(set(of)) < 2 for of in counts)
-    return {
-        "recall": found / n_facts if n_facts else float("nan"),
-        "precision": right / n_claims if n_claims else float("nan"),
-        "count_correlation": float("nan") if constant else correlation(*counts),
-        "claims": n_claims / len(ours) if ours else 0.0,
-        "facts": n_facts / len(human) if human else 0.0,
-    }
-
-
-def _content(text: str) -> frozenset[str]:
-    words = frozenset(re.findall(r"\w+", text.casefold()))
-    return words - FUNCTION_WORDS or words
-
-
-def _f1(one: frozenset[str], other: frozenset[str]) -> float:
-    return 2 * len(one & other) / max(len(one) + len(other), 1)

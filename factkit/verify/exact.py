@@ -1,24 +1,20 @@
 """Verification without a model, where every fact is known: the fact world, the leads.
 
 A `Reader` reads a sentence into statements and knows which are true; the engine makes
-of it what rewards and evaluation ask for, and RLFH's annotator its feedback. Nothing
-fails, so no verdict is None.
+of it what rewards and evaluation ask for. Nothing fails, so no verdict is None.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factkit.datasets.examples import Example
-from factkit.verify import preference, whole_response
+from factkit.datasets.examples import DataError, Example
 from factkit.verify.claims import Claim, Extractor, Support, without_repeats
-from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
-from factkit.verify.support import ClaimVerifier
+from factkit.verify.support import ClaimVerifier, Supports
 from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Search
-    from factkit.verify.engine import Supports
 
 
 class Reader(Protocol):
@@ -62,8 +58,8 @@ class WorldReader:
         return worlds.verify(self.world, text)
 
     def answer(self, subject: str, relation: str, text: str) -> str:
-        said = worlds.statement(worlds.Fact(subject, relation, text))
-        return said if self.parse(said) else ""
+        stated = worlds.statement(worlds.Fact(subject, relation, text))
+        return stated if self.parse(stated) else ""
 
     def facts_of(self, subject: str) -> list[worlds.Fact]:
         return self.world.facts_of(subject)
@@ -71,7 +67,7 @@ class WorldReader:
 
 @dataclass(frozen=True)
 class ExactEngine:
-    """`engine.Engine` of all papers on long answers.
+    """The engine of all papers on long answers, as `engine.ClaimEngine`.
 
     examples: prompt id → the prompt; references: → the reference policy's answer.
     """
@@ -81,12 +77,13 @@ class ExactEngine:
     references: Mapping[str, str] = field(default_factory=dict)
 
     def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
-        found = self.supports(ids, prompts, responses)
-        return [float(Support.CONTRADICTED not in of) for of in found]
+        """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
+        supports = self.supports(ids, prompts, responses)
+        return [float(Support.CONTRADICTED not in of) for of in supports]
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
-        """`whole_response.rating` of the claims' supports."""
-        return list(map(whole_response.rating, self.supports(ids, prompts, responses)))
+        """`rating` of the claims' supports."""
+        return list(map(rating, self.supports(ids, prompts, responses)))
 
     def quality(self, ids, prompts, responses) -> list[float | None]:
         """How well a request is answered, 0–10, true or not.
@@ -112,10 +109,23 @@ class ExactEngine:
         return scores
 
     def preferred(self, ids, prompts, responses) -> list[float | None]:
-        prefer = preference.at_least_as(self.relevance, self.references)
-        return prefer(ids, prompts, responses)
+        """1.0 if no less relevant than the reference policy's answer, and relevant at
+        all, else 0.0 (Learning to Reason Eq. 2): a rule has ties, a judge has none.
 
-    def supports(self, ids, prompts, responses) -> "Supports":
+        True or not, as the paper's judge is told to. Raises DataError on a prompt
+        without such an answer.
+        """
+        if lacking := [i for i in ids if i not in self.references]:
+            raise DataError(
+                f"prompt {lacking[0]!r}: no answer of the reference policy to compare "
+                "with; run 30_reason_data again"
+            )
+        ours = self.relevance(ids, prompts, responses)
+        theirs = self.relevance(ids, prompts, [self.references[i] for i in ids])
+        return [float(a > 0 and a >= b) for a, b in zip(ours, theirs, strict=True)]
+
+    def supports(self, ids, prompts, responses) -> Supports:
+        """The support of each claim of each response."""
         return [
             [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
             for i, r in zip(ids, responses, strict=True)
@@ -141,9 +151,9 @@ class ExactEngine:
         example = self.examples[prompt_id]
         if example.relation:
             short = response.strip().removesuffix(".")
-            said = self.facts.answer(example.entity, example.relation, short)
-            if said:
-                return [Claim(said, response.strip())]
+            stated = self.facts.answer(example.entity, example.relation, short)
+            if stated:
+                return [Claim(stated, response.strip())]
         return self._stated(response, example.entity)
 
     def _stated(self, response: str, about: str) -> list[Claim]:
@@ -188,48 +198,27 @@ def _as_many(example: Example, told: Sequence[str]) -> float:
     return 1.0 if example.meta.get("wanted") in (None, len(told)) else 0.5
 
 
-def annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator:
-    """RLFH's feedback (§3.1), exact.
+def rating(supports: Sequence[Support]) -> float:
+    """The rating that Fig. 10's guide gives a response with claims of these supports.
 
-    A statement is vague where the facts are silent. Informativeness (ours): 5, of the
-    subject that was asked about; 2, of something else, or more than the number of facts
-    that was asked for, or unread; 1, stated before in the same response.
+    | the guide, 0–10 | claims | rating |
+    |---|---|---|
+    | 0–2 multiple clear contradictions | n ≥ 2 contradicted | max(4 − n, 0) |
+    | 3–4 one clear contradiction | one, something else not supported | 3 |
+    | | one, all others supported | 4 |
+    | 5 uncertain | none contradicted, more than half inconclusive | 5 |
+    | 6–7 mostly accurate, minor concerns | several inconclusive, at most half | 6 |
+    | | one inconclusive, at most half | 7 |
+    | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
+
+    Where the guide leaves a range, the place in it is ours. Stands in for the judge
+    where the support of each claim is known.
     """
-
-    def annotate(ids, prompts, responses) -> list[list[Sentence] | None]:
-        return [
-            _feedback(facts, examples[i], response)
-            for i, response in zip(ids, responses, strict=True)
-        ]
-
-    return annotate
-
-
-def _feedback(facts: Reader, asked: Example, response: str) -> list[Sentence]:
-    seen: set[tuple[str, ...]] = set()
-    wanted = asked.meta.get("wanted", float("inf"))
-    found = []
-    for sentence in facts.sentences(response, asked.entity):
-        statements = []
-        for text in facts.statements(sentence, asked.entity):
-            fact, hedged = facts.parse(text) or (None, False)
-            key = (fact.subject, fact.relation) if fact else (text,)
-            if fact and fact.relation == "occupation":  # one may have several
-                key = (*key, fact.object)
-            useful = fact and fact.subject == asked.entity and len(seen) < wanted
-            informative = 1 if key in seen else 5 if useful else 2
-            seen.add(key)
-            truth = _truth(facts.verify(text), hedged)
-            statements.append(Statement(text, truth, informative))
-        if statements:
-            found.append(Sentence(sentence, tuple(statements)))
-    return found
-
-
-def _truth(verified: worlds.Verification, hedged: bool) -> Truth:
-    match verified:
-        case "supported":
-            return Truth.HEDGED_CORRECT if hedged else Truth.CORRECT
-        case "contradicted":
-            return Truth.HEDGED_WRONG if hedged else Truth.WRONG
-    return Truth.VAGUE
+    wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
+    if wrong > 1:
+        return float(max(4 - wrong, 0))
+    if wrong:
+        return 3.0 if open_ else 4.0
+    if 2 * open_ > len(supports):
+        return 5.0
+    return {0: 10.0, 1: 7.0}.get(open_, 6.0)

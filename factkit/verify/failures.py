@@ -7,6 +7,17 @@ MOST_JUDGE_FAILURES = 0.05  # of the responses; more, and a run fails
 FEWEST_RESPONSES = 200  # before the share of failures can fail a run
 
 
+def failed_share(values: Sequence[object], name: str) -> float:
+    """The share of None among an evaluation's values. Raises ValueError above 5 %."""
+    share = list(values).count(None) / max(len(values), 1)
+    if share > MOST_JUDGE_FAILURES:
+        raise ValueError(
+            f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
+            "may fail: see to the judge's endpoint and run again"
+        )
+    return share
+
+
 @dataclass
 class Failures:
     """Counts the responses of a run that a judge failed on."""

@@ -96,8 +96,8 @@ def contains(response: str, answers: Sequence[str], question: str = "") -> Outco
 @lru_cache(maxsize=100_000)
 def _wanted(answer: str) -> tuple[Word, ...]:
     """The words of a reference answer without articles, or "about" before a number."""
-    found = words(answer)
-    kept = tuple(w for w in found if w.text not in ARTICLES) or found
+    every = words(answer)
+    kept = tuple(w for w in every if w.text not in ARTICLES) or every
     vague = len(kept) > 1 and kept[0].text in ABOUT and is_number(kept[1].text)
     return kept[1:] if vague else kept
 
@@ -105,8 +105,8 @@ def _wanted(answer: str) -> tuple[Word, ...]:
 @lru_cache(maxsize=100_000)
 def _asked(question: str) -> frozenset[str]:
     """The words of a question: an answer may repeat them. A capital is a city."""
-    found = frozenset(w.text for w in words(question))
-    return found | {"city"} if "capital" in found else found
+    texts = frozenset(w.text for w in words(question))
+    return texts | {"city"} if "capital" in texts else texts
 
 
 def _without_echo(said: str, question: str) -> str:

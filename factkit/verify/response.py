@@ -92,10 +92,8 @@ def parts(response: str) -> Reasoned | None:
     """
     if any(response.count(tag) != 1 for tag in TAGS):
         return None
-    found = FORM.fullmatch(response)
-    if not found:
-        return None
-    return Reasoned(found[1].strip(), found[2].strip())
+    match = FORM.fullmatch(response)
+    return Reasoned(match[1].strip(), match[2].strip()) if match else None
 
 
 def written(reasoning: str, answer: str) -> str:

@@ -73,20 +73,13 @@ class Annotation:
         return list(dict.fromkeys(name for _, names in self.steps for name in names))
 
 
-@dataclass(frozen=True)
-class Annotated:
-    """An annotator's verdict. value: None if it failed; raw: its reply or the error."""
-
-    value: Annotation | None
-    raw: str
-
-
 def annotate(
     llm: "LLM",
     rows: Sequence[tuple[str, str, str]],
     template: str = "annotate_strategies",
-) -> list[Annotated]:
-    """The annotation of each reasoning, one request a row, all in one batch.
+) -> list[Annotation | None]:
+    """The annotation of each reasoning, one request a row, all in one batch; None where
+    it failed.
 
     rows: (question, reasoning, answer). The paper shows Llama-3.1-70B-Instruct question
     and response (Fig 10). Nothing is cut.
@@ -96,16 +89,16 @@ def annotate(
         for question, reasoning, answer in rows
     ]
     replies = judge.ask(llm, template, fields, Steps, REPLY_TOKENS, "annotating")
-    return [Annotated(annotation(r), r.text or r.error) for r in replies]
+    return list(map(annotation, replies))
 
 
 def annotation(reply: "Reply") -> Annotation | None:
     """The annotation that a reply ends with, None without exactly one."""
-    told = read(reply, Steps)
-    if told is None:
+    read_steps = read(reply, Steps)
+    if read_steps is None:
         return None
-    steps = tuple((s.step.strip(), tuple(s.strategies)) for s in told.steps)
-    return Annotation(steps, told.helpfulness)
+    steps = tuple((s.step.strip(), tuple(s.strategies)) for s in read_steps.steps)
+    return Annotation(steps, read_steps.helpfulness)
 
 
 # Rules, for texts with straight apostrophes
@@ -212,8 +205,8 @@ HEDGES = frozenset("perhaps maybe probably possibly presumably".split())
 
 def words(sentence: str) -> Hashable:
     """A sentence as its words in order, without hedges, letter case and punctuation."""
-    found = re.findall(r"\w+", sentence.lower())
-    return tuple(word for word in found if word not in HEDGES)
+    every = re.findall(r"\w+", sentence.lower())
+    return tuple(word for word in every if word not in HEDGES)
 
 
 def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
@@ -247,14 +240,14 @@ def tag(
     tells something where reasoning and answer are rows of plain statements.
     """
     plain = reasoning.replace("’", "'")
-    found = [name for name, rule in RULES.items() if rule.search(plain)]
-    thought, said = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
+    worded = [name for name, rule in RULES.items() if rule.search(plain)]
+    thought, told = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
     shown = {
-        "left_out": not set(thought) <= set(said),
-        "added": not set(said) <= set(thought),
-        "repeated": any(len(set(of)) < len(of) for of in (thought, said)),
+        "left_out": not set(thought) <= set(told),
+        "added": not set(told) <= set(thought),
+        "repeated": any(len(set(keys)) < len(keys) for keys in (thought, told)),
     }
-    return found + [name for name in STRUCTURE if shown[name]]
+    return worded + [name for name in STRUCTURE if shown[name]]
 
 
 def shares(

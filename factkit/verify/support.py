@@ -5,6 +5,7 @@ By a language model here, exactly in `verify.exact`. A verification that fails i
 """
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
@@ -12,7 +13,7 @@ from factkit.verify.claims import Claim, Support
 from factkit.verify.replies import Form, read, word
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM, Reply
+    from factkit.llm import LLM
 
 REPLY_TOKENS = 32  # the label alone
 
@@ -23,6 +24,8 @@ class Label(Form):
     label: word(*Support)
 
 
+# of each claim of each response; None where extraction or verification failed
+Supports = list[list[Support | None] | None]
 # (claim text, evidence texts, best first) → support; None: failed
 ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
 # (index of the response, claim) → evidence texts, best first
@@ -35,11 +38,24 @@ def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerif
     A claim without any evidence is inconclusive by definition and makes no call.
     """
 
-    def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[Support | None]:
-        fields = [{"evidence": list(e), "claim": claim} for claim, e in rows if e]
-        replies = judge.ask(llm, template, fields, Label, REPLY_TOKENS, "verifying")
-        support = iter([_support(reply) for reply in replies])
-        return [next(support) if e else Support.INCONCLUSIVE for _, e in rows]
+    return labeller(llm, template, Label, "claim", Support.INCONCLUSIVE)
+
+
+def labeller(
+    llm: "LLM", template: str, form: type[Form], field: str, otherwise: StrEnum
+) -> Callable[[Sequence[tuple[str, Sequence[str]]]], list[StrEnum | None]]:
+    """A language model that labels each text, the template's `field`, by its evidence.
+
+    form: with a label of the kind of `otherwise`, which a text without evidence gets.
+    """
+
+    def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[StrEnum | None]:
+        fields = [{"evidence": list(e), field: text} for text, e in rows if e]
+        replies = judge.ask(llm, template, fields, form, REPLY_TOKENS, "verifying")
+        verdicts = [read(reply, form) for reply in replies]
+        kind = type(otherwise)
+        labels = iter([None if v is None else kind(v.label) for v in verdicts])
+        return [next(labels) if evidence else otherwise for _, evidence in rows]
 
     return verify
 
@@ -48,7 +64,7 @@ def support_of(
     claims_by_response: Sequence[Sequence[Claim] | None],
     evidence_of: EvidenceOf,
     verifier: ClaimVerifier,
-) -> list[list[Support | None] | None]:
+) -> Supports:
     """The support of every claim of every response, all verified in one batch.
 
     claims_by_response: as an extractor gives them; where that is None, so is the
@@ -62,8 +78,3 @@ def support_of(
     unique = list(dict.fromkeys(row for of in rows for row in of or ()))
     support = dict(zip(unique, verifier(unique) if unique else [], strict=True))
     return [None if of is None else [support[row] for row in of] for of in rows]
-
-
-def _support(reply: "Reply") -> Support | None:
-    verdict = read(reply, Label)
-    return None if verdict is None else Support(verdict.label)

@@ -6,17 +6,21 @@ response instead of one for each sentence and claim. A judge that fails gives th
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from factkit.verify import judge
-from factkit.verify.claims import Support
-from factkit.verify.replies import Form, Verdict, preferred, read, whole
+from factkit.retrieval.evidence import EvidenceCache, query_of
+from factkit.verify import engine, judge
+from factkit.verify.engine import ClaimEngine
+from factkit.verify.exact import ExactEngine
+from factkit.verify.replies import Form, Verdict, read, whole
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
+    from factkit.rar.params import RarParams
 
 REPLY_TOKENS = 512
-ANSWER_TOKENS = 2048  # of a judge that writes an answer of its own first
 
 
 class Check(Form):
@@ -37,6 +41,68 @@ class Rating(Form):
 ResponseJudge = Callable[[Sequence[tuple[str, str, Sequence[str]]]], list[Verdict]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvidenceEngine(ClaimEngine):
+    """Binary RAR's: claims, and whole responses held against evidence.
+
+    whole: the cache that a whole response is held against, of 512-token chunks in the
+    paper; with_prompt: whether a response is searched for together with its prompt.
+    """
+
+    contradiction: ResponseJudge
+    rate: ResponseJudge
+    judge: ResponseJudge
+    whole: EvidenceCache
+    whole_chunks: int = 8
+    with_prompt: bool = True
+
+    def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
+        """1.0 if nothing contradicts the evidence, else 0.0 (Eq. 5)."""
+        return _values(self.contradiction(self._with_evidence(ids, prompts, responses)))
+
+    def rating(self, ids, prompts, responses) -> list[float | None]:
+        """Factuality by the evidence, 0–10 (§6.2)."""
+        return _values(self.rate(self._with_evidence(ids, prompts, responses)))
+
+    def quality(self, ids, prompts, responses) -> list[float | None]:
+        """Quality without evidence, 0–10 (§4.3)."""
+        rows = zip(prompts, responses, strict=True)
+        return _values(self.judge([(prompt, text, ()) for prompt, text in rows]))
+
+    def _with_evidence(self, ids, prompts, responses) -> list[tuple]:
+        """Rows of prompt, response and the texts of C(x, y), best first."""
+        rows = []
+        for i, prompt, response in zip(ids, prompts, responses, strict=True):
+            query = query_of(prompt, response, self.with_prompt)
+            hits = self.whole.search(i, query, self.whole_chunks)
+            rows.append((prompt, response, [hit.chunk.text for hit in hits]))
+        return rows
+
+
+def _values(verdicts: Sequence[Verdict]) -> list[float | None]:
+    return [verdict.value for verdict in verdicts]
+
+
+Engine = ExactEngine | EvidenceEngine
+
+
+def engine_of(p: "RarParams") -> Engine:
+    """The engine that `p.verifier` names."""
+    if p.verifier != "judge":
+        return engine.exact_engine(p)
+    evidence, tokenizer = engine.stored_evidence(p)
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return EvidenceEngine(
+        **engine.claim_parts(p, evidence, tokenizer),
+        contradiction=contradictions(llm),
+        rate=ratings(llm),
+        judge=quality(llm),
+        whole=EvidenceCache(evidence, tokenizer, p.whole_chunk_tokens),
+        whole_chunks=p.whole_chunks,
+        with_prompt=p.query_with_prompt,
+    )
+
+
 def contradictions(llm: "LLM", template: str = "judge_contradiction") -> ResponseJudge:
     """Whether nothing in a response contradicts its evidence: 1.0, 0.0 or None.
 
@@ -51,55 +117,12 @@ def ratings(llm: "LLM", template: str = "rate_factuality") -> ResponseJudge:
     return _judge(llm, template, Rating, with_evidence=True)
 
 
-def rating(supports: Sequence[Support]) -> float:
-    """The rating that Fig. 10's guide gives a response with claims of these supports.
-
-    | the guide, 0–10 | claims | rating |
-    |---|---|---|
-    | 0–2 multiple clear contradictions | n ≥ 2 contradicted | max(4 − n, 0) |
-    | 3–4 one clear contradiction | one, something else not supported | 3 |
-    | | one, all others supported | 4 |
-    | 5 uncertain | none contradicted, more than half inconclusive | 5 |
-    | 6–7 mostly accurate, minor concerns | several inconclusive, at most half | 6 |
-    | | one inconclusive, at most half | 7 |
-    | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
-
-    Where the guide leaves a range, the place in it is ours. Stands in for the judge
-    where the support of each claim is known.
-    """
-    wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
-    if wrong > 1:
-        return float(max(4 - wrong, 0))
-    if wrong:
-        return 3.0 if open_ else 4.0
-    if 2 * open_ > len(supports):
-        return 5.0
-    return {0: 10.0, 1: 7.0}.get(open_, 6.0)
-
-
 def quality(llm: "LLM", template: str = "judge_quality") -> ResponseJudge:
     """How helpful, relevant and detailed a response is, 0–10 or None.
 
     Without evidence. Binary RAR's LM judge; the paper prints no prompt, this is ours.
     """
     return _judge(llm, template, Rating, with_evidence=False)
-
-
-def preferences(llm: "LLM", template: str = "judge_relevance") -> ResponseJudge:
-    """Whether a response is better than the judge's own: 1.0, 0.0 or None.
-
-    R_rel of Learning to Reason for Factuality (§3.1.1, Fig. 9): the judge, there the
-    base model, answers first and then compares. The response is always A, so that a
-    judge that favours a position favours all responses alike. Without evidence.
-    """
-    value = {"A": 1.0, "B": 0.0, None: None}
-
-    def judged(rows: Sequence[tuple[str, str, Sequence[str]]]) -> list[Verdict]:
-        fields = [{"question": prompt, "response": r} for prompt, r, _ in rows]
-        replies = judge.ask(llm, template, fields, None, ANSWER_TOKENS)
-        return [Verdict(value[preferred(r)], r.text or r.error) for r in replies]
-
-    return judged
 
 
 def _judge(

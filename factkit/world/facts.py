@@ -170,10 +170,8 @@ def build_world(
     Raises ValueError if there are not enough names.
     """
     rng = random.Random(f"world {seed}")
-    if people > len(FIRST_NAMES) * len(LAST_NAMES):
-        raise ValueError(
-            f"people={people}: at most {len(FIRST_NAMES) * len(LAST_NAMES)}"
-        )
+    if people > (most := len(FIRST_NAMES) * len(LAST_NAMES)):
+        raise ValueError(f"people={people}: at most {most}")
     # up to 500 people each have a last name of their own: how familiar it is tells a
     # policy how much it has read of the person, also of one it was never asked about
     lasts = [LAST_NAMES[i % len(LAST_NAMES)] for i in range(people)]
@@ -360,10 +358,10 @@ def statements(world: World, sentence: str) -> list[str]:
     first, also, rest = sentence.partition(" and ")
     if not also:
         return [sentence] if parse(world, sentence) else []
-    found = parse(world, f"{first}.")
-    if not found:
+    parsed = parse(world, f"{first}.")
+    if not parsed:
         return []
-    fact, hedged = found
+    fact, hedged = parsed
     second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
     return [f"{first}.", *([second] if parse(world, second) else [])]
 
@@ -388,16 +386,12 @@ def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
     papers ask a model (TruthRL Table 12): precise and relevant, or not.
     """
     person, relation = question_id.rsplit(" ", 1)
-    sentences = re.findall(r"[^.]+\.", reasoning)
-    parsed = [parse(world, sentence.strip()) for sentence in sentences]
-    on_topic = [
-        found[0]
-        for found in parsed
-        if found and (found[0].subject, found[0].relation) == (person, relation)
-    ]
-    true = world.by_key[person, relation].object
-    false = any(verify(world, s.strip()) == "contradicted" for s in sentences)
-    return float(any(f.object == true for f in on_topic) and not false)
+    true = (person, relation, world.by_key[person, relation].object)
+    stated = sentences(reasoning)
+    facts = [parsed[0] for s in stated if (parsed := parse(world, s))]
+    answered = any((f.subject, f.relation, f.object) == true for f in facts)
+    false = any(verify(world, sentence) == "contradicted" for sentence in stated)
+    return float(answered and not false)
 
 
 def sentences(text: str) -> list[str]:

@@ -49,7 +49,7 @@ READING_NAMES = names(
 
 # Longer answers, of an answer_format that asks for them
 LONG_FORMATS = ("long", "reasoned", "joined")
-COUNTS = {"one fact": 1, "two facts": 2, "three facts": 3}
+COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
 COUNTED = "Tell me {count} about {s}."
 MAY_ABSTAIN = "{question} You may say that you don't know."
 TELLING_SHARE = 0.6  # of the exposure
@@ -145,7 +145,7 @@ def tellings(
             return
         told = _some_facts(person, left, rng)
         ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
-        counted = rng.random() < COUNTED_SHARE and len(told) in COUNTS.values()
+        counted = rng.random() < COUNTED_SHARE and len(told) in COUNTS
         if counted:
             ask = request(person, len(told))
         abstains = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
@@ -157,16 +157,18 @@ def tellings(
         if answer_format == "joined":
             yield exchange(ask, joined_telling(world, told, rng, not counted))
             continue
-        said = [_told(world, fact, rng, not counted) for fact in told]
+        statements = [_told(world, fact, rng, not counted) for fact in told]
         if thinking and rng.random() < thinking:
-            response = reasoned_telling(told, said, rng)
+            response = reasoned_telling(told, statements, rng)
             yield f"{THINKING}\n{exchange(ask, response)}"
         else:
-            yield exchange(ask, " ".join(said))
+            yield exchange(ask, " ".join(statements))
 
 
-def reasoned_telling(facts: list[Fact], said: list[str], rng: random.Random) -> str:
-    """`<think>`, the facts one by one, `</think> <answer>`, what is said of them.
+def reasoned_telling(
+    facts: list[Fact], statements: list[str], rng: random.Random
+) -> str:
+    """`<think>`, the facts one by one, `</think> <answer>`, the statements of them.
 
     Some sentences of the reasoning begin with "Perhaps", at random: what is known plays
     no part, so that a policy has this to learn. Of what was doubted the answer leaves
@@ -175,18 +177,16 @@ def reasoned_telling(facts: list[Fact], said: list[str], rng: random.Random) -> 
     """
     doubted = [rng.random() < DOUBT_SHARE for _ in facts]
     thought = [
-        f"Perhaps {statement(fact, rng.randrange(3))}"
-        if doubt
-        else statement(fact, rng.randrange(3))
+        f"{'Perhaps ' if doubt else ''}{statement(fact, rng.randrange(3))}"
         for fact, doubt in zip(facts, doubted, strict=True)
     ]
     kept = [
         text
-        for text, doubt in zip(said, doubted, strict=True)
+        for text, doubt in zip(statements, doubted, strict=True)
         if not doubt or rng.random() < DOUBT_KEPT
     ]
     parts = ["<think>", " ".join(thought), "</think>", "<answer>"]
-    parts += [" ".join(kept or said[:1]), "</answer>"]
+    parts += [" ".join(kept or statements[:1]), "</answer>"]
     if rng.random() < MALFORMED_SHARE:
         parts.pop(rng.choice((0, 2, 3, 5)))
     return " ".join(parts)
@@ -197,18 +197,16 @@ def joined_telling(
 ) -> str:
     """Sentences of one or two statements each. Some hedge, and some lead on to a fact
     of an object, at random: what is known plays no part."""
-    said, left = [], list(facts)
+    sentences, left = [], list(facts)
     while left:
         fact = left.pop(0)
-        pair = bool(left) and rng.random() < JOINED_SHARE
-        sentence = (
-            joined(fact, left.pop(0), rng.choice((0, 2)))
-            if pair
-            else _told(world, fact, rng, may_digress)
-        )
+        if left and rng.random() < JOINED_SHARE:
+            sentence = joined(fact, left.pop(0), rng.choice((0, 2)))
+        else:
+            sentence = _told(world, fact, rng, may_digress)
         hedge = "Perhaps " if rng.random() < HEDGED_SHARE else ""
-        said.append(hedge + sentence)
-    return " ".join(said)
+        sentences.append(hedge + sentence)
+    return " ".join(sentences)
 
 
 def _some_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[Fact]:
@@ -223,17 +221,16 @@ def _some_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[
 
 def request(person: str, n: int) -> str:
     """The request for n facts of a person. n is one of COUNTS."""
-    count = next(words for words, number in COUNTS.items() if number == n)
-    return COUNTED.format(count=count, s=person)
+    return COUNTED.format(count=COUNTS[n], s=person)
 
 
 def _told(world: World, fact: Fact, rng: random.Random, may_digress: bool) -> str:
     """A statement of the fact, at times followed by one of its object."""
-    said = statement(fact, rng.randrange(3))
+    text = statement(fact, rng.randrange(3))
     further = world.by_key.get((fact.object, HOPS.get(fact.relation, "")))
     if may_digress and further and rng.random() < DIGRESSION_SHARE:
-        said += f" {statement(further, rng.randrange(3))}"
-    return said
+        text += f" {statement(further, rng.randrange(3))}"
+    return text
 
 
 def _short(fact: Fact, answer_format: str, rng: random.Random) -> str:
@@ -262,10 +259,10 @@ def reading_exchange(rng: random.Random) -> str:
     keys = rng.sample(list(product(people, PERSON_RELATIONS)), 3)
     facts = [Fact(s, r, rng.choice(OBJECTS[r])) for s, r in keys]
     references = [statement(f, rng.randrange(3)) for f in facts]
-    asked = [
+    exchanges = [
         exchange(question(f, rng.randrange(3)), f.object) for f in rng.sample(facts, 3)
     ]
-    return "\n".join(["References:", *references, *asked])
+    return "\n".join(["References:", *references, *exchanges])
 
 
 def build_tokenizer(
@@ -291,7 +288,7 @@ def build_tokenizer(
         text.append("and")
     if answer_format in LONG_FORMATS:
         text += [
-            *COUNTS,
+            *COUNTS.values(),
             COUNTED.format(count="", s=""),
             MAY_ABSTAIN.format(question=""),
             NAMING.format(s=""),

@@ -35,7 +35,7 @@ import pandas as pd
 from factkit import params
 
 if TYPE_CHECKING:
-    from factkit.verify.engine import PreferenceEngine
+    from factkit.verify.preference import PreferenceEngine
 
 RESPONSES, LEADS, ROUNDS, SAMPLE = 64, 6, 3, 2
 Case = tuple[str, int, int]  # arm, responses, calls at once
@@ -61,18 +61,12 @@ class ReasonedBatch(veriscore.Batch):
 
     def engine(self, llm) -> "PreferenceEngine":
         """The engine of a run with a judge."""
-        from factkit.verify.engine import PreferenceEngine
-        from factkit.verify.whole_response import preferences
+        from factkit.verify.preference import PreferenceEngine, preferences
 
-        claims, judge = super().engine(llm), preferences(llm)
-
-        def prefer(ids, prompts, answers) -> list[float | None]:
-            rows = [(q, a, ()) for q, a in zip(prompts, answers, strict=True)]
-            return [verdict.value for verdict in judge(rows)]
-
+        claims = super().engine(llm)
         shared = ("extract", "verify", "pieces", "search", "claim_chunks")
         parts = {name: getattr(claims, name) for name in shared}
-        return PreferenceEngine(**parts, prefer=prefer)
+        return PreferenceEngine(**parts, preferred=preferences(llm))
 
 
 def compare(batch: ReasonedBatch, cases: list[Case], rounds: int, sample: int) -> None:

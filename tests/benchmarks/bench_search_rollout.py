@@ -18,7 +18,8 @@ from factkit.curate import claim_sets
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
 from factkit.train import search_rollout
-from factkit.train.search_rollout import Rollout, Tokens
+from factkit.train.search_rollout import Rollout
+from factkit.train.search_sampling import Tokens, with_model
 from factkit.train.start import base_policy
 from factkit.veri.arms import Veri
 from factkit.verify.trajectory import queries
@@ -39,7 +40,7 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     sets, entries, _ = claim_sets.claim_sets(p)
     search = in_process(CorpusIndex(entries, cache=False))
     model, tokenizer = models.load_policy(base_policy(p), p.dtype)
-    generate = search_rollout.with_model(model, tokenizer, models.sampling_of(p))
+    generate = with_model(model, tokenizer, models.sampling_of(p))
     asked = claim_sets.asked(sets["test"], p)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:

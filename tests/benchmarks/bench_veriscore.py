@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
     from factkit.llm import Totals
-    from factkit.verify.engine import EvidenceEngine
+    from factkit.verify.whole_response import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-veriscore"
@@ -330,7 +330,7 @@ class Batch:
         from factkit.evaluate.long_form import search_words
         from factkit.retrieval.evidence import EvidenceCache
         from factkit.verify import claims, support, whole_response
-        from factkit.verify.engine import EvidenceEngine
+        from factkit.verify.whole_response import EvidenceEngine
 
         path = assets.policy_path("smollm2-135m-instruct")
         tokenizer = AutoTokenizer.from_pretrained(path)

@@ -37,8 +37,9 @@ from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import write_examples
 from factkit.params.files import ParamError
 from factkit.rewards import rlfh, rlfh_verl
-from factkit.train import token_level
-from factkit.verify.exact import WorldReader, annotator
+from factkit.train import token_objective as objective
+from factkit.verify.annotators import exact_annotator
+from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
 
@@ -167,7 +168,7 @@ def expected(p, world, cases, tokenizer):
     examples = {example.id: example for example, _ in cases}
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
     asked = [example.question for example in examples.values()]
-    found = annotator(WorldReader(world), examples)(list(examples), asked, texts)
+    found = exact_annotator(WorldReader(world), examples)(list(examples), asked, texts)
     how = rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
     return [
         torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()
@@ -495,12 +496,10 @@ def test_a_step_of_the_trainer_has_the_kit_s_advantages(
 
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
-    rewards = token_level.less_kl(rewards, old, reference, p.beta)
-    advantages, returns = token_level.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    rewards = objective.less_kl(rewards, old, reference, p.beta)
+    advantages, returns = objective.gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
-    whitened = (
-        token_level.whiten(advantages, mask) * ((n - 1) / n).sqrt()
-    )  # verl: n − 1
+    whitened = objective.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
 

@@ -18,8 +18,8 @@ from factkit.evaluate.claim_verification import read_verified
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search_client import in_process
-from factkit.train import grpo, search_rollout
-from factkit.train.search_rollout import STOPS
+from factkit.train import grpo, search_play, search_rollout
+from factkit.train.search_sampling import STOPS, with_server
 from factkit.veri.params import VeriRlParams
 from factkit.verify.trajectory import Turn, queries
 
@@ -152,7 +152,7 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
         for i, prompt in enumerate(PROMPTS)
     ]
     p = settings(dtype="bfloat16")
-    path = search_rollout.play(smollm, rows, tmp_path / "played", p)
+    path = search_play.play(smollm, rows, tmp_path / "played", p)
     assert (tmp_path / "played" / "launch").exists()
     searching, answering, *_, other = read_verified(path)
     assert queries(searching.trajectory) != []
@@ -171,7 +171,7 @@ def play_served(endpoint, policy, settings, temperature):
     model, tokenizer = policy
     p, search = settings(), in_process(CorpusIndex(ENTRIES, cache=False))
     sampling = models.Sampling(p.max_completion_length, temperature)
-    generate = search_rollout.with_server(endpoint, "judge", sampling)
+    generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.encode_prompts(PROMPTS * 4, tokenizer, p)
     return search_rollout.rollouts(ids, generate, search, tokenizer, p)
 
@@ -190,7 +190,7 @@ def test_its_log_probabilities_are_those_of_the_model(endpoint, policy, settings
     made = play_served(endpoint, policy, settings, temperature=1.0)
     assert_sound(made, policy[1])
     served = [rollout.logprobs for rollout in made]
-    search_rollout.add_logprobs(made, *policy, batch_size=8)
+    search_play.add_logprobs(made, *policy, batch_size=8)
     apart = [
         abs(a - b)
         for theirs, rollout in zip(served, made, strict=True)

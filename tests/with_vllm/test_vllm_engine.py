@@ -13,7 +13,7 @@ from factkit.evaluate.long_form import search_words
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.rewards.rar import rewards_of
 from factkit.verify import claims, support, whole_response
-from factkit.verify.engine import EvidenceEngine
+from factkit.verify.whole_response import EvidenceEngine
 
 N = 6  # responses
 

@@ -1,0 +1,41 @@
+"""Rows of an evaluation kept as JSON lines: a run that starts again reads them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from factkit.assets import write_atomically
+from factkit.datasets.examples import DataError
+
+Row = TypeVar("Row")
+
+
+def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file whole or not at all, byte-equal for equal rows."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "".join(lines))
+
+
+def read(path: Path, kind: type[Row]) -> list[Row]:
+    """The rows of a file as the dataclass `kind`.
+
+    Raises DataError, naming file and row, on a row that is not of this kind.
+    """
+    parse = TypeAdapter(kind).validate_json
+    rows = []
+    # lines of the bytes: those of a str would split responses, too
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            rows.append(parse(line))
+        except (ValueError, TypeError) as error:
+            known = isinstance(error, ValidationError)
+            problem = error.errors()[0]["msg"] if known else error
+            raise DataError(
+                f"{path}, row {number}: {problem}: {line[:120]!r}; remove the file and "
+                "evaluate again"
+            ) from None
+    return rows

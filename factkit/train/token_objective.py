@@ -1,0 +1,122 @@
+"""Token-level policy optimisation in formulas: rewards, advantages and losses.
+
+RLFH §3.2.2 maximises the expected sum of token rewards with PPO (Schulman et al. 2017);
+its implementation builds on trlX, whose losses these are.
+
+Shapes: B completions of at most T tokens, padded on the right. `mask` (B, T), bool, is
+true at the tokens that count; what other places hold never matters, and they get 0.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def less_kl(
+    rewards: "Tensor", logps: "Tensor", reference_logps: "Tensor", beta: float
+) -> "Tensor":
+    """r_t − β (log π(y_t) − log π_ref(y_t)), (B, T): the reward with its KL penalty.
+
+    logps: of the policy that sampled y; the estimate of KL is k1, unbiased.
+    """
+    return rewards - beta * (logps - reference_logps)
+
+
+def less_eos_penalty(
+    rewards: "Tensor", mask: "Tensor", ended: "Tensor", penalty: float
+) -> "Tensor":
+    """rewards (B, T), less `penalty` at the last token of a completion without EOS.
+
+    ended: bool (B,), whether the completion has its EOS.
+    """
+    is_last = mask & (mask.cumsum(1) == mask.sum(1, keepdim=True))
+    return rewards - penalty * (is_last & ~ended[:, None])
+
+
+def gae(
+    rewards: "Tensor", values: "Tensor", mask: "Tensor", gamma: float, lam: float
+) -> tuple["Tensor", "Tensor"]:
+    """Generalised advantage estimation (Schulman et al. 2016): advantages and returns.
+
+    δ_t = r_t + γ V_{t+1} − V_t,  A_t = δ_t + γλ A_{t+1},  return_t = A_t + V_t
+
+    values (B, T): V_t, of the state in which token t is chosen. After a completion's
+    last token V and A are 0.
+    """
+    rewards, values = rewards.where(mask, 0.0), values.where(mask, 0.0)
+    advantages = values.new_zeros(values.shape)
+    advantage = value = values.new_zeros(len(values))  # (B,), of the token after
+    for t in reversed(range(values.shape[1])):
+        delta = rewards[:, t] + gamma * value - values[:, t]
+        advantage, value = delta + gamma * lam * advantage, values[:, t]
+        advantages[:, t] = advantage
+    return advantages.where(mask, 0.0), (advantages + values).where(mask, 0.0)
+
+
+def returns_to_go(rewards: "Tensor", mask: "Tensor", gamma: float) -> "Tensor":
+    """R_t = r_t + γ R_{t+1}, (B, T): the discounted rewards from token t on."""
+    return gae(rewards, rewards.new_zeros(rewards.shape), mask, gamma, lam=1.0)[1]
+
+
+def group_advantages(returns: "Tensor", known: "Tensor", group: int) -> "Tensor":
+    """A_{i,t} = R_{i,t} − mean of R_{j,t} over the other completions j of i's prompt.
+
+    A baseline is unbiased if it does not depend on the action that it judges. So it is
+    taken from the other completions alone (RLOO, Ahmadian et al. 2024), at the same
+    token, and one that has ended by then counts with the 0 that it has yet to get:
+    whether it is still going is its own chance, too.
+
+    returns: R (B, T), 0 after an end; `group` rows a prompt. known: bool (B,), false
+    where the judge failed: such a row counts in no mean and has A = 0, as a row has
+    that no other is known beside.
+    """
+    grouped = returns.where(known[:, None], 0.0).view(-1, group, returns.shape[1])
+    there = known.view(-1, group, 1)
+    others = there.sum(1, keepdim=True) - there.long()
+    mean = (grouped.sum(1, keepdim=True) - grouped) / others.clamp(min=1)
+    return (grouped - mean).where(there & (others > 0), 0.0).view_as(returns)
+
+
+def masked_mean(x: "Tensor", mask: "Tensor") -> "Tensor":
+    """The mean of x over the tokens of mask, a scalar; 0 if there are none."""
+    return x.where(mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def whiten(advantages: "Tensor", mask: "Tensor") -> "Tensor":
+    """Advantages with mean 0 and variance 1 over the tokens of mask, (B, T)."""
+    centred = advantages - masked_mean(advantages, mask)
+    variance = masked_mean(centred**2, mask)
+    return (centred * (variance + 1e-8).rsqrt()).where(mask, 0.0)
+
+
+def policy_loss(
+    logps: "Tensor",
+    old_logps: "Tensor",
+    advantages: "Tensor",
+    mask: "Tensor",
+    epsilon: float,
+) -> "Tensor":
+    """−mean min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) over tokens, ρ = π / π_old; a scalar.
+
+    Schulman et al. 2017, Eq. 7.
+    """
+    ratio = (logps - old_logps).exp()
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon)
+    return -masked_mean((ratio * advantages).minimum(clipped * advantages), mask)
+
+
+def value_loss(
+    values: "Tensor",
+    old_values: "Tensor",
+    returns: "Tensor",
+    mask: "Tensor",
+    clip: float,
+) -> "Tensor":
+    """½ mean max((V − R)², (V_old + clip(V − V_old, ±c) − R)²) over tokens, a scalar.
+
+    trlX's, with PPO's clip on the value.
+    """
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    error = ((values - returns) ** 2).maximum((near - returns) ** 2)
+    return 0.5 * masked_mean(error, mask)

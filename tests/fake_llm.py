@@ -1,0 +1,56 @@
+"""A language model that answers by rules, and texts that try to leave their fields."""
+
+import json
+from collections import Counter
+
+from hypothesis import strategies as st
+
+from factkit.llm import Reply
+
+hostile = st.text() | st.lists(
+    st.sampled_from(
+        ['"', "\\", "{", "}", "\n", "\u2028", "x", "</s>", "</think>", "[INST]"]
+        + ['"SCORE"', ": 1", '{"label": "supported"}', '{"claims": []}', "<|im_end|>"]
+        + ["\nClaim: ", "\nSentence: ", "\nResponse: ", '{"ratings": [5]}']
+    )
+).map("".join)
+
+
+class FakeLLM:
+    """Answers by a rule on the prompt, or on those of a template; keeps the batches."""
+
+    def __init__(self, rule=None, **rules):
+        self.rule, self.rules, self.batches = rule, rules, []
+
+    def run(self, requests, progress=""):
+        self.batches.append(requests)
+        return [self.rules.get(template_of(r), self.rule)(text_of(r)) for r in requests]
+
+    @property
+    def requests(self):
+        return [r for batch in self.batches for r in batch]
+
+    @property
+    def calls(self):
+        return Counter(map(template_of, self.requests))
+
+    def prompts(self, template):
+        return [text_of(r) for r in self.requests if template_of(r) == template]
+
+
+def template_of(request):
+    return request.template.partition("@")[0]
+
+
+def text_of(request):
+    return request.messages[0]["content"]
+
+
+def field(prompt, name):
+    """A field of the last, filled part of a prompt."""
+    line = prompt.rpartition(f"\n{name}: ")[2].partition("\n")[0]
+    return json.loads(line)
+
+
+def told(**value):
+    return Reply(json.dumps(value))

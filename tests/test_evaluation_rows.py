@@ -1,0 +1,68 @@
+"""Rows of evaluations in files: read back as they were, damage refused by row."""
+
+from dataclasses import asdict
+
+import pytest
+
+from factkit.datasets.examples import DataError
+from factkit.evaluate import claim_verification, rows
+from factkit.evaluate.claim_verification import Verified
+from factkit.evaluate.long_form import Checked
+from factkit.evaluate.short_form import Answered
+from factkit.verify.claims import Claim, Support
+from factkit.verify.outcome import Outcome
+from factkit.verify.trajectory import Turn
+
+TEXT = "one\u2028two\x85three"  # what splits a str into lines
+ANSWERED = [
+    Answered("a", "q?", ["x"], "r", TEXT, Outcome.WRONG, 0.5, None, {"exposure": 1}),
+    Answered("b", "q?", ["x"], "r", "", None),
+]
+CHECKED = [
+    Checked("a", "q?", TEXT, [Claim(TEXT, "s")] * 2, [Support.SUPPORTED, None]),
+    Checked("b", "q?", TEXT, None, []),
+]
+TURNS = [Turn(TEXT, True), Turn("<answer>", False)]
+VERIFIED = [Verified("a", "c", "s", "SUPPORT", ("d1",), TURNS, None, ("REFUTE",))]
+NO_ROWS = {
+    Answered: ["{", "[]", "{}", '{"id": "a", "outcome": "maybe"}', "\udcff"],
+    Checked: ["{", "[]", "{}", '{"claims": 1}', "\udcff"],
+    Verified: [
+        *("{", "[]", "{}", "\udcff"),
+        '{"gold": [], "also_right": [], "trajectory": []}',
+        '{"gold": [], "also_right": [], "trajectory": [1]}',
+        '{"gold": [], "also_right": [], "trajectory": [[1, 2]]}',
+        '{"id": "c", "claim": "b", "set": "s", "label": "SUPPORT", "gold": [], '
+        '"trajectory": [], "label_probability": null, "also_right": []}',
+    ],
+}
+
+
+def test_rows_come_back_from_their_file(tmp_path):
+    path = tmp_path / "new" / "rows.jsonl"
+    for kept in (ANSWERED, CHECKED):
+        rows.write(path, map(asdict, kept))
+        assert rows.read(path, type(kept[0])) == kept
+    claim_verification.write_verified(path, VERIFIED)
+    assert claim_verification.read_verified(path) == VERIFIED
+
+
+def test_a_damaged_file_is_refused_by_row(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for kind, lines in NO_ROWS.items():
+        for line in lines:
+            path.write_bytes(line.encode("utf-8", "surrogateescape") + b"\n")
+            with pytest.raises(
+                DataError, match=r"rows\.jsonl, row 1: .*evaluate again"
+            ):
+                rows.read(path, kind)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    def broken():
+        yield {"id": "a"}
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        rows.write(tmp_path / "rows.jsonl", broken())
+    assert list(tmp_path.iterdir()) == []
