@@ -140,7 +140,7 @@ def test_the_sets_have_their_sizes_and_no_common_entity(p, made, sets, tmp_path)
     for name, rows in sets.items():
         assert all(answers_are_true(made, example) for example in rows)
         write_examples(tmp_path / f"{name}.jsonl", rows)
-        assert read_examples(tmp_path / f"{name}.jsonl") == (rows, Counter())
+        assert read_examples(tmp_path / f"{name}.jsonl") == rows
 
 
 def test_the_run_s_seed_leaves_the_sets_as_they_are(p, sets):
