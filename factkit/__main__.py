@@ -150,7 +150,7 @@ def serve_rewards(
     values: Set = (),
 ) -> None:
     """Serve a paper's rewards to training elsewhere (its reward_url), until SIGTERM."""
-    from factkit import reward_service
+    from factkit.reason import reward_service
 
     if paper != "reason":
         raise params.ParamError(f"paper={paper!r}: rewards are served of reason alone")
@@ -171,8 +171,8 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.datasets import claim_corpora
     from factkit.retrieval import entry_index
+    from factkit.veri import corpora as claim_corpora
 
     name = corpus.name.removesuffix(".zip")
     if name not in claim_corpora.CORPORA:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from factkit import prompts
 from factkit.backends import Endpoint
 from factkit.llm import LLM, Limits, Reply
-from factkit.verify.annotators import (
+from factkit.rlfh.annotators import (
     SCALE,
     Label,
     Statements,
@@ -20,7 +20,7 @@ from factkit.verify.annotators import (
     ratings_of,
     single_pass_annotator,
 )
-from factkit.verify.feedback import Sentence, Statement, Truth
+from factkit.rlfh.feedback import Sentence, Statement, Truth
 from factkit.verify.replies import (
     REFUSAL,
     read,

@@ -5,11 +5,12 @@ import csv
 import pytest
 
 from factkit import assets, models, params
-from factkit.curate import pairs, probing
+from factkit.curate import probing
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import Example
-from factkit.rewards import truthrl
 from factkit.train import dpo, grpo, reward_model, sft
+from factkit.truthrl import pairs
+from factkit.truthrl import rewards as truthrl
 from factkit.verify.outcome import Outcome
 
 pytestmark = pytest.mark.assets

@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from factkit import params
-from factkit.datasets import claim_benchmarks as benchmarks
 from factkit.datasets.examples import DataError, Example
+from factkit.veri import benchmarks
 from factkit.world.facts import LABELS
 
 DATA = params.ROOT.parent / "shared" / "data"

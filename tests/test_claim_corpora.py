@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from factkit.datasets import claim_benchmarks, claim_corpora
-from factkit.datasets.claim_corpora import entries as entries_of
 from factkit.datasets.examples import DataError
 from factkit.retrieval.entries import entry_of, shown
+from factkit.veri import benchmarks as claim_benchmarks
+from factkit.veri import corpora as claim_corpora
+from factkit.veri.corpora import entries as entries_of
 
 FEVER_PAGE = {
     "id": "Hook_-LRB-film-RRB-",

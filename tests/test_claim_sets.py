@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from factkit import params, prompts, runs
-from factkit.curate import claim_filter, claim_sets, world_trajectories
 from factkit.datasets.examples import refuse_overlap
 from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search_client import in_process
+from factkit.veri import claim_filter
+from factkit.veri import claims as claim_sets
 from factkit.veri.arms import ARMS
 from factkit.world import facts as w
+from factkit.world import trajectories as world_trajectories
 
 VERI_ARMS = tuple(ARMS)
 

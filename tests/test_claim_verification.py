@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.evaluate import claim_verification as cv
-from factkit.evaluate.claim_verification import Verified, by_confidence, scores
+from factkit.veri import evaluate as cv
+from factkit.veri.evaluate import Verified, by_confidence, scores
 from factkit.verify.trajectory import LABELS, Turn
 
 SUPPORT, REFUTE, NEI = LABELS

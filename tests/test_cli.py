@@ -103,9 +103,10 @@ WRITE = """
 import sys
 from pathlib import Path
 from factkit import params
-from factkit.curate import claim_sets, world_trajectories
+from factkit.veri import claims as claim_sets
+from factkit.world import trajectories as world_trajectories
 from factkit.curate.splits import split_by_entity
-from factkit.datasets import sources
+from factkit.truthrl import sources
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])
 made, _ = sources.questions(p)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit.curate import pairs, probing, references, splits
+from factkit.curate import probing, splits
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.retrieval.chunks import Chunk
+from factkit.truthrl import pairs, references
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import boxed
 from factkit.verify.verifier import verifier

@@ -10,13 +10,13 @@ from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
+from factkit.rar.whole_response import EvidenceEngine, engine_of
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.verify.annotators import exact_annotator
+from factkit.rlfh.annotators import exact_annotator
+from factkit.rlfh.feedback import Truth
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader, rating
-from factkit.verify.feedback import Truth
 from factkit.verify.replies import Verdict
-from factkit.verify.whole_response import EvidenceEngine, engine_of
 from factkit.world import facts as w
 from factkit.world import texts as world_text
 

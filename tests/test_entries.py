@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from factkit import params
 from factkit.corpus import Document
-from factkit.datasets import claim_benchmarks
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import (
     document_entries,
@@ -22,6 +21,7 @@ from factkit.retrieval.entries import (
     sentence_id,
     shown,
 )
+from factkit.veri import benchmarks as claim_benchmarks
 
 DATA = params.ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(

@@ -5,10 +5,11 @@ from dataclasses import asdict
 import pytest
 
 from factkit.datasets.examples import DataError
-from factkit.evaluate import claim_verification, rows
-from factkit.evaluate.claim_verification import Verified
+from factkit.evaluate import rows
 from factkit.evaluate.long_form import Checked
 from factkit.evaluate.short_form import Answered
+from factkit.veri import evaluate as claim_verification
+from factkit.veri.evaluate import Verified
 from factkit.verify.claims import Claim, Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.trajectory import Turn

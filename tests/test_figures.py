@@ -19,7 +19,7 @@ from drawings import (
 
 from factkit import params, runs
 from factkit.figures import bars, curves, point, tables
-from factkit.figures import truthrl as draw
+from factkit.truthrl import figures as draw
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
 MANY = [f"arm{i}" for i in range(14)]  # more than there are colours and lines

@@ -20,7 +20,8 @@ import pytest
 from factkit import arms, params
 from factkit.params.files import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
-from factkit.train import dpo, grpo, launch, reward_model, setup, sft, token_level
+from factkit.rlfh import token_level
+from factkit.train import dpo, grpo, launch, reward_model, setup, sft
 from factkit.train.start import base_policy
 
 FILES = {  # of every paper, profile and variant

@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 
-from factkit.curate import trajectories
 from factkit.datasets.examples import DataError, refuse_overlap
 from factkit.leads import facts
 from factkit.leads.claims import CLAIMED, UNTOLD, YEARS, LeadClaims, hops_of
@@ -15,6 +14,7 @@ from factkit.leads.reader import LeadReader
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_of, shown
 from factkit.search_client import in_process
+from factkit.veri import trajectories
 from factkit.verify import trajectory as t
 from factkit.world.facts import LABELS
 

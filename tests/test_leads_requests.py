@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 
 from factkit import params, prompts
-from factkit.curate.request_sets import request_sets
-from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import read_examples, write_examples
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.leads import facts, reader, requests, texts
+from factkit.rar.requests import request_sets
+from factkit.rlfh.requests import rlfh_sets
 from factkit.verify.response import parts
 from factkit.world.texts import COUNTS
 

@@ -8,9 +8,9 @@ from fake_endpoint import answer, prompt_of, serve
 from factkit import params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
+from factkit.reason.preference import engine_of
 from factkit.verify import engine
 from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.preference import engine_of
 from factkit.world import facts as w
 from factkit.world import texts as world_text
 

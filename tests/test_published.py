@@ -9,7 +9,7 @@ from factkit import arms, ledger
 from factkit.figures import tables
 from factkit.figures.tables import PAPER_DEFAULT
 from factkit.reason.arms import ARMS as REASON_ARMS
-from factkit.rewards.reason import WEIGHTS
+from factkit.reason.rewards import WEIGHTS
 
 DATASETS = ["CRAG", "NQ", "HotpotQA", "MuSiQue", "Average"]
 JUDGES = ["Llama3.3-70B-Inst", "Qwen2.5-72B-Inst", "Gemma3-27B-Inst", "Average"]

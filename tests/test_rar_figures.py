@@ -17,8 +17,8 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import rar as draw
 from factkit.figures import tables
+from factkit.rar import figures as draw
 from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
 

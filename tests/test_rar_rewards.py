@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.rewards import rar
+from factkit.rar import rewards as rar
 from factkit.verify.claims import Support
 from factkit.verify.failures import FEWEST_RESPONSES, Failures
 

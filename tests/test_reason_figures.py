@@ -15,9 +15,9 @@ from drawings import (
 )
 
 from factkit.figures import PUBLISHED, tables
-from factkit.figures import reason as draw
+from factkit.reason import figures as draw
 from factkit.reason.arms import ARMS
-from factkit.rewards.reason import WEIGHTS
+from factkit.reason.rewards import WEIGHTS
 
 REASON_ARMS = tuple(ARMS)
 REASON_RL_ARMS = [a for a in ARMS if ARMS[a].algorithm == "GRPO"]

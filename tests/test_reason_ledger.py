@@ -9,8 +9,8 @@ import pytest
 
 from factkit import ledger, params
 from factkit.datasets import world_prompts as wp
-from factkit.evaluate import reasoned
 from factkit.figures.tables import published
+from factkit.reason import evaluate as reasoned
 from factkit.reason.arms import ARMS
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written

@@ -12,13 +12,13 @@ from factkit import params, runs
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import write_examples
 from factkit.llm import Reply
-from factkit.rewards import reason
-from factkit.rewards.reason import counts, precisions, reward, scored
+from factkit.reason import rewards as reason
+from factkit.reason.preference import preferences
+from factkit.reason.rewards import counts, precisions, reward, scored
 from factkit.verify.claims import Support
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.failures import FEWEST_RESPONSES
-from factkit.verify.preference import preferences
 from factkit.verify.response import TAGS, Reasoned, parts, written
 from factkit.world import facts as w
 

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from factkit import params
-from factkit.curate import reason_sets as curating
-from factkit.curate.reason_sets import evaluated, reason_sets
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import refuse_overlap
 from factkit.datasets.long_form_prompts import long_prompt
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
+from factkit.reason import requests as curating
+from factkit.reason.requests import evaluated, reason_sets
 from factkit.world import facts as w
 
 SIZES = {

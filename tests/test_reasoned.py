@@ -11,7 +11,8 @@ from fake_endpoint import prompt_of, serve
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form, reasoned
+from factkit.evaluate import long_form
+from factkit.reason import evaluate as reasoned
 from factkit.statistics import means
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from factkit.rewards import truthrl
 from factkit.train import recipe
 from factkit.train.recipe import RecipeError, function_identity
+from factkit.truthrl import rewards as truthrl
 
 ROWS = [{"prompt": "a"}, {"prompt": "b"}]
 
@@ -75,7 +75,7 @@ def test_a_start_is_known_by_its_own_recipe(tmp_path):
 
 def test_the_kit_s_own_reward_is_known_by_name_and_version():
     identity = function_identity(truthrl.reward_function)
-    assert identity.startswith("factkit.rewards.truthrl.reward_function of factkit ")
+    assert identity.startswith("factkit.truthrl.rewards.reward_function of factkit ")
     assert "with" not in identity
 
 

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from factkit import params
-from factkit.curate import references
 from factkit.datasets import benchmarks
+from factkit.truthrl import references
 
 DATA = params.ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(

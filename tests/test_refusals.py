@@ -6,7 +6,7 @@ import pytest
 
 from factkit import params
 from factkit.corpus import load_leads
-from factkit.evaluate.refusals import refuses, responds_by_words
+from factkit.rlfh.refusals import refuses, responds_by_words
 from factkit.world import facts as world
 
 FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"

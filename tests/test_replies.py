@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from factkit.curate.factual import Factual
 from factkit.evaluate.win_rate import Choice
 from factkit.llm import Reply
-from factkit.verify import annotators, strategies, support
-from factkit.verify.annotators import Statements
+from factkit.rar.whole_response import Check, Rating
+from factkit.reason import strategies
+from factkit.rlfh import annotators
+from factkit.rlfh.annotators import Statements
+from factkit.verify import support
 from factkit.verify.claims import Claims
 from factkit.verify.judge import Grade
 from factkit.verify.replies import REFUSAL, TAG, preferred, read
-from factkit.verify.whole_response import Check, Rating
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
 FORMS = {

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from retriever import served, until
 
-from factkit import params, reward_client, reward_service, runs, serving
+from factkit import params, runs, serving
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.http_client import ServiceError
 from factkit.params.files import ROOT, ParamError
-from factkit.reward_client import Scored, remote
-from factkit.rewards import reason
+from factkit.reason import reward_client, reward_service
+from factkit.reason import rewards as reason
+from factkit.reason.reward_client import Scored, remote
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written

@@ -17,9 +17,9 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import rlfh as draw
 from factkit.figures import tables
 from factkit.figures.token_view import token_reward_rows, token_rewards
+from factkit.rlfh import figures as draw
 from factkit.rlfh.arms import ARMS
 from factkit.verify.claims import Claim, Support
 

@@ -5,13 +5,13 @@ import re
 import pytest
 
 from factkit import ledger
-from factkit.evaluate import statements
 from factkit.evaluate.long_form import Checked
 from factkit.figures.tables import beside_paper, published
+from factkit.rlfh import evaluate as statements
 from factkit.rlfh.arms import ARMS
+from factkit.rlfh.feedback import Sentence
 from factkit.statistics import means
 from factkit.verify.claims import Claim, Support
-from factkit.verify.feedback import Sentence
 
 RLFH_ARMS = tuple(ARMS)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from factkit import params
-from factkit.rewards import rlfh
-from factkit.verify.feedback import Sentence, Statement, Truth, share_true
+from factkit.rlfh import rewards as rlfh
+from factkit.rlfh.feedback import Sentence, Statement, Truth, share_true
 from factkit.world import facts as worlds
 from factkit.world import texts as wt
 

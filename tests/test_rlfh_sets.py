@@ -8,10 +8,10 @@ import datasets
 import pytest
 
 from factkit import params
-from factkit.curate import rlfh_sets as curating
-from factkit.curate.rlfh_sets import hotpotqa, squad_v2
 from factkit.curate.small_sets import FILES
 from factkit.datasets.examples import DataError, refuse_overlap
+from factkit.rlfh import requests as curating
+from factkit.rlfh.requests import hotpotqa, squad_v2
 
 DATA = params.ROOT.parent / "shared" / "data"
 SOURCES = ("hotpotqa", "squad_v2", "biography")

@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from factkit import params, runs
 from factkit.curate.probing import turn
-from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import DataError, write_examples
 from factkit.params.files import ROOT, ParamError
-from factkit.rewards import rlfh_verl
+from factkit.rlfh import verl_adapter as rlfh_verl
+from factkit.rlfh.requests import rlfh_sets
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
 

@@ -23,28 +23,20 @@ from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, Spy, serving_index
 
 from factkit import models, params, search_client
-from factkit.curate import world_trajectories
-from factkit.evaluate.claim_verification import read_verified
 from factkit.http_client import ServiceError
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.rewards import veri as rewards
 from factkit.search_client import in_process, searchable
-from factkit.train import (
-    grpo,
-    launch,
-    search_play,
-    search_rollout,
-    search_sampling,
-    setup,
-    sft,
-)
-from factkit.train.search_rollout import FORCED, Rollout, observation, rollouts
-from factkit.train.search_sampling import STOPS
+from factkit.train import grpo, launch, setup, sft
+from factkit.veri import rewards, search_play, search_rollout, search_sampling
+from factkit.veri.evaluate import read_verified
+from factkit.veri.search_rollout import FORCED, Rollout, observation, rollouts
+from factkit.veri.search_sampling import STOPS
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as world
 from factkit.world import texts as world_text
+from factkit.world import trajectories as world_trajectories
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {

@@ -5,9 +5,10 @@ import pytest
 
 from factkit import params, runs, stored_runs
 from factkit.curate.probing import Probe
-from factkit.evaluate import short_form, short_form_items
+from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
 from factkit.statistics import means
+from factkit.truthrl import items as short_form_items
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
 

@@ -4,14 +4,15 @@ import pytest
 
 from factkit import params
 from factkit.corpus import Document
-from factkit.curate import rlfh_sets as rlfh_sets_module
-from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import Example, refuse_overlap
-from factkit.evaluate import long_form, statements
+from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
+from factkit.rlfh import evaluate as statements
+from factkit.rlfh import requests as rlfh_sets_module
+from factkit.rlfh.feedback import Sentence, Statement, Truth
+from factkit.rlfh.requests import rlfh_sets
 from factkit.statistics import means
 from factkit.verify.claims import Claim, Support
-from factkit.verify.feedback import Sentence, Statement, Truth
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
 

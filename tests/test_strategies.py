@@ -7,8 +7,7 @@ from fake_llm import FakeLLM
 
 from factkit import prompts
 from factkit.llm import Reply
-from factkit.verify.exact import WorldReader
-from factkit.verify.strategies import (
+from factkit.reason.strategies import (
     RULES,
     Annotation,
     Steps,
@@ -19,6 +18,7 @@ from factkit.verify.strategies import (
     stated,
     tag,
 )
+from factkit.verify.exact import WorldReader
 from factkit.world import facts as world
 
 STEPS = [

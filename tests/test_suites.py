@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from factkit.evaluate import suites
-from factkit.evaluate.suites import SUITES, Suite, SuiteError, arguments, scores
+from factkit.rar import suites
+from factkit.rar.suites import SUITES, Suite, SuiteError, arguments, scores
 
 FAKE = """
 import json, os, pathlib, sys

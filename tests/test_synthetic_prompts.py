@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import params, prompts
-from factkit.curate import synthetic_prompts as synthetic
-from factkit.curate.synthetic_prompts import parse_new_prompt
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, load
 from factkit.datasets.rows import RowError
 from factkit.llm import LLM, Reply
+from factkit.reason import synthetic_prompts as synthetic
+from factkit.reason.synthetic_prompts import parse_new_prompt
 
 DATA = params.ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 
 from factkit import models
 from factkit.params.stages import TokenLevelParams
-from factkit.train import recipe, setup, token_level
-from factkit.train import token_objective as objective
+from factkit.rlfh import token_level
+from factkit.rlfh import token_objective as objective
+from factkit.train import recipe, setup
 
 GAMMA, LAMBDA = 0.9, 0.8
 METHODS = ["ppo", "group"]
@@ -340,7 +341,7 @@ def test_the_value_loss_reaches_the_head_and_the_trunk(scored):
 
 def watch(monkeypatch, trainer, method, look):
     """Have look(original, self, *args) stand for a method of a trainer."""
-    from factkit.train import token_trainer
+    from factkit.rlfh import token_trainer
 
     of = getattr(token_trainer, trainer)
     original = getattr(of, method)

@@ -7,9 +7,10 @@ import pytest
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
-from factkit.evaluate import trade_off, utility
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.trade_off import (
+from factkit.rar import trade_off, utility
+from factkit.rar.params import BENCHMARKS
+from factkit.rar.trade_off import (
     Answers,
     answer,
     benchmarks,
@@ -18,7 +19,6 @@ from factkit.evaluate.trade_off import (
     stopped_at,
     wins,
 )
-from factkit.rar.params import BENCHMARKS
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader

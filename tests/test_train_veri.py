@@ -6,14 +6,20 @@ from types import SimpleNamespace
 import pytest
 
 from factkit import params, runs
-from factkit.curate import claim_sets, trajectories
-from factkit.evaluate.claim_verification import of_examples, write_verified
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.rewards import veri as rewards
 from factkit.search_client import in_process
-from factkit.train import grpo, search_play, search_rollout, search_sampling, sft
+from factkit.train import grpo, sft
+from factkit.veri import claims as claim_sets
+from factkit.veri import (
+    rewards,
+    search_play,
+    search_rollout,
+    search_sampling,
+    trajectories,
+)
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
+from factkit.veri.evaluate import of_examples, write_verified
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
 from factkit.world import facts as world

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import arms, params
-from factkit.rewards import truthrl
+from factkit.truthrl import rewards as truthrl
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
 from factkit.world import facts as world

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from factkit.evaluate import utility
-from factkit.evaluate.utility import FORM_PROMPTS, FormPrompt
+from factkit.rar import utility
+from factkit.rar.utility import FORM_PROMPTS, FormPrompt
 
 # ---- perplexity
 

@@ -17,10 +17,10 @@ from drawings import (
 )
 
 from factkit import params, runs, stored_runs
-from factkit.evaluate.claim_verification import Verified, by_confidence, items, summary
-from factkit.figures import veri as draw
-from factkit.figures import veri_confidence as sure
-from factkit.figures.trajectory_view import side_by_side, trajectory_view
+from factkit.veri import confidence as sure
+from factkit.veri import figures as draw
+from factkit.veri.evaluate import Verified, by_confidence, items, summary
+from factkit.veri.trajectory_view import side_by_side, trajectory_view
 from factkit.verify.trajectory import LABELS, NEI, Turn
 
 SUPPORT, REFUTE, _ = LABELS

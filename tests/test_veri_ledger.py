@@ -6,11 +6,11 @@ import re
 import pytest
 
 from factkit import arms, ledger, params
-from factkit.evaluate.claim_verification import COMPARED, OF_A_SET
 from factkit.figures import tables
-from factkit.figures.veri import METRICS
-from factkit.rewards.veri import AT
 from factkit.veri.arms import ARMS
+from factkit.veri.evaluate import COMPARED, OF_A_SET
+from factkit.veri.figures import METRICS
+from factkit.veri.rewards import AT
 
 VERI_ARMS = tuple(ARMS)
 

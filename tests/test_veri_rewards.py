@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.evaluate.claim_verification import evidence_score
-from factkit.rewards import veri
-from factkit.rewards.veri import hit_rate, reward, validity
+from factkit.veri import rewards as veri
+from factkit.veri.evaluate import evidence_score
+from factkit.veri.rewards import hit_rate, reward, validity
 from factkit.verify.trajectory import LABELS, Answer
 
 SUPPORT, REFUTE, NEI = LABELS

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 
 from factkit import prompts
 from factkit.llm import Reply
-from factkit.verify import annotators, claims, support
-from factkit.verify.preference import preferences
+from factkit.rar.whole_response import Rating, contradictions, quality, ratings
+from factkit.reason.preference import preferences
+from factkit.rlfh import annotators
+from factkit.verify import claims, support
 from factkit.verify.replies import Verdict, read
-from factkit.verify.whole_response import Rating, contradictions, quality, ratings
 
 JUDGES = [  # judge, its template, the scores that it may give
     (contradictions, "judge_contradiction", range(2)),

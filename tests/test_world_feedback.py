@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.datasets.examples import Example
-from factkit.verify.annotators import exact_annotator
+from factkit.rlfh.annotators import exact_annotator
+from factkit.rlfh.feedback import Truth
 from factkit.verify.exact import WorldReader
-from factkit.verify.feedback import Truth
 from factkit.world import facts as worlds
 from factkit.world import texts as wt
 

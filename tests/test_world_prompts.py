@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import params
-from factkit.curate.request_sets import KINDS, request_sets
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import read_examples, refuse_overlap, write_examples
+from factkit.rar.requests import KINDS, request_sets
 from factkit.world import facts as w
 from factkit.world import texts as world_text
 

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import params
-from factkit.curate import claim_sets
-from factkit.curate import trajectories as curated
-from factkit.curate import world_trajectories as wt
-from factkit.curate.world_trajectories import MIXED, PLAIN, Habits
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search_client import in_process
-from factkit.train.search_rollout import FORCED, HEAD, TAIL
+from factkit.veri import claims as claim_sets
+from factkit.veri import trajectories as curated
+from factkit.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
 from factkit.world import facts as w
 from factkit.world import texts as world_text
+from factkit.world import trajectories as wt
+from factkit.world.trajectories import MIXED, PLAIN, Habits
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)

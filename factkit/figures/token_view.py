@@ -10,9 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from factkit.figures import CORRECT, WRONG
-from factkit.rewards import rlfh, token_mapping
-from factkit.rewards.rlfh import Granularity, RewardMap
-from factkit.verify.feedback import Sentence
+from factkit.rewards import token_mapping
+from factkit.rlfh import rewards as rlfh
+from factkit.rlfh.feedback import Sentence
+from factkit.rlfh.rewards import Granularity, RewardMap
 
 if TYPE_CHECKING:
     from IPython.display import HTML

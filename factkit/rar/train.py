@@ -7,8 +7,8 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
+from factkit.rar import rewards
 from factkit.rar.arms import RAR
-from factkit.rewards import rar as rewards
 from factkit.train import dpo, grpo, sft
 
 NOTEBOOK = "22_rar_train"

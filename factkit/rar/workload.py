@@ -2,7 +2,7 @@
 
 from factkit.long_answers import LongAnswer
 from factkit.rar.arms import RAR
-from factkit.rewards.rar import PIECES
+from factkit.rar.rewards import PIECES
 
 ANSWER = LongAnswer(
     request_tokens=500,  # 2,000 characters, the longest taken from WildChat
@@ -56,7 +56,7 @@ def judge_calls(p: RAR, arm: str) -> dict[str, int]:
 
 def shared_judge_calls(p: RAR) -> dict[str, int]:
     """WildChat's filter, VeriScore of drawn responses, the base policy's answers."""
-    from factkit.curate.request_sets import WILDCHAT_READ
+    from factkit.rar.requests import WILDCHAT_READ
 
     judged = p.dev_requests + p.test_requests
     drawn = p.train_requests * p.drawn_responses
@@ -93,7 +93,7 @@ def searches(p: RAR) -> dict[str, int]:
 def _evaluated(p: RAR) -> tuple[int, int]:
     """Prompts of dev and of test outside the fact world: open requests, short questions
     with and without leave to abstain, and those of a form."""
-    from factkit.evaluate.utility import FORM_PROMPTS
+    from factkit.rar.utility import FORM_PROMPTS
 
     forms = len(FORM_PROMPTS)
     return 3 * p.dev_requests + forms, 3 * p.test_requests + forms

@@ -8,11 +8,11 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
+from factkit.reason import rewards
 from factkit.reason.arms import Reason
 from factkit.reason.params import (
     ReasonSftParams,
 )
-from factkit.rewards import reason as rewards
 from factkit.train import dpo, grpo, sft
 from factkit.train.start import base_policy
 from factkit.verify import response

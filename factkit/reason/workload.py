@@ -3,7 +3,7 @@ max_completion_length, but no judge of factuality reads it."""
 
 from factkit.long_answers import LongAnswer
 from factkit.reason.arms import Reason
-from factkit.rewards.reason import WEIGHTS
+from factkit.reason.rewards import WEIGHTS
 
 ANSWER = LongAnswer(
     request_tokens=250,  # 1,000 characters, the longest synthetic prompt kept

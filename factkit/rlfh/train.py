@@ -7,9 +7,9 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
-from factkit.rewards import rlfh as rewards
+from factkit.rlfh import rewards, token_level
 from factkit.rlfh.arms import ARMS, Rlfh
-from factkit.train import dpo, token_level
+from factkit.train import dpo
 
 NOTEBOOK = "42_rlfh_train"
 

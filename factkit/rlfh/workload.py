@@ -90,6 +90,6 @@ def _tests(p: Rlfh) -> int:
     SQuADv2's questions and the biographies are all taken (§4.1)."""
     if p.requests != "hotpotqa":
         return 2 * p.test_requests
-    from factkit.curate.rlfh_sets import SQUAD_QUESTIONS
+    from factkit.rlfh.requests import SQUAD_QUESTIONS
 
     return p.test_requests + SQUAD_QUESTIONS + BIOGRAPHIES

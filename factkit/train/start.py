@@ -56,10 +56,10 @@ def cold_start(p: PolicyParams) -> str:
 
 def _pretrained(p: PolicyParams) -> str:
     """The policy of the fact world."""
-    from factkit.curate import world_trajectories
     from factkit.train.pretrain import pretrain
     from factkit.world import facts as world
     from factkit.world import texts as world_text
+    from factkit.world import trajectories as world_trajectories
 
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     settings = {

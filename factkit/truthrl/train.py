@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from factkit import models, runs
-from factkit.curate import pairs, probing
+from factkit.curate import probing
 from factkit.curate.probing import Probe
 from factkit.datasets.examples import DataError, Example
-from factkit.rewards import truthrl as rewards
 from factkit.train import dpo, grpo, reward_model, sft
 from factkit.train.start import base_policy
+from factkit.truthrl import pairs, rewards
 from factkit.truthrl.arms import TruthRL
 from factkit.truthrl.params import (
     QuestionParams,

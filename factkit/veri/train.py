@@ -4,16 +4,22 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from factkit import runs
-from factkit.curate import claim_sets, trajectories
 from factkit.datasets.examples import Example
-from factkit.evaluate.claim_verification import Verified, claim_rows, read_verified
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk
-from factkit.rewards import veri as rewards
 from factkit.search_client import Search
-from factkit.train import grpo, search_play, search_rollout, search_sampling, sft
+from factkit.train import grpo, sft
 from factkit.train.start import base_policy
+from factkit.veri import claims as claim_sets
+from factkit.veri import (
+    rewards,
+    search_play,
+    search_rollout,
+    search_sampling,
+    trajectories,
+)
 from factkit.veri.arms import ARMS, Veri
+from factkit.veri.evaluate import Verified, claim_rows, read_verified
 from factkit.veri.params import (
     VeriSftParams,
 )

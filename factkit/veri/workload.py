@@ -62,7 +62,7 @@ def shared_judge_calls(p: Veri) -> dict[str, int]:
     """A call a claim to be filtered (App. E), none if the published training claims are
     at hand; and a call a turn of a trajectory for SFT (App. H), with one more where the
     searches are used up and the system opens the answer."""
-    from factkit.curate.claim_sets import POOL, TRAINED_ON
+    from factkit.veri.claims import POOL, TRAINED_ON
     from factkit.world.facts import LABELS
 
     filtered = len(TRAINED_ON) * len(LABELS) * POOL

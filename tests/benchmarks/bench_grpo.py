@@ -26,7 +26,7 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
     from factkit.curate.probing import Probe, prompt_rows
-    from factkit.datasets import sources
+    from factkit.truthrl import sources
 
     asked = sources.questions(p)[0][:256]
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
@@ -34,9 +34,9 @@ def rows(p: TruthRL) -> list[dict]:
 
 def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
-    from factkit.rewards.truthrl import reward_function
     from factkit.train import grpo
     from factkit.train.start import base_policy
+    from factkit.truthrl.rewards import reward_function
 
     grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
@@ -48,9 +48,9 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
-    from factkit.rewards.truthrl import reward_function
     from factkit.train import grpo, setup
     from factkit.train.start import base_policy
+    from factkit.truthrl.rewards import reward_function
 
     path = base_policy(p)
     dtype = getattr(torch, p.dtype)

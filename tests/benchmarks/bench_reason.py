@@ -35,7 +35,7 @@ import pandas as pd
 from factkit import params
 
 if TYPE_CHECKING:
-    from factkit.verify.preference import PreferenceEngine
+    from factkit.reason.preference import PreferenceEngine
 
 RESPONSES, LEADS, ROUNDS, SAMPLE = 64, 6, 3, 2
 Case = tuple[str, int, int]  # arm, responses, calls at once
@@ -50,7 +50,7 @@ class ReasonedBatch(veriscore.Batch):
         Raises AssertionError unless each has claims, all are supported, and the answer
         is preferred where that counts, as the endpoint makes them.
         """
-        from factkit.rewards.reason import WEIGHTS, counts, scored
+        from factkit.reason.rewards import WEIGHTS, counts, scored
         from factkit.verify.response import written
 
         ids, prompts, answers = rows
@@ -61,7 +61,7 @@ class ReasonedBatch(veriscore.Batch):
 
     def engine(self, llm) -> "PreferenceEngine":
         """The engine of a run with a judge."""
-        from factkit.verify.preference import PreferenceEngine, preferences
+        from factkit.reason.preference import PreferenceEngine, preferences
 
         claims = super().engine(llm)
         shared = ("extract", "verify", "pieces", "search", "claim_chunks")

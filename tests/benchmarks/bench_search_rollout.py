@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from factkit import models, params
-from factkit.curate import claim_sets
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search_client import in_process
-from factkit.train import search_rollout
-from factkit.train.search_rollout import Rollout
-from factkit.train.search_sampling import Tokens, with_model
 from factkit.train.start import base_policy
+from factkit.veri import claims as claim_sets
+from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
+from factkit.veri.search_rollout import Rollout
+from factkit.veri.search_sampling import Tokens, with_model
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150

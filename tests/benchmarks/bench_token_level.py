@@ -79,7 +79,7 @@ def token_reward(p: TokenLevelParams, folder: Path):
 
 
 def ppo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
-    from factkit.train import token_level
+    from factkit.rlfh import token_level
 
     token_level.token_level(start, rows(), token_reward, folder, p)
 
@@ -90,7 +90,7 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
-    from factkit.train import token_level
+    from factkit.rlfh import token_level
 
     reward = token_reward(p, folder)
     trainer = GRPOTrainer(

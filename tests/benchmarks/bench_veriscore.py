@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
     from factkit.llm import Totals
-    from factkit.verify.whole_response import EvidenceEngine
+    from factkit.rar.whole_response import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-veriscore"
@@ -317,7 +317,7 @@ class Batch:
 
         Raises AssertionError if a reward is not 1, as the endpoint makes them.
         """
-        from factkit.rewards.rar import rewards_of
+        from factkit.rar.rewards import rewards_of
 
         rewards = rewards_of(arm, engine, *rows)
         assert rewards == [1.0] * len(rewards), "a call failed"
@@ -328,9 +328,10 @@ class Batch:
 
         from factkit import assets
         from factkit.evaluate.long_form import search_words
+        from factkit.rar import whole_response
+        from factkit.rar.whole_response import EvidenceEngine
         from factkit.retrieval.evidence import EvidenceCache
-        from factkit.verify import claims, support, whole_response
-        from factkit.verify.whole_response import EvidenceEngine
+        from factkit.verify import claims, support
 
         path = assets.policy_path("smollm2-135m-instruct")
         tokenizer = AutoTokenizer.from_pretrained(path)

@@ -33,12 +33,13 @@ from verl.workers.rollout.replica import TokenOutput
 
 from factkit import params, runs
 from factkit.curate.probing import turn
-from factkit.curate.rlfh_sets import rlfh_sets
 from factkit.datasets.examples import write_examples
 from factkit.params.files import ParamError
-from factkit.rewards import rlfh, rlfh_verl
-from factkit.train import token_objective as objective
-from factkit.verify.annotators import exact_annotator
+from factkit.rlfh import rewards as rlfh
+from factkit.rlfh import token_objective as objective
+from factkit.rlfh import verl_adapter as rlfh_verl
+from factkit.rlfh.annotators import exact_annotator
+from factkit.rlfh.requests import rlfh_sets
 from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
@@ -58,7 +59,7 @@ SMALL = {
 PAID = {"statement": [5, 2], "sentence": [2, 1], "paragraph": [1, 1]}
 # a reward manager on whose annotator "Perhaps" is lost
 FAILING = """
-from factkit.rewards.rlfh_verl import RlfhRewardManager
+from factkit.rlfh.verl_adapter import RlfhRewardManager
 
 
 class Failing(RlfhRewardManager):

@@ -13,14 +13,15 @@ import torch
 from test_grpo import REWARD
 
 from factkit import models, params, runs
-from factkit.curate import claim_sets
-from factkit.evaluate.claim_verification import read_verified
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search_client import in_process
-from factkit.train import grpo, search_play, search_rollout
-from factkit.train.search_sampling import STOPS, with_server
+from factkit.train import grpo
+from factkit.veri import claims as claim_sets
+from factkit.veri import search_play, search_rollout
+from factkit.veri.evaluate import read_verified
 from factkit.veri.params import VeriRlParams
+from factkit.veri.search_sampling import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
@@ -36,7 +37,7 @@ PROMPTS = [SEARCHING, ANSWER * 3, f"{SEARCHING}<search>bear</search>\n", "Hello,
 SEARCH_REWARD = """
 import json
 from dataclasses import asdict
-from factkit.train import search_rollout
+from factkit.veri import search_rollout
 from factkit.verify.trajectory import from_rows, queries
 
 

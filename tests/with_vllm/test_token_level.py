@@ -9,7 +9,7 @@ from test_zero3 import CPU, assert_whole
 
 from factkit import params
 from factkit.params.stages import TokenLevelParams
-from factkit.train import token_level
+from factkit.rlfh import token_level
 from factkit.train.launch import LaunchError
 from factkit.train.start import base_policy
 

@@ -10,10 +10,11 @@ from transformers import AutoTokenizer
 from factkit import backends, llm
 from factkit.corpus import load_leads
 from factkit.evaluate.long_form import search_words
+from factkit.rar import whole_response
+from factkit.rar.rewards import rewards_of
+from factkit.rar.whole_response import EvidenceEngine
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.rewards.rar import rewards_of
-from factkit.verify import claims, support, whole_response
-from factkit.verify.whole_response import EvidenceEngine
+from factkit.verify import claims, support
 
 N = 6  # responses
 

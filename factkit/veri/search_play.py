@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.claim_sets import searcher
-from factkit.evaluate.claim_verification import Verified, write_verified
 from factkit.rewards import token_mapping
 from factkit.train import launch
-from factkit.train.search_rollout import Rollout, encode_prompts, rollouts
-from factkit.train.search_sampling import Generate, with_engine, with_model
+from factkit.veri.claims import searcher
+from factkit.veri.evaluate import Verified, write_verified
+from factkit.veri.search_rollout import Rollout, encode_prompts, rollouts
+from factkit.veri.search_sampling import Generate, with_engine, with_model
 from factkit.verify.trajectory import LABELS, answer_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from factkit.curate.factual import keep_factual
 from factkit.curate.small_sets import Sets, file_of, in_set, lead_sets, world_sets
 from factkit.curate.splits import split_prompts
-from factkit.curate.synthetic_prompts import synthetic_prompts
 from factkit.datasets import long_form_prompts
 from factkit.datasets.examples import Example
+from factkit.reason.synthetic_prompts import synthetic_prompts
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:

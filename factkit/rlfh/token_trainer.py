@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from trl import GRPOTrainer
 
 from factkit.params.stages import TokenLevelParams
-from factkit.train import token_objective as objective
+from factkit.rlfh import token_objective as objective
 
 HEAD = "value_head"
 TokenReward = Callable[..., list[list[float] | None]]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.refusals import responds_by_words
 from factkit.evaluate.short_form import exposure_bin
+from factkit.rlfh.feedback import Sentence, Truth
+from factkit.rlfh.refusals import responds_by_words
 from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share
-from factkit.verify.feedback import Sentence, Truth
 
 if TYPE_CHECKING:
     from factkit.rlfh.params import RlfhParams

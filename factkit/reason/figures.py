@@ -18,7 +18,7 @@ from factkit.figures import (
     spaced,
     tables,
 )
-from factkit.rewards.reason import WEIGHTS
+from factkit.reason.rewards import WEIGHTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models
-from factkit.evaluate.claim_verification import (
+from factkit.veri.evaluate import (
     check_claim,
     covers,
     evidence_score,

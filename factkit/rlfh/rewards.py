@@ -1,7 +1,7 @@
 """RLFH's rewards (§3.2.1): of statements and sentences (Eq. 1 and 2), on the tokens of
-a response, and for the trainer of `factkit.train.token_level`.
+a response, and for the trainer of `factkit.rlfh.token_level`.
 
-Pure functions of feedback (`factkit.verify.feedback`) first. Feedback of None stands
+Pure functions of feedback (`factkit.rlfh.feedback`) first. Feedback of None stands
 for an annotator that failed: such a response has none, and is left out of training.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from factkit import models
 from factkit.rewards import token_mapping
+from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.failures import Failures
-from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def reward_function(p: "Rlfh", folder: Path) -> Callable[..., list[list[float] |
     """The token rewards of `p.arm`, by the annotator that `p.verifier` names."""
     from transformers import AutoTokenizer
 
+    from factkit.rlfh.annotators import annotator
     from factkit.train.start import base_policy
-    from factkit.verify.annotators import annotator
     from factkit.verify.engine import engine_of
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))

@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING
 
 from factkit import prompts, runs, search_client
 from factkit.assets import write_atomically
-from factkit.curate import claim_filter
 from factkit.curate.small_sets import Sets, in_set
 from factkit.curate.splits import split_by_entity
-from factkit.curate.world_trajectories import marked, marking, world_entries
-from factkit.datasets import claim_benchmarks, claim_corpora
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims
@@ -26,9 +23,13 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import page_of, shown
 from factkit.search_client import Search
+from factkit.veri import benchmarks as claim_benchmarks
+from factkit.veri import claim_filter
+from factkit.veri import corpora as claim_corpora
 from factkit.verify.verifier import judge_llm
 from factkit.world import facts as world
 from factkit.world.facts import LABELS
+from factkit.world.trajectories import marked, marking, world_entries
 
 if TYPE_CHECKING:
     from factkit.veri.params import VeriParams

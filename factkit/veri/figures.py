@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.evaluate.claim_verification import SHORT
 from factkit.figures import bars, legend_below, new_figure, percent_axis, tables
+from factkit.veri.evaluate import SHORT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

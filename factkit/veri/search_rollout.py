@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.claim_sets import searcher
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search_client import Search
-from factkit.train.search_sampling import (
+from factkit.veri.claims import searcher
+from factkit.veri.search_sampling import (
     Generate,
     Tokens,
     with_engine,

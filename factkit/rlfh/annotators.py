@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
 from factkit.retrieval.evidence import query_of
+from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify import judge
 from factkit.verify.claims import Claim, read_sentences
 from factkit.verify.exact import Reader
-from factkit.verify.feedback import Annotator, Sentence, Statement, Truth
 from factkit.verify.replies import Claimed, Form, Text, read, whole, word
 from factkit.verify.response import answers
 from factkit.verify.sentences import sentences

@@ -2,7 +2,7 @@
 
 Two measures that a small model moves: perplexity on held-out text, and prompts whose
 form a program can check, in the spirit of IFEval. Binary RAR measures ten benchmarks
-(§4.1); `factkit.evaluate.suites` runs public ones by lm-eval, where a profile names
+(§4.1); `factkit.rar.suites` runs public ones by lm-eval, where a profile names
 them.
 """
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form, win_rate
+from factkit.reason import strategies
 from factkit.statistics import means
-from factkit.verify import strategies
 from factkit.verify.engine import facts_of
 from factkit.verify.failures import failed_share
 from factkit.verify.response import answers, parts
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from factkit.reason.params import ReasonParams
-    from factkit.verify.preference import Engine
+    from factkit.reason.preference import Engine
 
 # (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
 Compare = Callable[

@@ -15,7 +15,8 @@ from factkit import models
 from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.evaluate import long_form, short_form, suites, utility
+from factkit.evaluate import long_form, short_form
+from factkit.rar import suites, utility
 from factkit.verify import response
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import CLOSE
@@ -23,7 +24,7 @@ from factkit.verify.verifier import verifier
 
 if TYPE_CHECKING:
     from factkit.rar.params import RarParams
-    from factkit.verify.whole_response import Engine
+    from factkit.rar.whole_response import Engine
 
 # the metrics that are kept of each item, for intervals over items
 COMPARED = (

@@ -12,7 +12,6 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit.curate import world_trajectories
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import hops_of
@@ -22,6 +21,7 @@ from factkit.retrieval.entries import shown
 from factkit.search_client import Search
 from factkit.verify.trajectory import LABELS, Turn, information
 from factkit.world import facts as world
+from factkit.world import trajectories as world_trajectories
 
 if TYPE_CHECKING:
     from factkit.retrieval.chunks import Chunk

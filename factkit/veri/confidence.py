@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from factkit.evaluate.claim_verification import HIGH, LOW, SHORT, Verified
 from factkit.figures import (
     ABSTAIN,
     ARM_COLOURS,
@@ -24,7 +23,8 @@ from factkit.figures import (
     say,
     spaced,
 )
-from factkit.figures.veri import TOLD
+from factkit.veri.evaluate import HIGH, LOW, SHORT, Verified
+from factkit.veri.figures import TOLD
 from factkit.verify.trajectory import LABELS
 
 if TYPE_CHECKING:

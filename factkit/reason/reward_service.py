@@ -8,15 +8,16 @@ so that a run by URL is the run in process.
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from factkit import reward_client, runs, serving
+from factkit import runs, serving
 from factkit.datasets.examples import DataError, read_examples
-from factkit.reward_client import COLUMNS, TOKEN_VARIABLE
-from factkit.rewards.reason import WEIGHTS, scored
+from factkit.reason import reward_client
+from factkit.reason.reward_client import COLUMNS, TOKEN_VARIABLE
+from factkit.reason.rewards import WEIGHTS, scored
 from factkit.serving import refuse
 
 if TYPE_CHECKING:
     from factkit.reason.params import ReasonParams
-    from factkit.verify.preference import Engine
+    from factkit.reason.preference import Engine
 
 
 def serve(p: "ReasonParams", host: str, port: int) -> None:
@@ -25,7 +26,7 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     Requests under way are answered before it ends. Raises ParamError on an address that
     can't be had or needs a token, DataError without the paper's data.
     """
-    from factkit.verify import preference
+    from factkit.reason import preference
 
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)

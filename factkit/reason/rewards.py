@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models
-from factkit.reward_client import Scored, remote
+from factkit.reason.reward_client import Scored, remote
 from factkit.verify.claims import Support
 from factkit.verify.failures import Failures
 from factkit.verify.response import parts
 
 if TYPE_CHECKING:
     from factkit.reason.arms import Reason
-    from factkit.verify.preference import Engine
+    from factkit.reason.preference import Engine
 
 MALFORMED = -1.0  # Eq. 2
 # arm → (λ, μ), the five rows of Table 2
@@ -146,7 +146,7 @@ def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | Non
     by the reward service at p.reward_url."""
     if p.reward_url:
         return trl_reward(p.arm, remote(p))
-    from factkit.verify.preference import engine_of
+    from factkit.reason.preference import engine_of
 
     return trl_reward(p.arm, functools.partial(scored, p.arm, engine_of(p)))
 

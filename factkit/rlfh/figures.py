@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factkit.evaluate import statements
 from factkit.evaluate.long_form import Checked
 from factkit.figures import (
     ABOVE,
@@ -27,6 +26,7 @@ from factkit.figures import (
     tables,
     whole_ticks,
 )
+from factkit.rlfh import evaluate as statements
 from factkit.verify.claims import Support
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from factkit.verify.response import answers
 
 if TYPE_CHECKING:
     from factkit.rar.arms import RAR
-    from factkit.verify.whole_response import Engine
+    from factkit.rar.whole_response import Engine
 
 Supports = Sequence[Support | None] | None  # of a response's claims; None: failed
 RATING_MAX = 10.0
@@ -165,7 +165,7 @@ def rewards_of(
 
 def reward_function(p: "RAR", folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature, on the engine of p."""
-    from factkit.verify.whole_response import engine_of
+    from factkit.rar.whole_response import engine_of
 
     return trl_reward(p.arm, engine_of(p), p.max_completion_length, p.non_stop_penalty)
 

@@ -56,9 +56,9 @@ from factkit import assets, params, runs
 from factkit.assets import write_atomically
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example, read_examples
-from factkit.rewards import rlfh
+from factkit.rlfh import rewards as rlfh
+from factkit.rlfh.feedback import Sentence
 from factkit.verify.failures import Failures
-from factkit.verify.feedback import Sentence
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from factkit.rlfh.arms import Rlfh
 
-HERE = "factkit.rewards.rlfh_verl"
+HERE = "factkit.rlfh.verl_adapter"
 LOOP = "rlfh"  # verl's name of the agent loop
 # chat templates of plain text; the second is right where a tokenizer of SentencePiece's
 # kind puts a space before a text, but none after a BOS token
@@ -98,7 +98,7 @@ class RlfhRewardManager:
     def __init__(
         self, config: "DictConfig", tokenizer: "PreTrainedTokenizerBase", **_: object
     ) -> None:
-        from factkit.verify.annotators import annotator
+        from factkit.rlfh.annotators import annotator
         from factkit.verify.engine import engine_of
 
         p = parameters(config)

@@ -57,7 +57,7 @@ def token_level(
     grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
     from datasets import Dataset
 
-    from factkit.train.token_trainer import GroupTrainer, PPOTrainer
+    from factkit.rlfh.token_trainer import GroupTrainer, PPOTrainer
 
     # before the model, for ZeRO-3
     config = token_level_config(p, folder / "checkpoint")

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from factkit.datasets import rows
-from factkit.datasets.claim_benchmarks import fever_text, fever_title
 from factkit.datasets.examples import DataError
 from factkit.datasets.rows import Row, RowError
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import entries_of_sentences, page_entry
+from factkit.veri.benchmarks import fever_text, fever_title
 
 SQLITE = b"SQLite format 3\0"
 
