@@ -47,6 +47,7 @@ test: $(VENV)/dev.done  ## Lint, unit tests, an arm an algorithm in notebooks (6
 	@echo "== Lint, unit tests, notebooks with an arm an algorithm (6 min) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/dev.done

@@ -18,9 +18,9 @@ from drawings import (
 
 from factkit.evaluate.long_form import Checked
 from factkit.figures import tables
-from factkit.figures.token_view import token_reward_rows, token_rewards
 from factkit.rlfh import figures as draw
 from factkit.rlfh.arms import ARMS
+from factkit.rlfh.token_view import token_reward_rows, token_rewards
 from factkit.verify.claims import Claim, Support
 
 RLFH_ARMS = tuple(ARMS)

@@ -21,6 +21,12 @@ LEGEND = {"frameon": False, "fontsize": 8}
 ABOVE = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # a legend's place
 BESIDE = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
 
+# MathJax would set "$5 or $6" as a formula, but leaves these classes alone
+PAGE = (
+    '<div class="mathjax_ignore tex2jax_ignore" '
+    'style="background-color: white; color: black; padding: 4px">{}</div>'
+)
+
 
 def look(i: int) -> tuple[str, Any, str]:
     """(colour, line, marker) of the arm at place i: a colour comes again with another

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from factkit.figures.token_view import PAGE
+from factkit.figures import PAGE
 from factkit.verify.trajectory import (
     INFORMATION,
     NEI,

@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from factkit.figures import CORRECT, WRONG
+from factkit.figures import CORRECT, PAGE, WRONG
 from factkit.rewards import token_mapping
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh.feedback import Sentence
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PALEST, STRONGEST = 0.15, 0.6  # how much of the colour a background has
-# MathJax would set "$5 or $6" as a formula, but leaves these classes alone
-PAGE = (
-    '<div class="mathjax_ignore tex2jax_ignore" '
-    'style="background-color: white; color: black; padding: 4px">{}</div>'
-)
 TEXT = "white-space: pre-wrap; text-align: left; line-height: 2"
 CELL = f"{TEXT}; vertical-align: top; padding: 4px 8px; border: 1px solid #dddddd"
 
