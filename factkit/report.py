@@ -116,6 +116,24 @@ def counted() -> str:
     )
 
 
+def minutes() -> "pd.DataFrame":
+    """Minutes a notebook took where the reference results were made, by profile."""
+    import pandas as pd
+
+    taken: dict[str, dict[str, list[float]]] = {"tiny": {}, "laptop": {}}
+    for profile, by_notebook in taken.items():
+        for run in runs.all_results(runs.REFERENCE / profile):
+            by_notebook.setdefault(run["notebook"], []).append(run["wall_s"] / 60)
+    shown = {
+        profile: {
+            name: " to ".join(f"{m:.1f}" for m in sorted({min(values), max(values)}))
+            for name, values in by_notebook.items()
+        }
+        for profile, by_notebook in taken.items()
+    }
+    return pd.DataFrame(shown).sort_index().rename_axis("minutes").fillna("")
+
+
 def write_pages() -> list[Path]:
     """Write the page of every paper, the claims counted, and the notebooks' picture."""
     pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
