@@ -33,8 +33,8 @@ Python 3.11 and 3.12; not run by us):
 
 The data are notebook 40's, made in the kit's own environment. Then, in verl's,
 
-    python -c "from factkit import params; from factkit.rewards import rlfh_verl; \
-        rlfh_verl.write(params.load('rlfh', 'h100_full'), 'outputs/verl')"
+    python -c "from factkit import params; from factkit.rlfh import verl_adapter; \
+        verl_adapter.write(params.load('rlfh', 'h100_full'), 'outputs/verl')"
     python -m verl.trainer.main_ppo --config-dir $PWD/outputs/verl --config-name rlfh
 
 (the second not run by us). `outputs/verl/rlfh.yaml` is all that differs from verl's
