@@ -127,7 +127,7 @@ def report(
         return
     if not paper:
         print("How many claims of each paper hold, fail … at each scale:\n")
-        print(ledger.summary(root).to_string())
+        print(pages.summary(root).to_string())
         return
     _known(paper)
     profiles = [profile] if profile else PROFILES

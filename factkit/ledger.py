@@ -267,30 +267,6 @@ def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame"
     )
 
 
-def summary(root: Path) -> "pd.DataFrame":
-    """How many claims of each paper hold, fail … at each profile with runs.
-
-    "by chance": how many would hold if no arm differed; "hold together": what stays by
-    Holm's method.
-    """
-    import pandas as pd
-
-    rows = {}
-    for paper in arms.PAPERS:
-        table = page(paper, root)
-        for profile in dict.fromkeys(p for p, _ in table.columns if p):
-            words = table[profile]["verdict"]
-            rows[paper, profile] = {
-                "claims": len(words),
-                **{w: (words == w).sum() for w in ("holds", "fails", "undecided")},
-                "by chance": f"{by_chance(list(words)):.1f}",
-                "hold together": (table[profile]["all together"] == "holds").sum(),
-                **{w: (words == w).sum() for w in ("one seed", "not measurable")},
-                **{w: (words == w).sum() for w in ("not run", NOT_HERE)},
-            }
-    return pd.DataFrame(rows).T
-
-
 # ---- what was measured
 
 

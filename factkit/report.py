@@ -106,9 +106,33 @@ def markdown(paper: str) -> str:
     return "\n".join(parts)
 
 
+def summary(root: Path) -> "pd.DataFrame":
+    """How many claims of each paper hold, fail … at each profile with runs.
+
+    "by chance": how many would hold if no arm differed; "hold together": what stays by
+    Holm's method.
+    """
+    import pandas as pd
+
+    rows = {}
+    for paper in arms.PAPERS:
+        table = ledger.page(paper, root)
+        for profile in dict.fromkeys(p for p, _ in table.columns if p):
+            words = table[profile]["verdict"]
+            rows[paper, profile] = {
+                "claims": len(words),
+                **{w: (words == w).sum() for w in ("holds", "fails", "undecided")},
+                "by chance": f"{ledger.by_chance(list(words)):.1f}",
+                "hold together": (table[profile]["all together"] == "holds").sum(),
+                **{w: (words == w).sum() for w in ("one seed", "not measurable")},
+                **{w: (words == w).sum() for w in ("not run", ledger.NOT_HERE)},
+            }
+    return pd.DataFrame(rows).T
+
+
 def counted() -> str:
     """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
-    table = ledger.summary(NOWHERE).rename_axis(["paper", "profile"]).reset_index()
+    table = summary(NOWHERE).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
         "Made by `python -m factkit report --markdown`. Each paper's page has them one "
