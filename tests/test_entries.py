@@ -118,7 +118,7 @@ def test_a_document_is_split_into_sentences():
 @needs_data
 def test_the_published_evidence_is_sentences_of_feverous_and_pages_of_exfever():
     path = str(DATA / "veri_r1/train_online.slim.jsonl.gz")
-    examples, _ = claim_benchmarks.veri_r1(path)
+    examples, _ = claim_benchmarks.load("veri_r1", path)
     forms = Counter(
         (e.meta["set"], "page" if page_of(i) == i == entry_of(i) else "sentence")
         for e in examples

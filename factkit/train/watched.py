@@ -80,7 +80,8 @@ def update(
             seen.loss = loss.item()
             return loss
 
-    with tempfile.TemporaryDirectory() as folder:
+    # what is trained after it draws the same numbers as without it
+    with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         model, tokenizer = setup.load_trainable(start, p, rollouts=True)
         trainer = Watched(
