@@ -51,10 +51,10 @@ test: $(VENV)/dev.done  ## Lint, unit tests, an arm an algorithm in notebooks (6
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/dev.done
-	@echo "== Every arm and notebook by papermill, random kills, processes (20 min) =="
+	@echo "== Every arm and notebook by papermill, random kills, processes (11 min) =="
 	$(PYTEST) -m slow
 
-test-all: test test-slow  ## And every arm and notebook in kernels, random kills (30 min)
+test-all: test test-slow  ## And every arm and notebook in kernels, random kills (17 min)
 
 # vLLM's CPU build has the GPU build's code and its own name; it pins torch and
 # setuptools otherwise, so its other requirements are installed by list. Unsloth does
