@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from factkit.figures import (
     ABSTAIN,
     CORRECT,
+    LEGEND,
     PUBLISHED,
     WRONG,
     bars,
@@ -53,5 +54,5 @@ def stacked_outcomes(
         ax.bar(places, rest, bottom=1 - rest, **style)
     percent_axis(ax, "held-out questions")
     ax.set_ylim(0, 1)
-    ax.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16), frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, **LEGEND)
     return figure
