@@ -30,14 +30,17 @@ def load_trainable(
     Under ZeRO-3, transformers shards the weights while it loads them if
     TrainingArguments exist by then. Full parameters are kept in float32 and computed in
     p.dtype, unless DeepSpeed keeps a float32 copy itself: an update of 1e-6 is lost in
-    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so.
+    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so. What
+    is made of random numbers after this, an adapter's first weights, comes of p.seed.
 
     Raises ValueError if `path` is an adapter.
     """
     import torch
+    from transformers import set_seed
 
     if (Path(path) / "adapter_config.json").exists():
         raise ValueError(f"{path} is an adapter: start from a whole (merged) model")
+    set_seed(p.seed)
     if p.lora_backend == "unsloth":
         return _load_with_unsloth(path, p, rollouts)
     dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype

@@ -44,7 +44,7 @@ def cold_start(p: PolicyParams) -> str:
 
     start = assets.policy_path("smollm2-135m-instruct")
     rows = texts.cold_start_rows(facts.load(), SEED)
-    made_from = repr((COLD_START, rows))
+    made_from = repr((COLD_START, SEED, rows))
     digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
     folder = assets.cache_dir() / f"smollm2-135m-leads-{digest}"
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
