@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from factkit import statistics, stored_runs
 from factkit.assets import write_atomically
 from factkit.errors import UserError
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
