@@ -172,13 +172,13 @@ def index_entries(
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
     from factkit.retrieval import entry_index
-    from factkit.veri import corpora as claim_corpora
+    from factkit.veri import benchmarks
 
     name = corpus.name.removesuffix(".zip")
-    if name not in claim_corpora.CORPORA:
-        known = ", ".join(claim_corpora.CORPORA)
+    if name not in benchmarks.CORPORA:
+        known = ", ".join(benchmarks.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entry_index.build(claim_corpora.entries(name, corpus), folder, name))
+    print(entry_index.build(benchmarks.entries(name, corpus), folder, name))
 
 
 @app.command()

@@ -1,22 +1,22 @@
-"""Veri-R1's arms and their parameters (§3.2, App. H, Tables 1 to 3, Fig 4)."""
+"""Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
 
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import PolicyParams, RlParams, SftParams
+from factkit.params.stages import Policy, PolicyParams, RlParams, SftParams, Template
 
 
 class VeriParams(PolicyParams):
-    """The claims, the search among entries, and a turn's budgets."""
+    """Veri-R1: the claims, the search among entries, and a turn's budgets."""
 
     data_notebook: ClassVar[str] = "50_veri_data"
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     answer_format: Literal["claims"] = "claims"
     verifier: Literal["world", "leads", "judge"]
-    prompt_template: str
-    offline_template: str
+    prompt_template: Template
+    offline_template: Template
 
     claims: Literal["world", "leads", "feverous_exfever"]
     claims_path: str = ""
@@ -45,19 +45,22 @@ class VeriParams(PolicyParams):
     def longest(self) -> int:
         """Tokens of the longest prompt with its trajectory (Table 4: 4,864)."""
         turns = (self.max_searches + 1) * self.max_completion_length
-        found = self.max_searches * self.max_observation_length
-        return self.max_prompt_length + turns + found
+        return (
+            self.max_prompt_length
+            + turns
+            + self.max_searches * self.max_observation_length
+        )
 
 
 class VeriSftParams(VeriParams, SftParams):
-    """Supervised fine-tuning on trajectories."""
+    """Veri-R1: supervised fine-tuning on trajectories."""
 
     sft_trajectories: int = Field(ge=8)
     cold_start: bool
 
 
 class VeriRlParams(VeriSftParams, RlParams):
-    """GRPO, with search or with the evidence given."""
+    """Veri-R1: GRPO, with search or with the evidence given."""
 
     online: bool = True
     evidence_reward: bool = True
@@ -67,9 +70,9 @@ class VeriRlParams(VeriSftParams, RlParams):
 
 
 class VeriLargerParams(VeriParams):
-    """A larger policy that is not trained."""
+    """Veri-R1: a larger policy that is not trained."""
 
-    larger_policy: str
+    larger_policy: Policy
     larger_hidden_size: int = Field(128, ge=16)
 
 

@@ -59,10 +59,11 @@ def reward(
 ) -> float:
     """R = R_label · w_validity + R_evidence + R_format, in [0, 4].
 
-    R_label = 2 if ŷ = y, else 0. answer: what the trajectory ends with; formed: whether it is of the form; label and
-    gold: the claim's. The first three switches leave out R_evidence, w_validity (then
-    1) and R_format; with all three off only R_label is left. validity_at_half: at_half
-    of `validity`. Raises ValueError on what `evaluate.check_claim` refuses.
+    R_label = 2 if ŷ = y, else 0. answer: what the trajectory ends with; formed: whether
+    it is of the form; label and gold: the claim's. The first three switches leave out
+    R_evidence, w_validity (then 1) and R_format; with all three off only R_label is
+    left. validity_at_half: at_half of `validity`. Raises ValueError on what
+    `evaluate.check_claim` refuses.
     """
     check_claim(label, gold)
     weight = validity(answer, label, gold, validity_at_half) if validity_weight else 1.0
