@@ -259,7 +259,7 @@ def scripted(
     rng = random.Random(f"scripted {p.world_seed}")
     if p.verifier == "leads":
         reader, k = LeadReader(facts.load()), p.retrieved_entries
-        return [_by_reader(e.question, search, k, reader, rng) for e in examples]
+        return [by_reader(e.question, search, k, reader, rng) for e in examples]
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     habits = world_trajectories.PLAIN
     return [
@@ -270,7 +270,7 @@ def scripted(
     ]
 
 
-def _by_reader(
+def by_reader(
     claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
 ) -> list[Turn]:
     """The trajectory in which the leads' reader says what was found."""
