@@ -48,7 +48,7 @@ SAID = [  # by small models: (question, answers, response, its outcome)
     ("What is the atomic number of iron?", ["26"], "26; iron has 26 protons", CORRECT),
     ("What nationality was Philip Johnson?", ["American"], "American (USA)", CORRECT),
     ("When was Les Misérables published?", ["1862"], "31 March 1862", CORRECT),
-    ("Who wrote One Piece?", ["Oda"], "Written by Oda\nQuestion: and Faust?", CORRECT),
+    ("Who wrote One Piece?", ["Oda"], "It was Oda\nQuestion: and Faust?", CORRECT),
     ("In which country is Maharashtra?", ["India"], "Southeastern India", WRONG),
     ("On which continent is Georgia?", ["Asia"], "Asia, Europe, Georgia", WRONG),
     (

@@ -233,7 +233,8 @@ BLOCKED = _set(
 DENIED = re.compile(
     r"(?:, (?:which|it|that) )?(?:(?:is|was|are|were|does|did) ?)?"
     r"(?:n't|not|never|false|wrong|incorrect)\b(?! only)"
-    r"|(?:, )?(?:nor|versus|as well as)\b|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:or|maybe|possibly|perhaps|others)\b"
+    r"|(?:, )?(?:nor|versus|as well as)\b"
+    r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:or|maybe|possibly|perhaps|others)\b"
 )
 VERB = re.compile(r"[a-z]{2,}(?:ed|s)")
 
