@@ -7,7 +7,6 @@ from factkit.verify.outcome import Outcome, abstains, contains, exact, outcome
 from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
-letters = st.text(st.characters(categories=["L"]), min_size=1, max_size=12)
 
 # (question, reference, another of its kind)
 QUESTIONS = [
@@ -125,11 +124,10 @@ def test_exact_takes_a_reference_letter_by_letter():
     assert exact("I don't know.", ["Paris"]) is ABSTAIN
 
 
-@given(letters, letters.filter(lambda w: w.casefold() not in ("a", "an", "the")))
-def test_contains_takes_the_words_of_an_answer_in_a_row_among_others(before, answer):
-    assert contains(f"{before} {answer} x", [answer]) in (CORRECT, ABSTAIN)
+def test_contains_takes_the_words_of_an_answer_in_a_row_among_others():
     for response in ("Lyon or Paris.", "The PARIS of today\nand Rome"):
         assert contains(response, ["Paris"]) is CORRECT
     for response in ("", "Parisian", "Par is"):
         assert contains(response, ["Paris"]) is WRONG
+    assert contains("New in York", ["New York"]) is WRONG
     assert contains("I don't know.", ["Paris"]) is ABSTAIN
