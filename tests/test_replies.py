@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.curate.factual import Factual
-from factkit.evaluate.win_rate import Choice
+from factkit.verify.judge import Choice
 from factkit.llm import Reply
 from factkit.rar.whole_response import Check, Rating
 from factkit.reason import strategies

@@ -59,8 +59,8 @@ def word(*words: str) -> Any:
 # In lower case: "I Can't Help Myself" is a song.
 REFUSAL = re.compile(
     r"\W*(?:(?:I['’]m|I am)(?: \w+)? sorry\b|I apologi[sz]e\b|Sorry[,.!]|My apologies"
-    r"|(?:Unfortunately,? )?I (?:can(?:not|['’]t| not)|won['’]t|do(?: not|n['’]t)) [a-z]"
-    r"|(?:Unfortunately,? )?(?:I am|I['’]m) (?:unable|not able) to\b|As an AI\b"
+    r"|(?:Unfortunately,? )?(?:I (?:can(?:not|['’]t| not)|won['’]t|do(?: not|n['’]t)) "
+    r"[a-z]|(?:I am|I['’]m) (?:unable|not able) to\b)|As an AI\b"
     r"|As a (?:\w+ )?language model\b|(?:None|N/A)\W*\Z"
     r"|(?:There are )?[Nn]o (?:\w+ )?(?:claims|statements)\b"
     r"|(?:The|This) sentence (?:does not|doesn['’]t|(?:contains|makes|has) no)\b)"
