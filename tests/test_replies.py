@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.curate.factual import Factual
-from factkit.verify.judge import Choice
 from factkit.llm import Reply
 from factkit.rar.whole_response import Check, Rating
 from factkit.reason import strategies
@@ -20,7 +19,7 @@ from factkit.rlfh import annotators
 from factkit.rlfh.annotators import Statements
 from factkit.verify import support
 from factkit.verify.claims import Claims
-from factkit.verify.judge import Grade
+from factkit.verify.judge import Choice, Grade
 from factkit.verify.replies import REFUSAL, TAG, preferred, read
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
