@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import arms, ledger, runs
 from factkit.evaluate.long_form import Checked
+from factkit.ledger import apart, with_iterations
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
-from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -285,7 +285,7 @@ def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
+    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
     """
     if all("params" in r and "paper" in r for r in results):
         results = apart(results)
