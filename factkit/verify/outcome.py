@@ -106,7 +106,7 @@ OPENS = re.compile(  # an answer after a doubt
 DOUBT = re.compile(
     r"(?:^|\b(?:i|i'm|i've|me|my)\b.*)"
     r"(?:(?:it|is|the|sorry|do|have|there|of|this|that|answer|information) )*"
-    r"(?:\b(?:not|no|never|cannot|dont|unable|lack|beyond|outside)\b|\w+n't\b)"
+    r"(?:\b(?:not|no|never|nobody|cannot|dont|unable|lack|beyond)\b|\w+n't\b)"
     r"(?:\W+\w+){0,4}?\W+(?:know\w*|sure|certain|idea|clue|information|data|answer"
     r"|record|recall|remember|say|tell|determined?|find|found|provide|help|able|aware"
     r"|familiar|heard|guess|verify|available)\b"
