@@ -12,7 +12,7 @@ from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import claim_filter
 from factkit.veri import claims as claim_sets
 from factkit.veri.arms import ARMS

@@ -14,7 +14,7 @@ from factkit import http_client, search_client
 from factkit.http_client import ServiceError
 from factkit.params.files import ParamError
 from factkit.retrieval.chunks import Chunk
-from factkit.search_client import (
+from factkit.search import (
     QUERY_CHARS,
     document_of,
     entry_of,

@@ -26,7 +26,7 @@ from factkit import models, params, search_client
 from factkit.http_client import ServiceError
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import in_process, searchable
+from factkit.search import in_process, searchable
 from factkit.train import grpo, launch, setup, sft
 from factkit.veri import rewards, search_play, search_rollout, search_sampling
 from factkit.veri.evaluate import read_verified

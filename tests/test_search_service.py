@@ -14,7 +14,7 @@ from factkit import corpus, search_client, search_service, serving
 from factkit.params.files import ROOT
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entry_index import EntryIndex, build
-from factkit.search_client import QUERY_CHARS, document_of, over_http
+from factkit.search import QUERY_CHARS, document_of, over_http
 
 SECRET = "zq7secret"
 

@@ -7,7 +7,7 @@ import pytest
 
 from factkit import params, runs
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train import grpo, sft
 from factkit.veri import claims as claim_sets
 from factkit.veri import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from factkit import params
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import claims as claim_sets
 from factkit.veri import trajectories as curated
 from factkit.veri.search_rollout import FORCED, HEAD, TAIL

@@ -24,7 +24,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, Index
 from factkit.retrieval.entries import document_entries
 from factkit.retrieval.entry_index import EntryIndex, build
-from factkit.search_client import Search, over_http
+from factkit.search import Search, over_http
 
 CLIENTS, REQUESTS, TURNS, TERMS, TOP_K = 16, 96, 3, 10, 3
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from factkit import models, params
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_rollout

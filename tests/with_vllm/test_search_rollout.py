@@ -15,7 +15,7 @@ from test_grpo import REWARD
 from factkit import models, params, runs
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train import grpo
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_play, search_rollout
