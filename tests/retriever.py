@@ -22,7 +22,7 @@ ENTRIES = [
     Chunk(name, name.partition("_sentences")[0], text, len(text.split()))
     for name, text in TEXTS.items()
 ]
-INDEX = CorpusIndex(ENTRIES, cache=False)
+INDEX = CorpusIndex(ENTRIES)
 
 
 def until(true):

@@ -55,7 +55,7 @@ def entries(p):
 
 @pytest.fixture(scope="module")
 def search(entries):
-    return in_process(CorpusIndex(entries, cache=False))
+    return in_process(CorpusIndex(entries))
 
 
 # ---- the fact world

@@ -106,7 +106,7 @@ def test_threads_search_at_once(index):
 def test_ranking_agrees_with_the_corpus_index_on_the_leads_entries(tmp_path):
     rng = random.Random(0)
     entries = [e for lead in load_leads()[::60] for e in document_entries(lead)]
-    corpus = CorpusIndex(entries, cache=False)
+    corpus = CorpusIndex(entries)
     index = EntryIndex(build(entries, tmp_path / "i", "leads"))
     same, shared = 0, 0
     for entry in entries:

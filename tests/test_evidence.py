@@ -126,7 +126,7 @@ def test_a_search_is_bm25_over_the_prompts_chunks(world, tokenizer):
     chunks = chunk_documents(own, tokenizer, 4)
     assert len(chunks) > len(own)
     query = query_of("Who?", worlds.biography(world, world.people[0]))
-    expected = CorpusIndex(chunks, cache=False).search(query, 8)
+    expected = CorpusIndex(chunks).search(query, 8)
     assert cache.search("p", query, 8) == expected
 
 
@@ -268,7 +268,7 @@ def test_the_worlds_claims_are_contradicted_by_the_documents_that_they_name(worl
 
 def test_a_wrong_biography_is_covered_by_the_persons_own_documents(world, tokenizer):
     known = {d.id: d for d in worlds.documents(world)}
-    index = CorpusIndex(chunk_documents(known.values(), tokenizer, 512), cache=False)
+    index = CorpusIndex(chunk_documents(known.values(), tokenizer, 512))
     first, second, *_ = world.people
     wrong = worlds.biography(world, second).replace(second, first)
     errors = [contradicting_documents(world, f"{s}.") for s in wrong[:-1].split(". ")]

@@ -179,7 +179,7 @@ def test_score_equals_the_formula_by_hand(index):
 )
 def test_both_libraries_give_equal_hits(pages, query, k):
     chunks = chunks_of([" ".join(p) for p in pages])
-    corpus = CorpusIndex(chunks, cache=False).search(" ".join(query), k)
+    corpus = CorpusIndex(chunks).search(" ".join(query), k)
     assert corpus == PromptIndex(chunks).search(" ".join(query), k)
 
 
@@ -187,7 +187,7 @@ def test_both_libraries_give_equal_hits(pages, query, k):
 def test_both_libraries_give_equal_hits_on_real_text():
     leads = load_leads()[::10]
     chunks = [Chunk(f"{d.id}#0", d.id, d.text, 1) for d in leads]
-    corpus, prompt = CorpusIndex(chunks, cache=False), PromptIndex(chunks)
+    corpus, prompt = CorpusIndex(chunks), PromptIndex(chunks)
     for lead in random.Random(0).sample(leads, 20):
         query = " ".join(lead.text.split()[:40])
         assert corpus.search(query, 50) == prompt.search(query, 50)
@@ -220,7 +220,7 @@ def test_only_what_shares_a_word_with_the_query_is_found(index):
 def test_an_index_over_the_same_text_is_opened_and_gives_the_same_hits(monkeypatch):
     query, chunks = "the fox and the metal", chunks_of(PAGES)
     CorpusIndex(chunks)
-    fresh = CorpusIndex(chunks, cache=False).search(query, 5)
+    fresh = CorpusIndex(chunks).search(query, 5)
     with monkeypatch.context() as patch:
         patch.setattr(bm25, "tokenize", lambda text: pytest.fail("built again"))
         opened = CorpusIndex(chunks)

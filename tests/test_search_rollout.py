@@ -335,7 +335,7 @@ GOOD = (
 def test_a_script_s_turns_told_by_a_policy_are_the_script_s_trajectory():
     """In the fact world, with the script's search."""
     made = world.build_world(people=20)
-    find = in_process(CorpusIndex(world_trajectories.world_entries(made), cache=False))
+    find = in_process(CorpusIndex(world_trajectories.world_entries(made)))
     careful = world_trajectories.Habits(own_words=1.0, second_hop=1.0, precise=1.0)
     for example in world.claims(made, 12, 0):
         script = world_trajectories.online(

@@ -47,7 +47,7 @@ def test_without_return_scores_the_documents_come_alone(url):
 
 
 def test_three_entries_a_query_unless_said():
-    index = CorpusIndex(ENTRIES * 2, cache=False)
+    index = CorpusIndex(ENTRIES * 2)
     with serving_index(index) as url:
         assert len(post(url).json()["result"][0]) == 3
         assert len(post(url, topk=4).json()["result"][0]) == 4

@@ -215,7 +215,7 @@ def test_a_reply_that_is_left_unread_is_not_kept_for_ever(monkeypatch):
     monkeypatch.setattr(serving, "STALL_S", 0.3)
     content = json.dumps({"queries": ["fox"] * 500, "topk": 100}).encode()
     request = BODY[:-1].replace(b"20", str(len(content)).encode()) + content
-    index = CorpusIndex([replace(ENTRIES[0], text="fox " * 5000)] * 3, cache=False)
+    index = CorpusIndex([replace(ENTRIES[0], text="fox " * 5000)] * 3)
     with serving_index(index) as url, half_sent(url, request) as connection:
         start = connection.recv(1000)
         length = int(re.search(rb"content-length: (\d+)", start)[1])

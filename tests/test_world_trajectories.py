@@ -26,7 +26,7 @@ from factkit.world.trajectories import MIXED, PLAIN, Habits
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
-SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values(), cache=False)))
+SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
 CLAIMS = w.claims(WORLD, 90, 0)
 N = 2_000
 

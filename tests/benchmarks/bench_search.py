@@ -72,7 +72,7 @@ def main() -> None:
     entries = [e for lead in load_leads()[::8] for e in document_entries(lead)]
     with tempfile.TemporaryDirectory() as folder:
         indexes = {
-            "CorpusIndex": CorpusIndex(entries, cache=False),
+            "CorpusIndex": CorpusIndex(entries),
             "EntryIndex": EntryIndex(build(entries, Path(folder) / "leads", "leads")),
         }
         print(f"{len(entries)} entries, {CLIENTS} clients, {TERMS}-word queries")

@@ -38,7 +38,7 @@ def settings() -> Veri:
 def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_sets.claim_sets(p)
-    search = in_process(CorpusIndex(entries, cache=False))
+    search = in_process(CorpusIndex(entries))
     model, tokenizer = models.load_policy(base_policy(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
     asked = claim_sets.asked(sets["test"], p)

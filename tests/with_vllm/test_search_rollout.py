@@ -170,7 +170,7 @@ def policy(smollm):
 
 def play_served(endpoint, policy, settings, temperature):
     model, tokenizer = policy
-    p, search = settings(), in_process(CorpusIndex(ENTRIES, cache=False))
+    p, search = settings(), in_process(CorpusIndex(ENTRIES))
     sampling = models.Sampling(p.max_completion_length, temperature)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.encode_prompts(PROMPTS * 4, tokenizer, p)
