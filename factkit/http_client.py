@@ -13,7 +13,7 @@ import httpx
 import tenacity
 
 from factkit.params import ParamError
-from factkit.serving import environment_token, strict_json
+from factkit.serving import environment_token
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Client:
         except httpx.HTTPError as error:
             raise ServiceError(f"{self.url}: {self._in_words(error)}") from None
         try:
-            return read(strict_json(reply.content))
+            return read(reply.json())
         except Exception as error:  # whatever is not as it should be
             why = f"{type(error).__name__}: {str(error)[:300]}"
             raise ServiceError(

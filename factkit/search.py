@@ -14,11 +14,16 @@ either.
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
 
 from factkit import serving
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, Index
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 # queries, k → the k best entries of each query, best first
 Search = Callable[[Sequence[str], int], list[list[Chunk]]]
@@ -28,9 +33,6 @@ QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
 QUERIES = 256  # of a request; more go in several, one after the other
 CALL_S = 120.0  # seconds that a server may be silent
 PATIENCE_S = 300.0  # after which a request is not tried again
-LEADS = "leads"  # instead of an index's folder
-TOPK, MOST_TOPK = 3, 100  # entries a query (Veri-R1 App. B)
-LIMITS = serving.Limits(at_once=4)
 
 
 def in_process(index: Index) -> Search:
@@ -133,56 +135,49 @@ def entry_of(document: dict[str, Any]) -> Chunk:
 # ---- the service
 
 
+class Request(BaseModel):
+    """What is asked of the service."""
+
+    queries: serving.Texts
+    topk: int = Field(3, ge=1, le=100, strict=True)  # entries a query (Veri-R1 App. B)
+    return_scores: bool = Field(False, strict=True)
+
+
 def serve(entries: str, host: str, port: int) -> None:
     """Serve an index's folder, or the leads' entries, until SIGTERM or an interrupt.
 
-    entries: as `opened` takes it. port 0: any. Requests under way are answered before
-    it ends. Raises ParamError on an address that can't be had or needs a token, and
-    what `opened` raises.
-    """
-    token = serving.environment_token(TOKEN_VARIABLE)
-    listening = serving.bound(host, port, token, TOKEN_VARIABLE)
-    retriever = service(*opened(entries), token, LIMITS)
-    print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
-    retriever.run(listening)
-
-
-def opened(entries: str) -> tuple[Index, dict[str, Any]]:
-    """An index and its manifest: a folder that `build_index` wrote, or "leads".
-
-    Raises DataError if the folder holds no such index, AssetError without the leads.
+    entries: a folder that `build_index` wrote, or "leads". port 0: any. Requests under
+    way are answered before it ends. Raises ParamError on an address that can't be had
+    or needs a token, DataError if the folder holds no such index, AssetError without
+    the leads.
     """
     from factkit.corpus import load_leads
     from factkit.retrieval.entries import EntryIndex, document_entries
 
-    if entries != LEADS:
+    token = serving.environment_token(TOKEN_VARIABLE)
+    listening = serving.bound(host, port, token, TOKEN_VARIABLE)
+    if entries == "leads":
+        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
+        index, manifest = CorpusIndex(chunks), {"name": entries, "entries": len(chunks)}
+    else:
         index = EntryIndex(Path(entries))
-        return index, index.manifest
-    chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
-    return CorpusIndex(chunks), {"name": LEADS, "entries": len(chunks)}
+        manifest = index.manifest
+    print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
+    serving.run(service(index, manifest, token), listening)
 
 
-def service(
-    index: Index, manifest: dict[str, Any], token: str, limits: serving.Limits
-) -> serving.Service:
+def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
     """Searches an index. manifest: what /health tells anyone of it."""
 
-    def retrieve(content: dict[str, Any]) -> dict[str, Any]:
-        queries = serving.strings(content, "queries")
-        topk = content.get("topk", TOPK)
-        with_scores = content.get("return_scores", False)
-        if type(topk) is not int or not 1 <= topk <= MOST_TOPK:
-            serving.refuse(422, f"topk: must be a whole number from 1 to {MOST_TOPK}")
-        if type(with_scores) is not bool:
-            serving.refuse(422, "return_scores: must be true or false")
-        return {"result": [documents(query, topk, with_scores) for query in queries]}
+    def retrieve(request: Request) -> dict[str, Any]:
+        return {"result": [documents(q, request) for q in request.queries]}
 
-    def documents(query: str, topk: int, with_scores: bool) -> list[dict[str, Any]]:
+    def documents(query: str, request: Request) -> list[dict[str, Any]]:
         query = searchable(query)
-        hits = index.search(query, topk) if query else []
-        if not with_scores:
+        hits = index.search(query, request.topk) if query else []
+        if not request.return_scores:
             return [document_of(hit.chunk) for hit in hits]
         return [{"document": document_of(h.chunk), "score": h.score} for h in hits]
 
     about = {"manifest": manifest}
-    return serving.Service("/retrieve", retrieve, about, token, TOKEN_VARIABLE, limits)
+    return serving.app_of("/retrieve", Request, retrieve, about, token, at_once=4)

@@ -25,7 +25,7 @@ from urllib.robotparser import RobotFileParser
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.retrieval.evidence import (
     KEPT,
     LEAST_PAGES,
