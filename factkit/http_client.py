@@ -104,7 +104,9 @@ class Client:
         except httpx.HTTPError as error:
             raise ServiceError(f"{self.url}: {self._in_words(error)}") from None
         try:
-            return read(reply.json())
+            value = reply.json()
+            json.dumps(value, allow_nan=False)  # neither NaN nor infinity comes in
+            return read(value)
         except Exception as error:  # whatever is not as it should be
             why = f"{type(error).__name__}: {str(error)[:300]}"
             raise ServiceError(

@@ -70,7 +70,11 @@ def app_of(
 
     @app.post(path, dependencies=[Depends(check_token)])
     async def answer(content: request) -> JSONResponse:
-        return await asyncio.get_running_loop().run_in_executor(pool, reply, content)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(pool, reply, content)
+        except asyncio.CancelledError:  # the time to drain is over
+            raise HTTPException(503, "the service ends") from None
 
     return app
 

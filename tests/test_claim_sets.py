@@ -136,7 +136,7 @@ def test_a_policy_searches_what_the_data_run_wrote(tmp_path, p, entries, search)
 
 
 def test_or_the_service_whose_address_is_given(monkeypatch, p):
-    monkeypatch.setattr(claim_sets.search_client, "over_http", lambda url: url)
+    monkeypatch.setattr(claim_sets, "over_http", lambda url: url)
     url = "http://127.0.0.1:8002/retrieve"
     assert claim_sets.searcher(p.model_copy(update={"search_url": url})) == url
 
