@@ -14,7 +14,7 @@ from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import claims as claim_sets
 from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as w
@@ -107,7 +107,7 @@ def test_a_policy_searches_what_the_data_run_wrote_or_a_service(
     queries = [w.statement(f) for f in w.build_world(people=120).facts[:5]]
     found = claim_sets.searcher(p)(queries, 3)
     assert found == world_trajectories.marking(search)(queries, 3)
-    monkeypatch.setattr(claim_sets.search_client, "over_http", lambda url: url)
+    monkeypatch.setattr(claim_sets, "over_http", lambda url: url)
     url = "http://127.0.0.1:8002/retrieve"
     assert claim_sets.searcher(p.model_copy(update={"search_url": url})) == url
 

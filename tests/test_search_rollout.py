@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, serving_index
 
-from factkit import models, params, search_client
+from factkit import models, params
+from factkit import search as searching_for
 from factkit.datasets.examples import Example
 from factkit.http_client import ServiceError
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train import grpo, setup, sft
 from factkit.veri import claims, evaluate, search_rollout
 from factkit.veri.evaluate import read_verified
@@ -354,9 +355,9 @@ def test_whatever_ends_a_search_ends_the_rollouts(monkeypatch):
         saying = Saying({7: turns, 8: turns[:1]})
         return lambda *rows: before(len(saying.asked)) or saying(*rows)
 
-    monkeypatch.setattr(search_client, "PATIENCE_S", 0)
+    monkeypatch.setattr(searching_for, "PATIENCE_S", 0)
     with ExitStack() as stack:
-        search = search_client.over_http(stack.enter_context(serving_index()))
+        search = searching_for.over_http(stack.enter_context(serving_index()))
         generate = say(lambda n: stack.close() if n == 1 else None)
         with pytest.raises(ServiceError, match="serve-search"):
             rollouts([[7], [8]], generate, search, few(), load())

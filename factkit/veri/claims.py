@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import prompts, runs, search_client
+from factkit import prompts, runs
 from factkit.curate.small_sets import Sets, in_set
 from factkit.curate.splits import split_by_entity
 from factkit.datasets.examples import Example
@@ -23,7 +23,7 @@ from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import page_of, shown
-from factkit.search_client import Search
+from factkit.search import Search, in_process, over_http
 from factkit.veri import benchmarks
 from factkit.verify.trajectory import NEI, Turn, answer_of
 from factkit.verify.verifier import judge_llm
@@ -99,11 +99,9 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
             dropped += counts
         entries = _gold_entries(folder, [*pool, *test])
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        search = (
-            search_client.over_http(p.search_url)
-            if p.search_url
-            else (search_client.in_process(CorpusIndex(entries)))
-        )
+        search = in_process(CorpusIndex(entries))
+        if p.search_url:
+            search = over_http(p.search_url)
         train, counts = keep_verified(pool, entries, search, llm, p)
     held_out = {e.entity.casefold() for e in test}
     own = [e for e in train if e.entity.casefold() not in held_out]
@@ -190,9 +188,9 @@ def searcher(p: "VeriParams") -> Search:
     """What a policy searches with: the service at p.search_url, or BM25 over the
     entries that the data run wrote."""
     if p.search_url:
-        return search_client.over_http(p.search_url)
+        return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
-    search = search_client.in_process(CorpusIndex(files.read(entries, Chunk)))
+    search = in_process(CorpusIndex(files.read(entries, Chunk)))
     return marking(search) if p.claims == "world" else search
 
 

@@ -13,7 +13,7 @@ from factkit.leads.reader import LeadReader
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.train import grpo, sft
 from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
