@@ -60,7 +60,7 @@ def entries(data):
 
 @pytest.fixture(scope="module")
 def search(entries):
-    return in_process(CorpusIndex(entries, cache=False))
+    return in_process(CorpusIndex(entries))
 
 
 # ---- the fact world
@@ -262,7 +262,7 @@ def verdict(label, *evidence):
 
 
 def keep(examples, llm):
-    search = in_process(CorpusIndex(PAGES, cache=False))
+    search = in_process(CorpusIndex(PAGES))
     return claim_sets.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
 
 

@@ -62,7 +62,7 @@ def pieces(made):
 
 @pytest.fixture(scope="module")
 def search(made):
-    return in_process(CorpusIndex(made.entries(), cache=False))
+    return in_process(CorpusIndex(made.entries()))
 
 
 @pytest.fixture(scope="module")
