@@ -161,14 +161,14 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.retrieval import entry_index
+    from factkit.retrieval import entries
     from factkit.veri import corpora as claim_corpora
 
     name = corpus.name.removesuffix(".zip")
     if name not in claim_corpora.CORPORA:
         known = ", ".join(claim_corpora.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entry_index.build(claim_corpora.entries(name, corpus), folder, name))
+    print(entries.build_index(claim_corpora.entries(name, corpus), folder, name))
 
 
 @app.command()
@@ -180,9 +180,9 @@ def serve_search(
     port: Port = 8003,
 ) -> None:
     """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
-    from factkit import search_service
+    from factkit import search
 
-    search_service.serve(entries, host, port)
+    search.serve(entries, host, port)
 
 
 @app.command()
