@@ -12,7 +12,7 @@ from factkit.reason import workload as reason
 from factkit.reason.arms import Reason
 from factkit.rlfh import workload as rlfh
 from factkit.rlfh.arms import Rlfh
-from factkit.truthrl import workload as truthrl
+from factkit.truthrl import arms as truthrl
 from factkit.truthrl.arms import TruthRL
 from factkit.veri import workload as veri
 from factkit.veri.arms import Veri

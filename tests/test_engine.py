@@ -4,8 +4,7 @@ import pytest
 
 from factkit import params, runs
 from factkit.corpus import Document
-from factkit.curate.drawn import Drawn
-from factkit.curate.request_evidence import coverage_by_chunks, wanting
+from factkit.curate.requests import wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.leads import facts, requests
@@ -394,28 +393,6 @@ def test_without_the_requests_the_notebook_to_run_is_named(run):
     (runs.run_folder(p.data_notebook, p) / "dev.jsonl").unlink()
     with pytest.raises(DataError, match=r"dev\.jsonl: no such data file"):
         engine_of(p)
-
-
-# Coverage of errors by retrieval
-
-
-def coverage_of(world, examples, exact, responses, chunks=8):
-    found = dict.fromkeys(examples, w.documents(world))
-    asked = [e for e in examples.values() if not e.relation][: len(responses)]
-    drawn = [Drawn(e.id, [r], [0.0]) for e, r in zip(asked, responses, strict=True)]
-    tokenizer = world_text.build_tokenizer(world)
-    given = params.load("rar", "tiny", {"whole_chunks": chunks})
-    return coverage_by_chunks(exact, found, asked, drawn, tokenizer, given)
-
-
-def test_coverage_grows_with_the_chunks_and_the_errors_document_is_found(
-    world, examples, exact
-):
-    asked = next(e for e in examples.values() if not e.relation)
-    table = coverage_of(world, examples, exact, [false(world, asked.entity)])
-    shares = [table[True, k].share for k in range(1, 9)]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
 
 
 def test_all_of_train_and_the_open_requests_of_the_others_want_evidence(examples):

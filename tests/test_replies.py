@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit.curate.factual import Factual
+from factkit.curate.requests import Factual
 from factkit.evaluate.win_rate import Choice
 from factkit.llm import Reply
 from factkit.rar.whole_response import Check, Rating

@@ -11,7 +11,7 @@ import pytest
 
 from factkit import params, runs, stored_runs
 from factkit.params.files import ROOT
-from factkit.truthrl.params import QuestionSftParams
+from factkit.truthrl.arms import QuestionSftParams
 
 
 def settings(tmp_path, **more):

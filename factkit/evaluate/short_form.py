@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows
 from factkit.verify.failures import failed_share
@@ -17,7 +17,7 @@ from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Checked
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")

@@ -1,16 +1,77 @@
-"""TruthRL's arms (§4.1, Tables 1, 3, 4, 6, 7)."""
+"""TruthRL's parameters, arms (§4.1, Tables 1, 3, 4, 6, 7), and what they ask for."""
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.truthrl.params import (
-    QuestionDpoParams,
-    QuestionParams,
-    QuestionRlParams,
-    QuestionSftParams,
+from factkit.params.stages import (
+    DpoParams,
+    PolicyParams,
+    RewardModelParams,
+    SftParams,
 )
+
+
+class QuestionParams(PolicyParams):
+    """The questions, how they are asked, probed and answered with evidence."""
+
+    verifier: Literal["rules", "exact", "judge"] = "rules"
+    other_judges: str = ""
+    answer_format: Literal["plain", "boxed"]
+    prompt_template: str
+    prompting_template: str
+    abstaining_template: str
+    majority_samples: int = Field(ge=1)
+
+    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions_path: str = ""
+    eval_sets: str = ""
+    train_questions: int = Field(ge=8)
+    dev_questions: int = Field(ge=8)
+    test_questions: int = Field(ge=8)
+    comparison_questions: int = Field(150, ge=1)
+    least_known: float = Field(0.0, ge=0, le=1)  # share of right samples of a relation
+    most_known: float = Field(1.0, ge=0, le=1)  # that is asked
+    split_seed: int = Field(0, ge=0)
+    probe_samples: int = Field(ge=2)
+    probe_temperature: float = Field(gt=0)
+    known_share: float = Field(ge=0, le=1)
+
+    retriever: Literal["", "bm25", "e5"] = ""
+    encoder: str = "intfloat/e5-base-v2"
+    wikipedia_path: str = ""
+    retrieved_chunks: int = Field(3, ge=1)
+    chunk_tokens: int = Field(128, ge=8)
+
+
+class QuestionSftParams(QuestionParams, SftParams):
+    """What supervised fine-tuning takes from the questions."""
+
+    rft_samples: int = Field(ge=1)
+    rft_temperature: float = Field(gt=0)
+    rft_top_p: float = Field(gt=0, le=1)
+    cold_start: bool
+
+
+class QuestionDpoParams(QuestionSftParams, DpoParams):
+    """DPO and its iterations."""
+
+    dpo_iterations: int = Field(ge=1)
+
+
+class QuestionRlParams(QuestionSftParams, RewardModelParams):
+    """RL by the outcome, its reasoning or a learned reward."""
+
+    reason_weight: float = Field(ge=0)
+
+
+def _sft(what: str, main: bool = False) -> Arm:
+    return Arm(what, QuestionSftParams, "SFT", main=main)
+
+
+def _dpo(what: str) -> Arm:
+    return Arm(what, QuestionDpoParams, "DPO", start="r_tuning")
 
 
 def _rl(what: str, main: bool = False) -> Arm:
@@ -21,23 +82,15 @@ ARMS = {
     "prompting": Arm(
         "the instruct model, asked with examples", QuestionParams, main=True
     ),
-    "sft": Arm("taught the gold answers", QuestionSftParams, "SFT"),
-    "rft": Arm("taught its own right samples", QuestionSftParams, "SFT"),
-    "r_tuning": Arm(
-        "taught gold answers, and I don't know where probing found none right",
-        QuestionSftParams,
-        "SFT",
-        main=True,
+    "sft": _sft("taught the gold answers"),
+    "rft": _sft("taught its own right samples"),
+    "r_tuning": _sft(
+        "taught gold answers, and I don't know where probing found none right", True
     ),
     "rlhf": _rl("rewarded by a model of preferences for right answers"),
     "rlkf": _rl("the same, with preferences for abstaining out of knowledge"),
-    "dpo": Arm("right over wrong samples", QuestionDpoParams, "DPO", start="r_tuning"),
-    "iterative_dpo": Arm(
-        "DPO anew on each iteration's own samples",
-        QuestionDpoParams,
-        "DPO",
-        start="r_tuning",
-    ),
+    "dpo": _dpo("right over wrong samples"),
+    "iterative_dpo": _dpo("DPO anew on each iteration's own samples"),
     "binary": _rl("+1 right, −1 wrong or abstaining"),
     "binary_knowledge": _rl("binary, and +1 for abstaining out of knowledge"),
     "ternary": _rl("+1 right, 0 abstaining, −1 wrong", main=True),
@@ -64,3 +117,54 @@ class TruthRL(QuestionDpoParams, QuestionRlParams):
                 "none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self
+
+
+# ---- the workload: see `factkit.workload`
+
+PROMPT_TOKENS = 200  # assumed by us: instruction and question, without references
+
+
+def prompt_tokens(p: TruthRL) -> int:
+    """With references, where there are any."""
+    return PROMPT_TOKENS + (p.retrieved_chunks * p.chunk_tokens if p.retriever else 0)
+
+
+def sampling(p: TruthRL) -> dict[str, tuple[int, int, int]]:
+    """Probing what the policy knows (App. B)."""
+    return {"probing": (p.train_questions, prompt_tokens(p), p.probe_samples)}
+
+
+def evaluated_responses(p: TruthRL) -> int:
+    """Test, comparison and further sets (each of test_questions at most), and the
+    majority samples."""
+    return _answers(p) + p.majority_samples * p.test_questions
+
+
+def judge_calls(p: TruthRL, arm: str) -> dict[str, int]:
+    """Evaluation: every set, twice where the reasoning is judged too, the majority
+    samples, and the other judges on the test set."""
+    drawn = {"rft": p.rft_samples, "iterative_dpo": p.dpo_iterations * p.probe_samples}
+    per_rollout = 2 if "reason" in arm else 1
+    if not arm.startswith(("binary", "ternary")) or arm == "ternary_strict_match":
+        per_rollout = 0  # no rollouts, a reward model's score, or string match
+    majority = p.majority_samples if p.majority_samples > 1 else 0
+    more = p.test_questions * (majority + len(p.other_judges.split()))
+    return {
+        "sampling": p.train_questions * drawn.get(arm, 0),
+        "training": p.rl_steps * p.rl_batch_size * per_rollout,
+        "evaluation": _judged(p) + more,
+    }
+
+
+def shared_judge_calls(p: TruthRL) -> dict[str, int]:
+    """Probing, and the untrained policy, prompted in two ways."""
+    probing = p.train_questions * p.probe_samples
+    return {"probing": probing, "evaluation before": 2 * _judged(p)}
+
+
+def _answers(p: TruthRL) -> int:
+    return (2 + len(p.eval_sets.split())) * p.test_questions
+
+
+def _judged(p: TruthRL) -> int:
+    return _answers(p) * (2 if p.answer_format == "boxed" else 1)
