@@ -116,8 +116,8 @@ def split_prompts(
 def _refuse_few(name: str, wanted: int, left: int, total: int) -> None:
     if left < wanted:
         raise DataError(
-            f"{name}={wanted}: only {left} of {total} are left for this split; ask for "
-            "fewer"
+            f"{name}={wanted}: only {left} of {total} prompts are left for this split; "
+            "ask for fewer"
         )
 
 
