@@ -20,8 +20,7 @@ from factkit.verify.outcome import Outcome
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
-    from factkit.params.long_form import RequestParams
-    from factkit.params.stages import PolicyParams
+    from factkit.params.stages import PolicyParams, RequestParams
     from factkit.verify.verifier import Verifier
 
 PART = 32  # questions drawn between two writes

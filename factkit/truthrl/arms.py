@@ -1,4 +1,4 @@
-"""TruthRL's parameters, arms (§4.1, Tables 1, 3, 4, 6, 7), and what they ask for."""
+"""TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
 from typing import Literal, Self
 
@@ -10,6 +10,7 @@ from factkit.params.stages import (
     PolicyParams,
     RewardModelParams,
     SftParams,
+    Template,
 )
 
 
@@ -19,9 +20,9 @@ class QuestionParams(PolicyParams):
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: str = ""
     answer_format: Literal["plain", "boxed"]
-    prompt_template: str
-    prompting_template: str
-    abstaining_template: str
+    prompt_template: Template
+    prompting_template: Template
+    abstaining_template: Template
     majority_samples: int = Field(ge=1)
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
@@ -117,54 +118,3 @@ class TruthRL(QuestionDpoParams, QuestionRlParams):
                 "none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self
-
-
-# ---- the workload: see `factkit.workload`
-
-PROMPT_TOKENS = 200  # assumed by us: instruction and question, without references
-
-
-def prompt_tokens(p: TruthRL) -> int:
-    """With references, where there are any."""
-    return PROMPT_TOKENS + (p.retrieved_chunks * p.chunk_tokens if p.retriever else 0)
-
-
-def sampling(p: TruthRL) -> dict[str, tuple[int, int, int]]:
-    """Probing what the policy knows (App. B)."""
-    return {"probing": (p.train_questions, prompt_tokens(p), p.probe_samples)}
-
-
-def evaluated_responses(p: TruthRL) -> int:
-    """Test, comparison and further sets (each of test_questions at most), and the
-    majority samples."""
-    return _answers(p) + p.majority_samples * p.test_questions
-
-
-def judge_calls(p: TruthRL, arm: str) -> dict[str, int]:
-    """Evaluation: every set, twice where the reasoning is judged too, the majority
-    samples, and the other judges on the test set."""
-    drawn = {"rft": p.rft_samples, "iterative_dpo": p.dpo_iterations * p.probe_samples}
-    per_rollout = 2 if "reason" in arm else 1
-    if not arm.startswith(("binary", "ternary")) or arm == "ternary_strict_match":
-        per_rollout = 0  # no rollouts, a reward model's score, or string match
-    majority = p.majority_samples if p.majority_samples > 1 else 0
-    more = p.test_questions * (majority + len(p.other_judges.split()))
-    return {
-        "sampling": p.train_questions * drawn.get(arm, 0),
-        "training": p.rl_steps * p.rl_batch_size * per_rollout,
-        "evaluation": _judged(p) + more,
-    }
-
-
-def shared_judge_calls(p: TruthRL) -> dict[str, int]:
-    """Probing, and the untrained policy, prompted in two ways."""
-    probing = p.train_questions * p.probe_samples
-    return {"probing": probing, "evaluation before": 2 * _judged(p)}
-
-
-def _answers(p: TruthRL) -> int:
-    return (2 + len(p.eval_sets.split())) * p.test_questions
-
-
-def _judged(p: TruthRL) -> int:
-    return _answers(p) * (2 if p.answer_format == "boxed" else 1)
