@@ -42,10 +42,9 @@ from typing import Any
 
 from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
-from factkit.datasets import loading, rows
+from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest
-from factkit.datasets.loading import Loaded, Source
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, Source
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import (
     entries_of_sentences,
@@ -73,8 +72,8 @@ _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 
 
 def load(name: str, path: str) -> Loaded:
-    """The claims of a set's file; see `loading.load`."""
-    return loading.load(SOURCES, name, path)
+    """The claims of a set's file; see `rows.load`."""
+    return rows.load(SOURCES, name, path)
 
 
 def balanced(

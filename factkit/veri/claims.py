@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import prompts, runs
-from factkit.curate.small_sets import Sets, in_set
-from factkit.curate.splits import split_by_entity
+from factkit.curate.requests import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows as files
 from factkit.leads import facts
