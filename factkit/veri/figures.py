@@ -180,7 +180,7 @@ def label_log_probabilities(answers: "AnswersByArm") -> "Figure":
             spaced(arm): np.log(table.p[table.label == label].clip(exp(least), 1))
             for arm, table in answers.items()
         }
-        _histograms(ax, groups, np.linspace(least, 0.0, 31), empty=np.nan)
+        _histograms(ax, groups, np.linspace(least, 0.0, 31), log=True)
         ax.set_title(label, fontsize=10, loc="left")
         ax.set_xlabel("ln of the label's probability")
         ax.set_yscale("log")
@@ -195,17 +195,21 @@ def _histograms(
     ax: "Axes",
     groups: Mapping[str, "pd.Series"],
     edges: np.ndarray,
-    empty: float = 0.0,
+    log: bool = False,
 ) -> None:
-    """Each group's values as shares of it; `empty`: the height of an empty bin."""
+    """Each group's values as shares of it; log: of a logarithmic axis."""
     for i, (name, values) in enumerate(groups.items()):
         if len(values):
             inside = np.clip(values.astype(float), edges[0], edges[-1])
             share = np.histogram(inside, edges)[0] / len(values)
             colour, style, _ = look(i)
-            looks = {"color": colour, "ls": style, "lw": 1.6, "baseline": None}
+            looks = {"color": colour, "ls": style, "lw": 1.6}
+            if log:
+                share = np.where(share > 0, share, np.nan)
+            else:
+                looks["baseline"] = None
             looks["label"] = f"{name} (n = {len(values)})"
-            ax.stairs(np.where(share > 0, share, empty), edges, **looks)
+            ax.stairs(share, edges, **looks)
     ax.set_xlim(edges[0], edges[-1])
     if ax.patches:
         ax.legend(**LEGEND, loc="upper left")
@@ -243,7 +247,9 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
         ax.set_xlabel(f"label said · {spaced(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")
-    legend_below(figure, 2)
+    shown = figure.axes[0].get_legend_handles_labels()
+    place = {"loc": "outside upper center", "ncols": 2}
+    figure.legend(*shown, **LEGEND, **place, title="confidence", title_fontsize=8)
     return figure
 
 
