@@ -334,7 +334,7 @@ def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
 def test_importing_the_loaders_loads_no_library_of_the_hub():
     modules = "benchmarks, factkit.datasets.long_form_prompts"
     code = (
-        f"import sys, factkit.datasets.{modules}, factkit.reason.synthetic_prompts\n"
+        f"import sys, factkit.datasets.{modules}\n"
         "print({'datasets', 'huggingface_hub'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -134,7 +134,7 @@ BY_HAND = {
     ("rar", "h100_full"): {
         "rollout tokens of an RL run": 2000 * 128 * (500 + 4096),
         "drawing tokens": 8000 * (500 + 8 * 4096),
-        "own answers tokens": (3 * 200 + 42 + 3 * 500 + 42) * (500 + 4096),
+        "own answers tokens": (3 * 200 + 20 + 3 * 500 + 20) * (500 + 4096),
         # VeriScore: 15 sentences are read and 30 claims held against evidence
         "judge calls training lm_judge": 256_000,
         "judge calls training veriscore": 256_000 * 45,
@@ -157,8 +157,8 @@ BY_HAND = {
         "web searches": 8000 + 200 + 500,
         "web pages": 87_000,
         "GPU-hours: drawing": 8000 * 8 * 4096 / QWEN3_HOUR,
-        # 3 kinds of requests, and 42 of a form
-        "GPU-hours: evaluation": (4 * 642 + 1542) * 4096 / QWEN3_HOUR,
+        # 3 kinds of requests, and 20 of a form
+        "GPU-hours: evaluation": (4 * 620 + 1520) * 4096 / QWEN3_HOUR,
         # 4 training and 1 of the engine: all 5 are held while 1 generates
         "GPU-hours: rollouts": 256_000 * 5 * 4096 / QWEN3_HOUR,
     },

@@ -2,7 +2,9 @@
 
 from factkit.long_answers import LongAnswer
 from factkit.rar.arms import RAR
+from factkit.rar.requests import WILDCHAT_READ
 from factkit.rar.rewards import PIECES
+from factkit.rar.trade_off import FORMS
 
 ANSWER = LongAnswer(
     request_tokens=500,  # 2,000 characters, the longest taken from WildChat
@@ -22,10 +24,9 @@ def prompt_tokens(p: RAR) -> int:
 def sampling(p: RAR) -> dict[str, tuple[int, int, int]]:
     """Responses drawn for SFT and DPO (§4.3), and the base policy's own to all that is
     evaluated."""
-    request = prompt_tokens(p)
     return {
-        "drawing": (p.train_requests, request, p.drawn_responses),
-        "own answers": (sum(_evaluated(p)), request, 1),
+        "drawing": (p.train_requests, ANSWER.request_tokens, p.drawn_responses),
+        "own answers": (sum(_evaluated(p)), ANSWER.request_tokens, 1),
     }
 
 
@@ -38,8 +39,8 @@ def evaluated_responses(p: RAR) -> int:
 def calls_a_response(p: RAR, arm: str) -> int:
     """Calls for the reward of one response: one on the whole of it, or VeriScore's
     where claims are verified, or both; 0 without a reward (App. C)."""
-    of = {"supports": ANSWER.veriscore_calls}
-    return sum(of.get(piece, 1) for piece in PIECES.get(arm, ()))
+    calls = {"supports": ANSWER.veriscore_calls}
+    return sum(calls.get(piece, 1) for piece in PIECES.get(arm, ()))
 
 
 def judge_calls(p: RAR, arm: str) -> dict[str, int]:
@@ -56,8 +57,6 @@ def judge_calls(p: RAR, arm: str) -> dict[str, int]:
 
 def shared_judge_calls(p: RAR) -> dict[str, int]:
     """WildChat's filter, VeriScore of drawn responses, the base policy's answers."""
-    from factkit.rar.requests import WILDCHAT_READ
-
     judged = p.dev_requests + p.test_requests
     drawn = p.train_requests * p.drawn_responses
     return {
@@ -72,13 +71,13 @@ def tokens_a_response(p: RAR, arm: str) -> int:
     response and whole_chunks (App. C)."""
     whole = ANSWER.asked_tokens + ANSWER.tokens
     looked_at = whole + p.whole_chunks * p.whole_chunk_tokens
-    of = {
+    tokens = {
         "quality": whole,
         "no_contradiction": looked_at,
         "rating": looked_at,
         "supports": ANSWER.veriscore_tokens(p),
     }
-    return sum(of[piece] for piece in PIECES.get(arm, ()))
+    return sum(tokens[piece] for piece in PIECES.get(arm, ()))
 
 
 def searches(p: RAR) -> dict[str, int]:
@@ -93,7 +92,4 @@ def searches(p: RAR) -> dict[str, int]:
 def _evaluated(p: RAR) -> tuple[int, int]:
     """Prompts of dev and of test outside the fact world: open requests, short questions
     with and without leave to abstain, and those of a form."""
-    from factkit.rar.utility import FORM_PROMPTS
-
-    forms = len(FORM_PROMPTS)
-    return 3 * p.dev_requests + forms, 3 * p.test_requests + forms
+    return 3 * p.dev_requests + len(FORMS), 3 * p.test_requests + len(FORMS)

@@ -22,7 +22,7 @@ def prompt_tokens(p: Reason) -> int:
 def sampling(p: Reason) -> dict[str, tuple[int, int, int]]:
     """Responses that reason, asked for with examples (§2.2, §2.3), and the base
     policy's own answer to every request, over which win rates are."""
-    drawn, request = p.sft_requests + p.train_requests, prompt_tokens(p)
+    drawn, request = p.sft_requests + p.train_requests, ANSWER.request_tokens
     return {
         "drawing": (drawn, EXAMPLES_TOKENS + request, p.drawn_responses),
         "own answers": (sum(searches(p).values()), request, 1),
@@ -37,9 +37,7 @@ def evaluated_responses(p: Reason) -> int:
 def calls_a_response(p: Reason, arm: str) -> int:
     """Calls for the reward of one response: VeriScore's, and where μ ≠ 0 a comparison
     with an answer of the judge's own; 0 without a reward (§3.1)."""
-    if arm not in WEIGHTS:
-        return 0
-    return ANSWER.veriscore_calls + _is_compared(arm)
+    return ANSWER.veriscore_calls + _is_compared(arm) if arm in WEIGHTS else 0
 
 
 def judge_calls(p: Reason, arm: str) -> dict[str, int]:
@@ -87,8 +85,7 @@ def _evaluation_calls(p: Reason) -> int:
 
 
 def _is_compared(arm: str) -> bool:
-    _, relevance_weight = WEIGHTS[arm]
-    return relevance_weight != 0
+    return WEIGHTS[arm][1] != 0
 
 
 def _tests(p: Reason) -> int:
