@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from factkit import arms, params
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_level
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft

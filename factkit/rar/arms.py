@@ -5,8 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.long_form import RequestParams
-from factkit.params.stages import DpoParams, RlParams, SftParams
+from factkit.params.stages import DpoParams, RequestParams, RlParams, SftParams
 from factkit.rar.benchmarks import RUN_CODE, SUITES
 
 # what early stopping can watch, beside lm-eval's benchmarks

@@ -5,8 +5,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.long_form import RequestParams
-from factkit.params.stages import DpoParams, RlParams, SftParams
+from factkit.params.stages import (
+    DpoParams,
+    RequestParams,
+    RlParams,
+    SftParams,
+    Template,
+)
 
 
 class ReasonParams(RequestParams):
@@ -17,7 +22,7 @@ class ReasonParams(RequestParams):
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
     answer_format: Literal["reasoned"] = "reasoned"
     requests: Literal["world", "leads", "synthetic"]
-    reasoning_template: str
+    reasoning_template: Template
     sft_requests: int = Field(ge=8)
     eval_sets: str = ""
     # who writes y_ref and compares (App. G); empty: the judge
