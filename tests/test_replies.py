@@ -60,7 +60,10 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
         case "annotation":
             told = read(reply, strategies.Steps)
             return told and [
-                [[s.step.strip(), list(dict.fromkeys(s.strategies))] for s in told.steps],
+                [
+                    [s.step.strip(), list(dict.fromkeys(s.strategies))]
+                    for s in told.steps
+                ],
                 told.helpfulness,
             ]
     told = read(reply, FORMS[kind])
