@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form, win_rate
+from factkit.evaluate import long_form
 from factkit.reason import strategies
 from factkit.statistics import means
+from factkit.verify import judge
 from factkit.verify.engine import facts_of
 from factkit.verify.failures import failed_share
 from factkit.verify.response import answers, parts
@@ -45,7 +46,7 @@ def compare(p: "ReasonParams", engine: "Engine") -> Compare:
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
         return lambda ids, prompts, ours, theirs: [
-            verdict.value for verdict in win_rate.compare(llm, prompts, ours, theirs)
+            verdict.value for verdict in judge.compare(llm, prompts, ours, theirs)
         ]
 
     def by_relevance(ids, prompts, ours, theirs) -> list[float | None]:

@@ -5,28 +5,44 @@ their responses (App. B). A reply holds what the client makes `rewards.scored`'s
 of, so that a run by URL is the run in process.
 """
 
-import json
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, StrictBool, StrictFloat
 
 from factkit import http_client, runs, serving
 from factkit.datasets.examples import DataError, read_examples
 from factkit.reason.rewards import WEIGHTS, Engine, Scored, engine_of, scored
-from factkit.serving import refuse
 from factkit.verify.claims import Support
 from factkit.verify.response import parts
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from factkit.reason.arms import ReasonParams, ReasonRlParams
 
 TOKEN_VARIABLE = "FACTKIT_REWARD_TOKEN"
 COLUMNS = ("ids", "prompts", "responses")  # of a request, beside its arm
-RESPONSES = 512  # of a request
-BODY_BYTES = 8 * 2**20  # of a request
+RESPONSES = serving.ROWS  # of a request
 CALL_S = 600.0  # a call's seconds: the service is silent until all is scored
 PATIENCE_S = 900.0  # after which a request is not tried again
+
+
+class Request(BaseModel):
+    """Responses to be scored, with their prompts and the prompts' ids."""
+
+    arm: Literal[tuple(WEIGHTS)]
+    ids: serving.Texts
+    prompts: serving.Texts
+    responses: serving.Texts
+
+
+class Row(BaseModel):
+    """A response's rewards, as the service tells them."""
+
+    reward: StrictFloat | None
+    supports: list[Support | None] | None
+    wins: StrictBool | None
 
 
 def serve(p: "ReasonParams", host: str, port: int) -> None:
@@ -41,11 +57,10 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")}
     # models in process take all cores for one request, and not all of them bear threads
     elsewhere = p.verifier == "judge" and p.judge_url != "local"
-    limits = serving.Limits(at_once=4 if elsewhere else 1, waiting=64)
     about = {"paper": "reason", "profile": p.profile, "variant": p.variant}
-    rewards = service(engine_of(p), ids, about, token, limits)
+    rewards = service(engine_of(p), ids, about, token, at_once=4 if elsewhere else 1)
     print(f"rewards at {host}, port {listening.getsockname()[1]}", flush=True)
-    rewards.run(listening)
+    serving.run(rewards, listening)
 
 
 def service(
@@ -53,38 +68,23 @@ def service(
     ids: Collection[str],
     about: dict[str, str],
     token: str,
-    limits: serving.Limits,
-) -> serving.Service:
+    at_once: int = 1,
+) -> "FastAPI":
     """Scores responses on an engine. ids: of the prompts that it knows."""
 
-    def rewards(content: dict[str, Any]) -> list[dict[str, Any]]:
-        arm = content.get("arm")
-        if not isinstance(arm, str) or arm not in WEIGHTS:
-            refuse(422, f"arm: must be one of {', '.join(WEIGHTS)}")
-        columns = [serving.strings(content, name) for name in COLUMNS]
-        lengths = [len(column) for column in columns]
-        if len(set(lengths)) > 1:
-            refuse(422, f"{', '.join(COLUMNS)}: must be of one length, not {lengths}")
-        if unknown := [i for i in columns[0] if i not in ids]:
-            refuse(422, f"ids: {unknown[0][:100]!r} is not in the service's data")
-        try:
-            rows = scored(arm, engine, *columns)
-        except DataError as error:  # a prompt without evidence
-            refuse(422, str(error))
+    def rewards(request: Request) -> list[dict[str, Any]]:
+        columns = [request.ids, request.prompts, request.responses]
+        if len(set(map(len, columns))) > 1:
+            raise DataError("ids, prompts and responses: must be of one length")
+        if unknown := [i for i in request.ids if i not in ids]:
+            raise DataError(f"ids: {unknown[0][:100]!r} is not in the service's data")
         return [
-            {"reward": s.reward, "supports": s.supports, "wins": s.wins} for s in rows
+            {"reward": s.reward, "supports": s.supports, "wins": s.wins}
+            for s in scored(request.arm, engine, *columns)
         ]
 
     about = about | {"arms": list(WEIGHTS)}
-    return serving.Service("/rewards", rewards, about, token, TOKEN_VARIABLE, limits)
-
-
-class Row(BaseModel):
-    """A response's rewards as the service tells them."""
-
-    reward: StrictFloat | None
-    supports: list[Support | None] | None
-    wins: StrictBool | None
+    return serving.app_of("/rewards", Request, rewards, about, token, at_once)
 
 
 def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
@@ -95,32 +95,29 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     of the environment variable FACTKIT_REWARD_TOKEN, if it is set. Raises ParamError on
     a bad URL; what it returns raises ServiceError.
     """
-    server = http_client.Server(
+    client = http_client.Client(
+        f"{p.reward_url.rstrip('/')}/rewards",
         "reward_url",
         "serve-rewards reason",
         TOKEN_VARIABLE,
         CALL_S,
         lasting=(500,),  # the verifier failed
     )
-    client = server.at(f"{p.reward_url.rstrip('/')}/rewards")
 
-    def score(*columns: Sequence[str]) -> list[Scored]:
-        responses = columns[-1]
-        content = {"arm": p.arm} | dict(zip(COLUMNS, map(list, columns), strict=True))
-        half = len(responses) // 2
-        if half and (
-            len(responses) > RESPONSES or len(json.dumps(content)) > BODY_BYTES
-        ):
-            first, second = ([c[:half] for c in columns], [c[half:] for c in columns])
-            return score(*first) + score(*second)
-
+    def ask(columns: list[list[str]]) -> list[Scored]:
         def read(reply: Any) -> list[Scored]:
-            rows = map(Row.model_validate, reply)
+            pairs = zip(map(Row.model_validate, reply), columns[-1], strict=True)
             return [
                 Scored(row.reward, parts(response), row.supports, row.wins)
-                for row, response in zip(rows, responses, strict=True)
+                for row, response in pairs
             ]
 
-        return client.ask(content, read, PATIENCE_S) if responses else []
+        content = {"arm": p.arm} | dict(zip(COLUMNS, columns, strict=True))
+        return client.ask(content, read, PATIENCE_S)
+
+    def score(*columns: Sequence[str]) -> list[Scored]:
+        starts = range(0, len(columns[0]), RESPONSES)
+        requests = [[list(c[i : i + RESPONSES]) for c in columns] for i in starts]
+        return [row for request in requests for row in ask(request)]
 
     return score
