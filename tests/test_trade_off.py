@@ -243,13 +243,13 @@ def judged(monkeypatch):
     """Parameters with a judge of outcomes, who takes "so" for right; what it read."""
     read = []
 
-    def outcomes(llm, rows, template=""):
+    def outcomes(llm, rows):
         read.extend(rows)
         values = {"so": 1.0, "failed": None}
         return [Verdict(values.get(text, 0.0), "") for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
-    monkeypatch.setattr(verifier, "judge_llm", lambda *_: None)
+    monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
     p = params.load("rar", "tiny", {"verifier": "judge", "judge_model": "m"})
     return p, read
 
