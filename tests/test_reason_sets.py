@@ -133,7 +133,8 @@ def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_star
 def prompts_by_topic(n):
     """n prompts that go by topic, a hundred each."""
     return [
-        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", f"t{i // 100}") for i in range(n)
+        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", relation=f"t{i // 100}")
+        for i in range(n)
     ]
 
 

@@ -19,13 +19,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from factkit import prompts
-from factkit.curate.factual import keep_factual
-from factkit.curate.small_sets import Sets, file_of, in_set, lead_sets, world_sets
-from factkit.curate.splits import split_prompts
+from factkit.curate.requests import (
+    Sets,
+    file_of,
+    in_set,
+    keep_factual,
+    lead_sets,
+    split_prompts,
+    world_sets,
+)
 from factkit.datasets import long_form_prompts, rows
 from factkit.datasets.examples import Example, made_id, refuse_overlap
-from factkit.datasets.loading import Loaded, collected
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, collected
 from factkit.llm import Request
 from factkit.models import Sampling
 from factkit.verify.judge import quoted
