@@ -58,7 +58,6 @@ def gather(
             assets.cache_dir() / "web",
             pages=p.pages,
             at_least=p.least_pages,
-            progress="evidence",
         )
     documents = embedded_documents(p)
     chunks = [Chunk(d.id, d.id, d.text, 0) for d in documents]
