@@ -252,7 +252,8 @@ def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":
     table["contradicted_claims"] = [s.count(Support.CONTRADICTED) for s in known]
     table["total_claims"] = [len(s) for s in known]
     responds = table["total_claims"] > 0
-    table = table.where(responds).join(table.add_suffix("_per_question"))
+    each = table.add_suffix("_per_question")
+    table = pd.concat([table.where(responds), each], axis=1)
     table["response_rate"] = responds
     table["words"] = [len(text.split()) for text in answers(r.response for r in rows)]
     table["factual_precision"] = table["correct_claims"] / table["total_claims"]
