@@ -310,7 +310,6 @@ def gather(
             assets.cache_dir() / "web",
             pages=p.pages,
             at_least=p.least_pages,
-            progress="evidence",
         )
     documents = {d.id: d for d in embedded_documents(p)}
     index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in documents.values()])
