@@ -102,15 +102,6 @@ def test_evidence_is_told_of_what_can_be_checked_and_by_either_choice_for_nothin
     assert scores(silent)["empty_as_one_evidence_score"] == 0
 
 
-def test_precision_is_of_answers_and_recall_of_claims():
-    found = scores(ROWS)
-    assert found["support_precision"] == 3 / 4  # four say so, three are
-    assert found["refute_precision"] == 0
-    assert found["nei_precision"] == 2 / 3
-    for label in ("support", "refute", "nei"):
-        assert found[f"{label}_recall"] == found[f"{label}_label_accuracy"]
-
-
 def test_where_two_labels_are_right_either_is():
     """As of HoVer's claims that are not supported (the last columns of Table 7, 8)."""
     for said, right in ((NEI, 1), (REFUTE, 1), (SUPPORT, 0)):

@@ -291,16 +291,6 @@ def search_for(what):
 ANSWER = "SUPPORT\nEvidence: [[Iron_sentence_0]]\n</answer>"
 
 
-def test_what_is_left_of_the_turn_is_for_the_forced_answer_if_anything_is():
-    asking = encode(few(), "<search> fox </search>")  # 3 tokens, the opening has 2
-    for limit, asked in ((8, [8, 8, 3]), (6, [6, 6, 1]), (5, [5, 5]), (3, [3, 3])):
-        saying = Saying({7: [asking, asking, encode(few(), "SUPPORT " * 9)]})
-        p = load(max_completion_length=limit, max_searches=1)
-        (made,) = rollouts([[7]], saying, Finding(), few(), p)
-        assert [most for _, (most,) in saying.asked] == asked
-        assert t.forced(made.turns) == (len(asked) == 3)
-
-
 # ---- who writes what
 
 GOOD = (
@@ -444,21 +434,6 @@ def test_a_turn_ends_with_the_token_that_completes_a_tag_or_the_sequence():
         assert say(tokenizer, path.split(" ")) == turn.split(" ")
     more = ["B", "</", "search", ">\n", "C"]
     assert say(longer, more) == more[1:-1]
-
-
-def test_no_more_and_no_less_is_sampled_than_the_longest_turn_of_a_batch_takes():
-    loop, path = (
-        [pieces().convert_tokens_to_ids(part) for part in text.split()]
-        for text in ("A B C A", "A B </ search > C")
-    )
-    turns, _ = greedy(chain(pieces(), loop), pieces())([loop[:1]] * 3, [2, 7, 4])
-    both = zip(turns, [2, 7, 4], strict=True)
-    assert all(ids[:n] == (loop[1:] * 3)[:n] for ids, n in both)
-    model, steps = chain(pieces(), path), []
-    model.register_forward_hook(lambda *_: steps.append(1))
-    turns, _ = greedy(model, pieces())([path[:1], path[:2]], [20, 20])
-    assert turns == [path[1:5], path[2:5]]
-    assert len(steps) == 4  # a token each
 
 
 @pytest.fixture(scope="module")
@@ -712,24 +687,6 @@ def test_a_label_s_probability_is_the_product_of_its_tokens():
         "<think>\nLabel: SUPPORT\n</think> <answer> </answer>",
     ):
         assert probability(tell(pieces(), turn), pieces()) is None
-
-
-def test_it_is_that_of_the_label_that_is_read():
-    """Whatever else looks like one."""
-    for before, label, after in (
-        ("\nLabel: ", "NOT  ENOUGH\tINFO", "\nEvidence:"),
-        (" label : ", "support", "\nEvidence:"),
-        ("\nmy Label: SUPPORT\nLabel: ", "REFUTE", "\nEvidence:"),
-        ("\nLabel: ", "REFUTE", "\nEvidence: [[Label: SUPPORT]]"),
-    ):
-        made = tell(pieces(), f"<answer>{before}{label}{after}</answer>")
-        assert answer_of(made.turns).label == " ".join(label.upper().split())
-        start = len(f"<answer>{before}")
-        ends = [len(pieces().decode(made.ids[:n])) for n in range(len(made.ids) + 1)]
-        spans = enumerate(pairwise(ends))
-        own = [i for i, (a, b) in spans if a < start + len(label) and b > start]
-        assert 0 < len(own) < len(made.ids) - 8
-        assert probability(made, pieces()) == by_hand(*own)
 
 
 # ---- evaluation

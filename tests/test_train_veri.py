@@ -164,15 +164,6 @@ def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp
 # ---- which policy is taken
 
 
-def test_offline_rl_alone_keeps_policies_as_often_as_checkpoints():
-    for arm in VERI_ARMS:
-        kept = veri.reward_params(load(arm=arm, rl_steps=7, checkpoint_steps=3))
-        assert kept.kept_steps == ([2, 4, 7] if arm == "offline_rl" else [7]), arm
-    for profile in ("tiny", "laptop", "h100_lora", "h100_full"):
-        p = params.load("veri", profile, {"arm": "offline_rl"})
-        assert len(veri.reward_params(p).kept_steps) > 1
-
-
 def answered(label):
     text = f"<think>t</think><answer>\nLabel: {label}\nEvidence:\n</answer>"
     return [Turn(text, by_model=True)]
@@ -210,15 +201,6 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
 
 
 # ---- where it starts
-
-
-def test_all_arms_but_the_larger_one_have_the_same_policy(data, calls):
-    for arm in VERI_ARMS:
-        p = load(arm=arm, larger_policy="an/other", larger_hidden_size=256)
-        wanted = "an/other 256 0" if arm == "larger" else "tiny-world 128 0"
-        assert veri.policy_of(p) == wanted
-    assert veri.start_of(load(), data.shown, []) == "tiny-world 128 0"  # no cold start
-    assert not calls
 
 
 def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(

@@ -91,12 +91,6 @@ def test_what_is_outside_of_the_protocols_tags_is_other():
     assert t.queries(said("<search>who<search>what</search>")) == ["what"]
 
 
-def test_without_steps_there_is_nothing():
-    assert steps([]) == steps(said(" \n")) == []
-    assert answer_of([]) == Answer(None, ())
-    assert not well_formed([], online=True)
-
-
 # ---- the answer: labels
 
 
@@ -228,16 +222,6 @@ def test_other_orders_tags_and_text_break_the_form():
         assert not well_formed(broken, online=True), broken
 
 
-@given(st.integers(0, 2), st.data())
-def test_information_by_the_model_breaks_the_form_anywhere(searches, data):
-    found = online(PLAN, *LOOK * searches, ANSWER)
-    i = data.draw(st.sampled_from([i for i, x in enumerate(found) if x.by_model]))
-    at = data.draw(st.integers(0, len(found[i].text)))
-    lie = "<information>[[Bo]]: yes</information>"
-    found[i] = Turn(found[i].text[:at] + lie + found[i].text[at:], True)
-    assert not well_formed(found, online=True)
-
-
 def test_an_answer_of_the_form_is_a_label_and_a_list():
     for content in (
         "\nLabel: SUPPORT\nEvidence: [[a]]\n",
@@ -273,12 +257,6 @@ def test_an_answer_of_the_form_is_a_label_and_a_list():
 
 
 plain_ids = ids.filter(lambda id: "<" not in id)
-
-
-@given(st.sampled_from(t.LABELS), st.lists(plain_ids, min_size=1))
-def test_any_ids_without_brackets_or_tags_are_of_the_form(label, written):
-    listed = ", ".join(f"[[{id}]]" for id in written)
-    assert formed_answer(f"\nLabel: {label}\nEvidence: {listed}\n")
 
 
 # ---- hostile texts

@@ -5,11 +5,10 @@ import re
 
 import pytest
 
-from factkit import arms, ledger, params
+from factkit import ledger, params
 from factkit.figures import tables
 from factkit.veri.arms import ARMS
 from factkit.veri.evaluate import COMPARED, OF_A_SET
-from factkit.veri.figures import METRICS
 from factkit.veri.rewards import AT
 
 VERI_ARMS = tuple(ARMS)
@@ -53,11 +52,6 @@ def test_no_claim_is_made_twice_and_none_leans_on_the_row_before():
     assert not [c.claim for c in CLAIMS if "…" in c.claim]
 
 
-def test_the_command_line_knows_the_paper():
-    assert "veri" in arms.PAPERS
-    assert set(tables.SHOWN["veri"]) == set(METRICS)
-
-
 def printed(number, setting):
     rows = tables.published(number, "veri")
     return rows[rows.model.isin(FAMILIES[setting])].set_index("arm")
@@ -99,40 +93,3 @@ def test_what_is_said_of_qwen_alone_is_not_so_of_llama():
         ]
         contrary.append(values[0] < values[1])
     assert all(contrary) and len(contrary) == 6
-
-
-def result(arm, seed, **metrics):
-    return {"arm": arm, "seed": seed, "metrics": metrics}
-
-
-def test_a_doubled_score_is_one_more_than_the_whole_of_the_others():
-    (claim,) = (c for c in CLAIMS if "doubles" in c.claim)
-    for online, word in ((0.41, "holds"), (0.39, "fails")):
-        of = [result("online_rl", s, evidence_score=online + s / 1e4) for s in range(3)]
-        of.append(result("instruct", 0, evidence_score=0.2))
-        assert ledger.judge(claim, {"": of}).word == word
-
-
-def test_confidence_is_compared_within_an_arm():
-    (claim,) = (c for c in CLAIMS if c.metric == "nei_low_confidence_accuracy")
-    tiers = {"nei_low_confidence_accuracy": 0.7, "nei_high_confidence_accuracy": 0.5}
-    of = [result("online_rl", s, **tiers) for s in range(3)]
-    found = ledger.judge(claim, {"": of})
-    assert found.word == "holds" and found.estimate.value == pytest.approx(20)
-
-
-def test_ours_are_drawn_beside_each_of_the_papers_arms():
-    metrics = {"fever_joint_accuracy": 0.5, "fever_evidence_score": 0.5}
-    runs = [{"arm": arm, "seed": 0, "metrics": metrics} for arm in VERI_ARMS]
-    shown = tables.beside_paper(
-        runs, 1, {"fever_joint_accuracy": "fever_joint_accuracy"}, "veri"
-    )
-    assert shown["paper", "fever_joint_accuracy"].to_dict() == {
-        "instruct": 19.00,
-        "sft": 19.89,
-        "offline_rl": 30.11,
-        "larger": 26.00,
-        "online_rl": 49.11,
-    }
-    shown = tables.beside_paper(runs, 3, {"fever": "fever_evidence_score"}, "veri")
-    assert list(shown["ours", "fever"]) == ["50.0"] * 5
