@@ -140,11 +140,9 @@ def read_verified(path: Path) -> list[Verified]:
 def evidence_score(answer: Answer, gold: Sequence[str]) -> float:
     """|P ∩ G| / |P ∪ G| of the cited and the gold ids, in [0, 1] (§2.3, R_evidence).
 
-    0 where both are empty. There the fraction is 0/0, and the paper does not say what
-    it is worth. Its training claims all have gold evidence, so no reward hung on it;
-    its Table 3 counts 0 for each of FEVER's and SciFact's claims without any (public
-    code: `evidence_reward` stays 0 without gold evidence). And 1 would be a gift: an
-    answer that cites nothing, ever, had a third of all points.
+    0 where both are empty: the paper does not say what 0/0 is worth, its Table 3 and
+    its public code count 0. And 1 would be a gift: an answer that cites nothing, ever,
+    had a third of all points.
     """
     cited, true = set(answer.evidence), set(gold)
     return len(cited & true) / len(cited | true) if cited | true else 0.0

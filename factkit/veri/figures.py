@@ -85,31 +85,36 @@ def by_label(results: Results) -> "Figure":
     As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
     Tables 7 and 8 have misprints (tests/test_veri_published.py) and are not drawn.
     """
-    groups = _groups(results, MAIN)
     three = {label: _means(2, f"_{label}", without="hover_") for label in TOLD}
     paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
-    figure, axes = new_figure(12.0, 3.6, columns=3)
-    for ax, metric in zip(axes, list(METRICS)[:3], strict=True):
-        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
-        bars.grouped(ax, groups, names, paper, PAPER)
-        percent_axis(ax, METRICS[metric].replace("\n", " "))
-        ax.set_xlabel("gold label")
-        ax.set_ylim(0, 1)
-    legend_below(figure, 6)
-    return figure
+    names = {name: METRICS[name].replace("\n", " ") for name in list(METRICS)[:3]}
+    return _panels(results, MAIN, names, 12.0, paper)
 
 
 def precision_and_recall(results: Results) -> "Figure":
     """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
-    groups = _groups(results, SCALES)
-    figure, axes = new_figure(9.5, 3.6, columns=2)
-    for ax, metric in zip(axes, ("recall", "precision"), strict=True):
+    names = {"recall": "recall", "precision": "precision"}
+    figure = _panels(results, SCALES, names, 9.5)
+    figure.axes[1].set_xlabel("label said")
+    return figure
+
+
+def _panels(
+    results: Results,
+    arms: Sequence[str],
+    metrics: Mapping[str, str],
+    width: float,
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+) -> "Figure":
+    """A panel a metric (name → what its axis says), in it each label's bars."""
+    groups = _groups(results, arms)
+    figure, axes = new_figure(width, 3.6, columns=len(metrics))
+    for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
         names = {f"{label}_{metric}": name for label, name in TOLD.items()}
-        bars.grouped(ax, groups, names)
-        percent_axis(ax, metric)
+        bars.grouped(ax, groups, names, paper, PAPER)
+        percent_axis(ax, told)
+        ax.set_xlabel("gold label")
         ax.set_ylim(0, 1)
-    axes[0].set_xlabel("gold label")
-    axes[1].set_xlabel("label said")
     legend_below(figure, 6)
     return figure
 
