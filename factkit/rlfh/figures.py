@@ -1,22 +1,25 @@
-"""Figures of RLFH, drawn from checked responses, results and curves.
+"""Figures of RLFH, drawn from checked responses and results; tokens with rewards.
 
 An accuracy is the share of a response's statements that are correct, which is that the
 evidence supports them. A response without statements has none: it refuses, and is in no
-distribution.
+distribution. Fig 5 and 7 are drawn in notebook 44.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from factkit import models
 from factkit.evaluate.long_form import Checked
 from factkit.figures import (
     ABOVE,
     ABSTAIN,
-    ARM_COLOURS,
     CORRECT,
     LEGEND,
+    WRONG,
     bars,
     legend_below,
     new_figure,
@@ -26,18 +29,22 @@ from factkit.figures import (
     tables,
     whole_ticks,
 )
-from factkit.rlfh import evaluate as statements
+from factkit.rlfh import evaluate, rewards
+from factkit.rlfh.feedback import Feedback
 from factkit.verify.claims import Support
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from pandas.io.formats.style import Styler
+    from transformers import PreTrainedTokenizerBase
 
 Results = Sequence[Mapping[str, Any]]
 TENTHS = tuple(i / 10 for i in range(11))
 NONE = "no responding answers"
 ACCURACY = "accuracy: correct of an answer's statements"
-PALE = ARM_COLOURS[4]  # where a black line must stand out against it
+RANGES = [f"{100 * low:g}–{100 * high:g}" for low, high in evaluate.BINS]
+MOST_BINS = 20  # of numbers of statements
 PANELS = {  # of `granularity`: metric → column of the paper's tables, label
     "factual_precision": ("precision", "FactScore (%)"),
     "factscore_response_rate": (
@@ -52,18 +59,25 @@ PANELS = {  # of `granularity`: metric → column of the paper's tables, label
 # Responses before and after
 
 
+def counts(rows: Sequence[Checked]) -> np.ndarray:
+    """Correct and all statements of each responding answer: (answers, 2)."""
+    supports = [[s for s in row.supports if s is not None] for row in rows]
+    pairs = [(s.count(Support.SUPPORTED), len(s)) for s in supports if s]
+    return np.array(pairs, dtype=int).reshape(-1, 2)
+
+
 def accuracy_change(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
     """Fig 4: how much the share of responding answers with each accuracy changed.
 
     Bins are [low, high), the last with its end. The shares before sum to 1, as do those
     after, so that refusals change nothing.
     """
-    counts = [_counts(rows) for rows in (before, after)]
-    n, m = map(len, counts)
+    both = [counts(rows) for rows in (before, after)]
+    n, m = map(len, both)
     figure, ax = new_figure(6.4, 3.4)
     if n and m:
-        old, new = (np.histogram(_accuracies(c), TENTHS)[0] / len(c) for c in counts)
-        change = new - old
+        shares = [np.histogram(c[:, 0] / c[:, 1], TENTHS)[0] / len(c) for c in both]
+        change = shares[1] - shares[0]
         colours = [CORRECT if c > 0 else ABSTAIN for c in change]
         middles = np.add(TENTHS[:-1], 0.05)
         ax.bar(middles, change, 0.09, color=colours, ec="black", lw=0.6)
@@ -80,61 +94,30 @@ def accuracy_change(before: Sequence[Checked], after: Sequence[Checked]) -> "Fig
     return figure
 
 
-def accuracy_and_statements(
-    before: Sequence[Checked], after: Sequence[Checked]
-) -> "Figure":
-    """Fig 5: how responding answers are spread over accuracy and number of statements.
-
-    A cell is the darker, the larger its share of them, on one scale.
-    """
-    both = [_counts(rows) for rows in (before, after)]
-    edges, last = _whole(np.concatenate(both)[:, 1], 1, most=12)
-    shares = []
-    for counts in both:
-        numbers = np.minimum(counts[:, 1], edges[-1])
-        table = np.histogram2d(numbers, _accuracies(counts), (edges, TENTHS))[0]
-        shares.append(table / max(len(counts), 1))
-    scale = {"vmin": 0, "vmax": np.max(shares) or 1, "cmap": "Blues"}
-    figure, axes = new_figure(9.5, 3.8, columns=2)
-    panels = zip(axes, ("Before", "After"), both, shares, strict=True)
-    for ax, name, counts, table in panels:
-        mesh = ax.pcolormesh(TENTHS, edges, table, **scale, ec="#E8E8E8", lw=0.5)
-        title = f"{name}: {len(counts)} responding answers"
-        ax.set_title(title, fontsize=10, loc="left")
-        percent_axis(ax, ACCURACY, "x")
-        ax.set_ylabel(f"statements an answer{last}")
-        whole_ticks(ax.yaxis)
-        if not len(counts):
-            say(ax, NONE)
-    bar = figure.colorbar(mesh, ax=axes, pad=0.02)
-    percent_axis(bar.ax, "responding answers")
-    return figure
-
-
 def statement_counts(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
     """Fig 6: shares of responding answers with how many statements, correct statements
-    and incorrect ones, which are those that the evidence does not support."""
+    and incorrect ones, which are those that the evidence does not support.
+
+    Of long answers a bin holds several numbers, the last one all that are beyond.
+    """
     figure, axes = new_figure(11.0, 3.4, columns=3)
-    both = [_counts(rows) for rows in (before, after)]
+    both = [counts(rows) for rows in (before, after)]
     panels = {
-        "statements": [counts[:, 1] for counts in both],
-        "correct statements": [counts[:, 0] for counts in both],
-        "incorrect statements": [counts[:, 1] - counts[:, 0] for counts in both],
+        "statements": [c[:, 1] for c in both],
+        "correct statements": [c[:, 0] for c in both],
+        "incorrect statements": [c[:, 1] - c[:, 0] for c in both],
     }
     looks = {
         "before": {"color": "#BBBBBB", "fill": True},
         "after": {"color": CORRECT, "lw": 2, "baseline": None},
     }
     for ax, (label, numbers) in zip(axes, panels.items(), strict=True):
-        edges, last = _whole(np.concatenate(numbers), 0, most=20)
+        edges, last = whole_bins(np.concatenate(numbers), 0, MOST_BINS)
         for values, (name, look) in zip(numbers, looks.items(), strict=True):
-            if len(values):
-                inside = np.minimum(values, edges[-1])
-                share = np.histogram(inside, edges)[0] / len(values)
-                mean = f"{name}: mean {np.mean(values):.1f} (n = {len(values)})"
-                ax.stairs(share, edges, **look, label=mean)
-            else:
-                ax.plot([], [], " ", label=f"{name}: {NONE}")
+            share = np.histogram(np.minimum(values, edges[-1]), edges)[0]
+            mean = f"mean {np.mean(values):.1f}" if len(values) else NONE
+            mean = f"{name}: {mean} (n = {len(values)})"
+            ax.stairs(share / max(len(values), 1), edges, **look, label=mean)
         ax.sharey(axes[0])
         ax.set_xlim(edges[0], edges[-1])
         ax.set_xlabel(f"{label} an answer{last}")
@@ -145,47 +128,14 @@ def statement_counts(before: Sequence[Checked], after: Sequence[Checked]) -> "Fi
     return figure
 
 
-def statements_by_accuracy(
-    before: Sequence[Checked], after: Sequence[Checked]
-) -> "Figure":
-    """Fig 7: the number of statements of responding answers by their own accuracy.
-
-    Boxes: the middle half, and the median; whiskers: the outermost within 1.5 boxes.
-    """
-    figure, ax = new_figure(7.0, 3.8)
-    old, new = (statements.by_accuracy(rows) for rows in (before, after))
-    looks = ((old, -0.2, "before", ABSTAIN), (new, 0.2, "after", PALE))
-    for table, shift, name, colour in looks:
-        boxes = {
-            i + shift: _counts(rows)[:, 1]
-            for i, rows in enumerate(table.values())
-            if rows
-        }
-        if not boxes:
-            ax.plot([], [], " ", label=f"{name}: {NONE}")
-            continue
-        ax.boxplot(
-            list(boxes.values()),
-            positions=list(boxes),
-            widths=0.34,
-            patch_artist=True,
-            boxprops={"facecolor": colour, "lw": 0.8},
-            medianprops={"color": "black", "lw": 2},
-            flierprops={"marker": ".", "ms": 3, "mec": "#555555"},
-            label=name,
-        )
-    names = [
-        f"{_range(edges)}\nn = {len(rows)}; {len(new[edges])}"
-        for edges, rows in old.items()
-    ]
-    ax.set_xticks(range(len(names)), names)
-    ax.set_xlim(-0.6, len(names) - 0.4)
-    ax.set_ylim(0, None if any((*old.values(), *new.values())) else 1)
-    whole_ticks(ax.yaxis)
-    ax.set_xlabel(f"{ACCURACY} (%); n: answers before; after")
-    ax.set_ylabel("statements an answer")
-    ax.legend(frameon=False, ncols=2, **ABOVE)
-    return figure
+def whole_bins(values: np.ndarray, least: int, most: int) -> tuple[np.ndarray, str]:
+    """Edges of `most` bins or fewer, each of as many whole numbers from `least` on, and
+    what is to be said of the last: of more than 100 values it holds the highest 1 %."""
+    top = np.quantile(values, 0.99, method="higher") if len(values) else least
+    width = int(top - least) // most + 1
+    edges = np.arange(least, top + width + 1, width) - 0.5
+    beyond = len(values) and max(values) > edges[-1]
+    return edges, f"\n(last: {edges[-2] + 0.5:.0f} or more)" if beyond else ""
 
 
 def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
@@ -195,25 +145,23 @@ def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
     """
     from scipy.stats import binomtest
 
-    table = statements.refusals_by_accuracy(before, after)
+    table = evaluate.refusals_by_accuracy(before, after)
     figure, ax = new_figure(6.4, 3.6)
     style = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
-    highest = 0.0
-    for x, (refused, n) in enumerate(table.values()):
-        top = 0.0
+    tops = [0.0] * len(table)
+    for x, (refused, n) in enumerate(table):
         if n:
             share = refused / n
-            low, top = binomtest(refused, n).proportion_ci(method="wilson")
-            ends = [[max(share - low, 0)], [max(top - share, 0)]]
+            low, tops[x] = binomtest(refused, n).proportion_ci(method="wilson")
+            ends = [[max(share - low, 0)], [max(tops[x] - share, 0)]]
             ax.bar(x, share, 0.7, yerr=ends, color=CORRECT, capsize=4, ec="black")
-        ax.annotate(f"n = {n}", (x, top), (0, 4), **style)
-        highest = max(highest, top)
-    ax.set_xticks(range(len(table)), [_range(edges) for edges in table])
+        ax.annotate(f"n = {n}", (x, tops[x]), (0, 4), **style)
+    ax.set_xticks(range(len(table)), RANGES)
     ax.set_xlim(-0.6, len(table) - 0.4)
-    ax.set_ylim(0, 1.12 * highest or 1)
+    ax.set_ylim(0, 1.12 * max(tops) or 1)
     ax.set_xlabel("accuracy before: correct of the answer's statements (%)")
     percent_axis(ax, "questions refused after")
-    total = sum(n for _, n in table.values())
+    total = sum(n for _, n in table)
     title = f"{total} questions, all answered before" if total else f"Before: {NONE}"
     ax.set_title(title, fontsize=10, loc="left")
     return figure
@@ -230,7 +178,6 @@ def granularity(results: Results) -> "Figure":
     without ours.
     """
     groups = tables.by_arm(results)
-    rows = range(len(groups))
     figure, axes = new_figure(12.0, 0.4 * len(groups) + 1.6, columns=len(PANELS))
     paper = _paper(groups)
     scaled = "; statements scaled to the base policy's" if "base" in groups else ""
@@ -245,7 +192,7 @@ def granularity(results: Results) -> "Figure":
         for y, runs in enumerate(groups.values()):
             if at := bars.mean_of(runs, metric):
                 ax.errorbar(at[0], y - 0.18, xerr=at[1] or None, **ours)
-        ax.set_yticks(rows, [""] * len(groups))
+        ax.set_yticks(range(len(groups)), [""] * len(groups))
         ax.set_ylim(max(len(groups), 1) - 0.5, -0.5)
         ax.grid(axis="y", color="#DDDDDD", lw=0.6)
         ax.set_axisbelow(True)
@@ -255,11 +202,9 @@ def granularity(results: Results) -> "Figure":
             percent_axis(ax, label.removesuffix(" (%)"), "x")
         if not groups:
             say(ax, "no results")
-    names = [
-        f"{spaced(arm)} ({len(runs)} seed{'s'[: len(runs) > 1]})"
-        for arm, runs in groups.items()
-    ]
-    axes[0].set_yticks(rows, names)
+    names = [f"{spaced(arm)} (n = {len(runs)})" for arm, runs in groups.items()]
+    axes[0].set_yticks(range(len(groups)), names)
+    axes[0].set_ylabel("arm (n: seeds)")
     legend_below(figure, 2)
     return figure
 
@@ -273,41 +218,82 @@ def _paper(groups: Mapping[str, Results]) -> "pd.DataFrame":
     first = first.rename(columns=lambda name: name.removeprefix("hotpotqa_"))
     columns = {column: metric for metric, (column, _) in PANELS.items()}
     paper = second.combine_first(first)[list(columns)].rename(columns=columns)
-    rates, counts = list(PANELS)[:2], list(PANELS)[2:]
+    rates, stated = list(PANELS)[:2], list(PANELS)[2:]
     paper[rates] /= 100
-    ours = [bars.mean_of(groups.get("base", ()), name) for name in counts]
+    ours = [bars.mean_of(groups.get("base", ()), name) for name in stated]
     total = sum(mean for mean, _ in ours) if all(ours) else float("nan")
-    paper[counts] *= total / paper.loc["base", counts].sum()
+    paper[stated] *= total / paper.loc["base", stated].sum()
     return paper
 
 
-# Counts
+# Tokens with their rewards
 
 
-def _counts(rows: Sequence[Checked]) -> np.ndarray:
-    """Correct and all statements of each responding answer: (answers, 2)."""
-    supports = [[s for s in row.supports if s is not None] for row in rows]
-    counts = [(s.count(Support.SUPPORTED), len(s)) for s in supports if s]
-    return np.array(counts, dtype=int).reshape(-1, 2)
+def on_tokens(
+    prompts: Sequence[str],
+    texts: Sequence[str],
+    feedback: Sequence[Feedback],
+    granularity: rewards.Granularity,
+    tokenizer: "PreTrainedTokenizerBase",
+    m: rewards.RewardMap,
+) -> list[tuple[str, list[str], Sequence[float] | None]]:
+    """Rows for `token_reward_rows` of responses with their feedback."""
+    rows = []
+    for prompt, text, sentences in zip(prompts, texts, feedback, strict=True):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        decoded, offsets = models.offsets_of(ids, tokenizer)
+        values = None
+        if sentences is not None:
+            values = rewards.token_rewards(sentences, ids, tokenizer, granularity, m)
+        rows.append((prompt, [decoded[a:b] for a, b in offsets], values))
+    return rows
 
 
-def _accuracies(counts: np.ndarray) -> np.ndarray:
-    return counts[:, 0] / counts[:, 1]
+def token_reward_rows(
+    rows: Sequence[tuple[str, Sequence[str], Sequence[float] | None]],
+) -> "Styler":
+    """Table 8: prompts with their responses' tokens, blue where the reward is positive,
+    orange where negative, the stronger the larger, and the sum of each response's.
 
-
-def _whole(values: np.ndarray, least: int, most: int) -> tuple[np.ndarray, str]:
-    """Edges of `most` bins or fewer, each of as many whole numbers from `least` on, and
-    what is to be said of the last.
-
-    Of more than 100 values, those above 99 % are the last bin's, wherever they end.
+    rows: (prompt, tokens, rewards), None where the annotator failed; all have one scale
+    of colours.
     """
-    top = np.quantile(values, 0.99, method="higher") if len(values) else least
-    width = int(top - least) // most + 1
-    edges = np.arange(least, top + width + 1, width) - 0.5
-    beyond = len(values) and max(values) > edges[-1]
-    return edges, f"\n(last: {edges[-2] + 0.5:.0f} or more)" if beyond else ""
+    import pandas as pd
+
+    known = [abs(r) for _, _, values in rows if values is not None for r in values]
+    table = pd.DataFrame(
+        [
+            (
+                escape(prompt),
+                _marked(tokens, values, max(known, default=0)),
+                "–" if values is None else _signed(math.fsum(values)),
+            )
+            for prompt, tokens, values in rows
+        ],
+        columns=["prompt", "response", "reward"],
+    )
+    style = {"text-align": "left", "vertical-align": "top", "white-space": "pre-wrap"}
+    return table.style.hide(axis="index").set_properties(**style)
 
 
-def _range(edges: tuple[float, float]) -> str:
-    """Edges of shares in per cent."""
-    return "–".join(f"{100 * edge:g}" for edge in edges)
+def _marked(
+    tokens: Sequence[str], values: Sequence[float] | None, largest: float
+) -> str:
+    """Tokens as HTML, those with a reward in its colour and before its number."""
+    if values is None:
+        return f"{escape(''.join(tokens))} <i>(no feedback: the annotator failed)</i>"
+    parts = []
+    for token, reward in zip(tokens, values, strict=True):
+        if not reward:
+            parts.append(escape(token))
+            continue
+        strength = round(255 * (0.15 + 0.45 * abs(reward) / largest))
+        colour = f"{CORRECT if reward > 0 else WRONG}{strength:02x}"
+        number = f'<sup style="font-size: 0.7em">{_signed(reward)}</sup>'
+        style = f"background-color: {colour}; border-radius: 3px"
+        parts.append(f'<span style="{style}">{escape(token)}{number}</span>')
+    return "".join(parts)
+
+
+def _signed(reward: float) -> str:
+    return f"{reward:+.2f}".replace("-", "−") if abs(reward) >= 1e-9 else "0"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.rewards import token_mapping
 from factkit.train import launch
 from factkit.veri.claims import searcher
 from factkit.veri.evaluate import Verified, write_verified
@@ -98,7 +97,7 @@ def label_probability(
     label = answer_of(rollout.turns).label
     if label is None:
         return None
-    text, offsets = token_mapping.offsets_of(rollout.ids, tokenizer)
+    text, offsets = models.offsets_of(rollout.ids, tokenizer)
     begin = text.rfind(ANSWER) + len(ANSWER)
     written = LABEL.search(text[begin:])
     if not written:
