@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx
 import tenacity
 
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.serving import environment_token, strict_json
 
 T = TypeVar("T")

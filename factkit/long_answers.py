@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from factkit.params.long_form import RequestParams
+from factkit.params.stages import RequestParams
 from factkit.verify import claims
 
 # Assumptions, ours: nothing here was measured by us

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 from factkit import statistics, stored_runs
 from factkit.assets import write_atomically
 from factkit.errors import UserError
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
     from filelock import FileLock
+    from IPython.display import Image
     from matplotlib.figure import Figure
     from tqdm import tqdm
 
@@ -70,6 +71,17 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+    def expected(self, figure: str, run: str = "main-s0") -> "Image":
+        """What will come out: the figure of the reference results of this profile, or
+        of `tiny`, to look at before anything is computed."""
+        from IPython.display import Image
+
+        profiles = [self.params.profile, "tiny"]
+        runs = [REFERENCE / profile / self.notebook / run for profile in profiles]
+        figures = [folder / "figures" / f"{figure}.png" for folder in runs]
+        shown = next((path for path in figures if path.is_file()), figures[-1])
+        return Image(filename=shown, width=720)
 
     def figure(self, fig: "Figure", name: str) -> "Figure":
         """Save a figure as figures/<name>.png; returns it for the cell to show."""

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 
 if TYPE_CHECKING:
     import uvicorn

@@ -12,7 +12,7 @@ import yaml
 
 from factkit import params, runs
 from factkit.assets import write_atomically
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from factkit import arms, doctor, ledger
 from factkit.__main__ import main
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 
 @pytest.fixture

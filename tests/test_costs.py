@@ -5,7 +5,7 @@ import math
 import pytest
 
 from factkit import arms, costs, params, workload
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.veri import workload as veri_workload
 
 LLAMA = costs.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]

@@ -20,8 +20,7 @@ from factkit.curate.drawn import (
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
 from factkit.rar import rewards as rar
-from factkit.rlfh.annotators import annotator
-from factkit.rlfh.feedback import share_true
+from factkit.rlfh.feedback import annotator, share_true
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.world import facts as w
 

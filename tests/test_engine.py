@@ -12,8 +12,7 @@ from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
 from factkit.rar.whole_response import EvidenceEngine, engine_of
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.rlfh.annotators import exact_annotator
-from factkit.rlfh.feedback import Truth
+from factkit.rlfh.feedback import Truth, exact_annotator
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader, rating
 from factkit.verify.replies import Verdict

@@ -12,7 +12,7 @@ import pytest
 
 from factkit.corpus import load_leads
 from factkit.datasets.examples import DataError
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.retrieval import entry_index
 from factkit.retrieval.bm25 import CorpusIndex, tokenize
 from factkit.retrieval.chunks import Chunk

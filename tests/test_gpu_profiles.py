@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from factkit import arms, params
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
-from factkit.rlfh import token_level
+from factkit.rlfh import token_trainer
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft
 from factkit.train.start import base_policy
 
@@ -39,7 +39,7 @@ def load(profile="h100_lora", variant="", paper="truthrl", **values):
 def rl_config(p, folder):
     """The configuration that p's paper hands to its RL trainer."""
     by_token = isinstance(p, TokenLevelParams)
-    make = token_level.token_level_config if by_token else grpo.grpo_config
+    make = token_trainer.token_level_config if by_token else grpo.grpo_config
     return make(without_deepspeed(p), folder)
 
 

@@ -17,7 +17,7 @@ from factkit import params, runs, serving
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.http_client import ServiceError
-from factkit.params.files import ROOT, ParamError
+from factkit.params import ROOT, ParamError
 from factkit.reason import reward_client, reward_service
 from factkit.reason import rewards as reason
 from factkit.reason.reward_client import Scored, remote

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from factkit import params, runs, stored_runs
-from factkit.params.files import ROOT
-from factkit.truthrl.params import QuestionSftParams
+from factkit.params import ROOT
+from factkit.truthrl.arms import QuestionSftParams
 
 
 def settings(tmp_path, **more):

@@ -12,7 +12,7 @@ from retriever import INDEX, Spy, serving_index, until
 
 from factkit import http_client, search_client
 from factkit.http_client import ServiceError
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.retrieval.chunks import Chunk
 from factkit.search_client import (
     QUERY_CHARS,

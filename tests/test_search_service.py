@@ -11,7 +11,7 @@ import pytest
 from retriever import ENTRIES, INDEX, Spy, serving_index, until
 
 from factkit import corpus, search_client, search_service, serving
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entry_index import EntryIndex, build
 from factkit.search_client import QUERY_CHARS, document_of, over_http

@@ -19,7 +19,7 @@ import pytest
 from retriever import ENTRIES, INDEX, MANIFEST, Spy, serving_index, until
 
 from factkit import search_client, serving
-from factkit.params.files import ROOT, ParamError
+from factkit.params import ROOT, ParamError
 from factkit.retrieval.bm25 import CorpusIndex
 
 SECRET = "zq7secret"

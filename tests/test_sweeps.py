@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from factkit import arms, params, runs, sweeps
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 FROM_BASE = ("prompting", "sft", "rft", "r_tuning")
 

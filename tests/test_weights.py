@@ -6,7 +6,7 @@ import re
 import pytest
 
 from factkit import models, weights
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.train.pretrain import build_policy
 
 

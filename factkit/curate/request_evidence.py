@@ -16,8 +16,8 @@ from factkit.world import facts as world
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
-    from factkit.params.long_form import RequestParams
-    from factkit.rar.params import RarParams
+    from factkit.params.stages import RequestParams
+    from factkit.rar.arms import RarParams
     from factkit.verify.exact import ExactEngine
 
 

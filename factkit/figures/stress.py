@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from factkit.params.long_form import RequestParams
+    from factkit.params.stages import RequestParams
 
 # (ids, prompts, responses) → arm → a reward each; None: the judge failed
 RewardsByArm = Callable[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import arms, ledger, runs
 from factkit.evaluate.long_form import Checked
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
 from factkit.stored_runs import apart, with_iterations

@@ -9,7 +9,7 @@ from factkit.verify.claims import Support
 from factkit.verify.response import Reasoned, parts
 
 if TYPE_CHECKING:
-    from factkit.reason.params import ReasonRlParams
+    from factkit.reason.arms import ReasonRlParams
 
 TOKEN_VARIABLE = "FACTKIT_REWARD_TOKEN"
 COLUMNS = ("ids", "prompts", "responses")  # of a request, beside its arm

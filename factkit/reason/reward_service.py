@@ -16,7 +16,7 @@ from factkit.reason.rewards import WEIGHTS, scored
 from factkit.serving import refuse
 
 if TYPE_CHECKING:
-    from factkit.reason.params import ReasonParams
+    from factkit.reason.arms import ReasonParams
     from factkit.reason.preference import Engine
 
 

@@ -1,16 +1,15 @@
-"""RLFH's arms and their parameters (§4.1, Tables 1 to 3)."""
+"""RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.long_form import RequestParams
-from factkit.params.stages import DpoParams, TokenLevelParams
+from factkit.params.stages import DpoParams, RequestParams, TokenLevelParams
 
 
 class RlfhParams(RequestParams):
-    """The questions, and how responses are annotated."""
+    """RLFH: the questions, and how responses are annotated."""
 
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
@@ -23,7 +22,7 @@ class RlfhDpoParams(RlfhParams, DpoParams):
 
 
 class RlfhRlParams(RlfhParams, TokenLevelParams):
-    """Token rewards, and how they are learnt from."""
+    """RLFH: token rewards, and how they are learnt from."""
 
     truth_map: str
     informativeness_map: str

@@ -11,7 +11,6 @@ policy says how unsure it is while it informs.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 
-BINS = tuple(pairwise((0.0, 0.2, 0.4, 0.6, 0.8, 1.0)))  # of accuracy (Fig 7)
 LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
 ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)
 COLUMNS = (  # of `long_form.items`, what the paper's claims are on
@@ -39,10 +37,10 @@ COLUMNS = (  # of `long_form.items`, what the paper's claims are on
 SETS = ("hotpotqa", "squad_v2", "biography")  # the paper's: claims are on each
 EXPOSURES = (0, 4)  # lower edges of the bins of people never read of, and read of
 
-# Ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each of FactScore's
-# models, `refuses` agrees with its annotators on all of InstructGPT's (who refused 1)
-# and ChatGPT's (26) and on 175 of PerplexityAI's (17), where refusals speak of what a
-# search found and biographies say that there is no more information.
+# Ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each of three
+# models, `refuses` agrees with FactScore's annotators on all of InstructGPT's (who
+# refused 1) and ChatGPT's (26) and on 175 of PerplexityAI's (17), where refusals speak
+# of what a search found and biographies say that there is no more information.
 REFUSAL = re.compile(
     r"\bi ?(do not|don't|dont|cannot|can not|can't|could not|couldn't"
     r"|('m|am|was) (unable|not able) to) (really |currently )?"
@@ -163,26 +161,3 @@ def accuracy(row: Checked) -> float | None:
     """The share of a response's claims that are supported, None without any."""
     known = [s for s in row.supports if s is not None]
     return known.count(Support.SUPPORTED) / len(known) if known else None
-
-
-def accuracy_bin(row: Checked) -> int | None:
-    """The place in `BINS` of a response's accuracy, [low, high), the last with its end;
-    None without claims."""
-    share = accuracy(row)
-    if share is None:
-        return None
-    return next(i for i, (_, high) in enumerate(BINS) if share < high or high == 1)
-
-
-def refusals_by_accuracy(
-    before: Sequence[Checked], after: Sequence[Checked]
-) -> list[tuple[int, int]]:
-    """Of the questions whose answers before are in each of `BINS`, how many are refused
-    after, and how many there are (Fig 8). before, after: of the same questions."""
-    counts = [(0, 0)] * len(BINS)
-    for old, new in zip(before, after, strict=True):
-        i = accuracy_bin(old)
-        if i is not None and new.judged:
-            refused, n = counts[i]
-            counts[i] = refused + (not new.claims), n + 1
-    return counts

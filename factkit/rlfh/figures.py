@@ -8,6 +8,7 @@ distribution. Fig 5 and 7 are drawn in notebook 44.
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,8 @@ Results = Sequence[Mapping[str, Any]]
 TENTHS = tuple(i / 10 for i in range(11))
 NONE = "no responding answers"
 ACCURACY = "accuracy: correct of an answer's statements"
-RANGES = [f"{100 * low:g}–{100 * high:g}" for low, high in evaluate.BINS]
+FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+RANGES = [f"{100 * low:g}–{100 * high:g}" for low, high in pairwise(FIFTHS)]
 MOST_BINS = 20  # of numbers of statements
 PANELS = {  # of `granularity`: metric → column of the paper's tables, label
     "factual_precision": ("precision", "FactScore (%)"),
@@ -145,23 +147,28 @@ def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
     """
     from scipy.stats import binomtest
 
-    table = evaluate.refusals_by_accuracy(before, after)
+    refused: list[list[bool]] = [[] for _ in RANGES]
+    for old, new in zip(before, after, strict=True):
+        share = evaluate.accuracy(old)
+        if share is not None and new.judged:
+            refused[np.digitize(share, FIFTHS[1:-1])].append(not new.claims)
     figure, ax = new_figure(6.4, 3.6)
     style = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
-    tops = [0.0] * len(table)
-    for x, (refused, n) in enumerate(table):
-        if n:
-            share = refused / n
-            low, tops[x] = binomtest(refused, n).proportion_ci(method="wilson")
+    tops = [0.0] * len(RANGES)
+    for x, answers in enumerate(refused):
+        if answers:
+            share = np.mean(answers)
+            test = binomtest(sum(answers), len(answers))
+            low, tops[x] = test.proportion_ci(method="wilson")
             ends = [[max(share - low, 0)], [max(tops[x] - share, 0)]]
             ax.bar(x, share, 0.7, yerr=ends, color=CORRECT, capsize=4, ec="black")
-        ax.annotate(f"n = {n}", (x, tops[x]), (0, 4), **style)
-    ax.set_xticks(range(len(table)), RANGES)
-    ax.set_xlim(-0.6, len(table) - 0.4)
+        ax.annotate(f"n = {len(answers)}", (x, tops[x]), (0, 4), **style)
+    ax.set_xticks(range(len(RANGES)), RANGES)
+    ax.set_xlim(-0.6, len(RANGES) - 0.4)
     ax.set_ylim(0, 1.12 * max(tops) or 1)
     ax.set_xlabel("accuracy before: correct of the answer's statements (%)")
     percent_axis(ax, "questions refused after")
-    total = sum(n for _, n in table)
+    total = sum(map(len, refused))
     title = f"{total} questions, all answered before" if total else f"Before: {NONE}"
     ax.set_title(title, fontsize=10, loc="left")
     return figure

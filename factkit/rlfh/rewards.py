@@ -121,33 +121,6 @@ def total_reward(feedback: Sequence[Sentence], m: RewardMap) -> float:
     )
 
 
-def expected(right: float, m: RewardMap, hedged: bool = False) -> float:
-    """The expected reward of a sentence whose only statement answers the question (5)
-    and is right with the probability `right`."""
-    kinds_of = (Truth.CORRECT, Truth.WRONG)
-    if hedged:
-        kinds_of = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
-    statements = [Statement("", truth, 5) for truth in kinds_of]
-    worth = [truth_reward(s, m) + info_reward([s], m) for s in statements]
-    return right * worth[0] + (1 - right) * worth[1]
-
-
-def break_even(m: RewardMap) -> tuple[float, float, float]:
-    """Probabilities of being right, in [0, 1]: from which on a statement pays, from
-    which on a hedged one does, and up to which hedging pays more than stating."""
-    never, always = (expected(right, m) for right in (0.0, 1.0))
-    hedged = [expected(right, m, hedged=True) for right in (0.0, 1.0)]
-    lines = ((never, always), hedged, (never - hedged[0], always - hedged[1]))
-    return tuple(_zero(*line) for line in lines)
-
-
-def _zero(at_0: float, at_1: float) -> float:
-    """Where the line through (0, at_0) and (1, at_1) crosses zero, within [0, 1]."""
-    if at_0 >= 0 or at_1 <= 0:  # not on its way up
-        return 0.0 if at_0 >= 0 else 1.0
-    return at_0 / (at_0 - at_1)
-
-
 # From statements to tokens
 
 

@@ -30,9 +30,13 @@ def deviations(p: Rlfh) -> list[str]:
         "Fig 4 to 8 are of the test questions, not of 5,000 others of HotpotQA (§4.3)",
     ]
     if p.requests == "hotpotqa":
-        sentences.append("which questions, and which pages of SQuADv2, is not stated: drawn")
+        sentences.append(
+            "which questions, and which pages of SQuADv2, is not stated: drawn"
+        )
     else:
-        sentences.append("test sets of our own in place of SQuADv2 and Biography (§4.1)")
+        sentences.append(
+            "test sets of our own in place of SQuADv2 and Biography (§4.1)"
+        )
     if p.verifier != "world":
         when = "once, before training (§3.1.2)"
         sentences.append(f"a question's pages are searched for {when}")
@@ -47,7 +51,9 @@ def deviations(p: Rlfh) -> list[str]:
         case "dpo":
             sentences.append("FACT's hyper-parameters are not in the paper: ours")
         case "statement_group":
-            sentences.append("advantages relative to the group in place of a value head")
+            sentences.append(
+                "advantages relative to the group in place of a value head"
+            )
         case "paragraph" | "sentence" | "statement":
             sentences.append(
                 f"{p.num_generations} responses a question in a rollout, and a value "

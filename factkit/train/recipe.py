@@ -19,7 +19,7 @@ from typing import Any
 
 import factkit
 from factkit.assets import write_atomically
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.params.stages import RunParams
 
 FILE = "recipe.json"

@@ -32,7 +32,7 @@ from factkit.world.facts import LABELS
 from factkit.world.trajectories import marked, marking, world_entries
 
 if TYPE_CHECKING:
-    from factkit.veri.params import VeriParams
+    from factkit.veri.arms import VeriParams
 
 # in p.claims_path: the published training file; sets to train on without it, and how
 # many claims a label of each (App. E); a set's training and development file

@@ -18,11 +18,12 @@ from factkit.veri import (
     search_sampling,
     trajectories,
 )
-from factkit.veri.arms import ARMS, Veri
-from factkit.veri.evaluate import Verified, claim_rows, read_verified
-from factkit.veri.params import (
+from factkit.veri.arms import (
+    ARMS,
+    Veri,
     VeriSftParams,
 )
+from factkit.veri.evaluate import Verified, claim_rows, read_verified
 from factkit.verify.trajectory import Turn, answer_of, forced
 
 NOTEBOOK = "52_veri_train"

@@ -25,7 +25,7 @@ from factkit.world import trajectories as world_trajectories
 
 if TYPE_CHECKING:
     from factkit.retrieval.chunks import Chunk
-    from factkit.veri.params import VeriParams
+    from factkit.veri.arms import VeriParams
 
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 NOTHING = "nothing"

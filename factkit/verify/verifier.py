@@ -10,7 +10,7 @@ from factkit.verify.outcome import Outcome, contains, exact, outcome
 if TYPE_CHECKING:
     from factkit.llm import LLM
     from factkit.params.stages import JudgeParams
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 

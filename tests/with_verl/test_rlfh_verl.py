@@ -12,6 +12,7 @@ import pytest
 import ray
 import torch
 import transfer_queue
+from factkit.rlfh.annotators import exact_annotator
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
@@ -34,11 +35,10 @@ from verl.workers.rollout.replica import TokenOutput
 from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.datasets.examples import write_examples
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_objective as objective
 from factkit.rlfh import verl_adapter as rlfh_verl
-from factkit.rlfh.annotators import exact_annotator
 from factkit.rlfh.requests import rlfh_sets
 from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds

@@ -19,8 +19,8 @@ from factkit.search_client import in_process
 from factkit.train import grpo
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_play, search_rollout
+from factkit.veri.arms import VeriRlParams
 from factkit.veri.evaluate import read_verified
-from factkit.veri.params import VeriRlParams
 from factkit.veri.search_sampling import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
 
