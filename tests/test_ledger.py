@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from factkit import arms, ledger, params, statistics, stored_runs
+from factkit import arms, ledger, params, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
 
@@ -177,7 +177,7 @@ def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
     head = "item,arm,seed,iteration_3_accuracy,accuracy\n"
     (folder / "items.csv").write_text(head + rows)
     trained = result("iterative_dpo", 0, columns, folder)
-    found = stored_runs.with_iterations([trained])
+    found = ledger.with_iterations([trained])
     sign = claim(more="iterative_dpo_3", less="")
     assert ledger.judge(sign, {"": found}).estimate.value == 100
 
@@ -202,7 +202,7 @@ def test_runs_with_other_parameters_are_never_averaged():
     usual = [trained("ternary", s, 0.5) for s in range(3)]
     other = [trained("ternary", s, 0.9, rl_learning_rate=1e-5) for s in (3, 4)]
     name = "ternary (rl_learning_rate=1e-05)"
-    assert {r["arm"] for r in stored_runs.apart(usual + other)} == {"ternary", name}
+    assert {r["arm"] for r in ledger.apart(usual + other)} == {"ternary", name}
     table = tables.results_table(usual + other, ["accuracy"])
     assert dict(table["accuracy"]) == {"ternary": "50.0 ± 0.0", name: "90.0 ± 0.0"}
     assert dict(table["seeds"]) == {"ternary": 3, name: 2}
@@ -215,7 +215,7 @@ def test_runs_with_other_data_or_another_reward_are_never_averaged():
     ]
     mine = [usual[0] | {"seed": 2, "recipe": {"grpo": {"make_reward": "mine 12"}}}]
     data = [usual[0] | {"seed": 3, "inputs": {"a/x.jsonl": "2" * 64}}]
-    assert {r["arm"] for r in stored_runs.apart(usual + mine + data)} == {
+    assert {r["arm"] for r in ledger.apart(usual + mine + data)} == {
         "ternary",
         "ternary (make_reward=mine 12)",
         "ternary (input x.jsonl=22222222)",
@@ -224,4 +224,4 @@ def test_runs_with_other_data_or_another_reward_are_never_averaged():
 
 def test_what_an_arm_does_not_depend_on_keeps_its_seeds_together():
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
-    assert {r["arm"] for r in stored_runs.apart(alike)} == {"sft"}
+    assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
