@@ -115,7 +115,6 @@ def report(
 
     Of a setting without runs below --output-dir, the reference results are taken.
     """
-    from factkit import ledger
     from factkit import report as pages
 
     root = params.ROOT / output_dir
@@ -127,10 +126,8 @@ def report(
     else:
         _known(paper)
         profiles = [profile] if profile else params.PROFILES
-        for name in profiles:
-            for setting, results in ledger.stored(paper, name, root).items():
-                print(pages.results(paper, name, setting, results))
-        print(pages.claims(paper, root, profiles))
+        print(f"Results below {root}, else the reference results.\n")
+        print(pages.markdown(paper, root, profiles))
 
 
 @app.command()
@@ -164,14 +161,14 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.retrieval import entry_index
+    from factkit.retrieval import entries
     from factkit.veri import corpora as claim_corpora
 
     name = corpus.name.removesuffix(".zip")
     if name not in claim_corpora.CORPORA:
         known = ", ".join(claim_corpora.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entry_index.build(claim_corpora.entries(name, corpus), folder, name))
+    print(entries.build_index(claim_corpora.entries(name, corpus), folder, name))
 
 
 @app.command()
@@ -183,9 +180,9 @@ def serve_search(
     port: Port = 8003,
 ) -> None:
     """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
-    from factkit import search_service
+    from factkit import search
 
-    search_service.serve(entries, host, port)
+    search.serve(entries, host, port)
 
 
 @app.command()
@@ -254,11 +251,13 @@ def _known(paper: str) -> None:
 
 def _print_outcome(p: Any, paper: str) -> None:
     """What a sweep ended with: the results of its setting, and where they are."""
-    from factkit import ledger, report, runs
+    from factkit import ledger, runs
+    from factkit.figures import tables
 
     root = params.ROOT / p.output_dir
     results = ledger.stored(paper, p.profile, root).get(p.variant, [])
-    print(report.results(paper, p.profile, p.variant, results))
+    print("\nHeld-out items, in %:\n")
+    print(tables.results_table(results, tables.SHOWN[paper]).to_string())
     print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 

@@ -46,8 +46,6 @@ class Endpoint(Remote):
         import httpx
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-        from factkit.http_client import PLAIN, bounded_async
-
         key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
@@ -69,8 +67,7 @@ class Endpoint(Remote):
             api_key=key,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,
-            default_headers=PLAIN,
-            http_client=Attempts(timeout=limits.timeout_s, **bounded_async()),
+            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
         )
 
     async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:

@@ -1,8 +1,7 @@
-"""A paper's results as pages: printed, or as outputs/reference/<paper>.md.
+"""A paper's results as a page in Markdown: printed, or outputs/reference/<paper>.md.
 
-The page in Markdown is made of the reference results alone, and of
-outputs/reference/notes/<paper>.md, which people write: `python -m factkit report
---markdown` writes it anew.
+The latter is made of the reference results alone, and of what people write in
+outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
 """
 
 from collections.abc import Sequence
@@ -37,42 +36,6 @@ so.
 NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
 
 
-# ---- printed
-
-
-def results(paper: str, profile: str, setting: str, found: Sequence[Any]) -> str:
-    """The metrics of a setting's arms as a table to print."""
-    of_reference = found and Path(found[0]["folder"]).is_relative_to(runs.REFERENCE)
-    source = ", reference results" if of_reference else ""
-    name = "-".join(filter(None, (profile, setting)))
-    table = tables.results_table(found, tables.SHOWN[paper]).to_string()
-    return f"\n{paper}, {name}{source}, held-out items, in %:\n\n{table}"
-
-
-def claims(paper: str, root: Path, profiles: Sequence[str]) -> str:
-    """The claims with ours at each profile; then why what is not decided is not.
-
-    Raises ParamError if nothing has been run.
-    """
-    page = ledger.page(paper, root, profiles)
-    if page.empty:
-        raise params.ParamError(
-            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
-            f"start with: python -m factkit reproduce {paper}"
-        )
-    measured = [name for name in profiles if name in page.columns.levels[0]]
-    lines = [f"\nThe claims of {paper}; in points, or claims an answer:\n"]
-    lines.append(page[_columns(measured)].to_string(index=False))
-    for name in measured:
-        lines.append(f"\n{name}: {ledger.in_words(page[name]['verdict'])}")
-        for why, rows in page[page[name]["why"] != ""].groupby((name, "why")):
-            lines.append(f"  {why}:")
-            lines += [f"    {claim}" for claim in rows["", "claim"]]
-        lines.append("  What differs from the paper:")
-        lines += [f"    {sentence}" for sentence in _deviations(paper, name)]
-    return "\n".join(lines)
-
-
 def summary(root: Path) -> "pd.DataFrame":
     """How many claims of each paper hold, fail … at each profile with runs.
 
@@ -98,23 +61,6 @@ def summary(root: Path) -> "pd.DataFrame":
     return pd.DataFrame(rows).T
 
 
-def minutes() -> "pd.DataFrame":
-    """Minutes a notebook took where the reference results were made, by profile."""
-    import pandas as pd
-
-    shown = {}
-    for profile in ("tiny", "laptop"):
-        taken = pd.DataFrame(runs.all_results(runs.REFERENCE / profile))
-        by_notebook = taken.wall_s.div(60).groupby(taken.notebook)
-        shown[profile] = by_notebook.agg(
-            lambda m: " to ".join(f"{x:.1f}" for x in sorted({m.min(), m.max()}))
-        )
-    return pd.DataFrame(shown).sort_index().rename_axis("minutes").fillna("")
-
-
-# ---- in Markdown
-
-
 def write_pages() -> list[Path]:
     """Write the page of every paper, the claims counted, and the notebooks' picture."""
     pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
@@ -136,8 +82,13 @@ def counted() -> str:
     )
 
 
-def markdown(paper: str) -> str:
-    """outputs/reference/<paper>.md: the reference results, figures and claims."""
+def markdown(
+    paper: str, root: Path = NOWHERE, profiles: Sequence[str] = params.PROFILES
+) -> str:
+    """The results below `root`, else the reference's, the figures and the claims.
+
+    Raises ParamError if nothing has been run.
+    """
     files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
     links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
     notes = runs.REFERENCE / "notes" / f"{paper}.md"
@@ -149,8 +100,13 @@ def markdown(paper: str) -> str:
         notes.read_text(encoding="utf-8"),
         "## Results\n",
     ]
-    stored = {name: ledger.stored(paper, name, NOWHERE) for name in params.PROFILES}
+    stored = {name: ledger.stored(paper, name, root) for name in profiles}
     measured = [profile for profile, settings in stored.items() if settings]
+    if not measured:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
     for profile in measured:
         for setting, found in stored[profile].items():
             name = "-".join(filter(None, (profile, setting)))
@@ -164,7 +120,7 @@ def markdown(paper: str) -> str:
         for path in pictures:
             inside = path.relative_to(runs.REFERENCE)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
-    page = ledger.page(paper, NOWHERE, measured)
+    page = ledger.page(paper, root, measured)
     parts.append("## The paper's claims\n")
     for name in measured:
         parts.append(f"`{name}`: {ledger.in_words(page[name]['verdict'])}\n")

@@ -7,7 +7,7 @@ import sys
 import nbformat
 import pytest
 
-from factkit import arms, params
+from factkit import params
 
 YAMLS = sorted(params.ROOT.glob("params/*/*.yaml"))
 NOTEBOOKS = sorted(params.ROOT.glob("notebooks/*.ipynb"))
@@ -61,14 +61,46 @@ def refused(values, paper="truthrl", profile="tiny"):
     return str(error.value)
 
 
-def test_an_unknown_key_is_refused_with_the_nearest_known_one():
-    message = refused({"learning_rate": 1e-5})
-    assert "learning_rate=1e-05" in message and "rl_learning_rate" in message
+def test_what_is_refused_comes_with_the_fix():
+    unsloth = {"lora_backend": "unsloth", "lora_rank": 8, "deepspeed": "zero3"}
+    for values, *words in (
+        (
+            {"learning_rate": 1e-5},
+            "learning_rate=1e-05",
+            "did you mean rl_learning_rate",
+        ),
+        ({"rl_learning_rate": "1e-5"}, "rl_learning_rate='1e-5'", "1.0e-5"),
+        ({"beta": -1.0}, "--set: beta=-1.0"),  # the file is not blamed
+        ({"num_generations": 7}, "num_generations=7 must divide rl_batch_size=128"),
+        ({"num_processes": 2, "micro_batch_size": 48}, "= 96 must divide"),
+        ({"verifier": "judge"}, "verifier=judge needs judge_model"),
+        (unsloth, "lora_backend=unsloth needs lora_rank > 0, no deepspeed"),
+        ({"arm": "ternary_reason_additive"}, "set answer_format=boxed"),
+    ):
+        said = refused(values)
+        assert all(word in said for word in words), said
+    assert "params/tiny/truthrl.yaml" in refused({}, profile="cloud")
+    with pytest.raises(params.ParamError, match="params/tiny/truthrl-retrieval.yaml"):
+        params.load("truthrl", "tiny", variant="magic")
 
 
-def test_a_number_that_yaml_reads_as_a_string_is_refused_with_the_fix():
-    message = refused({"rl_learning_rate": "1e-5"})
-    assert "rl_learning_rate='1e-5'" in message and "1.0e-5" in message
+def test_what_goes_together_is_taken(tmp_path):
+    for values in (
+        {"policy": str(tmp_path)},
+        {"policy": "Qwen/Qwen3-8B"},
+        {"verifier": "judge", "judge_model": "org/judge"},
+        {"lora_backend": "unsloth", "lora_rank": 8},
+        {"num_processes": 2, "micro_batch_size": 16},
+    ):
+        assert params.load("truthrl", "tiny", values).model_dump() | values == (
+            params.load("truthrl", "tiny", values).model_dump()
+        )
+    base, varied = (
+        params.load("truthrl", "tiny", variant=v).model_dump()
+        for v in ("", "reasoning")
+    )
+    held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
+    assert varied == base | held != base
 
 
 def test_values_of_a_wrong_type_out_of_range_or_that_do_not_exist_are_refused():
@@ -81,10 +113,6 @@ def test_values_of_a_wrong_type_out_of_range_or_that_do_not_exist_are_refused():
         *(("variant", "../x"), ("variant", "a b"), ("variant", "a/b")),
     ):
         assert f"{key}={value!r}" in refused({key: value})
-
-
-def test_a_profile_without_a_file_is_refused_with_those_that_have_one():
-    assert "tiny" in refused({}, profile="cloud")
 
 
 def test_malformed_yaml_files_are_refused(tmp_path):
@@ -129,23 +157,12 @@ def test_lines_of_the_cell_left_at_tiny_s_values_are_refused_at_another_profile(
     assert "lora_rank=0 (laptop: 16)" in said
     assert "rl_steps" not in said
     assert "-f params/laptop/truthrl.yaml" in said
-
-
-def test_without_such_lines_a_profile_named_in_the_cell_has_its_own_values():
-    p = given('profile = "laptop"\nrl_steps = 7')
-    assert (p.lora_rank, p.rl_steps) == (16, 7)
-
-
-def test_a_value_like_tiny_s_may_be_meant():
-    cell = 'profile = "laptop"\nlora_rank = 0'
-    values = {"In": [cell], "profile": "laptop", "lora_rank": 0}
-    assert params.check("truthrl", values, lora_rank=0).lora_rank == 0
-
-
-def test_a_typo_in_the_parameters_cell_is_refused_with_the_nearest_name():
-    said = refused_cells('profile: str = "tiny"\nrl_step: int = 7')
-    assert "rl_step=7" in said
-    assert "did you mean rl_steps?" in said
+    without = given('profile = "laptop"\nrl_steps = 7')
+    assert (without.lora_rank, without.rl_steps) == (16, 7)
+    values = {"In": ['profile = "laptop"\nlora_rank = 0']}
+    values |= {"profile": "laptop", "lora_rank": 0}
+    assert params.check("truthrl", values, lora_rank=0).lora_rank == 0  # it is meant
+    assert "did you mean rl_steps?" in refused_cells('profile = "tiny"\nrl_step = 7')
 
 
 def test_every_variant_s_files_are_told_apart_by_their_order():
@@ -176,63 +193,6 @@ def test_another_paper_s_file_is_refused_in_a_line_that_names_the_paper():
     said = refused_cells(injection("rar", "tiny"))
     assert "these are parameters of rar, not of truthrl" in said
     assert len(said.splitlines()) == 1
-
-
-def test_a_policy_may_be_a_folder_or_a_name_on_the_hub(tmp_path):
-    for policy in (str(tmp_path), "Qwen/Qwen3-8B"):
-        assert params.load("truthrl", "tiny", {"policy": policy}).policy == policy
-
-
-def test_a_variant_changes_what_its_file_holds_and_nothing_else():
-    base, varied = (
-        params.load("truthrl", "tiny", variant=v).model_dump()
-        for v in ("", "reasoning")
-    )
-    held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
-    assert varied == base | held != base
-
-
-def test_an_unknown_variant_is_refused_with_the_files_there_are():
-    with pytest.raises(params.ParamError) as error:
-        params.load("truthrl", "tiny", variant="magic")
-    message = str(error.value)
-    assert "truthrl-magic.yaml: no such file" in message
-    for name in ("retrieval", "reasoning", "small", "large"):
-        assert f"params/tiny/truthrl-{name}.yaml" in message
-
-
-def test_rewarding_reasoning_that_is_not_written_is_refused_with_the_fix():
-    for arm in (arm for arm in arms.table("truthrl") if "reason" in arm):
-        message = refused({"arm": arm})
-        assert f"arm={arm}" in message and "answer_format=plain" in message
-        assert "set answer_format=boxed" in message and "variant=reasoning" in message
-        p = params.load("truthrl", "tiny", {"arm": arm}, variant="reasoning")
-        assert (p.arm, p.variant) == (arm, "reasoning")
-
-
-# Values that do not go together
-
-
-def test_values_that_do_not_go_together_are_refused_with_the_fix():
-    message = "verifier=judge needs judge_model"
-    assert message in refused({"verifier": "judge"})
-    given_one = {"verifier": "judge", "judge_model": "org/judge"}
-    assert params.load("truthrl", "tiny", given_one).verifier == "judge"
-    for values in ({"lora_rank": 0}, {"lora_rank": 8, "deepspeed": "zero3"}):
-        said = refused({"lora_backend": "unsloth"} | values)
-        assert "lora_backend=unsloth needs lora_rank > 0" in said
-    adapted = {"lora_backend": "unsloth", "lora_rank": 8}
-    assert params.load("truthrl", "tiny", adapted).lora_rank == 8
-
-
-def test_micro_batches_must_divide_the_batch():
-    for processes, micro, product in ((3, 0, 3), (1, 3, 3), (2, 48, 96)):
-        said = refused({"num_processes": processes, "micro_batch_size": micro})
-        assert f"num_processes × micro_batch_size = {product} must divide" in said
-        assert "rl_batch_size=128" in said
-    for processes, micro in ((1, 0), (2, 0), (2, 16), (8, 16)):
-        values = {"num_processes": processes, "micro_batch_size": micro}
-        assert params.load("truthrl", "tiny", values).micro_batch_size == micro
 
 
 def test_the_check_loads_no_model_library():

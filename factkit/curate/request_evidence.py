@@ -50,9 +50,9 @@ def gather(
         for e in examples
     ]
     if p.search_url:
-        from factkit import web_search
+        from factkit import web
 
-        return web_search.run_online(
+        return web.run_online(
             examples,
             p.search_url,
             assets.cache_dir() / "web",

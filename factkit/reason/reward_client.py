@@ -41,16 +41,16 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     of the environment variable FACTKIT_REWARD_TOKEN, if it is set. Raises ParamError on
     a bad URL; what it returns raises ServiceError.
     """
-    from factkit import http_client
+    from factkit.http_client import Client
 
-    server = http_client.Server(
+    client = Client(
+        f"{p.reward_url.rstrip('/')}/rewards",
         "reward_url",
         "serve-rewards reason",
         TOKEN_VARIABLE,
         CALL_S,
         lasting=(500,),  # the verifier failed
     )
-    client = server.at(f"{p.reward_url.rstrip('/')}/rewards")
 
     def score(*columns: Sequence[str]) -> list[Scored]:
         responses = columns[-1]

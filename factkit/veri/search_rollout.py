@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import models
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.veri.claims import searcher
 from factkit.veri.search_sampling import (
     Generate,

@@ -7,7 +7,7 @@ from factkit import runs
 from factkit.datasets.examples import Example
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.train import grpo, sft
 from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets

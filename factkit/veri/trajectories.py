@@ -18,7 +18,7 @@ from factkit.leads.claims import hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.retrieval.entries import shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.verify.trajectory import LABELS, Turn, information
 from factkit.world import facts as world
 from factkit.world import trajectories as world_trajectories

@@ -17,7 +17,6 @@ from transformers import LlamaConfig
 from verl import DataProto
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.reward_loop import RewardLoopManager, RewardLoopWorker
-from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
