@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 import pytest
 from drawings import (
     bar_groups,
-    legend,
+    heights,
     named,
     none_left_open,  # noqa: F401
+    segments,
     texts,
     ticks,
     with_metrics,
@@ -16,12 +17,9 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import tables
 from factkit.rlfh import figures as draw
-from factkit.rlfh.arms import ARMS
 from factkit.verify.claims import Claim, Support
 
-ARMS = tuple(ARMS)
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
 
@@ -97,22 +95,12 @@ def test_statements_are_counted_by_whether_the_evidence_supports_them():
     assert named(figure.axes[0]) == means
 
 
-def test_every_answer_is_in_one_bin_whatever_its_number_of_statements():
-    for most in (0, 7, 5000):
-        rows = [answer(i % (most + 1), 1) for i in range(300)] + [answer(most)] * 2
-        for ax in draw.statement_counts(rows, rows).axes:
-            for patch in ax.patches:
-                values, edges, _ = patch.get_data()
-                assert values.sum() == pytest.approx(1) and len(values) <= 20
-                assert set(edges % 1) == {0.5}  # between two numbers
-
-
 def test_refusals_are_shares_of_the_questions_of_each_accuracy_before():
     before = [answer(0, 1)] * 10 + [answer(1, 1)] * 2 + [answer(2)] * 5 + [SILENT]
     after = [SILENT] * 5 + [answer(1)] * 5 + [SILENT, FAILED]
     (ax,) = draw.refusals(before, after + [answer(1)] * 5 + [SILENT]).axes
-    heights = {round(b.get_x() + b.get_width() / 2): b.get_height() for b in ax.patches}
-    assert heights == {0: 0.5, 2: 1.0, 4: 0.0}
+    bars = {round(b.get_x() + b.get_width() / 2): b.get_height() for b in ax.patches}
+    assert bars == {0: 0.5, 2: 1.0, 4: 0.0}
     assert texts(ax) == ["n = 10", "n = 0", "n = 1", "n = 0", "n = 5"]
     assert ticks(ax.xaxis)[2] == "40–60"
     assert ax.get_title(loc="left") == "16 questions, all answered before"
@@ -136,63 +124,23 @@ def result(arm, seed=0, shift=0.0):
     return with_metrics(arm, METRICS, seed, shift)
 
 
-@pytest.fixture
-def results():
-    """Three seeds an arm, not in the paper's order; each arm 0.01 above the last."""
-    return [
-        result(arm, seed, i / 100 + seed / 50)
-        for i, arm in enumerate(ARMS)
-        for seed in (0, 1, 2)
-    ][::-1]
-
-
-def ours(ax):
-    """Row → mean."""
-    marks = [c.lines[0] for c in ax.containers]
-    return {round(m.get_ydata()[0] + 0.18): float(m.get_xdata()[0]) for m in marks}
-
-
-def papers(ax):
-    """Row → the paper's value."""
-    (line,) = [ln for ln in ax.lines if ln.get_label().startswith("paper")]
-    places = [round(y - 0.18) for y in line.get_ydata()]
-    return dict(zip(places, map(float, line.get_xdata()), strict=True))
-
-
-def test_granularity_has_a_row_an_arm_with_means_and_the_papers_values(results):
-    figure = draw.granularity(results)
-    names = [f"{arm.replace('_', ' ')} (n = 3)" for arm in ARMS]
-    assert ticks(figure.axes[0].yaxis) == names
-    assert figure.axes[0].yaxis_inverted()
-    for ax, value in zip(figure.axes, METRICS.values(), strict=True):
-        expected = {i: value + i / 100 + 0.02 for i in range(len(ARMS))}
-        assert ours(ax) == pytest.approx(expected)
-    printed = tables.published(2, "rlfh").set_index("arm")
-    first = tables.published(1, "rlfh").set_index(["model", "arm"]).loc["Vicuna-7B"]
-    for ax, name in zip(figure.axes, ("precision", "response_rate"), strict=False):
-        stated = {a: printed.at[a, name] for a in printed.index}
-        stated |= {a: first.at[a, f"hotpotqa_{name}"] for a in ("base", "dpo")}
-        rows = {ARMS.index(a): value / 100 for a, value in stated.items()}
-        assert papers(ax) == pytest.approx(rows)
-
-
-def test_the_papers_statements_are_scaled_to_our_base_policy_if_there_is_one(results):
-    correct, incorrect = draw.granularity(results).axes[2:]
+def test_granularity_has_a_bar_an_arm_and_the_papers_scaled_to_our_base_policy():
+    runs = [result(arm, n, n / 50) for arm in ("base", "statement") for n in (0, 1, 2)]
+    rates, counts = draw.granularity(runs).axes
+    assert heights(rates) == [pytest.approx([0.52, 0.92])] * 2
+    assert heights(counts) == [pytest.approx([2.02, 1.02])] * 2
+    label = "paper (7B, HotpotQA)"
+    printed = [y for _, y in segments(rates, label)]
+    assert printed == pytest.approx([0.569, 0.655, 0.91, 0.645], abs=1e-3)
     scale = 3.04 / (7.430 + 6.320)  # our base policy makes 2.02 + 1.02
-    row = ARMS.index("statement")
-    assert papers(correct)[row] == pytest.approx(13.05 * scale)
-    assert papers(correct)[0] + papers(incorrect)[0] == pytest.approx(3.04)
-    figure = draw.granularity([result("paragraph"), result("statement")])
-    assert papers(figure.axes[0]) == pytest.approx({0: 0.639, 1: 0.655})
-    assert papers(figure.axes[2]) == papers(figure.axes[3]) == {}
-    assert "paper (7B, HotpotQA)" in legend(figure)
-
-
-def test_an_arm_that_never_responds_has_no_factscore_and_keeps_its_row():
+    stated = [y for _, y in segments(counts, label)]
+    by_hand = [7.430, 13.05, 6.320, 8.304]
+    assert stated == pytest.approx([scale * n for n in by_hand])
+    without_base = draw.granularity([result("paragraph"), result("statement")])
+    assert segments(without_base.axes[1], label) == []
     silent = without(result("dpo"), "factual_precision")
-    figure = draw.granularity([result("base"), silent])
-    assert ours(figure.axes[0]) == {0: 0.5}
-    assert ours(figure.axes[1]) == {0: 0.9, 1: 0.9}
+    rates, _ = draw.granularity([result("base"), silent]).axes
+    assert heights(rates) == [[0.5, 0.9], [0.9]]
     assert texts(draw.granularity([]).axes[0]) == ["no results"]
 
 

@@ -105,7 +105,7 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     support.llm_claim_verifier(llm)([(text, [text, "e"])])
     kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
     support.labeller(llm, "verify_statement", *kinds)([(text, [text])])
-    rlfh._rate(llm, [text], [text], [[text]])
+    rlfh.rate(llm, [text], [text], [[text]])
     for make in (rlfh.llm_annotator, rlfh.single_pass_annotator):
         make(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
     for request in llm.requests:

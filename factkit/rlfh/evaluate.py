@@ -3,10 +3,9 @@
 FactScore's counts come from claims held against evidence (`long_form`), and how they
 are said from the annotator that rewards come from.
 
-Whether a response refuses is told in two ways (§4.2, §4.3). By annotation: one without
-a statement does. By words, as FactScore's pipeline does: so does one with
-characteristic phrases, wherever they stand, which counts too few responses once a
-policy says how unsure it is while it informs.
+Whether a response refuses is told in two ways (§4.2, §4.3): if it states nothing; and
+as FactScore's pipeline does, also if it has characteristic phrases, which counts too
+few responses once a policy says how unsure it is while it informs.
 """
 
 import re
@@ -120,8 +119,7 @@ def items(
     - low_accuracy_claims, high_accuracy_claims: all, of those below `LOW`, from `HIGH`;
     - refusal_low, refusal_high: whether there is none, where there was such a one.
     """
-    scores = long_form.items(after)
-    table = {}
+    scores, table = long_form.items(after), {}
     for old, new, said in zip(before, after, feedback, strict=True):
         if new.id not in scores:
             continue

@@ -32,8 +32,7 @@ RATING_TOKENS, RESPONSE_TOKENS = 1024, 4096  # of a reply
 
 
 class Truth(StrEnum):
-    """How a statement stands to the materials (§3.1.2); a hedge says that its author
-    was not sure."""
+    """How a statement stands to the materials (§3.1.2), and whether it is hedged."""
 
     CORRECT = "correct"
     HEDGED_CORRECT = "hedged correct"
@@ -44,25 +43,27 @@ class Truth(StrEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """An atomic statement, in its own words.
-
-    informativeness: 1 (useless) to 5 (answers the question), §3.1.3.
-    """
+    """An atomic statement, in its own words."""
 
     text: str
     truth: Truth
-    informativeness: int
+    informativeness: int  # 1 (useless) to 5 (answers the question), §3.1.3
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of the response and its statements, in order; at least one (§3.1.1:
-    sentences without statements are left out)."""
+    """A sentence of the response and its statements, at least one (§3.1.1)."""
 
     text: str
     statements: tuple[Statement, ...]
 
 
+TRUTHS = {  # what the facts say of a statement, and whether it is hedged
+    ("supported", False): Truth.CORRECT,
+    ("supported", True): Truth.HEDGED_CORRECT,
+    ("contradicted", False): Truth.WRONG,
+    ("contradicted", True): Truth.HEDGED_WRONG,
+}
 Feedback = list[Sentence] | None  # on a response; [] if it states nothing, None: failed
 # (ids, prompts, responses) → the feedback on each response
 Annotator = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[Feedback]]
@@ -118,35 +119,29 @@ def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator
     that was asked for, or unread; 1, stated before in the same response.
     """
 
-    def annotate(ids, prompts, responses) -> list[Feedback]:
-        rows = zip(ids, responses, strict=True)
-        return [_exact_feedback(facts, examples[i], response) for i, response in rows]
+    def on_response(example: Example, response: str) -> list[Sentence]:
+        subject, seen = example.entity, set()
+        wanted = example.meta.get("wanted", float("inf"))
+        feedback = []
+        for sentence in facts.sentences(response, subject):
+            statements = []
+            for text in facts.statements(sentence, subject):
+                fact, hedged = facts.parse(text) or (None, False)
+                key = (fact.subject, fact.relation) if fact else (text,)
+                if fact and fact.relation == "occupation":  # one may have several
+                    key = (*key, fact.object)
+                useful = fact and fact.subject == subject and len(seen) < wanted
+                informative = 1 if key in seen else 5 if useful else 2
+                seen.add(key)
+                truth = TRUTHS.get((facts.verify(text), hedged), Truth.VAGUE)
+                statements.append(Statement(text, truth, informative))
+            if statements:
+                feedback.append(Sentence(sentence, tuple(statements)))
+        return feedback
 
-    return annotate
-
-
-def _exact_feedback(facts: Reader, example: Example, response: str) -> list[Sentence]:
-    subject, seen = example.entity, set()
-    wanted = example.meta.get("wanted", float("inf"))
-    feedback = []
-    for sentence in facts.sentences(response, subject):
-        statements = []
-        for text in facts.statements(sentence, subject):
-            fact, hedged = facts.parse(text) or (None, False)
-            key = (fact.subject, fact.relation) if fact else (text,)
-            if fact and fact.relation == "occupation":  # one may have several
-                key = (*key, fact.object)
-            useful = fact and fact.subject == subject and len(seen) < wanted
-            informative = 1 if key in seen else 5 if useful else 2
-            seen.add(key)
-            plain, hedge = {
-                "supported": (Truth.CORRECT, Truth.HEDGED_CORRECT),
-                "contradicted": (Truth.WRONG, Truth.HEDGED_WRONG),
-            }.get(facts.verify(text), (Truth.VAGUE, Truth.VAGUE))
-            statements.append(Statement(text, hedge if hedged else plain, informative))
-        if statements:
-            feedback.append(Sentence(sentence, tuple(statements)))
-    return feedback
+    return lambda ids, prompts, responses: [
+        on_response(examples[i], text) for i, text in zip(ids, responses, strict=True)
+    ]
 
 
 # A call for each part
@@ -174,20 +169,16 @@ def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
     """The pipeline of §3.1: three batches of calls, one a sentence to extract, one a
     statement to verify, one a response to rate; what failed is not asked about further.
 
-    Extraction: unlike claims, statements keep their hedges, since a hedged one is
-    rewarded otherwise, and come again where a response repeats them, since each place
-    has its reward. The paper has all sentences of a response in one call (Table 5).
-
-    Verification: each statement against the passages found for it, for one of Table 4's
-    five labels. Table 6 asks for three, of a statement that keeps its hedge, and leaves
-    open who tells the hedged ones apart: a model that reads the statement can.
+    Unlike claims, statements keep their hedges, since a hedged one is rewarded
+    otherwise, and come again where a response repeats them, since each place has its
+    reward. Each is held against the passages found for it, for one of Table 4's five
+    labels: Table 6 asks for three and leaves open who tells the hedged ones apart.
     """
     verify = labeller(llm, "verify_statement", Label, "statement", Truth.VAGUE)
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        split = read_sentences(
-            llm, "extract_statements", Statements, prompts, responses
-        )
+        template = "extract_statements"
+        split = read_sentences(llm, template, Statements, prompts, responses)
         claims = [
             None
             if any(texts is None for _, texts in row)
@@ -196,16 +187,16 @@ def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
         ]
         truths = support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
         known = [
-            [claim.text for claim in of] if of and None not in labels else []
-            for of, labels in zip(claims, truths, strict=True)
+            [claim.text for claim in row] if row and None not in labels else []
+            for row, labels in zip(claims, truths, strict=True)
         ]
-        ratings = _rate(llm, prompts, responses, known)
+        ratings = rate(llm, prompts, responses, known)
         return list(map(_joined, split, truths, ratings))
 
     return annotate
 
 
-def _rate(
+def rate(
     llm: "LLM",
     prompts: Sequence[str],
     responses: Sequence[str],
@@ -223,11 +214,9 @@ def _rate(
         for prompt, response, texts in zip(prompts, responses, statements, strict=True)
         if texts
     ]
-    asked = judge.ask(
-        llm, "rate_informativeness", fields, Ratings, RATING_TOKENS, "rating"
-    )
-    replies = iter(asked)
-    return [ratings_of(next(replies), len(of)) if of else [] for of in statements]
+    how = "rate_informativeness", fields, Ratings, RATING_TOKENS, "rating"
+    replies = iter(judge.ask(llm, *how))
+    return [ratings_of(next(replies), len(row)) if row else [] for row in statements]
 
 
 def ratings_of(reply: "Reply", n: int) -> list[int] | None:
@@ -262,6 +251,10 @@ class ToldStatement(Form):
     truth: word(*Truth)
     informativeness: whole(SCALE)
 
+    def plain(self, passages: bool) -> Statement:
+        truth = Truth(self.truth) if passages else Truth.VAGUE
+        return Statement(self.statement, truth, self.informativeness)
+
 
 class ToldSentence(Form):
     """A sentence as a single pass tells it."""
@@ -286,23 +279,19 @@ def single_pass_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
     """
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        stating = [bool(sentences(response)) for response in responses]
-        rows = zip(ids, prompts, responses, stating, strict=True)
         fields = [
             {
                 "evidence": list(evidence_of(i, query_of(prompt, response))),
                 "question": prompt,
                 "response": response,
             }
-            for i, prompt, response, states in rows
-            if states
+            for i, prompt, response in zip(ids, prompts, responses, strict=True)
+            if sentences(response)
         ]
-        replies = judge.ask(
-            llm, "annotate_response", fields, Told, RESPONSE_TOKENS, "annotating"
-        )
-        pairs = zip(replies, fields, strict=True)
+        how = "annotate_response", fields, Told, RESPONSE_TOKENS, "annotating"
+        pairs = zip(judge.ask(llm, *how), fields, strict=True)
         told = iter([read_feedback(r, bool(row["evidence"])) for r, row in pairs])
-        return [next(told) if states else [] for states in stating]
+        return [next(told) if sentences(text) else [] for text in responses]
 
     return annotate
 
@@ -311,20 +300,8 @@ def read_feedback(reply: "Reply", passages: bool = True) -> Feedback:
     """The feedback that a single pass ends with, None without exactly one. A sentence
     without statements is left out; without passages all of them are vague."""
     told = read(reply, Told)
-    if told is None:
-        return None
-    return [
-        Sentence(
-            row.sentence,
-            tuple(
-                Statement(
-                    s.statement,
-                    Truth(s.truth) if passages else Truth.VAGUE,
-                    s.informativeness,
-                )
-                for s in row.statements
-            ),
-        )
+    return told and [
+        Sentence(row.sentence, tuple(s.plain(passages) for s in row.statements))
         for row in told.sentences
         if row.statements
     ]

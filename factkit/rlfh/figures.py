@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factkit import models
+from factkit import figures, models
 from factkit.evaluate.long_form import Checked
-from factkit.figures import (
-    ABOVE,
-    ABSTAIN,
-    CORRECT,
-    LEGEND,
-    WRONG,
-    bars,
-    legend_below,
-    new_figure,
-    percent_axis,
-    say,
-    spaced,
-    tables,
-    whole_ticks,
-)
+from factkit.figures import bars, tables
 from factkit.rlfh import evaluate, rewards
 from factkit.rlfh.feedback import Feedback
 from factkit.verify.claims import Support
@@ -46,15 +32,14 @@ NONE = "no responding answers"
 ACCURACY = "accuracy: correct of an answer's statements"
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 RANGES = [f"{100 * low:g}–{100 * high:g}" for low, high in pairwise(FIFTHS)]
-MOST_BINS = 20  # of numbers of statements
-PANELS = {  # of `granularity`: metric → column of the paper's tables, label
-    "factual_precision": ("precision", "FactScore (%)"),
-    "factscore_response_rate": (
-        "response_rate",
-        "questions responded to\n(by words) (%)",
-    ),
-    "correct_claims": ("correct", "correct statements an answer"),
-    "incorrect_claims": ("incorrect", "incorrect statements an answer"),
+# of `granularity`: metric → column of the paper's tables, label
+RATES = {
+    "factual_precision": ("precision", "FactScore"),
+    "factscore_response_rate": ("response_rate", "questions responded to\n(by words)"),
+}
+COUNTS = {
+    "correct_claims": ("correct", "correct"),
+    "incorrect_claims": ("incorrect", "incorrect"),
 }
 
 
@@ -76,20 +61,20 @@ def accuracy_change(before: Sequence[Checked], after: Sequence[Checked]) -> "Fig
     """
     both = [counts(rows) for rows in (before, after)]
     n, m = map(len, both)
-    figure, ax = new_figure(6.4, 3.4)
+    figure, ax = figures.new_figure(6.4, 3.4)
     if n and m:
         shares = [np.histogram(c[:, 0] / c[:, 1], TENTHS)[0] / len(c) for c in both]
         change = shares[1] - shares[0]
-        colours = [CORRECT if c > 0 else ABSTAIN for c in change]
+        colours = [figures.CORRECT if c > 0 else figures.ABSTAIN for c in change]
         middles = np.add(TENTHS[:-1], 0.05)
         ax.bar(middles, change, 0.09, color=colours, ec="black", lw=0.6)
         ax.axhline(0, color="black", lw=0.8)
     else:
-        say(ax, NONE)
-    percent_axis(ax, "")
+        figures.say(ax, NONE)
+    figures.percent_axis(ax, "")
     ax.set_ylabel("change of the share of answers\n(percentage points)")
     ax.set_xlim(0, 1)
-    percent_axis(ax, ACCURACY, "x")
+    figures.percent_axis(ax, ACCURACY, "x")
     ax.set_xticks(TENTHS)
     title = f"Responding answers: {n} before, {m} after"
     ax.set_title(title, fontsize=10, loc="left")
@@ -98,11 +83,8 @@ def accuracy_change(before: Sequence[Checked], after: Sequence[Checked]) -> "Fig
 
 def statement_counts(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
     """Fig 6: shares of responding answers with how many statements, correct statements
-    and incorrect ones, which are those that the evidence does not support.
-
-    Of long answers a bin holds several numbers, the last one all that are beyond.
-    """
-    figure, axes = new_figure(11.0, 3.4, columns=3)
+    and incorrect ones, which are those that the evidence does not support."""
+    figure, axes = figures.new_figure(11.0, 3.4, columns=3)
     both = [counts(rows) for rows in (before, after)]
     panels = {
         "statements": [c[:, 1] for c in both],
@@ -111,33 +93,23 @@ def statement_counts(before: Sequence[Checked], after: Sequence[Checked]) -> "Fi
     }
     looks = {
         "before": {"color": "#BBBBBB", "fill": True},
-        "after": {"color": CORRECT, "lw": 2, "baseline": None},
+        "after": {"color": figures.CORRECT, "lw": 2, "baseline": None},
     }
     for ax, (label, numbers) in zip(axes, panels.items(), strict=True):
-        edges, last = whole_bins(np.concatenate(numbers), 0, MOST_BINS)
+        edges = np.arange(max(map(max, filter(len, numbers)), default=0) + 2) - 0.5
         for values, (name, look) in zip(numbers, looks.items(), strict=True):
-            share = np.histogram(np.minimum(values, edges[-1]), edges)[0]
+            share = np.histogram(values, edges)[0]
             mean = f"mean {np.mean(values):.1f}" if len(values) else NONE
             mean = f"{name}: {mean} (n = {len(values)})"
             ax.stairs(share / max(len(values), 1), edges, **look, label=mean)
         ax.sharey(axes[0])
         ax.set_xlim(edges[0], edges[-1])
-        ax.set_xlabel(f"{label} an answer{last}")
-        percent_axis(ax, "responding answers")
-        whole_ticks(ax.xaxis)
-        ax.legend(**LEGEND, **ABOVE)
+        ax.set_xlabel(f"{label} an answer")
+        figures.percent_axis(ax, "responding answers")
+        figures.whole_ticks(ax.xaxis)
+        ax.legend(**figures.LEGEND, **figures.ABOVE)
     axes[0].set_ylim(0, None if any(map(len, both)) else 1)
     return figure
-
-
-def whole_bins(values: np.ndarray, least: int, most: int) -> tuple[np.ndarray, str]:
-    """Edges of `most` bins or fewer, each of as many whole numbers from `least` on, and
-    what is to be said of the last: of more than 100 values it holds the highest 1 %."""
-    top = np.quantile(values, 0.99, method="higher") if len(values) else least
-    width = int(top - least) // most + 1
-    edges = np.arange(least, top + width + 1, width) - 0.5
-    beyond = len(values) and max(values) > edges[-1]
-    return edges, f"\n(last: {edges[-2] + 0.5:.0f} or more)" if beyond else ""
 
 
 def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
@@ -152,7 +124,7 @@ def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
         share = evaluate.accuracy(old)
         if share is not None and new.judged:
             refused[np.digitize(share, FIFTHS[1:-1])].append(not new.claims)
-    figure, ax = new_figure(6.4, 3.6)
+    figure, ax = figures.new_figure(6.4, 3.6)
     style = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
     tops = [0.0] * len(RANGES)
     for x, answers in enumerate(refused):
@@ -161,13 +133,15 @@ def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
             test = binomtest(sum(answers), len(answers))
             low, tops[x] = test.proportion_ci(method="wilson")
             ends = [[max(share - low, 0)], [max(tops[x] - share, 0)]]
-            ax.bar(x, share, 0.7, yerr=ends, color=CORRECT, capsize=4, ec="black")
+            ax.bar(
+                x, share, 0.7, yerr=ends, color=figures.CORRECT, capsize=4, ec="black"
+            )
         ax.annotate(f"n = {len(answers)}", (x, tops[x]), (0, 4), **style)
     ax.set_xticks(range(len(RANGES)), RANGES)
     ax.set_xlim(-0.6, len(RANGES) - 0.4)
     ax.set_ylim(0, 1.12 * max(tops) or 1)
     ax.set_xlabel("accuracy before: correct of the answer's statements (%)")
-    percent_axis(ax, "questions refused after")
+    figures.percent_axis(ax, "questions refused after")
     total = sum(map(len, refused))
     title = f"{total} questions, all answered before" if total else f"Before: {NONE}"
     ax.set_title(title, fontsize=10, loc="left")
@@ -180,39 +154,20 @@ def refusals(before: Sequence[Checked], after: Sequence[Checked]) -> "Figure":
 def granularity(results: Results) -> "Figure":
     """Table 2: FactScore, response rate, correct and incorrect statements by arm.
 
-    Filled: means over seeds with 95 % t intervals. Hollow: the paper's on HotpotQA,
+    Bars: means over seeds with 95 % t intervals. Grey: the paper's on HotpotQA,
     statements scaled so that its base policy makes as many as ours, and left out
     without ours.
     """
     groups = tables.by_arm(results)
-    figure, axes = new_figure(12.0, 0.4 * len(groups) + 1.6, columns=len(PANELS))
     paper = _paper(groups)
-    scaled = "; statements scaled to the base policy's" if "base" in groups else ""
-    theirs = {"ls": "", "marker": "D", "ms": 6, "mec": "#555555", "mfc": "white"}
-    ours = {"ls": "", "marker": "o", "ms": 6, "color": CORRECT, "capsize": 3}
-    theirs["label"] = f"paper (7B, HotpotQA{scaled})"
-    ours["label"] = "here: mean over seeds, 95 % t interval"
-    for ax, (metric, (_, label)) in zip(axes, PANELS.items(), strict=True):
-        values = paper[metric].reindex(list(groups)).dropna()
-        places = [list(groups).index(arm) + 0.18 for arm in values.index]
-        ax.plot(values, places, **theirs)
-        for y, runs in enumerate(groups.values()):
-            if at := bars.mean_of(runs, metric):
-                ax.errorbar(at[0], y - 0.18, xerr=at[1] or None, **ours)
-        ax.set_yticks(range(len(groups)), [""] * len(groups))
-        ax.set_ylim(max(len(groups), 1) - 0.5, -0.5)
-        ax.grid(axis="y", color="#DDDDDD", lw=0.6)
-        ax.set_axisbelow(True)
-        ax.margins(x=0.12)
-        ax.set_xlabel(label)
-        if label.endswith(" (%)"):
-            percent_axis(ax, label.removesuffix(" (%)"), "x")
-        if not groups:
-            say(ax, "no results")
-    names = [f"{spaced(arm)} (n = {len(runs)})" for arm, runs in groups.items()]
-    axes[0].set_yticks(range(len(groups)), names)
-    axes[0].set_ylabel("arm (n: seeds)")
-    legend_below(figure, 2)
+    figure, axes = figures.new_figure(11.0, 3.6, columns=2)
+    for ax, panel in zip(axes, (RATES, COUNTS), strict=True):
+        labels = {metric: label for metric, (_, label) in panel.items()}
+        values = {metric: paper[metric].dropna().to_dict() for metric in panel}
+        bars.grouped(ax, groups, labels, values, "paper (7B, HotpotQA)")
+    figures.percent_axis(axes[0], "share")
+    axes[1].set_ylabel("statements an answer\n(paper: scaled to our base policy)")
+    figures.legend_below(figure)
     return figure
 
 
@@ -223,13 +178,12 @@ def _paper(groups: Mapping[str, Results]) -> "pd.DataFrame":
         for table in (tables.published(n, "rlfh") for n in (1, 2))
     )
     first = first.rename(columns=lambda name: name.removeprefix("hotpotqa_"))
-    columns = {column: metric for metric, (column, _) in PANELS.items()}
+    columns = {column: metric for metric, (column, _) in (RATES | COUNTS).items()}
     paper = second.combine_first(first)[list(columns)].rename(columns=columns)
-    rates, stated = list(PANELS)[:2], list(PANELS)[2:]
-    paper[rates] /= 100
-    ours = [bars.mean_of(groups.get("base", ()), name) for name in stated]
+    paper[list(RATES)] /= 100
+    ours = [bars.mean_of(groups.get("base", ()), name) for name in COUNTS]
     total = sum(mean for mean, _ in ours) if all(ours) else float("nan")
-    paper[stated] *= total / paper.loc["base", stated].sum()
+    paper[list(COUNTS)] *= total / paper.loc["base", list(COUNTS)].sum()
     return paper
 
 
@@ -295,7 +249,7 @@ def _marked(
             parts.append(escape(token))
             continue
         strength = round(255 * (0.15 + 0.45 * abs(reward) / largest))
-        colour = f"{CORRECT if reward > 0 else WRONG}{strength:02x}"
+        colour = f"{figures.CORRECT if reward > 0 else figures.WRONG}{strength:02x}"
         number = f'<sup style="font-size: 0.7em">{_signed(reward)}</sup>'
         style = f"background-color: {colour}; border-radius: 3px"
         parts.append(f'<span style="{style}">{escape(token)}{number}</span>')

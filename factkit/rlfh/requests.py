@@ -6,16 +6,13 @@
 | squad_v2 | SQuAD v2's two splits | a question a Wikipedia page, 191 drawn to test on |
 | biography | FactScore's 183 names | all, to test on |
 
-Every prompt but a biography keeps its reference answer, which is one of the materials
-that RLFH verifies against (Tables 4 to 6). What the paper leaves open is ours:
-- the splits that questions are drawn from: both, since the sets are drawn apart here;
-- questions of fewer than five words are left out to train, too, and not just to test;
-- of a page of SQuAD the first question that its paragraph answers is kept; which page
-  is one of the 191 is not stated (the two splits have 477, the development split 35);
-- a question of HotpotQA about a page or a person of the other two sets is left out.
-The paper leaves out prompts without a Wikipedia page; here none is looked up, as the
-three sets were written from pages. The response rates of its biographies are shares of
-182 rather than 183.
+A reference answer is one of the materials that RLFH verifies against (Tables 4 to 6).
+What the paper leaves open is ours: the splits that questions are drawn from (both);
+questions of fewer than five words are left out to train, too; of a page of SQuAD the
+first question that its paragraph answers is kept, and which 191 pages is drawn; a
+question of HotpotQA about a page or a person of the other two sets is left out. The
+paper leaves out prompts without a Wikipedia page; here none is looked up, as the sets
+were written from pages: its response rates of biographies are of 182, not of 183.
 """
 
 import random

@@ -13,7 +13,7 @@ token that holds the last matched character. The paper leaves open, and is decid
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from pathlib import Path
@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from factkit import models
-from factkit.rlfh.feedback import (
-    Annotator,
-    Feedback,
-    Sentence,
-    Statement,
-    Truth,
-    kinds,
-)
+from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth, kinds
 from factkit.verify.failures import Failures
 from factkit.verify.response import answers
 
@@ -65,17 +58,13 @@ TokenReward = Callable[..., list[list[float] | None]]
 
 @dataclass(frozen=True)
 class RewardMap:
-    """f and g of Eq. 1 and 2 as tables, and their constants.
-
-    alpha: weight of truth; beta: of informativeness; epsilon: the least sum of g that a
-    sentence is counted with.
-    """
+    """f and g of Eq. 1 and 2 as tables, and their constants."""
 
     f: dict[Truth, float]
     g: dict[int, float]
-    alpha: float
-    beta: float
-    epsilon: float
+    alpha: float  # weight of truth
+    beta: float  # of informativeness
+    epsilon: float  # the least sum of g that a sentence is counted with
 
 
 def reward_map(p: "Rlfh") -> RewardMap:
@@ -84,21 +73,22 @@ def reward_map(p: "Rlfh") -> RewardMap:
     truth_map: of correct, hedged correct, vague, hedged wrong, wrong;
     informativeness_map: of 5, 4, 3, 2, 1. Raises ValueError on anything else.
     """
-    f = _numbers("truth_map", p.truth_map, TRUTH_MAPS)
-    g = _numbers("informativeness_map", p.informativeness_map, INFORMATIVENESS_MAPS)
-    f, g = dict(zip(Truth, f, strict=True)), dict(zip((5, 4, 3, 2, 1), g, strict=True))
+    f = _map("truth_map", p.truth_map, TRUTH_MAPS, Truth)
+    known = p.informativeness_map, INFORMATIVENESS_MAPS
+    g = _map("informativeness_map", *known, (5, 4, 3, 2, 1))
     return RewardMap(f, g, p.alpha, p.info_beta, p.info_epsilon)
 
 
-def _numbers(name: str, text: str, known: dict[str, str]) -> list[float]:
+def _map(name: str, text: str, known: dict[str, str], keys: Iterable) -> dict:
     try:
-        values = [float(word) for word in known.get(text, text).split()]
+        values = map(float, known.get(text, text).split())
+        table = dict(zip(keys, values, strict=True))
+        if all(map(math.isfinite, table.values())):
+            return table
     except ValueError:
-        values = []
-    if len(values) != len(Truth) or not all(map(math.isfinite, values)):
-        names = ", ".join(known)
-        raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
-    return values
+        pass
+    names = ", ".join(known)
+    raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
 
 
 def truth_reward(statement: Statement, m: RewardMap) -> float:
@@ -152,13 +142,13 @@ def in_response(sentence: str, response: str, after: int = 0) -> Match:
     """
     if (whole := response.find(sentence, after)) >= 0:
         return Match(whole, 0, len(sentence))
-    longest = Match(0, 0, 0)
-    for start in (after, 0):
-        matcher = SequenceMatcher(None, response[start:], sentence, autojunk=False)
-        a, b, size = matcher.find_longest_match()
-        if size > longest.size:
-            longest = Match(start + a, b, size)
-    return longest
+    later, first = (
+        SequenceMatcher(None, text, sentence, autojunk=False).find_longest_match()
+        for text in (response[after:], response)
+    )
+    if first.size > later.size:
+        return first
+    return Match(after + later.a, later.b, later.size)
 
 
 def spread(
@@ -223,7 +213,7 @@ def token_rewards(
         for sentence in feedback
     ]
     if granularity == "sentence":
-        placed = [(text, [(None, sum(r for _, r in of))]) for text, of in placed]
+        placed = [(text, [(None, sum(r for _, r in own))]) for text, own in placed]
     text, offsets = models.offsets_of(completion_ids, tokenizer)
     start = text.rfind(answers([text])[0])
     return spread(placed, " " * start + text[start:], offsets)
@@ -255,37 +245,28 @@ def token_reward(
     statements among the others, and `kinds`. Raises RuntimeError once more than 5 % of
     the run's responses have no feedback.
     """
-    m, failures = reward_map(p), Failures(p.arm)
+    how, failures = (tokenizer, GRANULARITY[p.arm], reward_map(p)), Failures(p.arm)
 
     def rlfh_reward(
         completions: list,
         completion_ids: list[list[int]],
         id: list[str],
         question: list[str],
-        log_metric: Callable[[str, float], None] | None = None,
+        log_metric: Callable[[str, float], None] = lambda name, value: None,
         **_: object,
     ) -> list[list[float] | None]:
         feedback = annotate(id, question, models.completion_texts(completions))
-        if log_metric:
-            log_batch(feedback, log_metric)
+        known = [sentences for sentences in feedback if sentences is not None]
+        log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
+        if known:
+            log_metric("responds", sum(map(bool, known)) / len(known))
+        for name, mean in kinds(known).items():
+            log_metric(name, mean)
         failures.count([None if row is None else 0.0 for row in feedback])
         return [
-            None
-            if row is None
-            else token_rewards(row, ids, tokenizer, GRANULARITY[p.arm], m).tolist()
+            None if row is None else token_rewards(row, ids, *how).tolist()
             for row, ids in zip(feedback, completion_ids, strict=True)
         ]
 
     rlfh_reward.__name__ = f"rlfh_{p.arm}"
     return rlfh_reward
-
-
-def log_batch(
-    feedback: Sequence[Feedback], log_metric: Callable[[str, float], None]
-) -> None:
-    known = [sentences for sentences in feedback if sentences is not None]
-    log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
-    if known:
-        log_metric("responds", sum(map(bool, known)) / len(known))
-    for name, mean in kinds(known).items():
-        log_metric(name, mean)

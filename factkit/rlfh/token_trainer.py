@@ -36,16 +36,14 @@ def token_level(
     """Train the policy in `start` on rows of `prompt` and what the reward needs.
 
     make_reward(p, folder) gives a function with the arguments of TRL's `reward_funcs`
-    that returns, for each completion, a reward for each of its `completion_ids` (EOS is
-    among them if the completion has ended), or None if the judge failed: such a
-    completion is in no loss. It is handed on by name, as in `grpo.grpo`.
+    that returns, for each completion, a reward for each of its `completion_ids` (with
+    EOS), or None if the judge failed: such a completion is in no loss.
 
     p.method: ppo has advantages by GAE with a value head on the policy's trunk, and the
     KL penalty in the reward; group has those of `group_advantages` and TRL's own loss
     with its KL term. Both take the mean over tokens of the clipped objective.
 
-    Returns folder/model: as `grpo.grpo`, with the same files beside it; the value head
-    is in the checkpoints alone. Raises ValueError if a rollout needs more rows.
+    Returns folder/model, as `grpo.grpo`; the value head is in the checkpoints alone.
     """
     if (folder / "model").exists():
         return folder / "model"
@@ -68,14 +66,11 @@ def token_level(
 
 
 def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
-    """GRPO's configuration, but for what is set here.
-
-    A rollout is gone through p.ppo_epochs times; TRL shuffles it once.
-    """
+    """GRPO's configuration, but for what is set here."""
     config = grpo.grpo_config(p, folder)
     config.loss_type = "bnpo"  # the mean over the tokens of a micro-batch
     config.scale_rewards = "none"
-    config.num_iterations = p.ppo_epochs
+    config.num_iterations = p.ppo_epochs  # of a rollout, which TRL shuffles once
     updates = p.ppo_epochs * p.minibatches
     config.save_steps = grpo.between_rollouts(p.checkpoint_steps, updates)
     return config

@@ -11,54 +11,45 @@ from factkit.rlfh import rewards
 from factkit.rlfh.arms import ARMS, Rlfh
 from factkit.train import dpo
 
-NOTEBOOK = "42_rlfh_train"
+JUDGES = {"world": "the fact world itself", "leads": "an exact reader of leads' facts"}
 
 
 def deviations(p: Rlfh) -> list[str]:
     """What differs from the paper and is no parameter, as sentences."""
-    judges = {
-        "world": "the fact world itself",
-        "leads": "an exact reader of leads' facts",
-        "judge": f"the annotator, {p.judge_model}",
-    }
+    judge = JUDGES.get(p.verifier, f"the annotator, {p.judge_model}")
     sentences = [
         "f, g, their weights and the trainer's values are not in the paper: ours, or "
         "its public code's",
-        f"evaluation is by {judges[p.verifier]}, not by GPT-4 (§4.1)",
+        f"evaluation is by {judge}, not by GPT-4 (§4.1)",
         "claims and FactScore are of all responses that state something; the paper's "
         "pipeline leaves out those with words of refusal, too (§4.2)",
         "Fig 4 to 8 are of the test questions, not of 5,000 others of HotpotQA (§4.3)",
     ]
     if p.requests == "hotpotqa":
-        sentences.append(
+        sentences += [
             "which questions, and which pages of SQuADv2, is not stated: drawn"
-        )
+        ]
     else:
-        sentences.append(
-            "test sets of our own in place of SQuADv2 and Biography (§4.1)"
-        )
+        sentences += ["test sets of our own in place of SQuADv2 and Biography (§4.1)"]
     if p.verifier != "world":
         when = "once, before training (§3.1.2)"
-        sentences.append(f"a question's pages are searched for {when}")
+        sentences += [f"a question's pages are searched for {when}"]
     if p.verifier == "judge":
-        sentences.append("prompts say in our own words what Tables 4 to 7 say")
+        sentences += ["prompts say in our own words what Tables 4 to 7 say"]
     if p.lora_rank:
         lora = f"LoRA of rank {p.lora_rank}"
-        sentences.append(f"{lora}; the public code trains all parameters")
+        sentences += [f"{lora}; the public code trains all parameters"]
     if p.profile in ("tiny", "laptop"):
-        sentences.append("learning rates and steps of a small model")
-    match p.arm:
-        case "dpo":
-            sentences.append("FACT's hyper-parameters are not in the paper: ours")
-        case "statement_group":
-            sentences.append(
-                "advantages relative to the group in place of a value head"
-            )
-        case "paragraph" | "sentence" | "statement":
-            sentences.append(
-                f"{p.num_generations} responses a question in a rollout, and a value "
-                "head on the policy; the public code: one, and a model of its own"
-            )
+        sentences += ["learning rates and steps of a small model"]
+    if p.arm == "dpo":
+        sentences += ["FACT's hyper-parameters are not in the paper: ours"]
+    elif p.arm == "statement_group":
+        sentences += ["advantages relative to the group in place of a value head"]
+    elif p.arm != "base":
+        sentences += [
+            f"{p.num_generations} responses a question in a rollout, and a value "
+            "head on the policy; the public code: one, and a model of its own"
+        ]
     return sentences
 
 

@@ -1,20 +1,18 @@
 r"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
 
-What verl loads by name, and a writer of what it reads. Nothing else needs verl. The
-rewards are those that notebook 42 trains by, of the parameters params/<profile>/rlfh.
+What verl loads by name, and a writer of what it reads. The rewards are those that
+notebook 42 trains by, of the parameters params/<profile>/rlfh. verl's reward manager
+scores a response as soon as it is sampled, and its agent loop puts the score on the
+last token of `rm_scores` (T,), from which the trainer takes the KL penalty and GAE. So
+there are two parts, and neither does without the other: `RlfhRewardManager`, whose
+score is a list with a number for each token, and `TokenRewardLoop`, whose outputs put
+such a list on their tokens.
 
-As soon as a response is sampled, verl's reward manager scores it, and its agent loop
-puts the score on the last token of `rm_scores` (T,), from which the trainer takes the
-KL penalty and GAE. So there are two parts, and neither does without the other:
-`RlfhRewardManager`, whose score is a list with a number for each token, and
-`TokenRewardLoop`, whose outputs put such a list on their tokens.
-
-verl has no reward of None. Yet its synchronous trainer (the default) leaves a response
-that raised out of the batch, and fills the batch up with rows that its losses mask. So
-where the annotator failed, `NoFeedback` is raised: the response is in no loss. Once
-more than 5 % of the run's responses have failed, and on any other error, all later ones
-raise, too, and verl ends the run at the first rollout that has none left ("no
-materializable trajectories"). The asynchronous trainers would sample anew for ever.
+verl has no reward of None, but its synchronous trainer (the default) leaves a response
+that raised out of the batch. So where the annotator failed, `NoFeedback` is raised: the
+response is in no loss. Once more than 5 % of the run's responses have failed, and on
+any other error, all later ones raise, too, and verl ends the run at the first rollout
+that has none left. The asynchronous trainers would sample anew for ever.
 
 The environment is verl's own, since it needs an older transformers than the kit.
 `make test-verl` builds one for CPUs. With GPUs (not run by us):
@@ -79,8 +77,7 @@ class RlfhRewardManager:
     """verl's `RewardManagerBase` for `p.arm`: a reward for each token of a response.
 
     config: verl's, with the kit's parameters under `factkit`. Rows need `id` and
-    `question` in `extra_info`. Raises ParamError on parameters that verl can't follow,
-    DataError without the paper's data.
+    `question` in `extra_info`.
     """
 
     def __init__(
@@ -143,14 +140,12 @@ class RlfhRewardManager:
 
 
 def parameters(config: "DictConfig") -> "Rlfh":
-    """The kit's parameters in verl's config, checked. Raises ParamError."""
+    """The kit's parameters in verl's config. Raises ParamError if verl can't follow."""
     from omegaconf import OmegaConf
 
-    if config.reward.num_workers != 1:
-        raise params.ParamError(
-            f"reward.num_workers={config.reward.num_workers}: must be 1, which counts "
-            "the failures of the whole run; factkit.judge_concurrency sets its calls"
-        )
+    if config.reward.num_workers != 1:  # one counts the failures of the whole run
+        workers = config.reward.num_workers
+        raise params.ParamError(f"reward.num_workers={workers}: must be 1")
     values = OmegaConf.to_container(config.factkit, resolve=True)
     p = params.validate("rlfh", values, "verl's config, factkit")
     check(p)
@@ -166,16 +161,14 @@ def check(p: "Rlfh") -> None:
         "whiten": not p.whiten,
         "eos_penalty": p.eos_penalty > 0,
     }
-    for name in (name for name, no in refused.items() if no):
-        value = getattr(p, name)
-        raise params.ParamError(f"{name}={value!r}: train this with notebook 42")
+    for name, no in refused.items():
+        if no:
+            what = f"{name}={getattr(p, name)!r}"
+            raise params.ParamError(f"{what}: train this with notebook 42")
 
 
 class TokenRewardLoop:
-    """verl's agent loop of one turn, whose outputs take a reward for each token.
-
-    verl makes one for each response, from its registry of agent loops.
-    """
+    """verl's agent loop of one turn, whose outputs take a reward for each token."""
 
     def __init__(self, **given: Any) -> None:
         from verl.experimental.agent_loop.single_turn_agent_loop import (
@@ -187,7 +180,6 @@ class TokenRewardLoop:
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> "AgentLoopOutput":
-        """Sample a response. row: the columns of the data."""
         output = await self._loop.run(sampling_params, **row)
         fields = {name: getattr(output, name) for name in output.model_fields_set}
         return _token_output()(**fields)
