@@ -285,6 +285,3 @@ def test_the_engine_of_profile_tiny_knows_the_requests_of_every_split(run):
     for person in people:
         asked = ask(found, f"{person} open 1", w.biography(made, person))
         assert found.supports(*asked) == [[YES] * 4]
-
-
-# Coverage of errors by retrieval

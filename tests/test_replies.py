@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.curate.factual import Factual
+from factkit.curate.requests import Factual
 from factkit.llm import Reply
 from factkit.rar.whole_response import Check, Rating
 from factkit.reason import strategies

@@ -9,7 +9,7 @@ import pytest
 
 from factkit import params
 from factkit.corpus import Document
-from factkit.curate.small_sets import FILES
+from factkit.curate.requests import FILES
 from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.rlfh import requests as curating
 from factkit.rlfh.requests import hotpotqa, squad_v2

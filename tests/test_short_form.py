@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered

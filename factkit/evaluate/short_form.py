@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows
 from factkit.verify.failures import failed_share
