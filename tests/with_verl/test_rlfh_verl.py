@@ -304,14 +304,14 @@ def test_waiting_responses_are_annotated_at_once(worker, p, cases, tokenizer):
 # What verl is told
 
 
-def test_one_worker_counts_the_failures_of_a_run(config, tokenizer):
-    with pytest.raises(ParamError, match="reward.num_workers=8"):
-        load_reward_manager(config("reward.num_workers=8"), tokenizer)
-
-
-def test_a_parameter_is_checked_where_verl_overrides_it(config, tokenizer):
-    with pytest.raises(ParamError, match="factkit: alpha=-1"):
-        load_reward_manager(config("factkit.alpha=-1"), tokenizer)
+def test_parameters_are_checked_where_verl_overrides_them(config, tokenizer):
+    """And one worker counts the failures of a run."""
+    for override, why in {
+        "reward.num_workers=8": "reward.num_workers=8",
+        "factkit.alpha=-1": "factkit: alpha=-1",
+    }.items():
+        with pytest.raises(ParamError, match=why):
+            load_reward_manager(config(override), tokenizer)
 
 
 def test_verl_reads_the_data_and_puts_a_prompt_as_the_kit_does(
@@ -470,16 +470,6 @@ def test_a_step_of_the_trainer_has_the_kit_s_advantages(
     whitened = objective.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
-
-
-def test_a_batch_has_the_same_scores_on_ray(trainer, p, world, cases, tokenizer):
-    """As verl scores a batch at once, which a reward model on its own would have."""
-    batch = batch_of(cases[:4], p, tokenizer, left=3, right=2)
-    scored = trainer.reward_loop_manager.compute_rm_score(batch)
-    by_hand = padded(
-        expected(p, world, cases[:4], tokenizer), batch.batch["responses"].shape[1]
-    )
-    assert torch.equal(scored.batch["rm_scores"], by_hand)
 
 
 def test_a_rollout_without_feedback_ends_the_run(trainer, tokenizer):
