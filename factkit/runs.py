@@ -16,9 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import statistics
+from factkit import UserError, statistics
 from factkit.assets import write_atomically
-from factkit.errors import UserError
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 

@@ -16,10 +16,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from factkit.errors import UserError
+from factkit import UserError
 from factkit.params.stages import PROFILES, RunParams
 
 ROOT = Path(__file__).resolve().parents[2]
+FAST = yaml.CSafeLoader  # ten times as fast as SafeLoader
 
 # notebooks' parameters → their class
 CLASSES = {
@@ -86,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
     try:
         text = path.read_text(encoding="utf-8")
-        node, values = yaml.compose(text), yaml.safe_load(text)
+        node, values = yaml.compose(text, FAST), yaml.load(text, FAST)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(values, dict):
