@@ -70,7 +70,7 @@ def snakemake(
             ) from None
     if done.returncode == 2:
         raise params.ParamError(
-            f"snakemake does not take {' '.join(extra)}: see above; a list is one word, "
+        raise params.ParamError(f"snakemake does not take: {' '.join(extra)}")
             'as --arms "sft ternary"'
         )
     if done.returncode:
