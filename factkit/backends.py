@@ -7,9 +7,10 @@ import hashlib
 import json
 import math
 import os
+import re
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 THINK = "<think>"
+# a server's words for what it does not take
+SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
 
 
 class Endpoint(Remote):
@@ -35,7 +38,7 @@ class Endpoint(Remote):
         self.model = model
         self.api_key = api_key
         self.name = f"{_address(base_url)} {model}"
-        self._refused: set[str] = set()  # schemas that the server does not take
+        self._takes_schemas = True
 
     def connect(self, limits: Limits, next_call: Callable[[], str]) -> "AsyncOpenAI":
         """A client for the running event loop; redirects are refused.
@@ -85,9 +88,9 @@ class Endpoint(Remote):
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
         }
-        schema = json.dumps(request.schema, default=dict)
-        if with_schema := request.schema is not None and schema not in self._refused:
-            answer = {"name": "answer", "schema": json.loads(schema), "strict": True}
+        if with_schema := request.schema is not None and self._takes_schemas:
+            schema = json.loads(json.dumps(request.schema, default=dict))
+            answer = {"name": "answer", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
         try:
             # `create` would walk through types for longer than all else takes
@@ -98,10 +101,10 @@ class Endpoint(Remote):
             return Reply(None, f"no answer within {client.timeout:g} s")
         except APIStatusError as error:
             status, why = error.status_code, error.message
-            if with_schema and status in (400, 422) and _is_about_schema(why):
-                if schema not in self._refused:
+            if with_schema and status in (400, 422) and SCHEMA.search(why):
+                if self._takes_schemas:
                     warnings.warn(f"asking without a schema: {error}", stacklevel=2)
-                self._refused.add(schema)
+                self._takes_schemas = False
                 return await self.ask(client, request)
             if status in (401, 403):
                 raise KeyRefused(_shorten(f"HTTP {status}: {why}")) from None
@@ -166,13 +169,13 @@ class Transformers:
         room = context - sampling.max_new_tokens
         if ids.shape[1] > room:
             raise ValueError(
-                f"prompt of {ids.shape[1]} tokens: the model's context has room for "
-                f"{room} and {sampling.max_new_tokens} new ones"
+                f"prompt of {ids.shape[1]} tokens: there is room for {room}"
             )
         ends = self._end_tokens()
         gpus = range(torch.cuda.device_count())
+        keys = "".join(cache_key(self.name, request) for request in requests)
         with torch.inference_mode(), torch.random.fork_rng(devices=gpus):
-            torch.manual_seed(_seed(self.name, requests))
+            torch.manual_seed(int(hashlib.sha256(keys.encode()).hexdigest()[:12], 16))
             output = self.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
@@ -187,10 +190,12 @@ class Transformers:
         new_tokens = (new != tokenizer.pad_token_id).sum(dim=1).tolist()
         ended = torch.isin(new, torch.tensor(ends, dtype=new.dtype)).any(dim=1).tolist()
         rows = zip(asked, texts, ended, prompt_tokens, new_tokens, strict=True)
-        return [
-            _reply(_opening(prompt) + text, "stop" if end else "length", before, after)
-            for prompt, text, end, before, after in rows
-        ]
+        replies = []
+        for prompt, text, end, before, after in rows:
+            if prompt.rstrip().endswith(THINK):  # the chat template wrote the tag
+                text = THINK + text
+            replies.append(_reply(text, "stop" if end else "length", before, after))
+        return replies
 
     def _prompt(self, request: Request) -> str:
         messages = [dict(message) for message in request.messages]
@@ -211,10 +216,7 @@ def _address(url: str) -> str:
     """An endpoint's address in one spelling, without user and password."""
     import httpx
 
-    try:
-        plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
-    except httpx.InvalidURL:  # the first call says so
-        return url
+    plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
     return str(plain).rstrip("/")
 
 
@@ -225,11 +227,6 @@ def _with_weights(path: str) -> str:
     content = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
     return f"{path}@{digest}" if files else path
-
-
-def _seed(model: str, requests: Iterable[Request]) -> int:
-    keys = "".join(cache_key(model, request) for request in requests)
-    return int(hashlib.sha256(keys.encode()).hexdigest()[:12], 16)
 
 
 def _in_halves(
@@ -245,11 +242,6 @@ def _in_halves(
     return _in_halves(answer, requests[:half]) + _in_halves(answer, requests[half:])
 
 
-def _opening(prompt: str) -> str:
-    """The tag of reasoning that a chat template may have written before the reply."""
-    return THINK if prompt.rstrip().endswith(THINK) else ""
-
-
 def _read(response: Any) -> Reply:
     """The reply in a server's answer, which may be anything."""
     try:
@@ -257,10 +249,8 @@ def _read(response: Any) -> Reply:
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
-    usage = getattr(response, "usage", None)
-    counts = (
-        getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")
-    )
+    names = ("prompt_tokens", "completion_tokens")
+    counts = (getattr(getattr(response, "usage", None), n, None) for n in names)
     return _reply(text, reason, *(n if type(n) is int else 0 for n in counts))
 
 
@@ -271,11 +261,6 @@ def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
         return Reply(text, "", False, before, after, finish_reason=reason)
     error = f"the answer is empty (finish reason: {reason})"
     return Reply(None, error, prompt_tokens=before, completion_tokens=after)
-
-
-def _is_about_schema(message: str) -> bool:
-    words = ("response_format", "schema", "structured output", "grammar", "guided")
-    return any(word in message.lower() for word in words)
 
 
 def _shorten(text: str, most: int = 500) -> str:

@@ -48,7 +48,7 @@ def test_sizes_give_the_published_number_of_weights():
 
 
 def test_the_tiny_policy_s_weights_are_counted_as_torch_counts_them():
-    from factkit.train.pretrain import build_policy
+    from factkit.train.start import build_policy
     from factkit.world import facts as world
     from factkit.world import texts as world_text
 

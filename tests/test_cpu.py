@@ -5,7 +5,6 @@ import copy
 import pytest
 
 from factkit import cpu
-from factkit.train import shared_prompts
 
 GROUP = 3  # completions a prompt
 
@@ -78,9 +77,7 @@ def same(a, b):
 def test_shared_prompts_change_neither_logits_nor_gradients(model, batch):
     model = with_lora(model)
     logits, gradients = scored(model, model, batch)
-    shared = scored(
-        model, lambda **how: shared_prompts.completions_forward(model, **how), batch
-    )
+    shared = scored(model, lambda **how: cpu.completions_forward(model, **how), batch)
     assert same(logits, shared[0])
     assert all(map(same, gradients, shared[1]))
     assert max(float(g.abs().max()) for g in gradients) > 0.1
@@ -94,7 +91,7 @@ def test_a_prompt_is_read_once_for_its_group(model, batch, monkeypatch):
         return forward(*args, **how)
 
     monkeypatch.setattr(model.base_model, "forward", watched)
-    shared_prompts.completions_forward(model, **batch, logits_to_keep=5)
+    cpu.completions_forward(model, **batch, logits_to_keep=5)
     assert rows == [(2, 4), (6, 5)]
 
 
@@ -103,9 +100,7 @@ def test_shared_prompts_change_no_greedy_rollout(model, batch):
     own = model.generate
     how = {"max_new_tokens": 6, "do_sample": False}
     plain = own(**asked, **how)
-    assert shared_prompts.generate(own, model, **asked, **how).tolist() == (
-        plain.tolist()
-    )
+    assert cpu.generate(own, model, **asked, **how).tolist() == (plain.tolist())
     assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
 
 
@@ -113,10 +108,10 @@ def test_prompts_that_differ_by_padding_alone_are_read_apart(model):
     import torch
 
     ids, mask = torch.tensor([[0, 7], [0, 7]]), torch.tensor([[0, 1], [1, 1]])
-    (layer, *_) = shared_prompts.read(model, ids, mask).layers
+    (layer, *_) = cpu.read_once(model, ids, mask).layers
     assert layer.keys.shape[0] == 2
     apart = model(ids, attention_mask=mask).past_key_values.layers[1].values
-    found = shared_prompts.read(model, ids, mask).layers[1].values
+    found = cpu.read_once(model, ids, mask).layers[1].values
     assert same(found[:, :, 1], apart[:, :, 1])
     assert not same(found[0, :, 1], found[1, :, 1])
 

@@ -7,7 +7,7 @@ import pytest
 
 from factkit import params
 from factkit.train import grpo
-from factkit.train.pretrain import build_policy
+from factkit.train.start import build_policy
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 

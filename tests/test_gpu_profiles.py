@@ -6,7 +6,6 @@ processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/wi
 """
 
 import csv
-import json
 import math
 import os
 import signal
@@ -22,7 +21,6 @@ from factkit.params.files import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_level
 from factkit.train import dpo, grpo, launch, reward_model, setup, sft
-from factkit.train.start import base_policy
 
 FILES = {  # of every paper, profile and variant
     path: params.load(path.stem.split("-")[0], path.parent.name, {}, variant)
@@ -255,17 +253,17 @@ def test_accelerate_understands_the_command_lines():
     from accelerate.commands import launch as accelerate
 
     for path, p in FILES.items():
-        command = launch.launch_command(p, Path("job.json"))
+        command = launch.launch_command(p, Path("job"))
         assert command[0] == sys.executable
         if p.num_processes == 1:
-            assert command[1:] == ["-m", "factkit.train.launch", "job.json"], path
+            assert command[1:] == ["-m", "factkit.train.launch", "job"], path
             continue
         assert command[1:3] == ["-m", "accelerate.commands.launch"]
         parsed = accelerate.launch_command_parser().parse_args(command[3:])
         accelerate._validate_launch_command(parsed)
         assert parsed.num_processes == p.num_processes and parsed.multi_gpu, path
         assert parsed.module and parsed.training_script == "factkit.train.launch"
-        assert parsed.training_script_args == ["job.json"]
+        assert parsed.training_script_args == ["job"]
 
 
 def test_training_leaves_the_notebook_s_process_where_it_must():
@@ -298,20 +296,6 @@ def test_a_lambda_cannot_be_handed_to_other_processes(tmp_path):
     p = load("tiny", num_processes=2)
     with pytest.raises(ValueError, match="defined in a module"):
         grpo.grpo("start", [{"prompt": "a"}], lambda p, folder: None, tmp_path, p)
-
-
-def test_arguments_arrive_in_the_processes_as_they_were(tmp_path):
-    p = load("tiny", num_processes=2)
-    given = {
-        "start": "model",
-        "rows": [{"prompt": "Grüße\u2028?", "answers": ["a", "b"], "n": 0.5}],
-        "make_reward": base_policy,
-        "folder": tmp_path,
-        "p": p,
-    }
-    for name, value in given.items():
-        written = json.loads(json.dumps(launch._to_json(name, value, tmp_path)))
-        assert launch._from_json(written, tmp_path) == value
 
 
 # two processes, for real
@@ -447,7 +431,7 @@ def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    job = str(tmp_path / "launch" / "grpo" / "job.json")
+    job = str(tmp_path / "launch" / "grpo" / "job")
     deadline = time.monotonic() + 60
     while _running(job) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.rar import train as rar
 from factkit.train import grpo
-from factkit.train.pretrain import build_policy
+from factkit.train.start import build_policy
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 

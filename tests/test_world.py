@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.train.pretrain import build_policy, pack
+from factkit.train.start import build_policy, pack
 from factkit.world import facts as w
 from factkit.world import texts as wt
 

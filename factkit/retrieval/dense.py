@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from factkit import assets, weights
+from factkit import assets
+from factkit.models import SAFE
 from factkit.retrieval.bm25 import index_hash, tokenize, top_places
 from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
@@ -67,14 +68,9 @@ class Encoder:
         from transformers import AutoModel, AutoTokenizer
 
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        with weights.loading(self.model):
-            model = AutoModel.from_pretrained(
-                self.model, dtype=dtype, **weights.SAFE
-            ).to(self.device)
-            tokenizer = AutoTokenizer.from_pretrained(
-                self.model, trust_remote_code=False
-            )
-        return model.eval(), tokenizer
+        model = AutoModel.from_pretrained(self.model, dtype=dtype, **SAFE)
+        tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)
+        return model.to(self.device).eval(), tokenizer
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         # each text once and texts of one length together: the least padding

@@ -143,13 +143,13 @@ def train(kind: str, folder: Path) -> dict[str, object]:
         def on_step_end(self, args, state, control, **_):
             self.running.__exit__(None, None, None)
 
-    timer, run = Timer(), setup.run_to_end
+    timer, run = Timer(), setup.train_and_keep
 
-    def timed(trainer, label):
+    def timed(trainer, *given, **named):
         trainer.add_callback(timer)
-        run(trainer, label)
+        return run(trainer, *given, **named)
 
-    setup.run_to_end = timed
+    setup.train_and_keep = timed
     length = 32 if kind == "grpo_long" else 12
     settings = {"rl_steps": STEPS, "rl_batch_size": BATCH, "sft_epochs": 1}
     settings |= {"checkpoint_steps": 1000, "max_completion_length": length}
