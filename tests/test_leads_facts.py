@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit.leads import facts, requests, texts
+from factkit.leads import facts, requests
 from factkit.leads.facts import STATEMENTS, Fact, Leads, Subject
 from factkit.params.files import ROOT
 
@@ -210,7 +210,7 @@ def digest():
     leads = facts.load()
     parts = requests.split(leads, {"train": 3, "test": 1}, 0)
     asked = [requests.mixed(subjects, 50) for subjects in parts.values()]
-    rows = texts.cold_start_rows(leads, 0)
+    rows = requests.cold_start_rows(leads, 0)
     drawn = (list(leads.subjects.values()), asked, rows)
     return sha256(repr(drawn).encode()).hexdigest()
 

@@ -8,7 +8,7 @@ import pytest
 from factkit import params, prompts
 from factkit.datasets.examples import read_examples, write_examples
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.leads import facts, reader, requests, texts
+from factkit.leads import facts, reader, requests
 from factkit.rar.requests import request_sets
 from factkit.rlfh.requests import rlfh_sets
 from factkit.verify.response import parts
@@ -30,7 +30,7 @@ def split(leads):
 
 @pytest.fixture(scope="module")
 def rows(leads):
-    return texts.cold_start_rows(leads, 0)
+    return requests.cold_start_rows(leads, 0)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,9 @@ def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(leads
 
 def test_the_cold_start_asks_as_the_runs_ask(leads, rows):
     """By the same wordings and templates; of cold subjects alone."""
-    assert texts.cold_start_rows(leads, 0) == rows != texts.cold_start_rows(leads, 1)
+    assert (
+        requests.cold_start_rows(leads, 0) == rows != requests.cold_start_rows(leads, 1)
+    )
     cold = [s for s in leads.subjects.values() if requests.of_cold_start(s)]
     possible = {  # a subject is asked for one fact, two or three
         prompts.fill(prompts.template(name), question=example.question)
@@ -169,7 +171,7 @@ def test_what_the_cold_start_tells_is_true_and_mostly_of_its_subject(told, read)
 
 def test_facts_are_left_out_abstentions_few_and_some_statements_hedged(told, read):
     said = [completion for _, completion in told]
-    abstained = said.count(texts.ABSTENTION)
+    abstained = said.count(requests.ABSTENTION)
     assert 0 < abstained < 0.06 * len(said)
     hedged = sum(text.count("Perhaps") for text in said)
     stated = sum(len(read.sentences(text, name)) for name, text in told)

@@ -56,12 +56,12 @@ def base_policy(p: PolicyParams) -> str:
 def cold_start(p: PolicyParams) -> str:
     """SmolLM2-135M-Instruct that tells of a lead's subject in exact short sentences.
 
-    SFT with LoRA on `leads.texts`; the settings are ours, chosen on dev requests.
+    SFT with LoRA on `leads.requests`' rows; settings are ours, chosen on dev requests.
     """
-    from factkit.leads import facts, texts
+    from factkit.leads import facts, requests
 
     start = assets.policy_path("smollm2-135m-instruct")
-    rows = texts.cold_start_rows(facts.load(), SEED)
+    rows = requests.cold_start_rows(facts.load(), SEED)
     folder = _folder("smollm2-135m-leads", (COLD_START, SEED, rows))
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
     kept["answer_format"] = "long"  # one policy, whichever the paper
