@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from factkit import arms as papers_arms
 from factkit import params
 
 app = typer.Typer(
@@ -16,9 +17,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-PAPERS = "truthrl | rar | reason | rlfh | veri"
+PAPERS = " | ".join(papers_arms.PAPERS)
 Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
-Profile = Annotated[str, typer.Option(help="tiny | laptop | h100_lora | h100_full")]
+Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
 ]
@@ -26,6 +27,10 @@ Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
 Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
 Set = Annotated[
     list[str], typer.Option("--set", help="A parameter's value, as key=value.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
+Host = Annotated[
+    str, typer.Option(help="Beyond loopback, FACTKIT_REWARD_TOKEN or …_SEARCH_TOKEN.")
 ]
 
 
@@ -39,12 +44,12 @@ def reproduce(
     values: Set = (),
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
-    from factkit import arms, sweeps
+    from factkit import sweeps
 
-    p = _checked(paper, profile, output_dir, values, variant)
-    sweeps.snakemake(
-        p, paper, arms.main(paper), [0], jobs=jobs, overrides=_typed(values)
-    )
+    changed = _typed(values)
+    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    main_arms = papers_arms.main(paper)
+    sweeps.snakemake(p, paper, main_arms, [0], jobs=jobs, overrides=changed)
     _print_outcome(p, paper)
 
 
@@ -66,25 +71,18 @@ def sweep(
     """
     from factkit import sweeps
 
-    p = _checked(paper, profile, output_dir, values, variant)
-    chosen = arms.split() or p.arms.split()
+    changed = _typed(values)
+    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    chosen, numbers = arms.split() or p.arms.split(), (seeds or p.seeds).split()
     for arm in chosen:
-        _checked(paper, profile, output_dir, [f"arm={arm}"], variant)
-    numbers = (seeds or p.seeds).split()
+        _checked(paper, profile, variant, {"arm": arm})
     if not numbers or not all(number.isdecimal() for number in numbers):
         raise params.ParamError(
             f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
         )
-    sweeps.snakemake(
-        p,
-        paper,
-        chosen,
-        [int(number) for number in numbers],
-        jobs=jobs,
-        ablations=True,
-        overrides=_typed(values),
-        extra=context.args,
-    )
+    options = {"jobs": jobs, "ablations": True, "overrides": changed}
+    seeds_chosen = [int(number) for number in numbers]
+    sweeps.snakemake(p, paper, chosen, seeds_chosen, **options, extra=context.args)
     if "--dry-run" not in context.args:
         _print_outcome(p, paper)
 
@@ -117,24 +115,19 @@ def report(
 
     Of a setting without runs below --output-dir, the reference results are taken.
     """
-    from factkit import ledger
     from factkit import report as pages
-    from factkit.params.stages import PROFILES
 
     root = params.ROOT / output_dir
     if markdown:
         print(*pages.write_pages(), sep="\n")
-        return
-    if not paper:
+    elif not paper:
         print("How many claims of each paper hold, fail … at each scale:\n")
         print(pages.summary(root).to_string())
-        return
-    _known(paper)
-    profiles = [profile] if profile else PROFILES
-    for name in profiles:
-        for setting, results in ledger.stored(paper, name, root).items():
-            print(pages.results(paper, name, setting, results))
-    print(pages.claims(paper, root, profiles))
+    else:
+        _known(paper)
+        profiles = [profile] if profile else params.PROFILES
+        print(f"Results below {root}, else the reference results.\n")
+        print(pages.markdown(paper, root, profiles))
 
 
 @app.command()
@@ -142,10 +135,8 @@ def serve_rewards(
     paper: Annotated[str, typer.Argument(help="Paper: reason.")] = "reason",
     profile: Profile = "tiny",
     variant: Variant = "",
-    host: Annotated[
-        str, typer.Option(help="Beyond loopback, FACTKIT_REWARD_TOKEN must be set.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")] = 8002,
+    host: Host = "127.0.0.1",
+    port: Port = 8002,
     output_dir: Output = "outputs",
     values: Set = (),
 ) -> None:
@@ -154,9 +145,8 @@ def serve_rewards(
 
     if paper != "reason":
         raise params.ParamError(f"paper={paper!r}: rewards are served of reason alone")
-    run = {"profile": profile, "output_dir": output_dir}
-    p = params.load(paper, profile, run | _typed(values), variant)
-    reward_service.serve(p, host, port)
+    changed = _typed(values) | {"output_dir": output_dir}
+    reward_service.serve(_checked(paper, profile, variant, changed), host, port)
 
 
 @app.command()
@@ -171,14 +161,14 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.retrieval import entry_index
+    from factkit.retrieval import entries
     from factkit.veri import corpora as claim_corpora
 
     name = corpus.name.removesuffix(".zip")
     if name not in claim_corpora.CORPORA:
         known = ", ".join(claim_corpora.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entry_index.build(claim_corpora.entries(name, corpus), folder, name))
+    print(entries.build_index(claim_corpora.entries(name, corpus), folder, name))
 
 
 @app.command()
@@ -186,15 +176,13 @@ def serve_search(
     entries: Annotated[
         str, typer.Argument(help="Folder of an entry index, or: leads.")
     ] = "leads",
-    host: Annotated[
-        str, typer.Option(help="Beyond loopback, FACTKIT_SEARCH_TOKEN must be set.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")] = 8003,
+    host: Host = "127.0.0.1",
+    port: Port = 8003,
 ) -> None:
     """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
-    from factkit import search_service
+    from factkit import search
 
-    search_service.serve(entries, host, port)
+    search.serve(entries, host, port)
 
 
 @app.command()
@@ -223,25 +211,21 @@ def doctor(
     variant: Variant = "",
 ) -> None:
     """Say what this machine lacks for a profile, and what the profile takes."""
-    from factkit import costs
     from factkit import doctor as checks
 
-    p = _checked(paper, profile, "outputs", variant=variant)
+    p = _checked(paper, profile, variant)
     print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
-    for what, value, how in costs.estimate(p):
+    for what, value, how in checks.estimate(paper, p):
         print(f"    {what}: {value} ({how})")
     print("\nThis machine:\n")
-    found = checks.examine(paper, profile, variant)
-    for what, have, fine, remedy in found:
-        print(
-            f"{'ok ' if fine else 'NO '} {what}: {have}{'' if fine else ' → '}", end=""
-        )
-        print("" if fine else remedy)
-    if not all(fine for _, _, fine, _ in found):
+    examined = checks.examine(paper, profile, variant)
+    for what, have, fine, remedy in examined:
+        print(f"ok  {what}: {have}" if fine else f"NO  {what}: {have} → {remedy}")
+    if not all(fine for _, _, fine, _ in examined):
         raise SystemExit(1)
 
 
-def _typed(values: Sequence[str]) -> dict[str, object]:
+def _typed(values: Sequence[str]) -> dict[str, Any]:
     """The values of --set options, typed as YAML would."""
     import yaml
 
@@ -253,33 +237,27 @@ def _typed(values: Sequence[str]) -> dict[str, object]:
 
 
 def _checked(
-    paper: str,
-    profile: str,
-    output_dir: str,
-    values: Sequence[str] = (),
-    variant: str = "",
-):
+    paper: str, profile: str, variant: str, values: dict[str, Any] | None = None
+) -> Any:
     """The paper's parameters; raises ParamError if they are wrong."""
     _known(paper)
-    run = {"profile": profile, "output_dir": output_dir}
-    return params.load(paper, profile, run | _typed(values), variant)
+    return params.load(paper, profile, values, variant)
 
 
 def _known(paper: str) -> None:
-    from factkit import arms
-
-    if paper not in arms.PAPERS:
-        there = ", ".join(arms.PAPERS)
-        raise params.ParamError(f"paper={paper!r}: there are {there}")
+    if paper not in papers_arms.PAPERS:
+        raise params.ParamError(f"paper={paper!r}: there are {PAPERS}")
 
 
-def _print_outcome(p: params.RunParams, paper: str) -> None:
+def _print_outcome(p: Any, paper: str) -> None:
     """What a sweep ended with: the results of its setting, and where they are."""
-    from factkit import ledger, report, runs
+    from factkit import ledger, runs
+    from factkit.figures import tables
 
     root = params.ROOT / p.output_dir
     results = ledger.stored(paper, p.profile, root).get(p.variant, [])
-    print(report.results(paper, p.profile, p.variant, results))
+    print("\nHeld-out items, in %:\n")
+    print(tables.results_table(results, tables.SHOWN[paper]).to_string())
     print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
@@ -287,12 +265,12 @@ def _print_outcome(p: params.RunParams, paper: str) -> None:
 def main() -> None:
     """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
     from factkit.assets import AssetError
-    from factkit.datasets.examples import DataError
+    from factkit.errors import UserError
     from factkit.sweeps import SweepError
 
     try:
         app()
-    except (params.ParamError, DataError) as error:
+    except UserError as error:
         print(f"factkit: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except (AssetError, SweepError) as error:

@@ -4,6 +4,7 @@ Parameters, notebooks, sweeps, ledger and figures read it; an arm is defined the
 once.
 """
 
+import functools
 import pkgutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -44,15 +45,12 @@ def page(paper: str) -> "pd.DataFrame":
     """The arms of a paper as a table to look at, a row each."""
     import pandas as pd
 
+    columns = ("what", "algorithm", "starts from")
     rows = {
-        name: {
-            "what": arm.what,
-            "algorithm": arm.algorithm or "none",
-            "starts from": arm.start or "the policy",
-        }
+        name: (arm.what, arm.algorithm or "none", arm.start or "the policy")
         for name, arm in table(paper).items()
     }
-    return pd.DataFrame(rows).T.rename_axis("arm")
+    return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("arm")
 
 
 def main(paper: str) -> list[str]:
@@ -60,7 +58,8 @@ def main(paper: str) -> list[str]:
     return [name for name, arm in table(paper).items() if arm.main]
 
 
-def untrained() -> list[str]:
+@functools.cache
+def untrained() -> set[str]:
     """The arms of all papers that are one policy, whatever the seed."""
-    tables = [table(paper) for paper in PAPERS]
-    return [name for arms in tables for name, arm in arms.items() if not arm.algorithm]
+    tables = map(table, PAPERS)
+    return {n for arms in tables for n, arm in arms.items() if not arm.algorithm}

@@ -5,10 +5,11 @@ that nothing is fetched at run time. What must be converted is converted once in
 cache folder, `$FACTKIT_CACHE` or `~/.cache/factkit`.
 """
 
+import functools
 import hashlib
 import importlib.metadata
-import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,51 +72,32 @@ def cache_dir() -> Path:
     return folder
 
 
-def locate(name: str) -> Path:
-    """The path of an asset's file, not yet verified. Raises AssetError if absent."""
+@functools.cache
+def verified(name: str) -> Path:
+    """The path of an asset's file, whose SHA-256 has been checked.
+
+    Raises AssetError, with the command that mends it, if the file is missing or differs
+    from the pinned one.
+    """
     asset = ASSETS[name]
+    pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
+    (pin,) = (pin for pin in pins if pin.startswith(f"{asset.package}=="))
+    fix = f"install it with: pip install --no-deps --force-reinstall {pin}"
     try:
         installed = importlib.metadata.distribution(asset.package)
     except importlib.metadata.PackageNotFoundError:
-        raise AssetError(
-            f"{name}: package {asset.package} is missing; {_fix(asset)}"
-        ) from None
+        missing = f"{name}: package {asset.package} is missing; {fix}"
+        raise AssetError(missing) from None
     path = Path(str(installed.locate_file(asset.file)))
     if not path.is_file():
+        raise AssetError(f"{name}: {asset.package} has no file {asset.file}; {fix}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != asset.sha256:
         raise AssetError(
-            f"{name}: {asset.package} has no file {asset.file}; {_fix(asset)}"
+            f"{name}: {path} has SHA-256 {digest}, expected {asset.sha256}; {fix}"
         )
     return path
-
-
-def verified(name: str) -> Path:
-    """The path of an asset whose SHA-256 has been checked.
-
-    The digest of an unchanged file (path, size, modification time) is computed once and
-    kept in the cache folder. Raises AssetError if the file differs from the pinned one.
-    """
-    path, asset = locate(name), ASSETS[name]
-    stat = path.stat()
-    key = f"{path}:{stat.st_size}:{stat.st_mtime_ns}"
-    seen_file = cache_dir() / "verified.json"
-    seen = json.loads(seen_file.read_text()) if seen_file.exists() else {}
-    if seen.get(name) != key:
-        with path.open("rb") as f:
-            digest = hashlib.file_digest(f, "sha256").hexdigest()
-        if digest != asset.sha256:
-            raise AssetError(
-                f"{name}: {path} has SHA-256 {digest}, expected {asset.sha256}; "
-                f"{_fix(asset)}"
-            )
-        write_atomically(seen_file, json.dumps(seen | {name: key}))
-    return path
-
-
-def _fix(asset: Asset) -> str:
-    """The command that installs an asset's package, as factkit's metadata pins it."""
-    pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
-    (pin,) = (pin for pin in pins if pin.startswith(f"{asset.package}=="))
-    return f"install it with: pip install --no-deps --force-reinstall {pin}"
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -161,8 +143,6 @@ def policy_path(name: str) -> str:
 
 def _convert_gguf(gguf: Path, folder: Path) -> None:
     """De-quantise a GGUF file into a folder of bfloat16 safetensors and tokenizer."""
-    import shutil
-
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

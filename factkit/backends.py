@@ -1,27 +1,18 @@
-"""The language models behind `factkit.llm`: an OpenAI-compatible endpoint, and
-transformers in this process.
-"""
+"""The language model behind `factkit.llm`: any OpenAI-compatible endpoint."""
 
 import asyncio
-import hashlib
 import json
-import math
 import os
 import re
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from factkit import models
-from factkit.llm import KeyRefused, Limits, Remote, Replies, Reply, Request, cache_key
+from factkit.llm import KeyRefused, Limits, Remote, Reply, Request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-THINK = "<think>"
 # a server's words for what it does not take
 SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
 
@@ -49,8 +40,6 @@ class Endpoint(Remote):
         import httpx
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-        from factkit.http_client import PLAIN, bounded_async
-
         key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
@@ -72,8 +61,7 @@ class Endpoint(Remote):
             api_key=key,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,
-            default_headers=PLAIN,
-            http_client=Attempts(timeout=limits.timeout_s, **bounded_async()),
+            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
         )
 
     async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
@@ -117,129 +105,12 @@ class Endpoint(Remote):
         return _read(response)
 
 
-class Transformers:
-    """A model run by transformers; it has no structured output.
-
-    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16". The
-    prompt is the tokenizer's chat template where it has one, the messages' contents
-    line by line otherwise. Samples differ with the batch they are in.
-    """
-
-    batch_size = 16
-
-    def __init__(self, path: str, dtype: str = "float32") -> None:
-        self.name = _with_weights(path)
-        self.model, self.tokenizer = models.load_policy(path, dtype)
-        self._lock = threading.Lock()
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
-        """Replies in batches of equal sampling and like length: less padding."""
-        decoding = [request.decoding for request in requests]
-        length = [sum(len(m["content"]) for m in r.messages) for r in requests]
-        order = sorted(range(len(requests)), key=lambda i: (decoding[i], length[i]))
-        for _, group in groupby(order, key=lambda i: decoding[i]):
-            rows = list(group)
-            for start in range(0, len(rows), self.batch_size):
-                batch = rows[start : start + self.batch_size]
-                with self._lock:
-                    replies = _in_halves(self._answer, [requests[i] for i in batch])
-                yield list(zip(batch, replies, strict=True))
-
-    def _answer(self, requests: Sequence[Request]) -> list[Reply]:
-        """Replies to requests of one sampling. Raises ValueError on too long a prompt.
-
-        Leaves torch's random state as it was: a cached reply must not change what a
-        run draws next.
-        """
-        import torch
-
-        tokenizer, device = self.tokenizer, self.model.device
-        asked = [self._prompt(request) for request in requests]
-        inputs = tokenizer(
-            asked,
-            return_tensors="pt",
-            padding=True,
-            add_special_tokens=not tokenizer.chat_template,  # the template has them
-        ).to(device)
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]  # (B, T)
-        sampling = requests[0].sampling
-        context = getattr(
-            self.model.config.get_text_config(), "max_position_embeddings", math.inf
-        )
-        room = context - sampling.max_new_tokens
-        if ids.shape[1] > room:
-            raise ValueError(
-                f"prompt of {ids.shape[1]} tokens: there is room for {room}"
-            )
-        ends = self._end_tokens()
-        gpus = range(torch.cuda.device_count())
-        keys = "".join(cache_key(self.name, request) for request in requests)
-        with torch.inference_mode(), torch.random.fork_rng(devices=gpus):
-            torch.manual_seed(int(hashlib.sha256(keys.encode()).hexdigest()[:12], 16))
-            output = self.model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                max_new_tokens=sampling.max_new_tokens,
-                eos_token_id=ends,
-                pad_token_id=tokenizer.pad_token_id,
-                **models.decoding(sampling),
-            )
-        new = output[:, ids.shape[1] :].cpu()  # (B, new tokens)
-        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-        prompt_tokens = mask.sum(dim=1).tolist()
-        new_tokens = (new != tokenizer.pad_token_id).sum(dim=1).tolist()
-        ended = torch.isin(new, torch.tensor(ends, dtype=new.dtype)).any(dim=1).tolist()
-        rows = zip(asked, texts, ended, prompt_tokens, new_tokens, strict=True)
-        replies = []
-        for prompt, text, end, before, after in rows:
-            if prompt.rstrip().endswith(THINK):  # the chat template wrote the tag
-                text = THINK + text
-            replies.append(_reply(text, "stop" if end else "length", before, after))
-        return replies
-
-    def _prompt(self, request: Request) -> str:
-        messages = [dict(message) for message in request.messages]
-        if not self.tokenizer.chat_template:
-            return "\n".join(message["content"] for message in messages)
-        return self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
-
-    def _end_tokens(self) -> list[int]:
-        """The tokenizer's end of text and the model's own ends of turn."""
-        ends = self.model.generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
-        return sorted({self.tokenizer.eos_token_id, *ends} - {None})
-
-
 def _address(url: str) -> str:
     """An endpoint's address in one spelling, without user and password."""
     import httpx
 
     plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
     return str(plain).rstrip("/")
-
-
-def _with_weights(path: str) -> str:
-    """A model's path, and which weights lie there: training may write new ones."""
-    files = sorted(Path(path).glob("*.safetensors"))
-    stats = [(file.name, file.stat()) for file in files]
-    content = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
-    return f"{path}@{digest}" if files else path
-
-
-def _in_halves(
-    answer: Callable[[Sequence[Request]], list[Reply]], requests: Sequence[Request]
-) -> list[Reply]:
-    """answer(requests); if it fails, that of each half: the culprit fails alone."""
-    try:
-        return answer(requests)
-    except Exception as error:
-        if len(requests) == 1:
-            return [Reply(None, _shorten(f"{type(error).__name__}: {error}"))]
-    half = len(requests) // 2
-    return _in_halves(answer, requests[:half]) + _in_halves(answer, requests[half:])
 
 
 def _read(response: Any) -> Reply:

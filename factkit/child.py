@@ -46,19 +46,14 @@ def main(parent: int, arguments: Sequence[str]) -> int:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = child.wait(POLL_S)
     finally:
-        if code != 0:
-            _end(child)
+        if code != 0:  # the child, and the processes of its group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(GRACE_S)
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
     return 1 if code is None else code if code >= 0 else 128 - code
-
-
-def _end(child: subprocess.Popen) -> None:
-    """End a child and the processes of its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_S)
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def end_with_parent() -> None:

@@ -37,10 +37,8 @@ class Stated:
 
     def is_met(self, value: Any) -> bool:
         """Whether a parameter's value is one that the paper states."""
-        return any(
-            value == yaml.safe_load(text.strip()) or str(value) == text.strip()
-            for text in self.paper.split(" | ")
-        )
+        texts = [text.strip() for text in self.paper.split(" | ")]
+        return str(value) in texts or value in map(yaml.safe_load, texts)
 
 
 def stated(paper: str) -> list[Stated]:
@@ -56,18 +54,14 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
     Of parameters, those that the run's arm depends on; whole: those of all arms.
     """
     reads = type(p) if whole else arms.table(paper)[p.arm].reads
-    keys = set(reads.model_fields)
-    own = pkgutil.resolve_name(f"factkit.{paper}.train:deviations")
-    return own(p) + [
-        f"{row.meaning}: {_shown(getattr(p, row.key))}; the paper: {row.paper} "
-        f"({row.section})"
-        for row in stated(paper)
-        if row.key in keys and not row.is_met(getattr(p, row.key))
-    ]
-
-
-def _shown(value: Any) -> Any:
-    return "none" if value == "" else value
+    sentences = list(pkgutil.resolve_name(f"factkit.{paper}.train:deviations")(p))
+    for row in stated(paper):
+        value = getattr(p, row.key)
+        if row.key in reads.model_fields and not row.is_met(value):
+            shown = "none" if value == "" else value
+            theirs = f"the paper: {row.paper} ({row.section})"
+            sentences.append(f"{row.meaning}: {shown}; {theirs}")
+    return sentences
 
 
 def table(paper: str, p: "RunParams") -> "Styler":

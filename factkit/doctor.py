@@ -1,4 +1,8 @@
-"""What this machine has, and what a profile lacks on it."""
+"""What a GPU profile takes, reckoned from its parameters, and what this machine lacks.
+
+All counts are upper bounds: full responses, every prompt. Of a model that `SHAPES`
+lacks, `accelerate estimate-memory <model>` tells the sizes.
+"""
 
 import importlib.metadata
 import os
@@ -6,40 +10,204 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from factkit import assets, costs, params
-from factkit.workload import Paper
+from factkit import arms, assets, params
 
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
+GPU_GB = 80
 # number of GPUs, and memory of each in GB (an 80 GB card shows 79 to 85)
 GPUS_NEEDED = {"h100_lora": (1, 75), "h100_full": (8, 75)}
 
-Check = tuple[str, str, bool, str]
+# Assumptions, ours: nothing here was measured by us
+DECODE_TOKENS_S = 2500  # vLLM, 8B model in bfloat16, 64 at a time, a GPU
+GPU_FLOPS = 989e12  # H100 SXM, dense bfloat16 (NVIDIA's data sheet)
+UTILISATION = {"": 0.3, "zero3": 0.3, "zero3_offload": 0.15}  # of it, in training
+PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri": 512}
+# claims of a long answer before training, or after it where there are more: Binary RAR
+# §6.1, Learning to Reason Table 2, RLFH Table 1; a sentence has two (ours)
+CLAIMS = {"rar": 30, "reason": 46, "rlfh": 22}
+
+Row = tuple[str, str, str]  # what, value, how reckoned
+Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
+
+
+class Shape(NamedTuple):
+    """A Llama-like model: weights in billions, and sizes as in its config.json.
+
+    kv: width of its keys, and of its values.
+    """
+
+    billions: float
+    layers: int
+    hidden: int
+    kv: int
+    ffn: int
+    vocabulary: int
+
+    def lora(self, rank: int) -> int:
+        """Weights of an adapter on every linear map: r (inputs + outputs) each."""
+        q_o, k_v = 2 * (2 * self.hidden), 2 * (self.hidden + self.kv)
+        return self.layers * rank * (q_o + k_v + 3 * (self.hidden + self.ffn))
+
+
+SHAPES = {
+    "meta-llama/Llama-3.1-8B-Instruct": Shape(8.03, 32, 4096, 1024, 14336, 128256),
+    "meta-llama/Llama-3.2-3B-Instruct": Shape(3.21, 28, 3072, 1024, 8192, 128256),
+    "Qwen/Qwen2.5-3B-Instruct": Shape(3.09, 36, 2048, 256, 11008, 151936),
+    "Qwen/Qwen2.5-7B-Instruct": Shape(7.62, 28, 3584, 512, 18944, 152064),
+    "Qwen/Qwen2.5-32B-Instruct": Shape(32.76, 64, 5120, 1024, 27648, 152064),
+    "Qwen/Qwen3-4B": Shape(4.02, 36, 2560, 1024, 9728, 151936),
+    "Qwen/Qwen3-8B": Shape(8.19, 36, 4096, 1024, 12288, 151936),
+    "allenai/Llama-3.1-Tulu-3-8B": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "lmsys/vicuna-7b-v1.5": Shape(6.74, 32, 4096, 4096, 11008, 32000),
+}
+
+
+# ---- what a profile takes
+
+
+def estimate(paper: str, p: Any) -> list[Row]:
+    """Memory, tokens, calls and GPU-hours of an RL run: (what, value, how reckoned)."""
+    if p.rollouts == "transformers":
+        return [("GPU-hours", "0", "runs on CPUs: notebook 00 has its minutes")]
+    responses = p.rl_steps * p.rl_batch_size
+    tokens = responses * sum(_tokens(paper, p))
+    how = f"{p.rl_steps} steps × {p.rl_batch_size} responses × {sum(_tokens(paper, p))}"
+    rows = [("rollout tokens of an RL run", f"{tokens:,}", how)]
+    for arm in p.arms.split():
+        if each := judge_calls(paper, p, arm):
+            what = f"judge calls training {arm}"
+            rows.append((what, f"{each * responses:,}", f"{each} a response"))
+    if paper in CLAIMS and p.search_url:
+        searches = p.train_requests + p.dev_requests + p.test_requests
+        what = f"one a request, {p.pages} pages each at most"
+        rows.append(("web searches", f"{searches:,}", what))
+    if paper == "veri":
+        what = f"{p.max_searches} a trajectory at most"
+        rows.append(("searches of an RL run", f"{p.max_searches * responses:,}", what))
+    shape = SHAPES.get(p.policy)
+    if shape is None:
+        how = f"ask: accelerate estimate-memory {p.policy}"
+        return [("parameters", "unknown", how), *rows]
+    memory_rows = [
+        (f"memory a GPU: {what}", f"{gb:.1f} GB", how)
+        for what, (gb, how) in memory(paper, p, shape).items()
+    ]
+    hours = gpu_hours(paper, p, shape)
+    notes = {
+        "rollouts": f"assumed: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size",
+        "training": f"assumed: {UTILISATION[p.deepspeed]:.0%} of the GPU's peak",
+    }
+    return [
+        ("parameters", f"{shape.billions} billion", p.policy),
+        *memory_rows,
+        *rows,
+        *((f"GPU-hours: {k}", f"{hours[k]:.1f}", how) for k, how in notes.items()),
+    ]
+
+
+def memory(paper: str, p: Any, shape: Shape) -> dict[str, tuple[float, str]]:
+    """GB of each training GPU in an RL step: what → (GB, how reckoned)."""
+    weights = shape.billions
+    trained = shape.lora(p.lora_rank) / 1e9 if p.lora_rank else weights
+    size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
+    sharded = p.num_processes if p.deepspeed else 1
+    share = 0 if p.deepspeed == "zero3_offload" else 1 / sharded
+    where = "on the host" if not share else f"sharded over {sharded} GPU(s)"
+    optimizer = 12 if p.deepspeed else 8  # Adam, with a float32 copy of the weights
+    copies = int(p.beta > 0 and not p.lora_rank)  # the policy without its adapter
+    prompt, response = _tokens(paper, p)
+    batch = p.rl_batch_size // p.num_processes
+    rows = min(p.micro_batch_size or batch, batch)
+    hidden = rows * (prompt + response) * shape.hidden * shape.layers * 2 / 1e9
+    logits = rows * response * shape.vocabulary * 8 / 1e9
+    gathered = 4 * shape.vocabulary * shape.hidden / 1e9 * bool(p.deepspeed)
+    engine = p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate")
+    return {
+        "weights": (size * weights * share, f"{size} B each, {where}"),
+        "gradients": (4 * trained * share, f"4 B a trained weight, {where}"),
+        "optimizer": (optimizer * trained * share, f"Adam: {optimizer} B, {where}"),
+        "reference": (copies * size * weights * share, f"{copies} copies"),
+        "gathered layer": (gathered, "4 B × the embedding, as DeepSpeed's estimate"),
+        "activations": (hidden, f"{rows} sequences, one hidden state a layer kept"),
+        "logits": (logits, f"{rows} responses × vocabulary × 4 B, and their gradient"),
+        "rollout engine": (engine, "vLLM's weights and KV cache"),
+    }
+
+
+def gpu_hours(paper: str, p: Any, shape: Shape) -> dict[str, float]:
+    """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
+    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
+    gpus, engines = p.num_processes + server, server or p.num_processes
+    responses = p.rl_steps * p.rl_batch_size
+    written = responses * _written(paper, p)
+    rate = DECODE_TOKENS_S * 8 / shape.billions  # tokens/s a GPU
+    passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
+    passes += 2 * (
+        getattr(p, "method", "") == "ppo"
+    )  # the values of a rollout's tokens
+    flops = passes * shape.billions * 1e9 * responses * sum(_tokens(paper, p))
+    speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
+    return {
+        "rollouts": written / rate / engines * gpus / 3600,
+        "training": flops / speed * gpus / 3600,
+    }
+
+
+def judge_calls(paper: str, p: Any, arm: str) -> int:
+    """Calls for the reward of one response: each sentence is read and each claim held
+    where claims are verified; 0 without a judge, or where the reward asks none."""
+    if p.verifier != "judge" or arms.table(paper)[arm].algorithm not in ("GRPO", "PPO"):
+        return 0
+    by_claim = 3 * CLAIMS.get(paper, 0) // 2
+    if paper == "rar":
+        from factkit.rar.rewards import PIECES
+
+        return sum(by_claim if piece == "supports" else 1 for piece in PIECES[arm])
+    if paper == "reason":
+        return by_claim + ("relevance" in arm)  # a comparison with the judge's answer
+    if paper == "rlfh":
+        return 1 if p.annotation == "single_pass" else by_claim + 1
+    if paper == "truthrl" and arm.startswith(("binary", "ternary")):
+        return 0 if arm == "ternary_strict_match" else 1 + ("reason" in arm)
+    return 0
+
+
+def _tokens(paper: str, p: Any) -> tuple[int, int]:
+    """Tokens of a prompt, as far as there is room, and of a full response."""
+    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
+    if paper == "truthrl" and p.retriever:
+        prompt += p.retrieved_chunks * p.chunk_tokens
+    if paper == "veri":  # a trajectory: turns, and what is found between them
+        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
+    return min(prompt, max(p.max_context_length - response, 0)), response
+
+
+def _written(paper: str, p: Any) -> int:
+    """Tokens of a full response that the policy writes."""
+    turns = p.max_searches + 1 if paper == "veri" else 1
+    return turns * p.max_completion_length
+
+
+# ---- what this machine has
 
 
 def examine(
     paper: str = "truthrl", profile: str = "laptop", variant: str = ""
 ) -> list[Check]:
-    """Checks as (what, found, whether that is fine, what to do if not).
-
-    Raises ParamError if there is no such profile or variant of the paper.
-    """
+    """Checks as (what, found, whether that is fine, what to do if not)."""
     p = params.load(paper, profile, variant=variant)
-    checks = [*_machine(), *_pins(), *_assets()]
+    checks = [*_machine(), _pins(), *_assets()]
     if profile in GPUS_NEEDED:
-        checks += [*_gpus(profile), _fits(p)]
+        checks += _gpus(profile)
+    if profile in GPUS_NEEDED and p.policy in SHAPES:
+        needed = sum(gb for gb, _ in memory(paper, p, SHAPES[p.policy]).values())
+        found = f"{needed:.0f} of {GPU_GB} GB"
+        remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
+        checks.append(("memory a GPU", found, needed < GPU_GB, remedy))
     return checks
-
-
-def _fits(p: Paper) -> Check:
-    """Whether a training GPU holds what it must, by the estimate."""
-    shape = costs.shape_of(p)
-    if shape is None:
-        return ("memory a GPU", "unknown", True, "")
-    needed = sum(gb for _, gb, _ in costs.memory(p, shape))
-    found = f"{needed:.0f} of {costs.GPU_GB} GB"
-    remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
-    return ("memory a GPU", found, needed < costs.GPU_GB, remedy)
 
 
 def _machine() -> list[Check]:
@@ -55,21 +223,23 @@ def _machine() -> list[Check]:
     ]
 
 
-def _pins() -> list[Check]:
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _pins() -> Check:
     """Whether the installed packages are the pinned ones, in one line."""
-    wrong = []
-    for requirement in importlib.metadata.requires("factkit") or []:
-        name, _, rest = requirement.partition("==")
-        if "extra" in rest:
-            continue
-        try:
-            found = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found = "missing"
-        if found.split("+")[0] != rest.strip():
-            wrong.append(f"{name} {found}, pinned {rest.strip()}")
+    pins = [r.partition("==") for r in importlib.metadata.requires("factkit") or []]
+    wrong = [
+        f"{name} {_version(name)}, pinned {pin.strip()}"
+        for name, _, pin in pins
+        if "extra" not in pin and _version(name).split("+")[0] != pin.strip()
+    ]
     found = "; ".join(wrong) or "as pinned"
-    return [("packages", found, not wrong, "pip install -e . (or make reproduce)")]
+    return ("packages", found, not wrong, "pip install -e . (or make reproduce)")
 
 
 def _assets() -> list[Check]:
@@ -87,17 +257,13 @@ def _gpus(profile: str) -> list[Check]:
     import torch
 
     number, gigabytes = GPUS_NEEDED[profile]
-    have = torch.cuda.device_count()
-    cards = [torch.cuda.get_device_properties(i) for i in range(have)]
+    cards = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     sizes = [card.total_memory / 1e9 for card in cards]
     enough = sum(size >= gigabytes for size in sizes) >= number
     found = ", ".join(f"{size:.0f} GB" for size in sizes) or "none"
     wanted = f"needs {number} GPU(s) of {gigabytes} GB or more"
-    checks: list[Check] = [("GPUs", found, enough, wanted)]
-    for package in GPU_PACKAGES:
-        try:
-            version = importlib.metadata.version(package)
-            checks.append((package, version, True, ""))
-        except importlib.metadata.PackageNotFoundError:
-            checks.append((package, "missing", False, "pip install -e '.[gpu]'"))
-    return checks
+    return [("GPUs", found, enough, wanted)] + [
+        (name, have, have != "missing", "pip install -e '.[gpu]'")
+        for name in GPU_PACKAGES
+        for have in [_version(name)]
+    ]

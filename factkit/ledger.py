@@ -10,6 +10,8 @@ notebook:
 """
 
 import csv
+import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, runs, statistics, stored_runs
+from factkit import arms, params, runs, statistics
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
@@ -30,9 +32,10 @@ COUNTS = re.compile(
 )
 RISK = 0.05  # of a verdict, both sides together
 NOT_HERE = "not measurable here"
-WAITS = "waits for the next reference run"
 
 Result = Mapping[str, Any]
+Results = Mapping[str, Sequence[Result]]  # variant → results of training runs
+Side = dict[int, Result]  # seed → result of one arm of a claim
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is found of a claim. p: two-sided, None where nothing was tested.
+    """What a claim came to. p: two-sided, None where nothing was tested.
 
     word: holds | fails | undecided | one seed | not measurable | not run, or
     "not measurable here"; why: the reason where it is none of the first three.
@@ -89,64 +92,79 @@ def claims(paper: str) -> list[Claim]:
         return [Claim(**row) for row in csv.DictReader(rows)]
 
 
+# ---- the results
+
+
 def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
     """Variant → results of a paper's training runs at a profile; "" is the main one.
 
     root: the folder of the runs. Of a variant without any below it, the reference
     results.
     """
-    found: dict[str, list[Result]] = {}
+    by_variant: dict[str, list[Result]] = {}
     for base in (runs.REFERENCE, root):
         for folder in sorted(base.glob(f"{profile}*")):
-            name, _, setting = folder.name.partition("-")
-            if name != profile:
-                continue
-            results = [
-                r
-                for r in runs.all_results(*folder.glob(f"[1-5]2_{paper}_train"))
-                if r["paper"] == paper
-            ]
-            if results:
-                found[setting] = stored_runs.with_iterations(stored_runs.apart(results))
-    return found
+            name, _, variant = folder.name.partition("-")
+            results = runs.all_results(*folder.glob(f"[1-5]2_{paper}_train"))
+            if name == profile and results:
+                by_variant[variant] = with_iterations(apart(results))
+    return by_variant
 
 
-def check(
-    claimed: Sequence[Claim], results: Mapping[str, Sequence[Result]]
-) -> "pd.DataFrame":
-    """A row a claim: the paper's number, ours with its interval, and the verdict.
+def apart(results: Sequence[Result]) -> list[Result]:
+    """The results, each arm that was run in several ways under several names.
 
-    results: variant → results of training runs. `verdict` is each claim's own;
-    `all together` is what stays of it by Holm's method, when all are to be right with
-    95 %. `three worlds` has the difference over other fact worlds or splits, where
-    these were run. Differences in points of a rate, or in what a count counts.
+    Seeds of one arm belong together if their parameters, inputs and reward are the
+    same. The way that most of them were run keeps the arm's name; another is named
+    after it with what differs, as `ternary (beta=0.01)`: no table averages the two.
     """
-    import pandas as pd
-
-    results = _by_setting(results)
-    verdicts = [judge(claim, results) for claim in claimed]
-    together = _adjusted(verdicts)
-    rows = [
-        {
-            "claim": claim.claim,
-            "where": claim.where,
-            "setting": " − ".join(dict.fromkeys(s or "main" for s, _, _ in claim.arms)),
-            "paper": claim.paper,
-            "difference": _difference_of(claim),
-            "ours": _shown(found.estimate),
-            "seeds": found.estimate.seeds if found.estimate else 0,
-            "items": found.estimate.items if found.estimate else 0,
-            "verdict": found.word,
-            "all together": word,
-            "three worlds": _over_worlds(claim, results),
-            "why": found.why,
-        }
-        for claim, found, word in zip(claimed, verdicts, together, strict=True)
-    ]
-    return pd.DataFrame(rows)
+    by_arm: dict[tuple, list[Result]] = {}
+    for r in results:
+        setting = (r["paper"], r["profile"], r.get("variant"))
+        by_arm.setdefault((*setting, r["arm"]), []).append(r)
+    named = []
+    for runs_of_arm in by_arm.values():
+        ways = [_way(r) for r in runs_of_arm]
+        usual = max(ways, key=ways.count)
+        for r, way in zip(runs_of_arm, ways, strict=True):
+            keys = sorted(way.keys() | usual.keys())
+            other = [f"{k}={way.get(k)}" for k in keys if way.get(k) != usual.get(k)]
+            name = f"{r['arm']} ({', '.join(other)})" if other else r["arm"]
+            named.append({**r, "arm": name})
+    return named
 
 
-def _by_setting(results: Mapping[str, Sequence[Result]]) -> Mapping[str, Any]:
+def _way(result: Result) -> dict[str, Any]:
+    """How a run was made, whatever its seed: parameters, inputs, reward."""
+    arm = arms.table(result["paper"]).get(result["arm"])
+    reads = arm.reads if arm else params.class_of(result["paper"])
+    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"}
+    way = {k: v for k, v in result["params"].items() if k in keys}
+    digests = result.get("inputs", {}).items()
+    way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
+    for recipe in result.get("recipe", {}).values():
+        way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
+    return way
+
+
+def with_iterations(results: Sequence[Result]) -> list[Result]:
+    """The results, and those of iterative DPO once more for each of its iterations."""
+    more = []
+    for r in results:
+        numbers = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
+        for i in sorted(numbers):
+            prefix = f"iteration_{i}_"
+            metrics = {
+                name.removeprefix(prefix): value
+                for name, value in r["metrics"].items()
+                if name.startswith(prefix)
+            }
+            arm = {"arm": f"iterative_dpo_{i}", "metrics": metrics, "prefix": prefix}
+            more.append({**r, **arm})
+    return [*results, *more]
+
+
+def _by_setting(results: Results) -> Results:
     """The results by the settings that claims name, which are those of the variants.
 
     Where a profile's main runs retrieve, theirs is `retrieval`, the main setting is
@@ -160,14 +178,54 @@ def _by_setting(results: Mapping[str, Sequence[Result]]) -> Mapping[str, Any]:
     return by_setting | {"": results.get("closedbook", ())}
 
 
-def judge(claim: Claim, results: Mapping[str, Sequence[Result]]) -> Verdict:
+# ---- the verdicts
+
+
+def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
+    """A row a claim: the paper's number, ours with its interval, and the verdict.
+
+    results: variant → results of training runs. `verdict` is each claim's own;
+    `all together` is what stays of it by Holm's method, when all are to be right with
+    95 %. `three worlds` has the difference over other fact worlds or splits, where
+    these were run. Differences in points of a rate, or in what a count counts.
+    """
+    import pandas as pd
+
+    results = _by_setting(results)
+    verdicts = [judge(claim, results) for claim in claimed]
+    p_values = [v.p for v in verdicts if v.p is not None]
+    adjusted = iter(statistics.holm(p_values))
+    rows = []
+    for claim, v in zip(claimed, verdicts, strict=True):
+        stays = v.p is None or next(adjusted) < RISK
+        settings = dict.fromkeys(setting or "main" for setting, _, _ in claim.arms)
+        row = {
+            "claim": claim.claim,
+            "where": claim.where,
+            "setting": " − ".join(settings),
+            "paper": claim.paper,
+            "difference": _difference_of(claim),
+            "ours": _shown(v.estimate),
+            "seeds": v.estimate.seeds if v.estimate else 0,
+            "items": v.estimate.items if v.estimate else 0,
+            "verdict": v.word,
+            "all together": v.word if stays else "undecided",
+            "three worlds": _over_worlds(claim, results),
+            "why": v.why,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def judge(claim: Claim, results: Results) -> Verdict:
     """The verdict on one claim by the rule of `factkit.statistics`."""
-    unmeasured = Verdict("not run")
-    if claim.not_here:
-        unmeasured = Verdict(NOT_HERE, why=claim.not_here)
+    unmeasured = Verdict(NOT_HERE if claim.not_here else "not run", why=claim.not_here)
     if not claim.metric:
         return unmeasured
-    sides = [_by_seed(arm, results.get(setting, ())) for setting, arm, _ in claim.arms]
+    sides = [
+        {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
+        for setting, arm, _ in claim.arms
+    ]
     if not all(sides):
         return unmeasured
     one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
@@ -177,59 +235,135 @@ def judge(claim: Claim, results: Mapping[str, Sequence[Result]]) -> Verdict:
     metrics = [metric for _, _, metric in claim.arms]
     for side, metric in zip(sides, metrics, strict=True):
         if any(metric not in r["metrics"] for r in side.values()):
-            if claim.not_here:
-                return unmeasured
-            if _stored_items(side):
-                return Verdict(
-                    "not run", why=f"{metric} was not measured in these runs"
-                )
-            return Verdict("not run", why=f"{metric} {WAITS}")
+            why = f"{metric} was not measured in these runs"
+            return unmeasured if claim.not_here else Verdict("not run", why=why)
     estimate = _estimate(sides, metrics)
-    why = ""
-    if not estimate.items:
-        kept = all(_stored_items(side) for side in sides)
-        why = "over seeds alone: " + (
-            "no single item has this metric" if kept else f"what is by items {WAITS}"
-        )
-    if estimate.items and estimate.items < statistics.FEWEST_ITEMS:
-        n = estimate.items
-        why = f"only {n} items; {statistics.FEWEST_ITEMS} are needed"
+    n, fewest = estimate.items, statistics.FEWEST_ITEMS
+    if 0 < n < fewest:
+        why = f"only {n} items; {fewest} are needed"
         return Verdict("not measurable", estimate, why=why)
-    if not all(one_policy):
-        if estimate.seeds == 1:
-            return Verdict("one seed", estimate)
-        if estimate.seeds < statistics.FEWEST_SEEDS:
-            return Verdict("not measurable", estimate, why="only two seeds")
-    if estimate.se != estimate.se:  # NaN: one policy, whose items were not stored
-        why = f"one policy, whose measure by items {WAITS}"
+    if estimate.seeds == 1 and not all(one_policy):
+        return Verdict("one seed", estimate)
+    if estimate.seeds < statistics.FEWEST_SEEDS and not all(one_policy):
+        return Verdict("not measurable", estimate, why="only two seeds")
+    if math.isnan(estimate.se):
+        why = "one policy, whose items were not stored"
         return Verdict("undecided", estimate, why=why)
-    return _decided(claim, sides, metrics, estimate, why)
+    p_holds, p_fails = _p_values(claim, sides, metrics, estimate)
+    p = min(1.0, 2 * min(p_holds, p_fails))
+    word = "holds" if p_holds < p_fails else "fails"
+    why = "" if n else "over seeds alone: no items were stored"
+    return Verdict(word if p < RISK else "undecided", estimate, p, why)
 
 
-def _decided(
-    claim: Claim, sides: list, metrics: list[str], estimate: Estimate, why: str
-) -> Verdict:
-    """holds | fails | undecided by the claim's bounds."""
-    above, below = [], []  # one-sided p values of lying on the claim's side, and not
+def _common_seeds(sides: list[Side], one_policy: list[bool]) -> list[Side]:
+    """The sides with the seeds that both have; one policy stands for every seed."""
+    firsts = [side[min(side)] for side in sides]
+    if all(one_policy):
+        return [{0: first} for first in firsts]
+    trained = zip(sides, one_policy, strict=True)
+    common = set.intersection(*(set(side) for side, one in trained if not one))
+    return [
+        {seed: first if one else side[seed] for seed in sorted(common)}
+        for side, one, first in zip(sides, one_policy, firsts, strict=True)
+    ]
+
+
+def _estimate(sides: list[Side], metrics: list[str], factor: float = 1.0) -> Estimate:
+    """more − factor·less with its interval: over seeds and items, else seeds alone."""
+    unit = 1 if COUNTS.search(metrics[0]) else 100
+    pairs = list(zip(sides, metrics, strict=True))
+    cells = [
+        {seed: _items(r, metric, unit) for seed, r in side.items()}
+        for side, metric in pairs
+    ]
+    if all(cell for side in cells for cell in side.values()):
+        less = cells[1] if len(cells) > 1 else {}
+        return statistics.difference(cells[0], less, factor)
+    more, *less = (
+        [unit * side[seed]["metrics"][metric] for seed in sides[0]]
+        for side, metric in pairs
+    )
+    others = less[0] if less else [0.0] * len(more)
+    gains = [m - factor * n for m, n in zip(more, others, strict=True)]
+    return statistics.over_seeds(gains)
+
+
+def _items(result: Result, metric: str, unit: float) -> Items:
+    """The items of a metric; empty where the run has not stored them."""
+    path = Path(result.get("folder", "")) / "items.csv"
+    prefix = result.get("prefix", "")
+    table = _table(path, path.stat().st_mtime_ns) if path.is_file() else ()
+    if prefix + metric not in table:
+        return {}
+    values = runs.item_values(table, metric, prefix)
+    return {item: (unit * value, weight) for item, (value, weight) in values.items()}
+
+
+@functools.lru_cache(maxsize=1000)
+def _table(path: Path, _changed: int) -> "pd.DataFrame":
+    """Hundreds of claims read the same files."""
+    return runs.read_items(path.parent)
+
+
+def _p_values(
+    claim: Claim, sides: list[Side], metrics: list[str], estimate: Estimate
+) -> tuple[float, float]:
+    """One-sided p values of all bounds being met, and of one not being met."""
+    above, below = [], []
     for bound, sign in ((claim.least or "0", 1), (claim.most, -1)):
         if not bound:
             continue
-        relative = bound.endswith("%")
         number = float(bound.removesuffix("%"))
-        slack = (
-            _estimate(sides, metrics, 1 + number / 100)
-            if relative and len(sides) > 1
-            else estimate
-        )
-        p = slack.p_above(0.0 if relative else number)
+        if bound.endswith("%"):
+            slack = estimate
+            if len(sides) > 1:
+                slack = _estimate(sides, metrics, 1 + number / 100)
+            p = slack.p_above(0.0)
+        else:
+            p = estimate.p_above(number)
         above.append(p if sign > 0 else 1 - p)
         below.append(1 - p if sign > 0 else p)
-    p_holds, p_fails = max(above), min(below)
-    p = min(1.0, 2 * min(p_holds, p_fails))
-    word = "undecided"
-    if p < RISK:
-        word = "holds" if p_holds < p_fails else "fails"
-    return Verdict(word, estimate, p, why)
+    return max(above), min(below)
+
+
+def _over_worlds(claim: Claim, results: Results) -> str:
+    """The difference over the main world or split and the others, each a mean of its
+    seeds, with the t interval over worlds; empty with fewer than three."""
+    settings = {setting for setting, _, _ in claim.arms}
+    if not claim.metric or len(settings) > 1:
+        return ""
+    (setting,) = settings
+    world_of = re.compile(rf"{setting and f'{setting}-'}(world|split)\d+")
+    worlds = [setting, *filter(world_of.fullmatch, results)]
+    estimates = [judge(claim, {setting: results.get(w, ())}).estimate for w in worlds]
+    gains = [estimate.value for estimate in estimates if estimate]
+    if len(gains) < statistics.FEWEST_SEEDS:
+        return ""
+    return _shown(statistics.over_seeds(gains))
+
+
+# ---- pages and words
+
+
+def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame":
+    """The whole ledger of a paper: ours and the verdict at each profile with runs.
+
+    Columns: claim, where, setting, paper, difference; then by profile ours, verdict,
+    all together, three worlds and why.
+    """
+    import pandas as pd
+
+    parts = {}
+    for profile in profiles or params.PROFILES:
+        if results := stored(paper, profile, root):
+            parts[profile] = check(claims(paper), results)
+    if not parts:
+        return pd.DataFrame()
+    shared = ["claim", "where", "setting", "paper", "difference"]
+    first = next(iter(parts.values()))[shared]
+    own = [part.drop(columns=shared) for part in parts.values()]
+    return pd.concat([first, *own], axis=1, keys=("", *parts))
 
 
 def by_chance(verdicts: Sequence[str]) -> float:
@@ -245,133 +379,13 @@ def in_words(verdicts: Sequence[str]) -> str:
     return f"{several}. If no arm differed, {by_chance(verdicts):.1f} would hold."
 
 
-def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame":
-    """The whole ledger of a paper: ours and the verdict at each profile with runs.
-
-    Columns: claim, where, setting, paper, difference; then by profile ours, verdict,
-    all together, three worlds and why.
-    """
-    import pandas as pd
-
-    parts = {}
-    for profile in profiles or ("tiny", "laptop", "h100_lora", "h100_full"):
-        if found := stored(paper, profile, root):
-            parts[profile] = check(claims(paper), found)
-    if not parts:
-        return pd.DataFrame()
-    shared = ["claim", "where", "setting", "paper", "difference"]
-    own = ["ours", "seeds", "items", "verdict", "all together", "three worlds", "why"]
-    first = next(iter(parts.values()))[shared]
-    return pd.concat(
-        [first, *(p[own] for p in parts.values())], axis=1, keys=("", *parts)
-    )
-
-
-# ---- what was measured
-
-
-def _by_seed(arm: str, results: Sequence[Result]) -> dict[int, Result]:
-    return {r["seed"]: r for r in results if r["arm"] == arm}
-
-
-def _common_seeds(
-    sides: list[dict[int, Result]], one_policy: list[bool]
-) -> list[dict[int, Result]]:
-    """The sides with the seeds that both have; one policy stands for every seed."""
-    firsts = [min(side) for side in sides]
-    if all(one_policy):
-        return [{0: side[first]} for side, first in zip(sides, firsts, strict=True)]
-    common = set.intersection(
-        *(set(s) for s, one in zip(sides, one_policy, strict=True) if not one)
-    )
-    return [
-        {seed: side[first] if one else side[seed] for seed in sorted(common)}
-        for side, one, first in zip(sides, one_policy, firsts, strict=True)
-    ]
-
-
-def _stored_items(side: dict[int, Result]) -> bool:
-    """Whether all runs of an arm have stored items."""
-    folders = [r.get("folder") for r in side.values()]
-    return all(
-        folder and stored_runs.read_items(folder) is not None for folder in folders
-    )
-
-
-def _estimate(
-    sides: list[dict[int, Result]], metrics: list[str], factor: float = 1.0
-) -> Estimate:
-    """more − factor·less with its interval: over seeds and items, else seeds alone."""
-    unit = 1 if COUNTS.search(metrics[0]) else 100
-    cells = [
-        {seed: _items(r, metric, unit) for seed, r in side.items()}
-        for side, metric in zip(sides, metrics, strict=True)
-    ]
-    if all(cell for side in cells for cell in side.values()):
-        return statistics.difference(
-            cells[0], cells[1] if len(cells) > 1 else {}, factor
-        )
-    values = [
-        [unit * side[seed]["metrics"][metric] for seed in sides[0]]
-        for side, metric in zip(sides, metrics, strict=True)
-    ]
-    less = values[1] if len(values) > 1 else [0.0] * len(values[0])
-    return statistics.over_seeds(
-        [m - factor * n for m, n in zip(values[0], less, strict=True)]
-    )
-
-
-def _items(result: Result, metric: str, unit: float) -> Items:
-    """The items of a metric; empty where the run has not stored them."""
-    table = stored_runs.read_items(result["folder"]) if "folder" in result else None
-    prefix = result.get("prefix", "")
-    if table is None or prefix + metric not in table:
-        return {}
-    values = stored_runs.item_values(table, metric, prefix)
-    return {item: (unit * value, weight) for item, (value, weight) in values.items()}
-
-
-def _over_worlds(claim: Claim, results: Mapping[str, Sequence[Result]]) -> str:
-    """The difference over the main world or split and the others, each a mean of its
-    seeds, with the t interval over worlds; empty with fewer than three."""
-    settings = {setting for setting, _, _ in claim.arms}
-    if not claim.metric or len(settings) > 1:
-        return ""
-    (setting,) = settings
-    world_of = re.compile(rf"{setting and f'{setting}-'}(world|split)\d+")
-    gains = []
-    for world in (setting, *filter(world_of.fullmatch, results)):
-        found = judge(claim, {setting: results.get(world, ())})
-        if found.estimate:
-            gains.append(found.estimate.value)
-    if len(gains) < statistics.FEWEST_SEEDS:
-        return ""
-    return _shown(statistics.over_seeds(gains))
-
-
-# ---- words
-
-
-def _adjusted(verdicts: Sequence[Verdict]) -> list[str]:
-    """What stays of each verdict if all tested are to be right together."""
-    tested = [v for v in verdicts if v.p is not None]
-    adjusted = iter(statistics.holm([v.p for v in tested]))
-    return [
-        v.word if v.p is None or next(adjusted) < RISK else "undecided"
-        for v in verdicts
-    ]
-
-
 def _difference_of(claim: Claim) -> str:
     """The metric and the arms of a claim, in a few words."""
-    if not claim.metric:
-        return ""
-    (_, _, first), *rest = claim.arms
-    if not rest:
-        return f"{first}: {claim.more}"
-    if rest[0][2] != first:
-        return f"{claim.more} {first} − {claim.less} {rest[0][2]}"
-    return f"{first}: {claim.more} − {claim.less}"
+    if not claim.less:
+        return f"{claim.metric}: {claim.more}" if claim.metric else ""
+    if claim.less_metric and claim.less_metric != claim.metric:
+        return f"{claim.more} {claim.metric} − {claim.less} {claim.less_metric}"
+    return f"{claim.metric}: {claim.more} − {claim.less}"
 
 
 def _shown(estimate: Estimate | None) -> str:
@@ -380,6 +394,6 @@ def _shown(estimate: Estimate | None) -> str:
         return "–"
     few = 0 < estimate.items < statistics.FEWEST_ITEMS
     half = estimate.half_width
-    if few or half != half or estimate.seeds == 2:
+    if few or math.isnan(half) or estimate.seeds == 2:
         return f"{estimate.value:+.1f}"
     return f"{estimate.value:+.1f} ± {half:.1f}"

@@ -8,11 +8,11 @@ import asyncio
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from factkit import models
 from factkit.runs import progress_bar
@@ -65,7 +65,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Limits:
-    """What calls may take. Raises ValueError on a value that would never end.
+    """What calls may take.
 
     concurrency: calls at once of a `run`. timeout_s: a call's, in seconds. attempts: at
     one request, over 15 seconds at least. max_calls: a cap on an LLM's `totals.calls`.
@@ -75,14 +75,6 @@ class Limits:
     timeout_s: float = 60.0
     attempts: int = 7
     max_calls: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("concurrency", "attempts"):
-            value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not self.timeout_s > 0:
-            raise ValueError(f"timeout_s must be above 0, not {self.timeout_s}")
 
 
 @dataclass
@@ -98,7 +90,6 @@ class Totals:
     completion_tokens: int = 0
 
 
-Replies = list[tuple[int, Reply]]  # of a batch: (a request's index, its reply)
 Settle = Callable[[str, Reply], None]  # takes a request's key and its reply
 
 
@@ -125,15 +116,6 @@ class Remote(ABC):
         """The reply after as many attempts as it takes. Raises KeyRefused."""
 
 
-class LocalModel(Protocol):
-    """A backend that batches by itself."""
-
-    name: str  # part of the cache key: what determines the answers
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
-        """Replies to all requests in any order, each batch as soon as it is done."""
-
-
 class LLM:
     """A backend with a disk cache, limits, and totals over its lifetime.
 
@@ -142,18 +124,14 @@ class LLM:
 
     def __init__(
         self,
-        backend: Remote | LocalModel,
+        backend: Remote,
         cache: Path | None = None,
         limits: Limits = Limits(),
     ) -> None:
-        self.backend = backend
-        self.limits = limits
-        self.totals = Totals()
-        self._cache = None
-        if cache is not None:
-            from factkit.cache import Cache
+        from factkit.cache import Cache
 
-            self._cache = Cache(cache)
+        self.backend, self.limits, self.totals = backend, limits, Totals()
+        self._cache = Cache(cache) if cache is not None else None
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
         """The replies, in the requests' order; requests with equal keys are sent once.
@@ -162,44 +140,38 @@ class LLM:
         as it is there, so that a killed run repeats no finished call. Works in a
         notebook's running loop, too.
         """
-        from anyio.from_thread import start_blocking_portal
-
         keys = [cache_key(self.backend.name, request) for request in requests]
-        unique = dict(zip(keys, requests, strict=True))
+        missing = dict(zip(keys, requests, strict=True))
+        bar = progress_bar(len(missing), progress, "call") if progress else None
         replies: dict[str, Reply] = {}
-        bar = progress_bar(len(unique), progress, unit="call") if progress else None
 
         def settle(key: str, reply: Reply) -> None:
             replies[key] = reply
-            self._keep(key, reply)
+            if not reply.cached:
+                self._keep(key, reply)
             if bar is not None:
                 bar.update()
 
-        try:
-            for key in unique:
-                if stored := self._cache and self._cache.kept(key, _kept_reply):
-                    settle(key, stored)
-            missing = {k: r for k, r in unique.items() if k not in replies}
-            if missing and isinstance(self.backend, Remote):
+        with bar or nullcontext():
+            for key in list(missing) if self._cache else []:
+                if (stored := self._cache.kept(key)) is not None:
+                    settle(key, Reply(**stored, cached=True))
+                    del missing[key]
+            if missing:
+                from anyio.from_thread import start_blocking_portal
+
                 # a loop in a thread of its own; an interrupt cancels what runs there
                 with start_blocking_portal() as portal:
                     portal.call(self._ask_all, self.backend, missing, settle)
-            elif missing:
-                self._generate_all(self.backend, missing, settle)
-        finally:
-            if bar is not None:
-                bar.close()
-        return _in_order(keys, replies)
+        return [replies[key] for key in keys]
 
     def _keep(self, key: str, reply: Reply) -> None:
         """Count the tokens of a new reply, and put an answer into the cache."""
-        if reply.cached:
-            return
         self.totals.prompt_tokens += reply.prompt_tokens
         self.totals.completion_tokens += reply.completion_tokens
         if self._cache is not None and reply.text is not None:
             stored = asdict(reply)
-            del stored["cached"], stored["error"]
+            del stored["cached"]
             self._cache.keep(key, stored)
 
     def _next_call(self) -> str:
@@ -210,34 +182,21 @@ class LLM:
         self.totals.calls += 1
         return ""
 
-    def _generate_all(
-        self, backend: LocalModel, missing: Mapping[str, Request], settle: Settle
-    ) -> None:
-        """Answer with a local model, as many requests as the cap allows."""
-        why_not = {key: self._next_call() for key in missing}
-        allowed = [key for key, why in why_not.items() if not why]
-        for batch in backend.generate([missing[key] for key in allowed]):
-            for index, reply in batch:
-                settle(allowed[index], reply)
-        for key, why in why_not.items():
-            if why:
-                settle(key, Reply(None, why))
-
     async def _ask_all(
         self, backend: Remote, missing: Mapping[str, Request], settle: Settle
     ) -> None:
         """Answer through a remote backend, `concurrency` calls at once."""
-        waiting, refused = iter(missing.items()), []
+        waiting, refused = iter(missing.items()), ""
 
         async def work() -> None:
+            nonlocal refused
             for key, request in waiting:
                 try:
-                    reply = (
-                        refused[0] if refused else await backend.ask(client, request)
-                    )
+                    reply = Reply(None, refused)
+                    if not refused:
+                        reply = await backend.ask(client, request)
                 except KeyRefused as why:
-                    reply = Reply(None, str(why))
-                    refused.append(Reply(None, f"not called: {why}"))
+                    reply, refused = Reply(None, str(why)), f"not called: {why}"
                 settle(key, reply)
 
         client = backend.connect(self.limits, self._next_call)
@@ -257,22 +216,3 @@ def cache_key(model: str, request: Request) -> str:
         request.schema,  # in its own order: models answer in it
     ]
     return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
-
-
-def _kept_reply(stored: dict[str, Any]) -> Reply:
-    """The reply that a cache keeps. Raises TypeError if it is none."""
-    reply = Reply(**stored, cached=True)
-    counts = (reply.prompt_tokens, reply.completion_tokens)
-    if not isinstance(reply.text, str) or {type(n) for n in counts} != {int}:
-        raise TypeError("an entry that is no reply")
-    return reply
-
-
-def _in_order(keys: Sequence[str], replies: dict[str, Reply]) -> list[Reply]:
-    """A reply for each key; where a key comes again, its answer took no call."""
-    ordered = []
-    for key in keys:
-        ordered.append(replies[key])
-        if replies[key].text is not None:
-            replies[key] = replace(replies[key], cached=True)
-    return ordered

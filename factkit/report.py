@@ -1,8 +1,7 @@
-"""A paper's results as pages: printed, or as outputs/reference/<paper>.md.
+"""A paper's results as a page in Markdown: printed, or outputs/reference/<paper>.md.
 
-The page in Markdown is made of the reference results alone, and of
-outputs/reference/notes/<paper>.md, which people write: `python -m factkit report
---markdown` writes it anew.
+The latter is made of the reference results alone, and of what people write in
+outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import arms, deviations, ledger, params, runs
 from factkit.figures import tables
-from factkit.params.stages import PROFILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +22,7 @@ TITLES = {
     "rlfh": "RLFH",
     "veri": "Veri-R1",
 }
+STAGES = ("data", "rewards", "train", "ablations", "figures")
 RULE = """\
 One rule for all (`factkit/statistics.py`): a difference is paired over test items and
 seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
@@ -35,75 +34,6 @@ Where a run's items were not stored, the interval is over seeds alone, and the r
 so.
 """
 NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
-
-
-def results(paper: str, profile: str, setting: str, found: Sequence[Any]) -> str:
-    """The metrics of a setting's arms as a table to print."""
-    of_reference = found and Path(found[0]["folder"]).is_relative_to(runs.REFERENCE)
-    source = ", reference results" if of_reference else ""
-    name = "-".join(filter(None, (profile, setting)))
-    table = tables.results_table(found, tables.SHOWN[paper]).to_string()
-    return f"\n{paper}, {name}{source}, held-out items, in %:\n\n{table}"
-
-
-def claims(paper: str, root: Path, profiles: Sequence[str]) -> str:
-    """The claims with ours at each profile; then why what is not decided is not.
-
-    Raises ParamError if nothing has been run.
-    """
-    page = ledger.page(paper, root, profiles)
-    if page.empty:
-        raise params.ParamError(
-            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
-            f"start with: python -m factkit reproduce {paper}"
-        )
-    measured = [name for name in profiles if name in page.columns.levels[0]]
-    lines = [f"\nThe claims of {paper}; in points, or claims an answer:\n"]
-    lines.append(page[_columns(measured)].to_string(index=False))
-    for name in measured:
-        lines.append(f"\n{name}: {ledger.in_words(list(page[name]['verdict']))}")
-        for why, rows in page[page[name]["why"] != ""].groupby((name, "why")):
-            lines.append(f"  {why}:")
-            lines += [f"    {claim}" for claim in rows["", "claim"]]
-        lines.append("  What differs from the paper:")
-        lines += [f"    {sentence}" for sentence in _deviations(paper, name)]
-    return "\n".join(lines)
-
-
-def markdown(paper: str) -> str:
-    """outputs/reference/<paper>.md: the reference results, figures and claims."""
-    parts = [f"# {TITLES[paper]}: what came out\n"]
-    parts.append(
-        "Made by `python -m factkit report --markdown` from the results beside this "
-        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n"
-    )
-    parts.append(_link_notebooks(paper))
-    notes = runs.REFERENCE / "notes" / f"{paper}.md"
-    parts.append(notes.read_text(encoding="utf-8"))
-    parts.append("## Results\n")
-    measured = []
-    for profile in PROFILES:
-        settings = ledger.stored(paper, profile, NOWHERE)
-        measured += [profile] if settings else []
-        for setting, found in settings.items():
-            name = "-".join(filter(None, (profile, setting)))
-            parts.append(f"### `{name}`\n\n{_ran(found)}\n")
-            table = tables.results_table(found, tables.SHOWN[paper])
-            parts.append(table.to_markdown() + "\n")
-    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
-    parts += _figures(paper, measured)
-    page = ledger.page(paper, NOWHERE, measured)
-    parts.append("## The paper's claims\n")
-    for name in measured:
-        parts.append(f"`{name}`: {ledger.in_words(list(page[name]['verdict']))}\n")
-    parts.append(_flat(page[_columns(measured)]).to_markdown(index=False) + "\n")
-    parts.append("## What differs from the paper\n")
-    for name in measured:
-        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
-        parts.append(
-            f"<details><summary>Profile {name}</summary>\n\n{sentences}\n\n</details>\n"
-        )
-    return "\n".join(parts)
 
 
 def summary(root: Path) -> "pd.DataFrame":
@@ -119,15 +49,27 @@ def summary(root: Path) -> "pd.DataFrame":
         table = ledger.page(paper, root)
         for profile in dict.fromkeys(p for p, _ in table.columns if p):
             words = table[profile]["verdict"]
+            counts = {word: (words == word).sum() for word in words}
             rows[paper, profile] = {
                 "claims": len(words),
-                **{w: (words == w).sum() for w in ("holds", "fails", "undecided")},
-                "by chance": f"{ledger.by_chance(list(words)):.1f}",
+                **{w: counts.get(w, 0) for w in ("holds", "fails", "undecided")},
+                "by chance": f"{ledger.by_chance(words):.1f}",
                 "hold together": (table[profile]["all together"] == "holds").sum(),
-                **{w: (words == w).sum() for w in ("one seed", "not measurable")},
-                **{w: (words == w).sum() for w in ("not run", ledger.NOT_HERE)},
+                **{w: counts.get(w, 0) for w in ("one seed", "not measurable")},
+                **{w: counts.get(w, 0) for w in ("not run", ledger.NOT_HERE)},
             }
     return pd.DataFrame(rows).T
+
+
+def write_pages() -> list[Path]:
+    """Write the page of every paper, the claims counted, and the notebooks' picture."""
+    pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
+    pages["claims.md"] = counted()
+    for name, page in pages.items():
+        (runs.REFERENCE / name).write_text(page, encoding="utf-8")
+    picture = runs.REFERENCE / "notebooks.png"
+    grid().savefig(picture, dpi=60)
+    return [*(runs.REFERENCE / name for name in pages), picture]
 
 
 def counted() -> str:
@@ -140,107 +82,93 @@ def counted() -> str:
     )
 
 
-def minutes() -> "pd.DataFrame":
-    """Minutes a notebook took where the reference results were made, by profile."""
-    import pandas as pd
+def markdown(
+    paper: str, root: Path = NOWHERE, profiles: Sequence[str] = params.PROFILES
+) -> str:
+    """The results below `root`, else the reference's, the figures and the claims.
 
-    taken: dict[str, dict[str, list[float]]] = {"tiny": {}, "laptop": {}}
-    for profile, by_notebook in taken.items():
-        for run in runs.all_results(runs.REFERENCE / profile):
-            by_notebook.setdefault(run["notebook"], []).append(run["wall_s"] / 60)
-    shown = {
-        profile: {
-            name: " to ".join(f"{m:.1f}" for m in sorted({min(values), max(values)}))
-            for name, values in by_notebook.items()
-        }
-        for profile, by_notebook in taken.items()
-    }
-    return pd.DataFrame(shown).sort_index().rename_axis("minutes").fillna("")
-
-
-def write_pages() -> list[Path]:
-    """Write the page of every paper, the claims counted, and the notebooks' picture."""
-    pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
-    pages["claims.md"] = counted()
-    paths = [runs.REFERENCE / name for name in pages]
-    for path in paths:
-        path.write_text(pages[path.name], encoding="utf-8")
-    picture = runs.REFERENCE / "notebooks.png"
-    grid().savefig(picture, dpi=60)
-    return [*paths, picture]
+    Raises ParamError if nothing has been run.
+    """
+    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
+    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
+    notes = runs.REFERENCE / "notes" / f"{paper}.md"
+    parts = [
+        f"# {TITLES[paper]}: what came out\n",
+        "Made by `python -m factkit report --markdown` from the results beside this "
+        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
+        f"Notebooks: {', '.join(links)}.\n",
+        notes.read_text(encoding="utf-8"),
+        "## Results\n",
+    ]
+    stored = {name: ledger.stored(paper, name, root) for name in profiles}
+    measured = [profile for profile, settings in stored.items() if settings]
+    if not measured:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
+    for profile in measured:
+        for setting, found in stored[profile].items():
+            name = "-".join(filter(None, (profile, setting)))
+            table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
+            parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
+    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
+    for profile in measured:
+        folder = runs.REFERENCE / profile
+        pictures = sorted(folder.glob(f"[1-5]4_{paper}_figures/main-s0/figures/*.png"))
+        parts += [f"## Figures at `{profile}`\n"] if pictures else []
+        for path in pictures:
+            inside = path.relative_to(runs.REFERENCE)
+            parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
+    page = ledger.page(paper, root, measured)
+    parts.append("## The paper's claims\n")
+    for name in measured:
+        parts.append(f"`{name}`: {ledger.in_words(page[name]['verdict'])}\n")
+    flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
+    flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
+    parts.append(flat.to_markdown(index=False) + "\n")
+    parts.append("## What differs from the paper\n")
+    for name in measured:
+        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
+        head = f"<details><summary>Profile {name}</summary>"
+        parts.append(f"{head}\n\n{sentences}\n\n</details>\n")
+    return "\n".join(parts)
 
 
 def grid() -> "Figure":
     """The notebooks, paper by stage, each with a figure that it drew at tiny."""
     import matplotlib.pyplot as plt
 
-    stages = ("data", "rewards", "train", "ablations", "figures")
     fig, axes = plt.subplots(5, 5, figsize=(16, 13), layout="constrained")
     for row, paper in zip(axes, arms.PAPERS, strict=True):
-        for ax, stage in zip(row, stages, strict=True):
+        for ax, stage in zip(row, STAGES, strict=True):
             (notebook,) = (params.ROOT / "notebooks").glob(f"[1-5]?_{paper}_{stage}.*")
             drawn = runs.REFERENCE.glob(f"tiny/{notebook.stem}/*/figures/*.png")
             ax.set_title(f"{notebook.stem[:2]} {stage}", loc="left")
             ax.axis("off")
             if picture := min(drawn, default=None):
                 ax.imshow(plt.imread(picture))
-        row[0].text(
-            -0.08,
-            0.5,
-            TITLES[paper].replace(" for ", "\nfor "),
-            rotation=90,
-            ha="right",
-            va="center",
-            transform=row[0].transAxes,
-            fontsize=13,
-        )
+        title = TITLES[paper].replace(" for ", "\nfor ")
+        place = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 13}
+        row[0].text(-0.08, 0.5, title, transform=row[0].transAxes, **place)
     return fig
 
 
 def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
     shared = [("", c) for c in ("claim", "where", "setting", "paper")]
-    return shared + [
-        (p, c) for p in profiles for c in ("ours", "verdict", "all together")
-    ]
-
-
-def _flat(page: "pd.DataFrame") -> "pd.DataFrame":
-    """The page with one head line: the profile, then what it says."""
-    page = page.copy()
-    page.columns = [" ".join(filter(None, names)) for names in page.columns]
-    return page.replace(r"\|", "/", regex=True)
+    own = ("ours", "verdict", "all together")
+    return shared + [(profile, column) for profile in profiles for column in own]
 
 
 def _deviations(paper: str, profile: str) -> list[str]:
     return deviations.of(paper, params.load(paper, profile), whole=True)
 
 
-def _link_notebooks(paper: str) -> str:
-    """The paper's notebooks, linked from the page."""
-    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
-    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
-    return "Notebooks: " + ", ".join(links) + ".\n"
-
-
 def _ran(found: Sequence[Any]) -> str:
     """Where runs were made, and how long one took, in a line."""
-    minutes = sorted(r["wall_s"] / 60 for r in found if "wall_s" in r)
+    taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
     devices = sorted({r["device"] for r in found if "device" in r})
     return (
         f"{len(found)} runs on {'; '.join(devices)}; "
-        f"{minutes[0]:.1f} to {minutes[-1]:.1f} minutes each."
+        f"{min(taken):.1f} to {max(taken):.1f} minutes each."
     )
-
-
-def _figures(paper: str, profiles: Sequence[str]) -> list[str]:
-    """The figures of the paper's last notebook, a profile after the other."""
-    parts = []
-    for profile in profiles:
-        folder = runs.REFERENCE / profile
-        pictures = sorted(folder.glob(f"[1-5]4_{paper}_figures/main-s0/figures/*.png"))
-        if pictures:
-            parts.append(f"## Figures at `{profile}`\n")
-        for path in pictures:
-            inside = path.relative_to(runs.REFERENCE)
-            parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
-    return parts

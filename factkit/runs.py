@@ -8,7 +8,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,31 +16,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import statistics, stored_runs
+from factkit import statistics
 from factkit.assets import write_atomically
 from factkit.errors import UserError
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
+    import pandas as pd
     from filelock import FileLock
+    from IPython.display import Image
     from matplotlib.figure import Figure
     from tqdm import tqdm
 
 SCHEMA = 1
-REQUIRED = (
-    "notebook",
-    "paper",
-    "profile",
-    "arm",
-    "seed",
-    "status",
-    "params",
-    "metrics",
-)
+NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
 ENDING_S = 3.0  # a killed run's kernel takes a moment to end
-# what a run may take at most, rounded up: its model, kept policies and a checkpoint
-NEEDED_GB = {"tiny": 0.1, "laptop": 1.5, "h100_lora": 20, "h100_full": 200}
 REFERENCE = ROOT / "outputs" / "reference"
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
 
@@ -70,6 +60,17 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+    def expected(self, figure: str, run: str = "main-s0") -> "Image":
+        """What will come out: the figure of the reference results of this profile, or
+        of `tiny`, to look at before anything is computed."""
+        from IPython.display import Image
+
+        profiles = [self.params.profile, "tiny"]
+        runs = [REFERENCE / profile / self.notebook / run for profile in profiles]
+        figures = [folder / "figures" / f"{figure}.png" for folder in runs]
+        shown = next((path for path in figures if path.is_file()), figures[-1])
+        return Image(filename=shown, width=720)
 
     def figure(self, fig: "Figure", name: str) -> "Figure":
         """Save a figure as figures/<name>.png; returns it for the cell to show."""
@@ -100,6 +101,7 @@ class Run:
                 raise ValueError(f"metric {name}={value!r} is not a finite number")
         if items:
             self._write_items(metrics, items)
+        recipe = self.folder / "recipe.json"
         results = {
             "schema": SCHEMA,
             "notebook": self.notebook,
@@ -118,7 +120,7 @@ class Run:
             | {"python": platform.python_version()},
             "device": device(),
             "git": git_commit(),
-            "recipe": _read_json(self.folder / "recipe.json", missing={}),
+            "recipe": json.loads(recipe.read_text()) if recipe.is_file() else {},
             "deviations": list(deviations),
         }
         write_atomically(self.folder / "results.json", json.dumps(results, indent=1))
@@ -133,7 +135,7 @@ class Run:
 
         table = pd.DataFrame.from_dict(items, orient="index", dtype=float)
         for name in table:
-            mean = statistics.mean_of(stored_runs.item_values(table, name))
+            mean = statistics.mean_of(item_values(table, name))
             if name not in metrics or abs(mean - metrics[name]) > 1e-6:
                 raise ValueError(
                     f"items of {name}: their mean is {mean}, the metric is "
@@ -145,6 +147,9 @@ class Run:
         write_atomically(self.folder / "items.csv", text)
 
 
+# ---- a run's start
+
+
 def run_folder(notebook: str, params: RunParams) -> Path:
     """outputs/<profile>/<notebook>/<arm>-s<seed>, or …/main-s0 if it has no arms."""
     has_arms = notebook.endswith("_train")
@@ -154,8 +159,8 @@ def run_folder(notebook: str, params: RunParams) -> Path:
 
 def profile_folder(params: RunParams) -> Path:
     """outputs/<profile>, or outputs/<profile>-<variant> for a variant's runs."""
-    parts = (params.profile, params.variant) if params.variant else (params.profile,)
-    return ROOT / params.output_dir / "-".join(parts)
+    name = "-".join(filter(None, (params.profile, params.variant)))
+    return ROOT / params.output_dir / name
 
 
 def start(
@@ -172,12 +177,12 @@ def start(
     other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
     wait: for another process that writes the folder, if there is one.
 
-    Raises RunError if an input is missing or cut off, the outputs can't be written or
-    are full, another process writes the folder, or its run.json can't be read.
+    Raises RunError if an input is missing or cut off, another process writes the
+    folder, or its run.json can't be read.
     """
     folder = run_folder(notebook, params)
-    digests = {relative(p): _whole_digest(p, params) for p in inputs}
-    _require_space(folder, params.profile)
+    digests = {relative(path): _digest(path, params) for path in inputs}
+    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder, wait)
     keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
     identity = {"params": params.model_dump(include=keys), "inputs": digests}
@@ -189,26 +194,30 @@ def start(
         later = {k: fields[k].default for k in keys if not fields[k].is_required()}
         before["params"] = later | before["params"]
         if before != identity:
-            _move_aside(folder, _differences(before, identity))
-    folder.mkdir(parents=True, exist_ok=True)
+            _move_aside(folder, before["params"], identity["params"])
+    folder.mkdir(exist_ok=True)
     if not record.exists():
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        text = json.dumps({"identity": identity, "started": now}, indent=1)
+        text = json.dumps({"identity": identity, "started": _now()}, indent=1)
         write_atomically(record, text)
-    started = _recorded(record)["started"]
-    return Run(notebook, params, folder, digests, started, lock)
+    return Run(notebook, params, folder, digests, _recorded(record)["started"], lock)
 
 
-def _recorded(record: Path) -> dict[str, Any]:
-    """A run.json's content. Raises RunError if it is none."""
-    try:
-        made = _read_json(record)
-        return {"identity": made["identity"], "started": made["started"]}
-    except (ValueError, KeyError, TypeError) as error:
+def _digest(path: Path, p: RunParams) -> str:
+    """The SHA-256 of an input. Raises RunError if it is missing or was cut off."""
+    content = path.read_bytes() if path.is_file() else b""
+    if not content or (path.suffix == ".jsonl" and not content.endswith(b"\n")):
+        stem = path.parent.parent.name
+        paper = stem.split("_")[1]
+        names = [paper, f"{paper}-{p.variant}"] if p.variant else [paper]
+        files = " ".join(f"-f params/{p.profile}/{name}.yaml" for name in names)
+        output_dir = f" -r output_dir {p.output_dir!r}"
         raise RunError(
-            f"{relative(record)} can't be read ({error!r}), so nobody knows what made "
-            f"the folder: move {relative(record.parent)} away"
-        ) from None
+            f"{relative(path)} is {'cut off' if content else 'missing'}: run {stem} "
+            f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {files}"
+            + (output_dir if p.output_dir != "outputs" else "")
+            + " --log-level ERROR"
+        )
+    return hashlib.sha256(content).hexdigest()
 
 
 def _lock(folder: Path, wait: bool) -> "FileLock":
@@ -229,56 +238,38 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
             raise RunError(f"{writer}: wait until it is done, or stop it") from None
         print(f"{writer}: waiting for it")
         lock.acquire()
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    path.write_text(f"process {os.getpid()} on {platform.node()} since {now}\n")
+    path.write_text(f"process {os.getpid()} on {platform.node()} since {_now()}\n")
     return lock
 
 
-def _whole_digest(path: Path, p: RunParams) -> str:
-    """The SHA-256 of an input. Raises RunError if it is missing or was cut off."""
-    if not path.is_file():
-        stem = path.parent.parent.name
-        files = (p.variant, "") if p.variant else ("",)
-        names = ["-".join(filter(None, (stem.split("_")[1], v))) for v in files[::-1]]
-        given = " ".join(f"-f params/{p.profile}/{name}.yaml" for name in names)
-        raise RunError(
-            f"{relative(path)} is missing: run {stem} first, by\n"
-            f"papermill notebooks/{stem}.ipynb {stem}.out.ipynb {given}"
-            + (f" -r output_dir {p.output_dir!r}" if p.output_dir != "outputs" else "")
-            + " --log-level ERROR"
-        )
-    content = path.read_bytes()
-    if path.suffix == ".jsonl":
-        try:
-            json.loads(content.splitlines()[-1])
-            whole = content.endswith(b"\n")
-        except (ValueError, IndexError):
-            whole = False
-        if not whole:
-            raise RunError(
-                f"{relative(path)} was cut off: its last line is not whole; remove "
-                f"{relative(path.parent)} and run {path.parent.parent.name} again"
-            )
-    return hashlib.sha256(content).hexdigest()
-
-
-def _require_space(folder: Path, profile: str) -> None:
-    """Raises RunError where a run could not be written to its end."""
+def _recorded(record: Path) -> dict[str, Any]:
+    """A run.json's content. Raises RunError if it is none."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder.parent):
-            pass
-    except OSError as error:
+        made = json.loads(record.read_text(encoding="utf-8"))
+        return {"identity": made["identity"], "started": made["started"]}
+    except (ValueError, KeyError, TypeError) as error:
         raise RunError(
-            f"{relative(folder.parent)} can't be written ({error.strerror}); take "
-            "another output_dir"
+            f"{relative(record)} can't be read ({error!r}), so nobody knows what made "
+            f"the folder: move {relative(record.parent)} away"
         ) from None
-    free, needed = shutil.disk_usage(folder.parent).free / 1e9, NEEDED_GB[profile]
-    if free < needed:
-        raise RunError(
-            f"{relative(folder.parent)}: a run of profile {profile} may take {needed} "
-            f"GB, {free:.1f} GB are free; free some, or take another output_dir"
-        )
+
+
+def _move_aside(
+    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    changed = ", ".join(
+        f"{key}={before.get(key)!r} (now {value!r})"
+        for key, value in now.items()
+        if before.get(key) != value
+    )
+    number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
+    aside = folder.with_name(f"{folder.name}.stale-{number}")
+    shutil.move(folder, aside)
+    made = changed or "other input data"
+    print(f"{relative(folder)} was made with {made}: moved to {aside.name}")
+
+
+# ---- what runs stored
 
 
 def read_results(folder: Path) -> dict[str, Any] | None:
@@ -287,9 +278,8 @@ def read_results(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        results = _read_json(path) | {"folder": str(folder)}
-        lacking = [key for key in REQUIRED if key not in results]
-        if lacking:
+        results = json.loads(path.read_text(encoding="utf-8")) | {"folder": str(folder)}
+        if lacking := [key for key in NAMED if key not in results]:
             raise ValueError(f"no {', '.join(lacking)}")
     except (ValueError, TypeError) as error:
         print(f"{relative(path)} is left out, for it can't be read: {error}")
@@ -297,21 +287,40 @@ def read_results(folder: Path) -> dict[str, Any] | None:
     return results if results["status"] == "done" else None
 
 
-def _read_json(path: Path, missing: Any = None) -> Any:
-    """What a JSON file holds; `missing` where there is none. Raises ValueError."""
-    if missing is not None and not path.is_file():
-        return missing
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def all_results(*folders: Path) -> list[dict[str, Any]]:
     """The results of every finished run below the folders, sorted by their paths."""
     paths = sorted(p for folder in folders for p in folder.rglob("results.json"))
-    found = (read_results(p.parent) for p in paths if ".stale-" not in str(p))
-    return [results for results in found if results]
+    read = (read_results(p.parent) for p in paths if ".stale-" not in str(p))
+    return [results for results in read if results]
+
+
+def read_items(folder: Path | str) -> "pd.DataFrame | None":
+    """The items that a run stored, a row an item, a column a metric; None without."""
+    import pandas as pd
+
+    path = Path(folder) / "items.csv"
+    if not path.is_file():
+        return None
+    table = pd.read_csv(path, index_col="item", dtype={"item": str})
+    return table.drop(columns=["arm", "seed"])
+
+
+def item_values(
+    table: "pd.DataFrame", metric: str, prefix: str = ""
+) -> statistics.Items:
+    """Item → (value, weight) of those that count in a metric.
+
+    prefix: of the columns' names, as of an iteration's metrics.
+    """
+    values = table[prefix + metric]
+    weight = statistics.WEIGHTS.get(metric)
+    weights = table[prefix + weight] if weight else values.notna().astype(float)
+    kept = values.notna() & weights.notna()
+    pairs = zip(values[kept], weights[kept], strict=True)
+    return dict(zip(table.index[kept], pairs, strict=True))
+
+
+# ---- this machine
 
 
 def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
@@ -362,18 +371,5 @@ def _portable(value: Any) -> Any:
     return Path(value).name if absolute else value
 
 
-def _move_aside(folder: Path, why: str) -> None:
-    number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
-    aside = folder.with_name(f"{folder.name}.stale-{number}")
-    shutil.move(folder, aside)
-    print(f"{relative(folder)} was made with {why}: moved to {aside.name}")
-
-
-def _differences(before: dict, now: dict) -> str:
-    """A few words on which parameters or inputs changed."""
-    changed = [
-        f"{key}={before['params'].get(key)!r} (now {value!r})"
-        for key, value in now["params"].items()
-        if before["params"].get(key) != value
-    ]
-    return ", ".join(changed) or "other input data"
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

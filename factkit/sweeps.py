@@ -6,17 +6,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from factkit import params, runs
 from factkit.assets import write_atomically
-from factkit.params.files import ROOT
-from factkit.params.stages import RunParams
-
-if TYPE_CHECKING:
-    from factkit.workload import Paper
+from factkit.params import ROOT
 
 
 class SweepError(RuntimeError):
@@ -24,7 +20,7 @@ class SweepError(RuntimeError):
 
 
 def snakemake(
-    p: RunParams,
+    p: Any,
     paper: str,
     arms: Sequence[str],
     seeds: Sequence[int],
@@ -37,15 +33,13 @@ def snakemake(
     """Run what is missing of the paper's notebooks, arms and seeds.
 
     targets: results files, by default those of the figures notebook. jobs: runs at a
-    time. overrides: values other than the YAML's. extra: further
-    arguments of snakemake. What was killed is gone on with.
+    time. overrides: values other than the YAML's. extra: further arguments of
+    snakemake. A run that was killed is continued.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
     snakemake does not have.
     """
     from filelock import FileLock
 
-    if extra:
-        _refuse_unknown_flags(extra)
     folder = runs.profile_folder(p)
     folder.mkdir(parents=True, exist_ok=True)
     command = [
@@ -74,6 +68,8 @@ def snakemake(
                 f"interrupted; what is done below {where} stays, and the same command "
                 "goes on with the rest"
             ) from None
+    if done.returncode == 2:
+        raise params.ParamError(f"snakemake does not take {' '.join(extra)}: see above")
     if done.returncode:
         raise SweepError(
             f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
@@ -95,19 +91,7 @@ def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
     return str(path)
 
 
-def _refuse_unknown_flags(extra: Sequence[str]) -> None:
-    """Raises ParamError, in a line, on arguments that Snakemake does not take."""
-    from snakemake.cli import get_argument_parser
-
-    def refuse(message: str) -> None:
-        raise params.ParamError(f"snakemake: {message}; see: snakemake --help")
-
-    parser = get_argument_parser()
-    parser.error = refuse
-    parser.parse_args(list(extra))
-
-
-def train_arms(paper: str, p: "Paper") -> list[dict[str, Any]]:
+def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
     """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
     without results were trained. Raises SweepError if a run fails."""
     arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
@@ -122,11 +106,8 @@ def train_arms(paper: str, p: "Paper") -> list[dict[str, Any]]:
     if missing:
         own = params.load(paper, p.profile, variant=p.variant).model_dump()
         named = {"arm", "arms", "seed", "seeds", "output_dir"}
-        changed = {
-            key: value
-            for key, value in p.model_dump().items()
-            if key not in named and value != own[key]
-        }
+        values = p.model_dump(exclude=named)
+        changed = {key: v for key, v in values.items() if v != own[key]}
         targets = [runs.relative(folder / "results.json") for folder in folders]
         snakemake(p, paper, arms, seeds, targets, overrides=changed)
     results = [r for folder in folders if (r := runs.read_results(folder))]

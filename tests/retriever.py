@@ -4,10 +4,9 @@ import threading
 import time
 from contextlib import contextmanager
 
-from factkit import search_service, serving
+from factkit import search, serving
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk
-from factkit.serving import Limits
 
 MANIFEST = {"name": "animals", "entries": 6}
 TEXTS = {
@@ -22,7 +21,7 @@ ENTRIES = [
     Chunk(name, name.partition("_sentences")[0], text, len(text.split()))
     for name, text in TEXTS.items()
 ]
-INDEX = CorpusIndex(ENTRIES, cache=False)
+INDEX = CorpusIndex(ENTRIES)
 
 
 def until(true):
@@ -35,10 +34,10 @@ def until(true):
 
 
 @contextmanager
-def served(service, port=0, listening=None):
+def served(app, port=0):
     """A service's URL, while it is up."""
-    listening = listening or serving.bound("127.0.0.1", port, "", "THE_TOKEN")
-    server = serving.server(service)
+    listening = serving.bound("127.0.0.1", port, "", "THE_TOKEN")
+    server = serving.server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -50,10 +49,9 @@ def served(service, port=0, listening=None):
 
 
 @contextmanager
-def serving_index(index=INDEX, token="", port=0, **limits):
+def serving_index(index=INDEX, token="", port=0):
     """The URL of a search service, while it is up."""
-    limits = Limits(**{"at_once": 4} | limits)
-    with served(search_service.service(index, MANIFEST, token, limits), port) as url:
+    with served(search.service(index, MANIFEST, token), port) as url:
         yield f"{url}/retrieve"
 
 

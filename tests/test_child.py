@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from factkit import child
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads /proc"

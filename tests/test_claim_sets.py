@@ -12,7 +12,7 @@ from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import claim_filter
 from factkit.veri import claims as claim_sets
 from factkit.veri.arms import ARMS
@@ -55,7 +55,7 @@ def entries(p):
 
 @pytest.fixture(scope="module")
 def search(entries):
-    return in_process(CorpusIndex(entries, cache=False))
+    return in_process(CorpusIndex(entries))
 
 
 # ---- the fact world
@@ -136,7 +136,7 @@ def test_a_policy_searches_what_the_data_run_wrote(tmp_path, p, entries, search)
 
 
 def test_or_the_service_whose_address_is_given(monkeypatch, p):
-    monkeypatch.setattr(claim_sets.search_client, "over_http", lambda url: url)
+    monkeypatch.setattr(claim_sets, "over_http", lambda url: url)
     url = "http://127.0.0.1:8002/retrieve"
     assert claim_sets.searcher(p.model_copy(update={"search_url": url})) == url
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from factkit import arms, doctor, ledger
+from factkit import arms, ledger
 from factkit.__main__ import main
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 
 @pytest.fixture
@@ -79,24 +79,14 @@ def test_doctor_says_what_a_profile_takes_and_what_the_machine_lacks(factkit):
     if torch.cuda.device_count() >= 8:
         pytest.skip("this machine has the GPUs")
     for paper, taken in (
-        ("truthrl", "probing tokens"),
-        ("rar", "web pages: 87,000"),
-        ("reason", "7,200 synthetic prompts"),
         ("rlfh", "judge calls training statement: 1,357,824"),
-        ("veri", "judge calls shared: 45,500"),
+        ("veri", "searches of an RL run: 495,360"),
     ):
         code, page, _ = factkit("doctor", "--paper", paper, "--profile", "h100_full")
         assert code == 1
         assert taken in page
         assert "NO  GPUs:" in page and "needs 8 GPU(s)" in page
         assert "ok  memory a GPU:" in page
-
-
-@pytest.mark.assets
-def test_doctor_asks_no_gpu_of_a_small_profile():
-    for profile in ("tiny", "laptop"):
-        checked = {what for what, *_ in doctor.examine("veri", profile)}
-        assert checked and not checked & {"GPUs", "memory a GPU", *doctor.GPU_PACKAGES}
 
 
 WRITE = """

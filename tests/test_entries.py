@@ -1,20 +1,30 @@
-"""Entries: their ids agree with published evidence, nothing of a page is lost."""
+"""Entries: their ids agree with published evidence, nothing of a page is lost; and
+their index: what it finds, and that it is whole or not there."""
 
+import json
+import random
+import signal
+import subprocess
+import sys
 import unicodedata
 from collections import Counter
+from math import log
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit import params
 from factkit.corpus import Document
+from factkit.datasets.examples import DataError
+from factkit.params import ROOT
+from factkit.retrieval import entries as entry_index
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import (
+    MANIFEST,
+    EntryIndex,
+    build_index,
     document_entries,
     entries_of_sentences,
-    entry_of,
-    entry_of_sentence,
     page_entry,
     page_id,
     page_of,
@@ -23,19 +33,11 @@ from factkit.retrieval.entries import (
 )
 from factkit.veri import benchmarks as claim_benchmarks
 
-DATA = params.ROOT.parent / "shared" / "data"
+DATA = ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason="the sample files are not beside the project"
 )
 PAGE = ["Bo was born in Oslo.", "He sang.", "He wrote.", "He died.", "He was 80."]
-
-
-def test_three_consecutive_sentences_are_an_entry_that_begins_with_its_title():
-    first, second = entries_of_sentences("Bo", PAGE)
-    assert first.id == "Bo_sentences_0_2"
-    assert first.text == "Bo\nBo was born in Oslo.\nHe sang.\nHe wrote."
-    assert (second.id, second.doc_id) == ("Bo_sentences_3_5", "Bo")
-    assert (second.text, second.n_tokens) == ("Bo\nHe died.\nHe was 80.", 6)
 
 
 def test_a_page_is_shown_whole_under_its_title():
@@ -81,28 +83,20 @@ def test_what_is_shown_is_every_sentence_with_a_word_once(page, title):
     flat = {i: " ".join(s.split()) for i, s in enumerate(page)}
     wanted = {sentence_id(title, i): s for i, s in flat.items() if s}
     assert [(line.id, line.text) for line in said] == list(wanted.items())
-    for entry in entries:
-        for line in shown(entry):
-            assert entry_of(line.id) == entry.id
-            assert page_of(line.id) == entry.doc_id == page_id(title)
-
-
-@given(st.text(max_size=20))
-def test_no_id_ends_early_between_its_brackets(title):
+    assert {page_of(line.id) for line in said} <= {page_id(title)}
+    assert {e.doc_id for e in entries} <= {page_id(title)}
     assert not set("[]\n") & set(page_id(title))
-    assert unicodedata.is_normalized("NFC", page_id(title))
     assert page_id(page_id(title)) == page_id(title)
 
 
-def test_evidence_says_its_page_and_its_entry():
-    for evidence, entry, page in (
-        ("NME_sentence_2", "NME_sentences_0_2", "NME"),
-        ("NME_sentence_213", "NME_sentences_213_215", "NME"),
-        ("A_sentence_1_sentence_7", "A_sentence_1_sentences_6_8", "A_sentence_1"),
-        ("Vin Diesel", "Vin Diesel", "Vin Diesel"),
-        ("The sentence_2", "The sentence_2", "The sentence_2"),
+def test_evidence_says_its_page():
+    for evidence, page in (
+        ("NME_sentence_213", "NME"),
+        ("A_sentence_1_sentence_7", "A_sentence_1"),
+        ("Vin Diesel", "Vin Diesel"),
+        ("The sentence_2", "The sentence_2"),
     ):
-        assert (entry_of(evidence), page_of(evidence)) == (entry, page)
+        assert page_of(evidence) == page
     composed, decomposed = "Sucré", unicodedata.normalize("NFD", "Sucré")
     assert sentence_id(composed, 4) == sentence_id(decomposed, 4)
 
@@ -112,7 +106,6 @@ def test_a_document_is_split_into_sentences():
     entries = document_entries(Document("bo", "Bo", text, "test"))
     assert [e.id for e in entries] == ["Bo_sentences_0_2", "Bo_sentences_3_5"]
     assert shown(entries[0])[0].text == "Dr. Bo lives in Oslo."
-    assert entry_of_sentence("Bo", 3) == entries[1].id
 
 
 @needs_data
@@ -120,8 +113,185 @@ def test_the_published_evidence_is_sentences_of_feverous_and_pages_of_exfever():
     path = str(DATA / "veri_r1/train_online.slim.jsonl.gz")
     examples, _ = claim_benchmarks.load("veri_r1", path)
     forms = Counter(
-        (e.meta["set"], "page" if page_of(i) == i == entry_of(i) else "sentence")
+        (e.meta["set"], "page" if page_of(i) == i else "sentence")
         for e in examples
         for i in e.evidence
     )
     assert forms == {("feverous", "sentence"): 7216, ("exfever", "page"): 7964}
+
+
+# ---- the index
+
+CORPUS = [
+    "The red fox jumps. The fox sleeps in the den.",
+    "A den is where the fox and the badger sleep.",
+    "Iron is a metal; the symbol is Fe.",
+    "Iron is a metal; the symbol is Fe.",
+    "Gold, the metal, is a chemical element.",
+    "Die Straße – naïve H₂O, ﬁn, 漢字.",
+    "",
+]
+
+
+def entries_of(texts):
+    return [Chunk(f"e{i}", f"page {i}", t, 7) for i, t in enumerate(texts)]
+
+
+def ids(hits):
+    return [hit.chunk.id for hit in hits]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("index") / "animals"
+    return EntryIndex(build_index(entries_of(CORPUS), folder, "animals"))
+
+
+@pytest.fixture
+def built(tmp_path):
+    return build_index(entries_of(CORPUS), tmp_path / "animals", "animals")
+
+
+def test_score_equals_the_formula_by_hand(tmp_path):
+    texts = ["fox fox den", "den"]  # N = 2, L = 2
+    index = EntryIndex(build_index(entries_of(texts), tmp_path / "i", "two"))
+    length = 1 - 0.75 + 0.75 * 3 / 2
+    fox = log(1 + 1.5 / 1.5) * 2 * 2.2 / (2 + 1.2 * length)
+    den = log(1 + 0.5 / 2.5) * 1 * 2.2 / (1 + 1.2 * length)
+    hit = index.search("fox den", 1)[0]
+    assert hit.score == pytest.approx(fox + den, rel=1e-6)
+    twice = index.search("fox den fox", 1)[0]
+    assert twice.score == pytest.approx(2 * fox + den, rel=1e-6)
+
+
+def test_a_query_is_words_as_tokenize_has_them_and_no_language(index):
+    for query in ("STRASSE", "straße", "NAÏVE", "h2o", "fin", "漢字", "<b>FIN</b>"):
+        (hit,) = index.search(query, 3)
+        assert hit.chunk == entries_of(CORPUS)[5]  # as it was
+    for query in ("", "  ?! ", "unheardof", "str", "\x00", "\ud800"):
+        assert index.search(query, 3) == []
+    for query in (
+        *("fox", "fox NOT badgers", 'words:"fox" entry:* place:[0 TO 9]', "fox^9 (den"),
+        *("fox " * 2_500, "fox\x00den", f"fox {'x' * 100_000}"),
+    ):
+        assert ids(index.search(query, 100)) == ["e0", "e1"]
+    with pytest.raises(ValueError, match="k=0"):
+        index.search("fox", 0)
+
+
+def test_equal_scores_rank_in_the_order_of_the_entries_also_across_segments(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(entry_index, "HEAP_BYTES", 15_000_000)  # the least: many parts
+    rng = random.Random(0)
+    texts = [
+        "the fox" if i % 250 == 0 else " ".join(str(rng.random()) for _ in range(20))
+        for i in range(2_500)
+    ]
+    index = EntryIndex(build_index(entries_of(texts), tmp_path / "i", "ties"))
+    assert index._searcher.num_segments > 1
+    for k in (1, 3, 20):
+        expected = [f"e{i}" for i in range(0, 2_500, 250)][:k]
+        assert ids(index.search("fox", k)) == expected
+
+
+def test_an_index_is_opened_when_it_is_the_whole_of_one_of_this_version(built):
+    path = built / MANIFEST
+    whole = json.loads(path.read_text())
+    assert (whole["name"], whole["entries"]) == ("animals", 7)
+    assert whole == EntryIndex(built).manifest
+    store = next(built.glob("*.store"))
+    kept = store.read_bytes()
+    store.write_bytes(kept[:-10])
+    with pytest.raises(DataError, match=f"{built}: damaged or of another version"):
+        EntryIndex(built)
+    store.write_bytes(kept)
+    path.write_text(json.dumps(whole | {"how": "tantivy 0.0.1"}))
+    with pytest.raises(DataError, match=f"{built}: damaged or of another version"):
+        EntryIndex(built)
+    for content in ("", "{", "[]", "3", "\x00"):
+        path.write_text(content)
+        with pytest.raises(DataError, match=f"{built}: no index"):
+            EntryIndex(built)
+    path.unlink()
+    for folder in (built, built / "absent", ROOT / "pyproject.toml"):
+        with pytest.raises(DataError, match=f"{folder}: no index"):
+            EntryIndex(folder)
+
+
+def test_a_build_that_fails_leaves_all_as_it_was(built, tmp_path):
+    before = (built / MANIFEST).read_bytes()
+    with pytest.raises(DataError, match="there already; remove it"):
+        build_index(entries_of(["other"]), built, "other")
+    assert (built / MANIFEST).read_bytes() == before
+
+    def broken():
+        yield from entries_of(CORPUS)
+        raise DataError("row 8")
+
+    for entries, message in (([], "x: not one entry"), (broken(), "row 8")):
+        with pytest.raises(DataError, match=message):
+            build_index(entries, tmp_path / "other" / "i", "x")
+        assert [p.name for p in (tmp_path / "other").iterdir()] == [".i.lock"]
+    build_index([Chunk("odd", "d", "a \ud800 b", 3)], tmp_path / "odd", "x")
+    assert EntryIndex(tmp_path / "odd").search("b", 1)[0].chunk.text == "a \ud800 b"
+
+
+ENDLESS = """
+import itertools, sys
+from pathlib import Path
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import build_index
+
+def entries():
+    for i in itertools.count():
+        yield Chunk(f"e{i}", "d", f"entry {i} about foxes " + "word " * 50, 50)
+        if i == 5_000:
+            print("under way", flush=True)
+
+build_index(entries(), Path(sys.argv[1]), "endless")
+"""
+
+
+def test_a_killed_build_leaves_nothing_that_opens_and_the_next_one_succeeds(tmp_path):
+    folder = tmp_path / "i"
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(folder)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as build_process:
+        assert build_process.stdout.readline() == "under way\n"
+        build_process.send_signal(signal.SIGKILL)
+    assert not folder.exists()
+    (left,) = tmp_path.glob(".*.partial")
+    for place in (folder, left):
+        with pytest.raises(DataError, match="no index"):
+            EntryIndex(place)
+    build_index(entries_of(CORPUS), folder, "animals")
+    assert not left.exists()
+    assert ids(EntryIndex(folder).search("badger", 1)) == ["e1"]
+
+
+def from_the_command_line(*arguments):
+    command = [sys.executable, "-m", "factkit", "index-entries", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_the_command_line_indexes_a_published_corpus_and_refuses_a_mistake(tmp_path):
+    abstract = {
+        "doc_id": 7,
+        "title": "Foxes",
+        "abstract": ["A fox is red.", "It runs."],
+    }
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(abstract))
+    done = from_the_command_line(tmp_path / "corpus.jsonl", tmp_path / "index")
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "index"))
+    index = EntryIndex(tmp_path / "index")
+    assert (index.manifest["name"], index.manifest["entries"]) == ("corpus.jsonl", 1)
+    assert [hit.chunk.doc_id for hit in index.search("red fox", 3)] == ["doc_id=7"]
+    mistake = from_the_command_line(tmp_path / "pages.db", tmp_path / "other")
+    assert (mistake.returncode, "Traceback" in mistake.stderr) == (2, False)
+    assert "the corpora are called feverous" in mistake.stderr
+    assert not (tmp_path / "other").exists()

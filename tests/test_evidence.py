@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
-from factkit.retrieval import evidence as ev
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex
 from factkit.retrieval.chunks import Chunk, Hit, chunk_documents
 from factkit.retrieval.evidence import (
+    Coverage,
     EvidenceCache,
     build_offline,
     contradicting_documents,
@@ -71,36 +71,19 @@ def test_what_is_written_is_read_back_in_its_order(tmp_path_factory, evidence):
     assert path.read_bytes() == before
 
 
-def test_nothing_is_left_of_a_file_that_could_not_be_written_whole(tmp_path):
-    write_evidence(tmp_path / "a.jsonl", PAGES)
-    with pytest.raises(AttributeError):
-        write_evidence(tmp_path / "a.jsonl", {"p": [document()], "q": ["no document"]})
-    assert read_evidence(tmp_path / "a.jsonl") == PAGES
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def row(i="p2", **more):
     fields = {"id": "d", "title": "t", "text": "x", "source": "s"}
     return json.dumps({"id": i, "documents": [fields | more]}).encode()
 
 
-TWICE = json.loads(row())
-TWICE["documents"] *= 2
 BAD = {
-    "not UTF-8": b'{"id": "\xff"}',
-    "not JSON": b"",
-    "id: Field required": b'{"documents": []}',
-    "documents: List should have at least 1": b'{"id": "p2", "documents": []}',
-    "documents.0.text: String should match": row(text=" \n"),
-    "documents.0.text: Input should be a valid string ('3')": row(text="x").replace(
-        b'"x"', b"3"
-    ),
-    "documents.0.url: Extra inputs": row(url="u"),
-    "id: String should have at least 1": row(""),
+    "invalid unicode": b'{"id": "\xff"}',
+    "EOF while parsing": b"",
+    "documents\n  List should have at least 1": b'{"id": "p2", "documents": []}',
+    "documents.0.text\n  String should match": row(text=" \n"),
+    "documents.0.url\n  Extra inputs": row(url="u"),
     "'p1' is an earlier row's": row("p1"),
-    "document 'd' occurs 2 times": json.dumps(TWICE).encode(),
-    "half a character": row(title="\ud800"),
-    "valid dictionary": b"[]",
+    "Invalid JSON: unexpected end of hex escape": row(title="\ud800"),
 }
 
 
@@ -108,7 +91,7 @@ def test_a_bad_row_is_refused_by_file_row_value_and_fix(tmp_path):
     path = tmp_path / "evidence.jsonl"
     for problem, bad in BAD.items():
         path.write_bytes(row("p1") + b"\n" + bad + b"\n" + row("p3"))
-        with pytest.raises(DataError, match="evidence.jsonl, row 2.*mend") as error:
+        with pytest.raises(DataError, match="(?s)evidence.jsonl, row 2.*mend") as error:
             read_evidence(path)
         assert problem in str(error.value)
     path.write_bytes(b"")
@@ -126,7 +109,7 @@ def test_a_search_is_bm25_over_the_prompts_chunks(world, tokenizer):
     chunks = chunk_documents(own, tokenizer, 4)
     assert len(chunks) > len(own)
     query = query_of("Who?", worlds.biography(world, world.people[0]))
-    expected = CorpusIndex(chunks, cache=False).search(query, 8)
+    expected = CorpusIndex(chunks).search(query, 8)
     assert cache.search("p", query, 8) == expected
 
 
@@ -135,32 +118,6 @@ def test_what_cannot_be_searched_is_refused(tokenizer):
     assert cache.search("p1", "metal", 5) == []
     with pytest.raises(DataError, match="'p3'.*2 prompts"):
         cache.search("p3", "x", 1)
-    for tokens, cutter in ((0, tokenizer), (512, None)):
-        with pytest.raises(ValueError):  # before the first search
-            EvidenceCache(PAGES, cutter, tokens)
-
-
-@pytest.fixture
-def built(monkeypatch):
-    """The number of chunks of each index built, in order."""
-    seen = []
-
-    class Counted(PromptIndex):
-        def __init__(self, chunks):
-            super().__init__(chunks)
-            seen.append(len(self.chunks))
-
-    monkeypatch.setattr(ev, "PromptIndex", Counted)
-    return seen
-
-
-def test_the_index_used_longest_ago_is_given_up_first(tokenizer, built):
-    pages = {p: [document("d", "a fox")] for p in "abc"}
-    cache = EvidenceCache(pages, tokenizer, indexes=2)
-    assert built == []
-    for prompt in "abacab":  # c drives out b, then b drives out c
-        cache.search(prompt, "fox", 1)
-    assert len(built) == 4
 
 
 # Building offline
@@ -193,15 +150,6 @@ def example(i=0, answer="the engine", evidence=(), question="Lovelace?"):
 
 def ids(evidence, prompt="q0"):
     return [d.id for d in evidence[prompt]]
-
-
-def test_documents_with_many_good_chunks_do_not_crowd_out_the_others():
-    long = document("Long", "engine engine engine " * 40)
-    corpus = [long, *CORPUS]
-    built, _ = build_offline(
-        [example(answer="engine")], index_of(corpus), BY_ID | {"Long": long}
-    )
-    assert set(ids(built)) == {"Long", "Ada", "Babbage", "Engine"}
 
 
 def test_gold_documents_come_first_and_no_prompt_has_more_than_its_pages():
@@ -250,13 +198,8 @@ def test_coverage_is_that_of_a_hand_calculation():
         ([{"d"}], []),
         ([], hits("a")),  # no error: does not count
     ]
-    covered = coverage(rows)
-    assert (covered.responses, covered.responses_covered) == (4, 2)
-    assert (covered.errors, covered.errors_covered) == (5, 2)
-    assert covered.share == 0.5
+    assert coverage(rows) == Coverage(responses=4, share=0.5)
     assert coverage([([], hits("a"))]).share is None
-    with pytest.raises(ValueError, match="without documents"):
-        coverage([([{"a"}, set()], hits("a"))])
 
 
 def test_the_worlds_claims_are_contradicted_by_the_documents_that_they_name(world):
@@ -268,7 +211,7 @@ def test_the_worlds_claims_are_contradicted_by_the_documents_that_they_name(worl
 
 def test_a_wrong_biography_is_covered_by_the_persons_own_documents(world, tokenizer):
     known = {d.id: d for d in worlds.documents(world)}
-    index = CorpusIndex(chunk_documents(known.values(), tokenizer, 512), cache=False)
+    index = CorpusIndex(chunk_documents(known.values(), tokenizer, 512))
     first, second, *_ = world.people
     wrong = worlds.biography(world, second).replace(second, first)
     errors = [contradicting_documents(world, f"{s}.") for s in wrong[:-1].split(". ")]

@@ -13,7 +13,7 @@ from factkit.leads.facts import Fact, Leads, Subject
 from factkit.leads.reader import LeadReader
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_of, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import trajectories
 from factkit.verify import trajectory as t
 from factkit.world.facts import LABELS
@@ -62,7 +62,7 @@ def pieces(made):
 
 @pytest.fixture(scope="module")
 def search(made):
-    return in_process(CorpusIndex(made.entries(), cache=False))
+    return in_process(CorpusIndex(made.entries()))
 
 
 @pytest.fixture(scope="module")

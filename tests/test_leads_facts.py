@@ -10,7 +10,7 @@ import pytest
 
 from factkit.leads import facts, requests
 from factkit.leads.facts import STATEMENTS, Fact, Leads, Subject
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 DARWIN = "Charles Darwin"
 

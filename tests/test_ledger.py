@@ -5,12 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from factkit import arms, ledger, params, statistics, stored_runs
+from factkit import arms, ledger, params, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
 
 N = 40
-NAMES = "TruthRL,Binary RAR,Learning to Reason,RLFH,Veri-R1".split(",")
 
 
 def result(arm, seed, metrics, folder=None):
@@ -41,13 +40,6 @@ def seeds(arm, values, metric="accuracy"):
 
 def word(of, results):
     return ledger.judge(of, {"": results}).word
-
-
-def test_verdicts_over_seeds_alone():
-    b = seeds("b", [0.50, 0.51, 0.52])
-    assert word(claim(), seeds("a", [0.60, 0.62, 0.61]) + b) == "holds"
-    assert word(claim(), seeds("a", [0.40, 0.42, 0.41]) + b) == "fails"
-    assert word(claim(), seeds("a", [0.30, 0.92, 0.41]) + b) == "undecided"
 
 
 def test_an_effect_within_the_items_noise_is_not_decided(tmp_path):
@@ -89,12 +81,6 @@ def test_what_cannot_be_told_is_named(tmp_path):
     assert (found.word, found.why) == ("not measurable", "only 10 items; 20 are needed")
 
 
-def test_a_cell_of_few_items_has_no_interval_in_the_table(tmp_path):
-    few = [with_items(tmp_path, arm, s, [1, 0, s]) for arm in "ab" for s in range(3)]
-    (row,) = ledger.check([claim()], {"": few}).to_dict("records")
-    assert "±" not in row["ours"]
-
-
 def test_bounds_are_of_the_difference_or_a_share_of_the_other_arm():
     b = seeds("b", [0.50, 0.51, 0.52])
     a = seeds("a", [0.48, 0.49, 0.50])
@@ -106,31 +92,6 @@ def test_bounds_are_of_the_difference_or_a_share_of_the_other_arm():
     assert word(claim(least="5", most="15"), higher + b) == "holds"
 
 
-def test_an_arm_may_name_its_own_setting():
-    found = {
-        "": seeds("a", [0.3, 0.31, 0.32]),
-        "retrieval": seeds("a", [0.5, 0.5, 0.52]),
-    }
-    helps = claim(more="a@retrieval", less="a")
-    assert ledger.judge(helps, found).word == "holds"
-    assert ledger.judge(claim(setting="retrieval"), found).word == "not run"
-
-
-def test_a_metric_is_compared_with_another_of_the_same_arm():
-    results = [result("a", s, {"low": 0.6 + s / 100, "high": 0.1}) for s in range(3)]
-    gap = claim(metric="low", less="a", less_metric="high")
-    assert word(gap, results) == "holds"
-
-
-def test_counts_are_not_points():
-    results = [result("a", s, {"total_claims": 3 + s / 10}) for s in range(3)]
-    results += [result("b", s, {"total_claims": 2.0}) for s in range(3)]
-    (row,) = ledger.check([claim(metric="total_claims")], {"": results}).to_dict(
-        "records"
-    )
-    assert row["ours"].startswith("+1.1 ±")
-
-
 def test_many_claims_are_adjusted_together():
     """A claim barely decided is not, beside nineteen that show nothing."""
     barely = seeds("a", [0.60, 0.65, 0.70]) + seeds("b", [0.50] * 3)
@@ -140,16 +101,6 @@ def test_many_claims_are_adjusted_together():
     assert table.verdict[0] == "holds"
     assert table["all together"][0] == "undecided"
     assert ledger.by_chance(list(table.verdict)) == pytest.approx(20 * 0.025)
-
-
-def test_three_worlds_are_compared_over_worlds():
-    results = {
-        name: seeds("a", [0.6 + i / 50] * 3) + seeds("b", [0.5] * 3)
-        for i, name in enumerate(("", "world1", "world2"))
-    }
-    (row,) = ledger.check([claim()], results).to_dict("records")
-    mean, half = statistics.interval_over_seeds([10, 12, 14])
-    assert row["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
 
 
 def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
@@ -177,17 +128,9 @@ def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
     head = "item,arm,seed,iteration_3_accuracy,accuracy\n"
     (folder / "items.csv").write_text(head + rows)
     trained = result("iterative_dpo", 0, columns, folder)
-    found = stored_runs.with_iterations([trained])
+    found = ledger.with_iterations([trained])
     sign = claim(more="iterative_dpo_3", less="")
     assert ledger.judge(sign, {"": found}).estimate.value == 100
-
-
-def test_every_paper_has_a_whole_page():
-    for paper in arms.PAPERS:
-        page = ledger.page(paper, params.ROOT / "outputs" / "nowhere", ["tiny"])
-        assert len(page) == len(ledger.claims(paper))
-        known = {"holds", "fails", "undecided", "one seed", "not measurable", "not run"}
-        assert set(page["tiny"]["verdict"]) <= known | {ledger.NOT_HERE}
 
 
 def trained(arm, seed, value, reward=None, **changes):
@@ -198,30 +141,45 @@ def trained(arm, seed, value, reward=None, **changes):
     return result(arm, seed, {"accuracy": value}) | made | recipe
 
 
-def test_runs_with_other_parameters_are_never_averaged():
-    usual = [trained("ternary", s, 0.5) for s in range(3)]
-    other = [trained("ternary", s, 0.9, rl_learning_rate=1e-5) for s in (3, 4)]
-    name = "ternary (rl_learning_rate=1e-05)"
-    assert {r["arm"] for r in stored_runs.apart(usual + other)} == {"ternary", name}
-    table = tables.results_table(usual + other, ["accuracy"])
-    assert dict(table["accuracy"]) == {"ternary": "50.0 ± 0.0", name: "90.0 ± 0.0"}
-    assert dict(table["seeds"]) == {"ternary": 3, name: 2}
-
-
-def test_runs_with_other_data_or_another_reward_are_never_averaged():
-    usual = [
-        trained("ternary", s, 0.5, reward="kit") | {"inputs": {"a/x.jsonl": "1" * 64}}
-        for s in (0, 1)
-    ]
-    mine = [usual[0] | {"seed": 2, "recipe": {"grpo": {"make_reward": "mine 12"}}}]
-    data = [usual[0] | {"seed": 3, "inputs": {"a/x.jsonl": "2" * 64}}]
-    assert {r["arm"] for r in stored_runs.apart(usual + mine + data)} == {
-        "ternary",
-        "ternary (make_reward=mine 12)",
-        "ternary (input x.jsonl=22222222)",
+def test_runs_made_in_another_way_are_never_averaged():
+    """With other parameters, data or reward; what the arm does not read is no other."""
+    usual = [trained("ternary", s, 0.5, "kit") for s in range(3)]
+    usual = [r | {"inputs": {"a/x.jsonl": "1" * 64}} for r in usual]
+    slow = trained("ternary", 3, 0.9, "kit", rl_learning_rate=1e-5)
+    slow |= {"inputs": {"a/x.jsonl": "1" * 64}}
+    mine = usual[0] | {"seed": 4, "recipe": {"grpo": {"make_reward": "mine 12"}}}
+    data = usual[0] | {"seed": 5, "inputs": {"a/x.jsonl": "2" * 64}}
+    table = tables.results_table([*usual, slow, mine, data], ["accuracy"])
+    assert dict(table["seeds"]) == {
+        "ternary": 3,
+        "ternary (input x.jsonl=22222222)": 1,
+        "ternary (make_reward=mine 12)": 1,
+        "ternary (rl_learning_rate=1e-05)": 1,
     }
-
-
-def test_what_an_arm_does_not_depend_on_keeps_its_seeds_together():
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
-    assert {r["arm"] for r in stored_runs.apart(alike)} == {"sft"}
+    assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
+
+
+def test_a_side_may_have_a_setting_and_a_metric_of_its_own():
+    by_setting = {
+        "": seeds("a", [0.3, 0.31, 0.32]),
+        "retrieval": seeds("a", [0.5, 0.5, 0.52]),
+    }
+    helps = claim(more="a@retrieval", less="a")
+    assert ledger.judge(helps, by_setting).word == "holds"
+    assert ledger.judge(claim(setting="retrieval"), by_setting).word == "not run"
+    results = [
+        result("a", s, {"total_claims": 3 + s / 10, "low": 0.1}) for s in range(3)
+    ]
+    gap = claim(metric="total_claims", less="a", less_metric="low")
+    (row,) = ledger.check([gap], {"": results}).to_dict("records")
+    assert row["verdict"] == "holds"
+    assert row["ours"].startswith("+3.0 ±")  # counts are not points
+
+
+def test_every_claim_of_every_paper_has_a_verdict():
+    known = {"holds", "fails", "undecided", "one seed", "not measurable", "not run"}
+    for paper in arms.PAPERS:
+        page = ledger.page(paper, params.ROOT / "outputs" / "nowhere", ["tiny"])
+        assert len(page) == len(ledger.claims(paper))
+        assert set(page["tiny"]["verdict"]) <= known | {ledger.NOT_HERE}

@@ -21,7 +21,7 @@ import nbformat
 import pytest
 
 from factkit import arms, params
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.runs import REFERENCE, RunError, read_results
 
 matplotlib.use("agg")  # as where there is no screen

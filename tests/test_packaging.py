@@ -6,7 +6,7 @@ import tomllib
 import pytest
 import yaml
 
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]

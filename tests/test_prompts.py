@@ -8,7 +8,7 @@ import pytest
 from factkit import prompts
 from factkit.corpus import load_leads
 from factkit.llm import Reply
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.verify.judge import Grade
 from factkit.verify.replies import read
 from factkit.verify.response import OPEN, boxed, parts

@@ -4,7 +4,7 @@ import csv
 import json
 
 from factkit import arms, params
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are

@@ -3,7 +3,7 @@
 import re
 
 from factkit import arms, report, runs
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 
 REMEDY = "write it anew: python -m factkit report --markdown"
 

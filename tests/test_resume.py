@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.train import setup
 
 TRAIN = """

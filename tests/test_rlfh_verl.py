@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.datasets.examples import DataError, write_examples
-from factkit.params.files import ROOT, ParamError
+from factkit.params import ROOT, ParamError
 from factkit.rlfh import verl_adapter as rlfh_verl
 from factkit.rlfh.requests import rlfh_sets
 from factkit.world import facts as worlds

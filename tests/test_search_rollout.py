@@ -22,13 +22,14 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, Spy, serving_index
 
-from factkit import models, params, search_client
+from factkit import models, params
+from factkit import search as search_module
 from factkit.http_client import ServiceError
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import in_process, searchable
-from factkit.train import grpo, launch, setup, sft
-from factkit.veri import rewards, search_play, search_rollout, search_sampling
+from factkit.search import in_process, over_http, searchable
+from factkit.train import grpo, setup, sft
+from factkit.veri import search_play, search_rollout, search_sampling
 from factkit.veri.evaluate import read_verified
 from factkit.veri.search_rollout import FORCED, Rollout, observation, rollouts
 from factkit.veri.search_sampling import STOPS
@@ -335,7 +336,7 @@ GOOD = (
 def test_a_script_s_turns_told_by_a_policy_are_the_script_s_trajectory():
     """In the fact world, with the script's search."""
     made = world.build_world(people=20)
-    find = in_process(CorpusIndex(world_trajectories.world_entries(made), cache=False))
+    find = in_process(CorpusIndex(world_trajectories.world_entries(made)))
     careful = world_trajectories.Habits(own_words=1.0, second_hop=1.0, precise=1.0)
     for example in world.claims(made, 12, 0):
         script = world_trajectories.online(
@@ -414,7 +415,7 @@ def test_an_odd_query_does_no_harm(by_http):
         turn = [ord(letter) for letter in f"<search>{query}</search>"]
         saying = Saying({7: [turn, [ord("x")]], 8: [[ord("y")]]})
         with serving_index(index) if by_http else nullcontext() as url:
-            search = search_client.over_http(url) if by_http else in_process(index)
+            search = over_http(url) if by_http else in_process(index)
             made, other = rollouts([[7], [8]], saying, search, Letters(), how)
         assert [turn.by_model for turn in made.turns] == [True, False, True]
         assert made.turns[0].text == f"<search>{query}</search>"
@@ -433,9 +434,9 @@ def test_whatever_ends_a_search_ends_the_rollouts(monkeypatch):
         saying = Saying({7: turns, 8: turns[:1]})
         return lambda *rows: before(len(saying.asked)) or saying(*rows)
 
-    monkeypatch.setattr(search_client, "PATIENCE_S", 0)
+    monkeypatch.setattr(search_module, "PATIENCE_S", 0)
     with ExitStack() as stack:
-        search = search_client.over_http(stack.enter_context(serving_index()))
+        search = over_http(stack.enter_context(serving_index()))
         generate = say(lambda n: stack.close() if n == 1 else None)
         with pytest.raises(ServiceError, match="serve-search"):
             rollouts([[7], [8]], generate, search, few(), load())
@@ -1094,8 +1095,3 @@ def test_a_policy_learns_to_search(start, tmp_path, monkeypatch):
     values = {"rl_steps": 20, "num_generations": 8, "beta": 0.0, "checkpoint_steps": 99}
     rewards = [float(row["reward"]) for row in train(start, tmp_path, **values)]
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.5
-
-
-def test_rollout_and_reward_functions_are_handed_on_by_name():
-    for function in (search_rollout.rollout_function, rewards.reward_function):
-        assert launch._named(launch._name(function)) is function

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from factkit import params, runs, stored_runs
+from factkit import params, runs
 from factkit.curate.probing import Probe
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
@@ -117,7 +117,7 @@ def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
     table = of(rows())
     short_form_items.iteration(table, 1, rows())
     run.finish(means(table.values()), items=table)
-    stored = stored_runs.read_items(run.folder)
+    stored = runs.read_items(run.folder)
     assert list(stored.index) == list(table)
     assert stored.loc["q3"].isna().all()
     assert stored.loc["q0", "iteration_1_accuracy"] == 1

@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from factkit import arms, params, runs, sweeps
-from factkit.params.files import ROOT
-
-FROM_BASE = ("prompting", "sft", "rft", "r_tuning")
+from factkit.params import ROOT
 
 
 def plan(out: Path, paper: str, *options: str) -> tuple[dict[str, set[str]], list[str]]:
@@ -42,79 +40,46 @@ def short(path: str, out: Path) -> str:
 
 
 def test_truthrl_s_rl_waits_for_r_tuning_of_its_seed_asked_for_or_not(tmp_path):
-    named = [arm for arm in arms.table("truthrl") if "reason" not in arm]
-    asked = " ".join(arm for arm in named if arm != "r_tuning")
-    options = ("--profile", "tiny", "--arms", asked, "--seeds", "0 7")
-    waits, commands = plan(tmp_path, "truthrl", *options)
-    data, train = "tiny/10_truthrl_data/main-s0", "tiny/12_truthrl_train"
-    for arm in named:
+    """In a variant too, which has a folder and a file of its own."""
+    chosen = "prompting sft ternary dpo ternary_reason_additive"
+    options = ("--profile", "tiny", "--variant", "reasoning", "--arms", chosen)
+    waits, commands = plan(tmp_path, "truthrl", *options, "--seeds", "0 7")
+    data = "tiny-reasoning/10_truthrl_data/main-s0"
+    train = "tiny-reasoning/12_truthrl_train"
+    for arm in chosen.split():
         for seed in (0, 7):
-            first = set() if arm in FROM_BASE else {f"{train}/r_tuning-s{seed}"}
+            from_base = arm in ("prompting", "sft")
+            first = set() if from_base else {f"{train}/r_tuning-s{seed}"}
             assert waits[f"{train}/{arm}-s{seed}"] == {data} | first
-    every = {f"{train}/{arm}-s{seed}" for arm in asked.split() for seed in (0, 7)}
+    every = {f"{train}/{arm}-s{seed}" for arm in chosen.split() for seed in (0, 7)}
     for stage in ("13_truthrl_ablations", "14_truthrl_figures"):
-        assert every <= waits[f"tiny/{stage}/main-s0"]
+        assert every <= waits[f"tiny-reasoning/{stage}/main-s0"]
     (ternary,) = [c for c in commands if "arm ternary -p seed 7" in c]
-    assert re.findall(r"-f params/tiny/([\w-]+).yaml", ternary) == ["truthrl"]
-    p = params.load("truthrl", "tiny", {"arm": "ternary", "seed": 7})
-    assert runs.run_folder("12_truthrl_train", p) == (
-        ROOT / "outputs" / train / "ternary-s7"
-    )
+    files = re.findall(r"-f params/tiny/([\w-]+).yaml", ternary)
+    assert files == ["truthrl", "truthrl-reasoning"]
+    values = {"arm": "ternary", "seed": 7}
+    p = params.load("truthrl", "tiny", values, variant="reasoning")
+    folder = runs.run_folder("12_truthrl_train", p)
+    assert folder == ROOT / "outputs" / train / "ternary-s7"
 
 
 def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
+    """And no value passes a shell: `--set 'x=$(…)'` would run, spaces would end it."""
+    out = tmp_path / "out put"
     warm = ("--profile", "tiny", "--seeds", "0", "--set", "cold_start=false")
-    waits, _ = plan(tmp_path, "truthrl", "--arms", "ternary dpo", *warm)
+    odd = ("--set", "questions_path=$(touch x)", "--set", "eval_sets=a b")
+    waits, commands = plan(out, "truthrl", "--arms", "ternary dpo", *warm, *odd)
     trained = {run: first for run, first in waits.items() if "train" in run}
     data = {"tiny/10_truthrl_data/main-s0"}
     train = "tiny/12_truthrl_train"
     assert trained == {f"{train}/{arm}-s0": data for arm in ("ternary", "dpo")}
-
-
-def test_a_variant_has_a_folder_a_cold_start_and_a_file_of_its_own(tmp_path):
-    arm, train = "ternary_reason_additive", "tiny-reasoning/12_truthrl_train"
-    chosen = ("--profile", "tiny", "--seeds", "0", "--variant", "reasoning")
-    waits, commands = plan(tmp_path, "truthrl", "--arms", arm, *chosen)
-    assert {run.split("/")[0] for run in waits if run} == {"tiny-reasoning"}
-    assert f"{train}/r_tuning-s0" in waits[f"{train}/{arm}-s0"]
-    (command,) = [c for c in commands if f"arm {arm}" in c]
-    files = re.findall(r"-f params/tiny/([\w-]+).yaml", command)
-    assert files == ["truthrl", "truthrl-reasoning"]
-    p = params.load("truthrl", "tiny", {"arm": arm}, variant="reasoning")
-    folder = runs.run_folder("12_truthrl_train", p)
-    assert folder == ROOT / "outputs" / train / f"{arm}-s0"
-
-
-def test_rlfh_s_arms_wait_for_the_data_alone_and_no_value_passes_a_shell(tmp_path):
-    """`--set 'x=$(…)'` would run, and spaces would end the value."""
-    out = tmp_path / "out put"
-    maps = ("--set", "truth_map=1 0.5 0 -1 -2", "--set", "requests_path=$(touch x)")
-    options = ("--profile", "tiny", "--seeds", "0", *maps)
-    waits, commands = plan(out, "rlfh", *options)
-    trained = {run: first for run, first in waits.items() if "train" in run}
-    data = {"tiny/40_rlfh_data/main-s0"}
-    train = "tiny/42_rlfh_train"
-    assert trained == {f"{train}/{arm}-s0": data for arm in arms.table("rlfh")}
-    assert len(commands) > 3
-    assert not any("touch" in c or "truth_map" in c for c in commands)
+    assert len(commands) > 3 and not any("touch" in c for c in commands)
     for command in commands:
         words = shlex.split(command)
         assert words[words.index("output_dir") + 1] == str(out)
         (file,) = [Path(w) for w in words if ".overrides-" in w]
         values = yaml.safe_load(file.read_text())
-        assert values["truth_map"] == "1 0.5 0 -1 -2"
-
-
-def test_veri_s_rl_waits_for_sft_and_its_second_model_has_runs_of_its_own(tmp_path):
-    chosen = ("--profile", "h100_full", "--variant", "llama3.2-3b", "--seeds", "0")
-    waits, _ = plan(tmp_path, "veri", *chosen, "--set", "cold_start=true")
-    p = params.load("veri", "h100_full", variant="llama3.2-3b")
-    folder = "h100_full-llama3.2-3b"
-    for arm in p.arms.split():
-        first = {f"{folder}/50_veri_data/main-s0"}
-        if arm not in ("instruct", "sft", "larger"):
-            first.add(f"{folder}/52_veri_train/sft-s0")
-        assert waits[f"{folder}/52_veri_train/{arm}-s0"] == first
+        assert (values["eval_sets"], values["cold_start"]) == ("a b", False)
 
 
 def commanded(monkeypatch, tmp_path, code=0, **more):
@@ -131,13 +96,6 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     return seen[0]
 
 
-def test_a_value_set_on_the_command_line_reaches_papermill(monkeypatch, tmp_path):
-    overrides = {"rl_steps": 3, "cold_start": False}
-    command = commanded(monkeypatch, tmp_path, overrides=overrides)
-    (file,) = [c.removeprefix("overrides=") for c in command if "overrides=" in c]
-    assert yaml.safe_load(Path(file).read_text()) == overrides
-
-
 def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tmp_path):
     def run(command, **_):
         raise KeyboardInterrupt
@@ -148,18 +106,13 @@ def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tm
         sweeps.snakemake(p, "truthrl", ["ternary"], [0])
 
 
-def test_a_flag_that_snakemake_lacks_is_named_in_a_line(monkeypatch, tmp_path):
-    with pytest.raises(params.ParamError, match="arguments: --dryrunn"):
-        commanded(monkeypatch, tmp_path, extra=["--dryrunn"])
-    commanded(monkeypatch, tmp_path, extra=["--dry-run", "--executor", "local"])
-
-
-def test_a_run_that_failed_fails_the_sweep(monkeypatch, tmp_path):
+def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
+    monkeypatch, tmp_path
+):
     with pytest.raises(sweeps.SweepError, match="notebook.partial.ipynb"):
         commanded(monkeypatch, tmp_path, code=1)
-
-
-def test_jobs_at_a_time_have_two_cores_each(monkeypatch, tmp_path):
+    with pytest.raises(params.ParamError, match="--dryrunn"):
+        commanded(monkeypatch, tmp_path, code=2, extra=["--dryrunn"])
     command = commanded(monkeypatch, tmp_path, jobs=3)
     assert command[command.index("--cores") + 1] == "6"
 

@@ -1,5 +1,6 @@
 """Synthetic prompts: one a reply, each new, none near a prompt to evaluate on."""
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -12,7 +13,7 @@ from factkit import params, prompts
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, load
 from factkit.datasets.rows import RowError
-from factkit.llm import LLM, Reply
+from factkit.llm import LLM, Remote, Reply
 from factkit.reason import synthetic_prompts as synthetic
 from factkit.reason.synthetic_prompts import parse_new_prompt
 
@@ -150,18 +151,20 @@ def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
     assert len(filled.splitlines()) == len(text.splitlines())
 
 
-class Counting:
-    """A local model that says another question each time it is asked."""
+class Counting(Remote):
+    """A model that says another question each time it is asked."""
 
     name = "counting"
 
     def __init__(self):
         self.asked = 0
 
-    def generate(self, requests):
-        for i, _ in enumerate(requests):
-            self.asked += 1
-            yield [(i, Reply(*tagged(EIGHT[self.asked - 1])))]
+    def connect(self, limits, next_call):
+        return contextlib.nullcontext()
+
+    async def ask(self, client, request):
+        self.asked += 1
+        return Reply(*tagged(EIGHT[self.asked - 1]))
 
 
 def test_equal_demonstrations_are_still_calls_of_their_own_and_cached_as_such(tmp_path):

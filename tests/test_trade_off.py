@@ -9,7 +9,7 @@ from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.evaluate.long_form import Checked
 from factkit.rar import trade_off, utility
-from factkit.rar.params import BENCHMARKS
+from factkit.rar.arms import BENCHMARKS
 from factkit.rar.trade_off import (
     Answers,
     answer,

@@ -7,7 +7,7 @@ import pytest
 
 from factkit import params, runs
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train import grpo, sft
 from factkit.veri import claims as claim_sets
 from factkit.veri import (
@@ -44,7 +44,7 @@ def data():
     """Claims to train on, what offline prompts give, what SFT is shown, the search."""
     p = load()
     sets, entries, _ = claim_sets.claim_sets(p)
-    search = in_process(CorpusIndex(entries, cache=False))
+    search = in_process(CorpusIndex(entries))
     given = claim_sets.given_offline(sets["train"], entries, search, p)
     told = trajectories.scripted(p, sets["train"], search)
     taught = of_examples(sets["train"], told)

@@ -16,7 +16,7 @@ from drawings import (
     ticks,
 )
 
-from factkit import params, runs, stored_runs
+from factkit import params, runs
 from factkit.veri import confidence as sure
 from factkit.veri import figures as draw
 from factkit.veri.evaluate import Verified, by_confidence, items, summary
@@ -216,7 +216,7 @@ def test_stored_items_give_the_answers_that_the_samples_give(tmp_path):
     p = params.load("veri", "tiny", {"output_dir": str(tmp_path)})
     run = runs.start("52_veri_train", p)
     run.finish(summary(rows), items=items(rows))
-    stored = sure.stored_answers(stored_runs.read_items(run.folder))
+    stored = sure.stored_answers(runs.read_items(run.folder))
     assert sorted(stored) == sorted(sure.answers_of(rows))
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from factkit import models
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.train.start import build_policy
 from factkit.world import facts, texts
 

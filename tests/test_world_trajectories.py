@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from factkit import params
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.veri import claims as claim_sets
 from factkit.veri import trajectories as curated
 from factkit.veri.search_rollout import FORCED, HEAD, TAIL
@@ -26,7 +26,7 @@ from factkit.world.trajectories import MIXED, PLAIN, Habits
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
-SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values(), cache=False)))
+SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
 CLAIMS = w.claims(WORLD, 90, 0)
 N = 2_000
 

@@ -13,10 +13,9 @@ from factkit.datasets.examples import DataError, Example
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
-    from factkit.params.long_form import RequestParams
+    from factkit.params.stages import RequestParams
     from factkit.rar.arms import RAR
-    from factkit.reason.arms import Reason
-    from factkit.reason.params import ReasonDpoParams
+    from factkit.reason.arms import Reason, ReasonDpoParams
     from factkit.rlfh.arms import Rlfh
 
 PART = 32  # requests drawn between two writes

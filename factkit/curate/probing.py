@@ -14,7 +14,7 @@ from factkit.runs import progress_bar
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import Verifier
 
 ABSTENTION = "I don't know"

@@ -16,8 +16,8 @@ from factkit.world import facts as world
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Drawn
-    from factkit.params.long_form import RequestParams
-    from factkit.rar.params import RarParams
+    from factkit.params.stages import RequestParams
+    from factkit.rar.arms import RarParams
     from factkit.verify.exact import ExactEngine
 
 
@@ -50,9 +50,9 @@ def gather(
         for e in examples
     ]
     if p.search_url:
-        from factkit import web_search
+        from factkit import web
 
-        return web_search.run_online(
+        return web.run_online(
             examples,
             p.search_url,
             assets.cache_dir() / "web",

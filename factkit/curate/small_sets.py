@@ -18,7 +18,7 @@ from factkit.world import facts as world
 from factkit.world.facts import World
 
 if TYPE_CHECKING:
-    from factkit.params.long_form import RequestParams
+    from factkit.params.stages import RequestParams
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
 # in p.requests_path; any other set may be there as <name>.jsonl

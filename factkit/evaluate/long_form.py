@@ -40,7 +40,7 @@ from factkit.verify.response import final_answer
 from factkit.verify.support import ClaimVerifier, support_of
 
 if TYPE_CHECKING:
-    from factkit.params.long_form import RequestParams
+    from factkit.params.stages import RequestParams
 
 CHUNK_WORDS = 100  # App. B.1
 CHUNKS = 10  # a claim's evidence, App. B.1

@@ -17,7 +17,7 @@ from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Checked
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")

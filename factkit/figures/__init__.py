@@ -46,9 +46,8 @@ def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tup
     """A figure and its axes (a list if there are several), without upper and right."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(
-        1, columns, figsize=(width, height), layout="constrained"
-    )
+    size = (width, height)
+    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained")
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
     plt.close(figure)  # shown once, by the cell that returns it
@@ -83,21 +82,9 @@ def point(
     """A mark at the means of x and y, with their half-widths; `place` decides how it
     looks, but for another colour."""
     own, _, marker = look(place)
-    ax.errorbar(
-        x[0],
-        y[0],
-        yerr=y[1] or None,
-        xerr=x[1] or None,
-        color=colour or own,
-        marker=marker,
-        ms=7,
-        mec="black",
-        mew=0.6,
-        ls="",
-        capsize=2,
-        elinewidth=0.8,
-        label=label,
-    )
+    mark = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
+    bars = {"xerr": x[1] or None, "yerr": y[1] or None, "capsize": 2, "elinewidth": 0.8}
+    ax.errorbar(x[0], y[0], color=colour or own, label=label, **mark, **bars)
 
 
 def legend_below(figure: "Figure", columns: int = 4) -> None:

@@ -1,5 +1,4 @@
-"""Bars that several papers draw: parts stacked by arm, arms at each metric, before and
-after; and the paper's values as grey lines."""
+"""Bars that several papers draw, the paper's values as grey lines; and a heat map."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from factkit.figures import (
     CORRECT,
     LEGEND,
     PUBLISHED,
+    WRONG,
     bar_look,
     new_figure,
     percent_axis,
@@ -21,13 +21,18 @@ from factkit.figures import (
 from factkit.statistics import interval_over_seeds
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its seeds
 Parts = Sequence[tuple[str, str, str]]  # (metric, label, colour), the lowest first
-Spans = Mapping[str, tuple[float, float]]  # metric → interval (low, high)
-Line = tuple[float, float, float]  # its height, left and right end
+
+
+def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
+    """Mean and half-width of a metric over the runs that have it, None without any."""
+    values = [r["metrics"][name] for r in runs if name in r["metrics"]]
+    return interval_over_seeds(values) if values else None
 
 
 def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
@@ -36,17 +41,15 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
     What a run lacks, as claims per answer of none, is left out.
     """
     figure, ax = new_figure(max(4.5, 0.8 * len(groups) + 1.5), 3.4)
-    bottoms = [0.0] * len(groups)
+    places, bottoms = range(len(groups)), np.zeros(len(groups))
     for metric, label, colour in parts:
         points = [mean_of(runs, metric) or (0.0, 0.0) for runs in groups.values()]
-        means, halves = [mean for mean, _ in points], [half for _, half in points]
+        means, halves = np.reshape(points, (-1, 2)).T
+        spans = halves if halves.any() else None
         style = {"color": colour, "ec": "black", "lw": 0.6, "capsize": 2}
-        spans = halves if any(halves) else None
-        places = range(len(groups))
         ax.bar(places, means, 0.6, bottoms, yerr=spans, label=label, **style)
-        bottoms = [b + m for b, m in zip(bottoms, means, strict=True)]
-    names = [arm.replace("_", "\n") for arm in groups]
-    ax.set_xticks(range(len(groups)), names, fontsize=7)
+        bottoms = bottoms + means
+    ax.set_xticks(places, [arm.replace("_", "\n") for arm in groups], fontsize=7)
     return figure, ax
 
 
@@ -78,13 +81,11 @@ def mark(ax: "Axes", values: Sequence[Sequence[float]], label: str) -> None:
     _lines(ax, lines, PUBLISHED, "-", label)
 
 
-def _lines(
-    ax: "Axes", lines: Sequence[Line], colour: str, style: str, label: str
-) -> None:
+def _lines(ax: "Axes", lines: list[tuple], colour: str, style: str, label: str) -> None:
+    """Horizontal lines, each of (height, left end, right end)."""
     if lines:
-        heights, left, right = zip(*lines, strict=True)
         width = 2.5 if style == "-" else 1.5
-        ax.hlines(heights, left, right, colour, style, lw=width, label=label)
+        ax.hlines(*zip(*lines, strict=True), colour, style, lw=width, label=label)
 
 
 def grouped(
@@ -111,15 +112,10 @@ def grouped(
                 before.append((point[0], *ends))
             if (value := (paper or {}).get(name, {}).get(arm)) is not None:
                 published.append((value, *ends))
-        ax.bar(
-            list(points),
-            [mean for mean, _ in points.values()],
-            0.94 * width,
-            yerr=[half for _, half in points.values()] if len(runs) > 1 else None,
-            capsize=2,
-            label=spaced(arm),
-            **bar_look(i),
-        )
+        means, halves = np.reshape(list(points.values()), (-1, 2)).T
+        spans = {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
+        style = {"label": spaced(arm), **bar_look(i)}
+        ax.bar(list(points), means, 0.94 * width, **spans, **style)
     _lines(ax, before, "black", ":", "before training")
     _lines(ax, published, PUBLISHED, "-", label)
     if not groups:
@@ -127,16 +123,10 @@ def grouped(
     ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
 
 
-def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
-    """Mean and half-width of a metric over the runs that have it, None without any."""
-    values = [r["metrics"][name] for r in runs if name in r["metrics"]]
-    return interval_over_seeds(values) if values else None
-
-
 def before_and_after(
     before: Mapping[str, float],
     after: Mapping[str, float],
-    spans: Mapping[str, Spans],
+    spans: Mapping[str, Mapping[str, tuple[float, float]]],
     panels: Mapping[str, Mapping[str, str]],
 ) -> "Figure":
     """Metrics before and after training; error bars: intervals over test items.
@@ -152,18 +142,47 @@ def before_and_after(
     for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
         for side, metrics, intervals, shift, colour in sides:
             values = np.array([metrics.get(name, 0.0) for name in names])
-            ends = [
-                intervals.get(n, (v, v)) for n, v in zip(names, values, strict=True)
-            ]
-            low, high = np.transpose(ends)
+            pairs = zip(names, values, strict=True)
+            low, high = np.transpose([intervals.get(n, (v, v)) for n, v in pairs])
             errors = np.maximum([values - low, high - values], 0)
-            places = [x + shift for x in range(len(names))]
             style = {"color": colour, "label": side, "capsize": 3}
-            ax.bar(places, values, 0.36, yerr=errors, **style)
+            ax.bar(np.arange(len(names)) + shift, values, 0.36, yerr=errors, **style)
         ax.axhline(0, color="black", lw=0.8)
         ax.set_xticks(range(len(names)), names.values(), fontsize=8)
         ax.set_ylabel(label)
         if label.endswith(" (%)"):
             percent_axis(ax, label.removesuffix(" (%)"))
     figure.axes[-1].legend(**LEGEND, **ABOVE, ncols=2)
+    return figure
+
+
+def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
+    """Mean reward by arm and exploit; framed where it pays at least the honest answer.
+
+    matrix, pays: as rewards.exploits gives them. Colours are shares of the highest mean
+    of an arm, since not all rewards have one scale; the numbers are the rewards.
+    """
+    from matplotlib.patches import Rectangle
+
+    rows, columns = matrix.shape
+    figure, ax = new_figure(0.62 * columns + 2.2, 0.36 * rows + 1.6)
+    shares = matrix.div(matrix.max(axis=1).where(lambda top: top > 0, 1.0), axis=0)
+    framed = pays.fillna(False).to_numpy(dtype=bool)
+    image = ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for y, x in np.ndindex(rows, columns):
+        value = matrix.iat[y, x]
+        text = f"{value:.2f}" if value == value else "–"  # NaN: the judge failed
+        ink = "white" if shares.iat[y, x] > 0.6 else "black"
+        ax.text(x, y, text, ha="center", va="center", color=ink, fontsize=8)
+        if framed[y, x] and matrix.columns[x] != "honest":
+            frame = {"fill": False, "ec": WRONG, "lw": 1.8}
+            ax.add_patch(Rectangle((x - 0.45, y - 0.43), 0.9, 0.86, **frame))
+    ax.set_xticks(range(columns), map(spaced, matrix.columns), rotation=40, ha="right")
+    ax.set_yticks(range(rows), map(spaced, matrix.index))
+    ax.tick_params(length=0, labelsize=9)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel("response")
+    ax.set_ylabel("reward")
+    ax.set_title("Framed: pays as much as the honest answer", fontsize=10, loc="left")
+    figure.colorbar(image, ax=ax, label="share of the arm's highest", pad=0.02)
     return figure

@@ -1,5 +1,6 @@
 """Lines: one run while it trains, arms while they train, arms by exposure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,7 @@ from factkit.statistics import interval_over_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    CurvesByArm = Mapping[str, Sequence[pd.DataFrame]]  # a metrics.csv a seed
-
 
 CLAIMS = {
     "correct_claims_per_question": "correct claims a question",
@@ -108,14 +105,23 @@ def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figur
     figure, axes = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
     for ax, (label, columns) in zip(axes, panels.items(), strict=True):
         names = {c: name for c, name in columns.items() if c in curve}
+        stacks = label == STATEMENTS
         if not names:
             say(ax, "not logged")
-        elif label == STATEMENTS:
-            _stack(ax, curve, names)
-        else:
-            _lines(ax, curve, names, window)
+        elif stacks:  # columns that are parts of one sum
+            style = {"colors": [COLOURS[c] for c in names], "ec": "black", "lw": 0.5}
+            style["hatch"] = [HATCHES.get(c, "") for c in names]
+            parts = [curve[c] for c in names]
+            ax.stackplot(curve.step, parts, labels=names.values(), **style)
+        for i, (column, name) in enumerate(() if stacks else names.items()):
+            style = {"ls": LINES[i], "color": COLOURS.get(column, ARM_COLOURS[i])}
+            style["marker"] = "" if len(curve) > 1 else "o"
+            smooth = curve[column].rolling(window, min_periods=1).mean()
+            ax.plot(curve.step, smooth, label=name, **style)
+            if window > 1:
+                ax.plot(curve.step, curve[column], lw=0.8, alpha=0.3, **style)
         if len(names) > 1 or len(columns) > len(names) > 0:
-            ax.legend(**LEGEND, **ABOVE, ncols=2 if label == STATEMENTS else 1)
+            ax.legend(**LEGEND, **ABOVE, ncols=2 if stacks else 1)
         ax.set_xlabel("training step")
         whole_ticks(ax.xaxis)
         ax.set_ylabel(label)
@@ -125,31 +131,6 @@ def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figur
             ax.set_ylim(0, 1.02)
             percent_axis(ax, label.removesuffix(" (%)"))
     return figure
-
-
-def _lines(
-    ax: "Axes", curve: "pd.DataFrame", names: Mapping[str, str], window: int
-) -> None:
-    for i, (column, name) in enumerate(names.items()):
-        style = {"ls": LINES[i], "color": COLOURS.get(column, ARM_COLOURS[i])}
-        style["marker"] = "" if len(curve) > 1 else "o"
-        smooth = curve[column].rolling(window, min_periods=1).mean()
-        ax.plot(curve.step, smooth, label=name, **style)
-        if window > 1:
-            ax.plot(curve.step, curve[column], lw=0.8, alpha=0.3, **style)
-
-
-def _stack(ax: "Axes", curve: "pd.DataFrame", names: Mapping[str, str]) -> None:
-    """Columns that are parts of one sum."""
-    ax.stackplot(
-        curve.step,
-        [curve[column] for column in names],
-        labels=names.values(),
-        colors=[COLOURS[column] for column in names],
-        hatch=[HATCHES.get(column, "") for column in names],
-        ec="black",
-        lw=0.5,
-    )
 
 
 def read(
@@ -169,7 +150,7 @@ def read(
 
 
 def over_training(
-    curves: "CurvesByArm",
+    curves: Mapping[str, Sequence["pd.DataFrame"]],
     panels: Mapping[str, str],
     window: int = 5,
     share: bool = True,
@@ -178,22 +159,19 @@ def over_training(
 ) -> "Figure":
     """Columns of the training curves by step, a panel a column, a line an arm.
 
-    panels: column → what its y axis says. The line is the mean over seeds of a running
-    mean of `window` steps, the band their range. limits: of the y axes. A panel says if
-    no run logged it.
+    curves: as `read` has them. panels: column → what its y axis says. The line is the
+    mean over seeds of a running mean of `window` steps, the band their range. limits:
+    of the y axes. A panel says if no run logged it.
     """
     import pandas as pd
 
     figure, _ = new_figure(1.5 * len(panels) + 6.5, 3.4, columns=len(panels))
     for ax, (column, label) in zip(figure.axes, panels.items(), strict=True):
         for i, (arm, frames) in enumerate(curves.items()):
-            series = [
-                frame.set_index("step")[column].rolling(window, min_periods=1).mean()
-                for frame in frames
-                if column in frame
-            ]
-            if not series:
+            logged = [f.set_index("step")[column] for f in frames if column in f]
+            if not logged:
                 continue
+            series = [one.rolling(window, min_periods=1).mean() for one in logged]
             table = pd.concat(series, axis=1).sort_index()
             mean, low, high = (table.agg(f, axis=1) for f in ("mean", "min", "max"))
             colour, style, _ = look(i)
@@ -228,31 +206,15 @@ def by_exposure(
         for i, (arm, runs) in enumerate(groups.items()):
             binned = [numbered(metrics, "exposure", name) for metrics in runs]
             edges = list(binned[0])
-            points = [
-                interval_over_seeds(
-                    [values[edge] for values in binned if edge in values]
-                )
-                for edge in edges
-            ]
-            means, halves = zip(*points, strict=True)
-            shift = 0.06 * (i - len(groups) / 2)
-            colour, style, _ = look(i)
-            ax.errorbar(
-                [x + shift for x in range(len(edges))],
-                means,
-                halves,
-                ls=style,
-                marker="o",
-                ms=4,
-                capsize=2,
-                color=colour,
-                label=spaced(arm),
-            )
+            values = [[bins[edge] for bins in binned if edge in bins] for edge in edges]
+            means, halves = zip(*map(interval_over_seeds, values), strict=True)
+            places = [x + 0.06 * (i - len(groups) / 2) for x in range(len(edges))]
+            colour, line, _ = look(i)
+            style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
+            ax.errorbar(places, means, halves, **style, label=spaced(arm))
         ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
-        spans = [
-            edge if f"–{edge}" == end else edge + end
-            for edge, end in zip(edges, ends, strict=True)
-        ]
+        bins = zip(edges, ends, strict=True)
+        spans = [e if f"–{e}" == end else e + end for e, end in bins]
         ax.set_xticks(range(len(edges)), spans)
         ax.set_xlabel(f"times that the policy read {read}")
         ax.set_ylabel(label)
@@ -266,10 +228,7 @@ def by_exposure(
 
 def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
     """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
-    values = {
-        key.removeprefix(f"{kind}_").removesuffix(f"_{name}"): value
-        for key, value in metrics.items()
-        if key.startswith(f"{kind}_") and key.endswith(f"_{name}")
-    }
-    numbers = {k: v for k, v in values.items() if k.replace(".", "", 1).isdigit()}
-    return dict(sorted(numbers.items(), key=lambda item: float(item[0])))
+    pattern = re.compile(rf"{kind}_([\d.]+)_{name}")
+    matches = {pattern.fullmatch(key): value for key, value in metrics.items()}
+    values = {match[1]: value for match, value in matches.items() if match}
+    return dict(sorted(values.items(), key=lambda item: float(item[0])))

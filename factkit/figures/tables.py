@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import arms, ledger, runs
 from factkit.evaluate.long_form import Checked
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
-from factkit.stored_runs import apart, with_iterations
 from factkit.verify.claims import Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -57,7 +56,10 @@ SUPPORT_BACKGROUND = {  # the more serious, the later
     Support.INCONCLUSIVE: GREY,
     Support.CONTRADICTED: RED,
 }
-SERIOUS = {kind: i for i, kind in enumerate(SUPPORT_BACKGROUND)}
+SERIOUS = list(SUPPORT_BACKGROUND)
+
+
+# ---- responses
 
 
 def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "Styler":
@@ -86,12 +88,13 @@ def claim_colours(rows: Sequence[tuple[str, Checked, Checked]]) -> "Styler":
 
 
 def _coloured(row: Checked) -> str:
-    """An answer as HTML, its sentences marked by what was found of their claims."""
+    """An answer as HTML, each sentence marked by the worst support of its claims."""
     (answer,) = answers([row.response])
     worst: dict[str, Support] = {}
     for claim, support in zip(row.claims or (), row.supports, strict=True):
-        if support and SERIOUS[support] >= SERIOUS.get(worst.get(claim.sentence), -1):
-            worst[claim.sentence] = support
+        if support:
+            supports = support, worst.get(claim.sentence, support)
+            worst[claim.sentence] = max(supports, key=SERIOUS.index)
     if not worst:
         return escape(answer)
     longest = sorted(worst, key=len, reverse=True)  # one may hold another
@@ -104,12 +107,25 @@ def _coloured(row: Checked) -> str:
     )
 
 
+# ---- the papers' numbers
+
+
 def published(table: int, paper: str = "truthrl") -> "pd.DataFrame":
     """A table of the paper as it was printed, in per cent; a row an arm."""
     import pandas as pd
 
     name = f"{paper}_table{table}.csv"
     return pd.read_csv(str(files("factkit") / "published" / name))
+
+
+def of_paper(table: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
+    """A published table, of its main model, data set and setting (`PAPER_DEFAULT`), or
+    of those chosen, as by setting="without retrieval"."""
+    rows = published(table, paper)
+    wanted = PAPER_DEFAULT | {column: [value] for column, value in chosen.items()}
+    for column in wanted.keys() & set(rows):
+        rows = rows[rows[column].isin(wanted[column])]
+    return rows
 
 
 def test_sets(paper: str) -> "pd.DataFrame":
@@ -126,6 +142,9 @@ def test_sets(paper: str) -> "pd.DataFrame":
     return rows.rename(columns=names)
 
 
+# ---- our results
+
+
 def stored(
     paper: str, p: RunParams, variant: str = ""
 ) -> dict[str, list[dict[str, Any]]]:
@@ -133,19 +152,17 @@ def stored(
 
     Says which they are. Raises RunError if there are none of `variant`.
     """
-    by_variant = {
-        name: [dict(r) for r in results if "prefix" not in r]  # no iterations
-        for name, results in ledger.stored(
-            paper, p.profile, ROOT / p.output_dir
-        ).items()
-    }
-    if variant not in by_variant:
+    results_of = ledger.stored(paper, p.profile, ROOT / p.output_dir)
+    if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
         raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
-    for name, results in by_variant.items():
-        where = runs.relative(Path(results[0]["folder"]).parent)
-        on = results[0]["device"]
-        print(f"{name or 'main'}: {len(results)} runs from {where}, on {on}")
+    by_variant = {}
+    for name, results in results_of.items():
+        trained = [dict(r) for r in results if "prefix" not in r]  # no iterations
+        where = runs.relative(Path(trained[0]["folder"]).parent)
+        on = trained[0]["device"]
+        print(f"{name or 'main'}: {len(trained)} runs from {where}, on {on}")
+        by_variant[name] = trained
     return by_variant
 
 
@@ -153,6 +170,53 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
     """The stored answers of an arm, before and after, of the seeds that have some."""
     paths = [Path(r["folder"]) / "samples.jsonl" for r in results if r["arm"] == arm]
     return [path for path in paths if path.exists()]
+
+
+def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Results of training runs grouped by arm, in the order that the paper tells.
+
+    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    """
+    if all("params" in r and "paper" in r for r in results):
+        results = ledger.apart(results)
+    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
+    known = ["base", "instruct", "prompting", RULE, *of_papers]
+    names = {r["arm"] for r in results}
+    order = dict.fromkeys([n for n in known if n in names] + sorted(names - {*known}))
+    return {name: [r for r in results if r["arm"] == name] for name in order}
+
+
+def policies(arm: str, group: list[Result]) -> list[Result]:
+    """The runs of an arm that are policies of their own: one, where it is untrained."""
+    return group[:1] if arm in arms.untrained() else group
+
+
+def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
+    """The results, and the untrained rule by relation as one more, of one seed.
+
+    It depends on the questions alone and is stored with every arm. Nothing is added if
+    no result holds one of `names` for it.
+    """
+    for r in results:
+        stored = {name: r["metrics"].get(f"{RULE}_{name}") for name in names}
+        metrics = {name: value for name, value in stored.items() if value is not None}
+        if metrics:
+            return [*results, {**r, "arm": RULE, "metrics": metrics}]
+    return list(results)
+
+
+def values(group: Sequence[Result], name: str) -> list[float]:
+    """A metric of the runs that have it."""
+    return [r["metrics"][name] for r in group if name in r["metrics"]]
+
+
+def spread(given: Sequence[float | None], factor: float = 100) -> str:
+    """Values as "mean ± half-width of the 95 % t interval"; fractions in per cent."""
+    scaled = [factor * v for v in given if v is not None]
+    if not scaled:
+        return "–"
+    mean, half = interval_over_seeds(scaled)
+    return f"{mean:.1f} ± {half:.1f}" if len(scaled) > 1 else f"{mean:.1f}"
 
 
 def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, float]:
@@ -165,10 +229,10 @@ def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, flo
     every = sorted({name for r in results for name in r["metrics"]})
     names = names or [name for name in every if not name.startswith(others)]
     return {
-        f"{arm}_{name}": interval_over_seeds(values)[0]
+        f"{arm}_{name}": interval_over_seeds(measured)[0]
         for arm, group in by_arm(results).items()
         for name in names
-        if (values := [r["metrics"][name] for r in group if name in r["metrics"]])
+        if (measured := values(group, name))
     }
 
 
@@ -186,55 +250,13 @@ def results_table(
     """
     import pandas as pd
 
-    rows = {}
-    for arm, group in by_arm(with_rule(results, names)).items():
-        if arms and arm not in (*arms, RULE):
-            continue
-        row: dict[str, Any] = {"seeds": len(group)}
-        group = policies(arm, group)
-        for name in names:
-            row[name] = spread([r["metrics"].get(name) for r in group], factor)
-        rows[arm] = row
+    rows = {
+        arm: {"seeds": len(group)}
+        | {n: spread(values(policies(arm, group), n), factor) for n in names}
+        for arm, group in by_arm(with_rule(results, names)).items()
+        if not arms or arm in (*arms, RULE)
+    }
     return pd.DataFrame(rows).T.rename_axis("arm")
-
-
-def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
-    """Which arms have most and least of each metric by the mean over seeds, in per
-    cent: a sentence beside a figure."""
-    sentences = []
-    for name in names:
-        by_mean = {
-            100 * interval_over_seeds(values)[0]: arm
-            for arm, group in by_arm(results).items()
-            if (values := [r["metrics"][name] for r in group if name in r["metrics"]])
-        }
-        if by_mean:
-            most, least = (
-                f"{by_mean[v]} ({v:.1f} %)" for v in (max(by_mean), min(by_mean))
-            )
-            words = name.replace("_", " ")
-            sentences.append(f"{words}: most of {most}, least of {least}.")
-    return "\n".join(sentences)
-
-
-def spread(values: Sequence[float | None], factor: float = 100) -> str:
-    """Values as "mean ± half-width of the 95 % t interval"; fractions in per cent."""
-    given = [factor * v for v in values if v is not None]
-    if not given:
-        return "–"
-    mean, half = interval_over_seeds(given)
-    return f"{mean:.1f} ± {half:.1f}" if len(given) > 1 else f"{mean:.1f}"
-
-
-def of_paper(table: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
-    """A published table, of its main model, data set and setting (`PAPER_DEFAULT`), or
-    of those chosen, as by setting="without retrieval"."""
-    rows = published(table, paper)
-    wanted = PAPER_DEFAULT | {column: [value] for column, value in chosen.items()}
-    for column, values in wanted.items():
-        if column in rows:
-            rows = rows[rows[column].isin(values)]
-    return rows
 
 
 def beside_paper(
@@ -251,55 +273,32 @@ def beside_paper(
     import pandas as pd
 
     theirs = of_paper(table, paper, **chosen).set_index("arm")
-    ours = by_arm(with_rule(with_iterations(results), [*metrics.values()]))
-    ours = {arm: policies(arm, group) for arm, group in ours.items()}
-    rows = {
-        arm: {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
-        | {
-            ("ours", c): spread([r["metrics"].get(m) for r in ours[arm]])
-            for c, m in metrics.items()
-        }
-        for arm in (*theirs.index, RULE)
-        if arm in ours
-    }
+    ours = by_arm(with_rule(ledger.with_iterations(results), [*metrics.values()]))
+    rows = {}
+    for arm in (*theirs.index, RULE):
+        group = policies(arm, ours.get(arm, []))
+        row = {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
+        row |= {("ours", c): spread(values(group, m)) for c, m in metrics.items()}
+        rows |= {arm: row} if group else {}
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
-def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
-    """The results, and the untrained rule by relation as one more, of one seed.
-
-    It depends on the questions alone and is stored with every arm. Nothing is added if
-    no result holds one of `names` for it.
-    """
-    for r in results:
-        metrics = {
-            name: r["metrics"][f"{RULE}_{name}"]
-            for name in names
-            if f"{RULE}_{name}" in r["metrics"]
+def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Which arms have most and least of each metric by the mean over seeds, in per
+    cent: a sentence beside a figure."""
+    sentences = []
+    for name in names:
+        by_mean = {
+            100 * interval_over_seeds(measured)[0]: arm
+            for arm, group in by_arm(results).items()
+            if (measured := values(group, name))
         }
-        if metrics:
-            return [*results, {**r, "arm": RULE, "metrics": metrics}]
-    return list(results)
-
-
-def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Results of training runs grouped by arm, in the order that the paper tells.
-
-    Runs of one arm with other parameters are an arm of their own (`stored_runs.apart`).
-    """
-    if all("params" in r and "paper" in r for r in results):
-        results = apart(results)
-    names = {r["arm"] for r in results}
-    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
-    known = dict.fromkeys(["base", "instruct", "prompting", RULE, *of_papers])
-    order = [name for name in known if name in names]
-    order += sorted(names - set(order))
-    return {name: [r for r in results if r["arm"] == name] for name in order}
-
-
-def policies(arm: str, group: list[Result]) -> list[Result]:
-    """The runs of an arm that are policies of their own: one, where it is untrained."""
-    return group[:1] if arm in arms.untrained() else group
+        if by_mean:
+            ends = (max(by_mean), min(by_mean))
+            most, least = (f"{by_mean[mean]} ({mean:.1f} %)" for mean in ends)
+            words = name.replace("_", " ")
+            sentences.append(f"{words}: most of {most}, least of {least}.")
+    return "\n".join(sentences)
 
 
 def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":

@@ -1,10 +1,38 @@
 """What the stages of a run take, whichever the paper: policy, SFT, DPO, RL."""
 
-from typing import Literal, Self
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from factkit import prompts
 
 PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
+POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
+
+
+def _policy(name: str) -> str:
+    """A name of the form owner/name may be on the hub and is not looked for there."""
+    on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", name)
+    if name not in POLICIES and not on_hub and not Path(name).is_dir():
+        raise ValueError(
+            f"neither one of {', '.join(POLICIES)}, nor a folder, nor a name on the "
+            "hub (owner/name)"
+        )
+    return name
+
+
+def _template(name: str) -> str:
+    try:
+        prompts.template(name)
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+Policy = Annotated[str, AfterValidator(_policy)]
+Template = Annotated[str, AfterValidator(_template)]
 
 
 class RunParams(BaseModel):
@@ -23,7 +51,7 @@ class RunParams(BaseModel):
 class Corpus(RunParams):
     """Parameters of 01_corpus_and_retrieval."""
 
-    policy: str
+    policy: Policy
     chunk_tokens: int = Field(ge=8)
     overlap: int = Field(ge=0)
     max_documents: int = Field(ge=100)
@@ -41,7 +69,7 @@ class Corpus(RunParams):
 class Start(RunParams):
     """Parameters of 00_start_here."""
 
-    policy: str
+    policy: Policy
     n_questions: int = Field(ge=1)
 
 
@@ -86,7 +114,7 @@ class Verifiers(JudgeParams):
 class PolicyParams(JudgeParams):
     """The policy, how it answers, and the fact world that a tiny one is trained on."""
 
-    policy: str
+    policy: Policy
     dtype: Literal["float32", "bfloat16"]
     chat: bool
     answer_format: str  # each paper says which it knows
@@ -209,3 +237,28 @@ class RewardModelParams(RlParams):
     reward_learning_rate: float = Field(gt=0, lt=1)
     reward_batch_size: int = Field(ge=1)
     reward_epochs: int = Field(ge=1)
+
+
+class RequestParams(PolicyParams):
+    """Requests that are answered at length, their evidence, and who verifies."""
+
+    data_notebook: ClassVar[str]  # writes the requests and their evidence
+    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
+    verifier: Literal["world", "leads", "judge"]
+    prompt_template: Template
+
+    requests: str  # each paper says which it knows
+    requests_path: str = ""
+    train_requests: int = Field(ge=8)
+    dev_requests: int = Field(ge=8)
+    test_requests: int = Field(ge=8)
+    split_seed: int = Field(0, ge=0)  # of requests and questions, but in the fact world
+    drawn_responses: int = Field(ge=2)
+    drawn_temperature: float = Field(gt=0)
+
+    search_url: str = ""
+    pages: int = Field(ge=1)
+    least_pages: int = Field(ge=1)
+    claim_chunks: int = Field(ge=1)
+    claim_chunk_tokens: int = Field(ge=8)
+    test_chunks: int = Field(ge=1)

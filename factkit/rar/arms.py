@@ -1,9 +1,66 @@
-"""Binary RAR's arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
+"""Binary RAR's parameters and arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
 
-from typing import Literal
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.rar.params import RarDpoParams, RarParams, RarRlParams, RarSftParams
+from factkit.params.stages import DpoParams, RequestParams, RlParams, SftParams
+
+# what early stopping can watch: what the kit measures itself, and lm-eval's suites
+STAND_INS = (
+    *("best_guess_accuracy", "format_following", "win_rate"),
+    "correct_claims_per_question",
+)
+RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
+BENCHMARKS = ("ifeval", "bbh", "gsm8k", "minerva", "gpqa", "aime25", *RUN_CODE)
+
+
+class RarParams(RequestParams):
+    """Binary RAR: how whole responses are verified, and when training stops."""
+
+    data_notebook: ClassVar[str] = "20_rar_data"
+    answer_format: Literal["long"] = "long"
+    requests: Literal["world", "leads", "wildchat"]
+    whole_chunks: int = Field(ge=1)
+    whole_chunk_tokens: int = Field(ge=8)
+    query_with_prompt: bool
+    utility_drop: float = Field(gt=0, lt=1)
+    utility_benchmarks: str = "best_guess_accuracy format_following win_rate"
+    allow_code: bool = False  # benchmarks that run what the policy writes
+
+    @model_validator(mode="after")
+    def _benchmarks_are_known(self) -> Self:
+        named = self.utility_benchmarks.split()
+        unknown = [n for n in named if n not in (*STAND_INS, *BENCHMARKS)]
+        if unknown or not named:
+            raise ValueError(
+                f"utility_benchmarks: {', '.join(unknown) or 'none named'}; there are "
+                f"{', '.join((*STAND_INS, *BENCHMARKS))}"
+            )
+        code = [name for name in named if name in RUN_CODE]
+        if code and not self.allow_code:
+            raise ValueError(
+                f"utility_benchmarks: {', '.join(code)} runs code that the policy "
+                "writes: set allow_code=true inside a container, or leave it out"
+            )
+        return self
+
+
+class RarSftParams(RarParams, SftParams):
+    """Binary RAR: supervised fine-tuning."""
+
+
+class RarDpoParams(RarSftParams, DpoParams):
+    """Binary RAR: DPO."""
+
+    length_difference: float = Field(gt=0)
+
+
+class RarRlParams(RarSftParams, RlParams):
+    """Binary RAR: online RL."""
+
+    non_stop_penalty: float = Field(ge=0)
 
 
 def _rl(what: str, main: bool = False) -> Arm:

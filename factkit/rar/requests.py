@@ -16,7 +16,7 @@ from factkit.verify.verifier import judge_llm
 from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.rar.params import RarParams
+    from factkit.rar.arms import RarParams
 
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 TEST_SHARE, DEV_SHARE = 0.3, 0.15  # of the fact world's people

@@ -23,7 +23,7 @@ from factkit.verify.response import CLOSE
 from factkit.verify.verifier import verifier
 
 if TYPE_CHECKING:
-    from factkit.rar.params import RarParams
+    from factkit.rar.arms import RarParams
     from factkit.rar.whole_response import Engine
 
 # the metrics that are kept of each item, for intervals over items

@@ -18,7 +18,7 @@ from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.rar.params import RarParams
+    from factkit.rar.arms import RarParams
 
 REPLY_TOKENS = 512
 

@@ -19,7 +19,7 @@ from factkit.verify.verifier import judge_llm
 if TYPE_CHECKING:
     import pandas as pd
 
-    from factkit.reason.params import ReasonParams
+    from factkit.reason.arms import ReasonParams
     from factkit.reason.preference import Engine
 
 # (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed

@@ -17,7 +17,7 @@ from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.reason.params import ReasonParams
+    from factkit.reason.arms import ReasonParams
 
 ANSWER_TOKENS = 2048  # of a judge that writes an answer of its own first
 WINS = {"A": 1.0, "B": 0.0, None: None}

@@ -19,7 +19,7 @@ from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
-    from factkit.reason.params import ReasonParams
+    from factkit.reason.arms import ReasonParams
 
 CALLS = 1.5  # of the writing model for each prompt wanted: some are dropped
 # prompts that the paper evaluates on, of sets of which it takes a part (App. A)

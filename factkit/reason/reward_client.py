@@ -9,7 +9,7 @@ from factkit.verify.claims import Support
 from factkit.verify.response import Reasoned, parts
 
 if TYPE_CHECKING:
-    from factkit.reason.params import ReasonRlParams
+    from factkit.reason.arms import ReasonRlParams
 
 TOKEN_VARIABLE = "FACTKIT_REWARD_TOKEN"
 COLUMNS = ("ids", "prompts", "responses")  # of a request, beside its arm
@@ -41,16 +41,16 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     of the environment variable FACTKIT_REWARD_TOKEN, if it is set. Raises ParamError on
     a bad URL; what it returns raises ServiceError.
     """
-    from factkit import http_client
+    from factkit.http_client import Client
 
-    server = http_client.Server(
+    client = Client(
+        f"{p.reward_url.rstrip('/')}/rewards",
         "reward_url",
         "serve-rewards reason",
         TOKEN_VARIABLE,
         CALL_S,
         lasting=(500,),  # the verifier failed
     )
-    client = server.at(f"{p.reward_url.rstrip('/')}/rewards")
 
     def score(*columns: Sequence[str]) -> list[Scored]:
         responses = columns[-1]

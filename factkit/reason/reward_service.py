@@ -6,18 +6,30 @@ so that a run by URL is the run in process.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
 
 from factkit import runs, serving
 from factkit.datasets.examples import DataError, read_examples
 from factkit.reason import reward_client
-from factkit.reason.reward_client import COLUMNS, TOKEN_VARIABLE
+from factkit.reason.reward_client import TOKEN_VARIABLE
 from factkit.reason.rewards import WEIGHTS, scored
-from factkit.serving import refuse
 
 if TYPE_CHECKING:
-    from factkit.reason.params import ReasonParams
+    from fastapi import FastAPI
+
+    from factkit.reason.arms import ReasonParams
     from factkit.reason.preference import Engine
+
+
+class Request(BaseModel):
+    """Responses to be scored, with their prompts and the prompts' ids."""
+
+    arm: Literal[tuple(WEIGHTS)]
+    ids: serving.Texts
+    prompts: serving.Texts
+    responses: serving.Texts
 
 
 def serve(p: "ReasonParams", host: str, port: int) -> None:
@@ -32,13 +44,11 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
     data = runs.run_folder(p.data_notebook, p)
     ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")}
-    # models in process take all cores for one request, and not all of them bear threads
-    elsewhere = p.verifier == "judge" and p.judge_url != "local"
-    limits = serving.Limits(at_once=4 if elsewhere else 1, waiting=64)
     about = {"paper": "reason", "profile": p.profile, "variant": p.variant}
-    rewards = service(preference.engine_of(p), ids, about, token, limits)
+    at_once = 4 if p.verifier == "judge" else 1  # exact readers take all cores
+    rewards = service(preference.engine_of(p), ids, about, token, at_once)
     print(f"rewards at {host}, port {listening.getsockname()[1]}", flush=True)
-    rewards.run(listening)
+    serving.run(rewards, listening)
 
 
 def service(
@@ -46,25 +56,18 @@ def service(
     ids: Collection[str],
     about: dict[str, str],
     token: str,
-    limits: serving.Limits,
-) -> serving.Service:
+    at_once: int = 1,
+) -> "FastAPI":
     """Scores responses on an engine. ids: of the prompts that it knows."""
     known = frozenset(ids)
 
-    def rewards(content: dict[str, Any]) -> list[dict[str, Any]]:
-        arm = content.get("arm")
-        if not isinstance(arm, str) or arm not in WEIGHTS:
-            refuse(422, f"arm: must be one of {', '.join(WEIGHTS)}")
-        columns = [serving.strings(content, name) for name in COLUMNS]
-        lengths = [len(column) for column in columns]
-        if len(set(lengths)) > 1:
-            refuse(422, f"{', '.join(COLUMNS)}: must be of one length, not {lengths}")
-        if unknown := [i for i in columns[0] if i not in known]:
-            refuse(422, f"ids: {unknown[0][:100]!r} is not in the service's data")
-        try:
-            return [reward_client.row(s) for s in scored(arm, engine, *columns)]
-        except DataError as error:  # a prompt without evidence
-            refuse(422, str(error))
+    def rewards(request: Request) -> list[dict[str, Any]]:
+        columns = [request.ids, request.prompts, request.responses]
+        if len(set(map(len, columns))) > 1:
+            raise DataError("ids, prompts and responses: must be of one length")
+        if unknown := [i for i in request.ids if i not in known]:
+            raise DataError(f"ids: {unknown[0][:100]!r} is not in the service's data")
+        return [reward_client.row(s) for s in scored(request.arm, engine, *columns)]
 
     about = about | {"arms": list(WEIGHTS)}
-    return serving.Service("/rewards", rewards, about, token, TOKEN_VARIABLE, limits)
+    return serving.app_of("/rewards", Request, rewards, about, token, at_once)

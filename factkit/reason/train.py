@@ -9,8 +9,8 @@ from factkit.curate.drawn import Drawn
 from factkit.curate.probing import turn
 from factkit.datasets.examples import Example
 from factkit.reason import rewards
-from factkit.reason.arms import Reason
-from factkit.reason.params import (
+from factkit.reason.arms import (
+    Reason,
     ReasonSftParams,
 )
 from factkit.train import dpo, grpo, sft

@@ -10,26 +10,19 @@ Both run BM25 with ATIRE's term frequency and BM25+'s always positive idf,
 with N chunks of L words on average, n of them with word w, and f counts of w in d. The
 idf of Okapi turns negative for a word in more than half of the chunks, which is every
 interesting word of five pages on one subject; each library mends that in its own way.
-
-`factkit.retrieval.dense` ranks by a text encoder's embeddings instead.
 """
 
-import hashlib
-import os
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from factkit import assets
 from factkit.retrieval.chunks import Chunk, Hit
 
 K1, B = 1.5, 0.75
-# Part of the cache key: raise it whenever `tokenize` or the scoring changes.
+# Part of the manifest of an `EntryIndex`: raise it whenever `tokenize` changes.
 INDEX_VERSION = 1
 ARTICLES = frozenset(("a", "an", "the"))
 
@@ -50,16 +43,22 @@ def without_diacritics(text: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-class CorpusIndex:
-    """BM25 by `bm25s` over a whole corpus: slow to build once, fast to ask.
+class PromptIndex:
+    """BM25 by `rank-bm25` over a prompt's few pages.
 
-    With `cache` the index is kept in `assets.cache_dir()/bm25` under a hash of the
-    chunks' texts and opened from there, memory-mapped, the next time.
+    The same text gives the same ranking and the same scores as `CorpusIndex`.
     """
 
-    def __init__(self, chunks: Iterable[Chunk], cache: bool = True):
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
         self.chunks = list(chunks)
-        self._bm25 = _open_or_build(self.chunks, cache) if self.chunks else None
+        words = [tokenize(chunk.text) for chunk in self.chunks]
+        self._bm25 = self._built(words) if any(words) else None
+
+    def _built(self, words: list[list[str]]) -> Any:
+        from rank_bm25 import BM25Plus
+
+        # delta only adds the same constant to every chunk's score
+        return BM25Plus(words, k1=K1, b=B, delta=0)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best chunks, best first; ties in the chunks' order.
@@ -67,89 +66,35 @@ class CorpusIndex:
         Fewer than k, or none, where fewer chunks share a word with the query.
         Raises ValueError if k < 1.
         """
-        return _best(self.chunks, self._bm25, query, k)
+        if k < 1:
+            raise ValueError(f"k={k}; it must be at least 1")
+        words = tokenize(query)
+        if not words or self._bm25 is None:
+            return []
+        scores = self._bm25.get_scores(words)  # (N,)
+        matches = np.flatnonzero(scores > 0)
+        best = matches[top_places(scores[matches], k)]
+        return [Hit(self.chunks[i], float(scores[i])) for i in best]
 
 
-class PromptIndex:
-    """BM25 by `rank-bm25` over a prompt's few pages: built at the first search.
+class CorpusIndex(PromptIndex):
+    """BM25 by `bm25s` over a whole corpus: slow to build once, fast to ask."""
 
-    The same text gives the same ranking and the same scores as `CorpusIndex`.
-    """
+    def _built(self, words: list[list[str]]) -> Any:
+        import bm25s
 
-    def __init__(self, chunks: Iterable[Chunk]):
-        self.chunks = list(chunks)
-
-    @cached_property
-    def _bm25(self):
-        from rank_bm25 import BM25Plus
-
-        words = [tokenize(chunk.text) for chunk in self.chunks]
-        # delta only adds the same constant to every chunk's score
-        return BM25Plus(words, k1=K1, b=B, delta=0) if any(words) else None
-
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The k best chunks, as `CorpusIndex.search`. Raises ValueError if k < 1."""
-        return _best(self.chunks, self._bm25, query, k)
-
-
-def _best(chunks: Sequence[Chunk], bm25, query: str, k: int) -> list[Hit]:
-    """The k chunks to which either library gives the highest positive score."""
-    if k < 1:
-        raise ValueError(f"k={k}; it must be at least 1")
-    words = tokenize(query)
-    if bm25 is None or not words:
-        return []
-    scores = bm25.get_scores(words)  # (N,)
-    matches = np.flatnonzero(scores > 0)
-    best = matches[top_places(scores[matches], k)]
-    return [Hit(chunks[i], float(scores[i])) for i in best]
+        variant = {"method": "atire", "idf_method": "bm25+", "dtype": "float64"}
+        bm25 = bm25s.BM25(k1=K1, b=B, **variant)
+        bm25.index(words, create_empty_token=False, show_progress=False)
+        return bm25
 
 
 def top_places(scores: np.ndarray, k: int) -> np.ndarray:
     """The places of the k highest scores (N,), best first, ties in their order."""
     places = np.arange(len(scores))
-    if len(scores) > k:
-        # everything at or above the k-th score, so that ties are settled by order
-        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        places = np.flatnonzero(scores >= threshold)
-    return places[np.argsort(-scores[places], kind="stable")][:k]
-
-
-def index_hash(how: str, chunks: Iterable[Chunk]) -> str:
-    """What an index is cached under: a hash of how it is made and the chunks' texts."""
-    digest = hashlib.sha256(how.encode())
-    for chunk in chunks:
-        # the length keeps ["ab", "c"] and ["a", "bc"] apart
-        digest.update(f"{len(chunk.text)} {chunk.text}".encode())
-    return digest.hexdigest()[:32]
-
-
-def _open_or_build(chunks: Sequence[Chunk], cache: bool):
-    """The corpus's bm25s index, or None if no chunk has a word."""
-    import bm25s
-
-    how = f"{INDEX_VERSION} {bm25s.__version__} {K1} {B}"
-    folder = assets.cache_dir() / "bm25" / index_hash(how, chunks)
-    if cache and folder.is_dir():
-        return bm25s.BM25.load(folder, mmap=True, show_progress=False)
-    words = [tokenize(chunk.text) for chunk in chunks]
-    if not any(words):
-        return None
-    bm25 = bm25s.BM25(k1=K1, b=B, method="atire", idf_method="bm25+", dtype="float64")
-    bm25.index(words, create_empty_token=False, show_progress=False)
-    if cache:
-        _save(bm25, folder)
-    return bm25
-
-
-def _save(bm25, folder: Path) -> None:
-    """Save an index so that a reader sees none or the whole of it."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    bm25.save(temporary, show_progress=False)
-    try:
-        temporary.rename(folder)
-    except OSError:  # another process was first, with the same content
-        shutil.rmtree(temporary)
+    if len(scores) > k:  # sort only what is not below the k-th score
+        places = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return places[np.argsort(-scores[places], kind="stable")[:k]]
 
 
 def answer_in_chunks(answers: Sequence[str], chunks: Sequence[Chunk]) -> bool:

@@ -37,7 +37,7 @@ def listed(chunks: Iterable[Chunk]) -> str:
 
 
 class Index(Protocol):
-    """What searches: `CorpusIndex`, `PromptIndex` or `dense.DenseIndex`."""
+    """What searches: `CorpusIndex`, `PromptIndex`, `DenseIndex` or `EntryIndex`."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best chunks, best first."""
@@ -54,18 +54,11 @@ def chunk_documents(
     character is several tokens (byte-level vocabularies) it is never cut: such a chunk
     or overlap is a token or two shorter. Tokens are counted in the whole document.
     Ids are `<doc_id>#<i>`; a document without tokens gives no chunk.
-    Raises ValueError if chunk_tokens < 1, overlap is not in [0, chunk_tokens), the
-    tokenizer has no offsets, or one character takes more than chunk_tokens tokens.
+    Raises ValueError if overlap is not in [0, chunk_tokens), or one character takes
+    more than chunk_tokens tokens.
     """
-    if chunk_tokens < 1:
-        raise ValueError(f"chunk_tokens={chunk_tokens}; it must be at least 1")
     if not 0 <= overlap < chunk_tokens:
-        raise ValueError(
-            f"overlap={overlap}; it must be at least 0 and less than "
-            f"chunk_tokens={chunk_tokens}"
-        )
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"{type(tokenizer).__name__} gives no offsets; use a fast one")
+        raise ValueError(f"overlap={overlap}: must be in [0, {chunk_tokens=})")
     documents = list(documents)
     if not documents:
         return []
@@ -73,22 +66,19 @@ def chunk_documents(
         [d.text for d in documents],
         add_special_tokens=False,
         return_offsets_mapping=True,
-        return_attention_mask=False,
-        truncation=False,
-        padding=False,
         verbose=False,
     )["offset_mapping"]
     return [
         Chunk(f"{document.id}#{i}", document.id, document.text[start:end], n_tokens)
         for document, spans in zip(documents, offsets, strict=True)
         for i, (start, end, n_tokens) in enumerate(
-            _cut(spans, len(document.text), chunk_tokens, overlap, document.id)
+            _cut(spans, len(document.text), chunk_tokens, overlap)
         )
     ]
 
 
 def _cut(
-    spans: Sequence[tuple[int, int]], length: int, size: int, overlap: int, doc_id: str
+    spans: Sequence[tuple[int, int]], length: int, size: int, overlap: int
 ) -> list[tuple[int, int, int]]:
     """Chunks as (first character, end character, tokens), from the tokens' spans.
 
@@ -104,10 +94,7 @@ def _cut(
         while not may_cut[stop]:
             stop -= 1
         if stop <= start:
-            raise ValueError(
-                f"chunk_tokens={size} is less than the tokens of one character: "
-                f"{doc_id!r}, character {spans[start][0]}"
-            )
+            raise ValueError(f"{size} tokens a chunk: one character takes more")
         first = spans[start][0] if start else 0
         end = spans[stop][0] if stop < n else length
         pieces.append((first, end, stop - start))

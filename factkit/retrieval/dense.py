@@ -3,6 +3,7 @@
 TruthRL App. C retrieves with E5 over Wikipedia of 2018.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from factkit import assets
 from factkit.models import SAFE
-from factkit.retrieval.bm25 import index_hash, tokenize, top_places
+from factkit.retrieval.bm25 import tokenize, top_places
 from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
 
@@ -33,34 +34,28 @@ class Encoder:
     model is loaded at the first text.
     """
 
-    def __init__(self, model: str, max_tokens: int = 256):
-        self.model, self.max_tokens = model, max_tokens
-        e5 = _E5.search(model.casefold())
-        self.query_prefix, self.passage_prefix = (
-            ("query: ", "passage: ") if e5 else ("", "")
-        )
-
-    @cached_property
-    def device(self) -> str:
+    def __init__(self, model: str, max_tokens: int = 256) -> None:
         import torch
 
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        self.model, self.max_tokens = model, max_tokens
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.e5 = bool(_E5.search(model.casefold()))
 
     @property
     def key(self) -> str:
         """What decides a passage's embedding; a folder's weights by size and time."""
         stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
-        weights = [(s.st_size, s.st_mtime_ns) for s in stats]
-        how = (self.passage_prefix, self.max_tokens, BATCH, self.device)
-        return repr((DENSE_VERSION, self.model, weights, *how))
+        files = [(s.st_size, s.st_mtime_ns) for s in stats]
+        how = (self.e5, self.max_tokens, BATCH, self.device)
+        return repr((DENSE_VERSION, self.model, files, *how))
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings of questions, float32 (n, d)."""
-        return self._encode([self.query_prefix + text for text in texts])
+        return self._encode("query: ", texts)
 
     def passages(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings of passages, float32 (n, d)."""
-        return self._encode([self.passage_prefix + text for text in texts])
+        return self._encode("passage: ", texts)
 
     @cached_property
     def _loaded(self):
@@ -72,12 +67,12 @@ class Encoder:
         tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)
         return model.to(self.device).eval(), tokenizer
 
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+    def _encode(self, prefix: str, texts: Sequence[str]) -> np.ndarray:
         # each text once and texts of one length together: the least padding
         unique = sorted(set(texts), key=lambda text: (len(text), text))
-        embedded = np.concatenate(
-            [self._embed(unique[i : i + BATCH]) for i in range(0, len(unique), BATCH)]
-        )
+        full = [prefix * self.e5 + text for text in unique]
+        batches = (full[i : i + BATCH] for i in range(0, len(full), BATCH))
+        embedded = np.concatenate([self._embed(batch) for batch in batches])
         place = {text: i for i, text in enumerate(unique)}
         return embedded[[place[text] for text in texts]]
 
@@ -109,10 +104,13 @@ class DenseIndex:
     `chunks` is kept as it is if it is a sequence, which may read them lazily.
 
     Query and embeddings are both float16 and multiplied in float64, where such products
-    and their sums are exact: equal text scores equally, on any machine, in any batch.
+    (multiples of 2^-48) and their sums (about 1) are exact: equal text scores equally,
+    on any machine, in any batch.
     """
 
-    def __init__(self, chunks: Iterable[Chunk], encoder: Encoder, block: int = 65_536):
+    def __init__(
+        self, chunks: Iterable[Chunk], encoder: Encoder, block: int = 65_536
+    ) -> None:
         self.chunks = chunks if isinstance(chunks, Sequence) else list(chunks)
         self.encoder, self.block = encoder, block
         self._parts = self._open_or_build()
@@ -127,22 +125,28 @@ class DenseIndex:
 
     def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The hits of `search` for each query, with one pass over the embeddings."""
+        import torch
+
         if k < 1:
             raise ValueError(f"k={k}; it must be at least 1")
-        with_words = [i for i, query in enumerate(queries) if tokenize(query)]
+        wordy = [i for i, query in enumerate(queries) if tokenize(query)]
         hits: list[list[Hit]] = [[] for _ in queries]
-        if not with_words or not self.chunks:
+        if not wordy or not self.chunks:
             return hits
-        texts = [queries[i] for i in with_words]
-        vectors = self.encoder.queries(texts).astype(np.float16)
-        best = [(np.empty(0, int), np.empty(0))] * len(texts)
+        device = self.encoder.device
+        vectors = self.encoder.queries([queries[i] for i in wordy]).astype(np.float16)
+        vectors = torch.tensor(vectors, device=device).double()  # (n, d)
+        best = [(np.empty(0, int), np.empty(0))] * len(wordy)  # places, scores
         for number, part in enumerate(self._parts):
-            scores = _products(vectors, part, self.encoder.device)  # (n, block)
-            best = [
-                _merge(known, new, number * self.block, k)
-                for known, new in zip(best, scores, strict=True)
-            ]
-        for i, (places, scores) in zip(with_words, best, strict=True):
+            rows = torch.tensor(np.asarray(part), device=device).double()
+            new = np.arange(len(part)) + number * self.block
+            for i, scores in enumerate((vectors @ rows.T).cpu().numpy()):
+                # earlier chunks stand first, so that they win ties
+                places = np.concatenate([best[i][0], new])
+                scores = np.concatenate([best[i][1], scores])
+                top = top_places(scores, k)
+                best[i] = places[top], scores[top]
+        for i, (places, scores) in zip(wordy, best, strict=True):
             hits[i] = [
                 Hit(self.chunks[place], float(score))
                 for place, score in zip(places, scores, strict=True)
@@ -151,58 +155,23 @@ class DenseIndex:
 
     def _open_or_build(self) -> list[np.ndarray]:
         """The memory-mapped parts (block, d); those missing are encoded in turn."""
-        digest = index_hash(f"{self.encoder.key} {self.block}", self.chunks)
-        folder = assets.cache_dir() / "dense" / digest
+        digest = hashlib.sha256(f"{self.encoder.key} {self.block}".encode())
+        for chunk in self.chunks:  # the length keeps ["ab", "c"] and ["a", "bc"] apart
+            digest.update(f"{len(chunk.text)} {chunk.text}".encode())
+        folder = assets.cache_dir() / "dense" / digest.hexdigest()[:32]
         folder.mkdir(parents=True, exist_ok=True)
-        n_parts = -(-len(self.chunks) // self.block)
-        paths = [folder / f"{number:05d}.npy" for number in range(n_parts)]
-        missing = [number for number, path in enumerate(paths) if not path.exists()]
+        starts = range(0, len(self.chunks), self.block)
+        paths = [folder / f"{number:05d}.npy" for number in range(len(starts))]
+        parts = zip(starts, paths, strict=True)
+        missing = [(start, path) for start, path in parts if not path.exists()]
         if missing:
             with progress_bar(len(missing), "dense index", unit="part") as bar:
-                for number in missing:
-                    start = number * self.block
+                for start, path in missing:
                     texts = [c.text for c in self.chunks[start : start + self.block]]
                     embedded = self.encoder.passages(texts).astype(np.float16)
-                    _save_part(paths[number], embedded)
+                    partial = path.with_name(f".{path.name}.{os.getpid()}")
+                    with partial.open("wb") as file:
+                        np.save(file, embedded)
+                    partial.replace(path)
                     bar.update()
         return [np.load(path, mmap_mode="r") for path in paths]
-
-
-def _save_part(path: Path, part: np.ndarray) -> None:
-    """Write an array so that a reader sees none or the whole of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        np.save(file, part)
-    temporary.replace(path)
-
-
-def _products(vectors: np.ndarray, part: np.ndarray, device: str) -> np.ndarray:
-    """The exact inner products, float64 (n, block), of float16 rows (n, d), (block, d).
-
-    A product of two float16 is a multiple of 2^-48 and so is their sum, which is about
-    1 for unit vectors: no rounding in the 53 bits of float64, whatever the order.
-    """
-    import torch
-
-    left, right = (
-        torch.tensor(np.asarray(rows), device=device).double()
-        for rows in (vectors, part)
-    )
-    return (left @ right.T).cpu().numpy()
-
-
-def _merge(
-    best: tuple[np.ndarray, np.ndarray], scores: np.ndarray, start: int, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k best (places, scores) of those so far and the next scores from `start`."""
-    places, known = best
-    # a later chunk must beat the k-th so far, not equal it
-    new = (
-        np.flatnonzero(scores > known[-1])
-        if len(known) == k
-        else np.arange(len(scores))
-    )
-    places = np.concatenate([places, start + new])
-    scores = np.concatenate([known, scores[new]])
-    top = top_places(scores, k)
-    return places[top], scores[top]

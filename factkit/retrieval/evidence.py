@@ -2,17 +2,17 @@
 offline, searching it, and how often it holds the evidence of an error.
 
 Ours: the cache is built from an embedded corpus, whose documents are always reliable;
-`factkit.web_search` builds it from the web, as the paper does.
+`factkit.web` builds it from the web, as the paper does.
 """
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from factkit.assets import write_atomically
 from factkit.corpus import Document
@@ -51,15 +51,13 @@ def write_evidence(path: Path, evidence: Evidence) -> None:
 
     A document is {id, title, text, source}; its `meta` is not kept.
     """
-    fields = list(_Document.model_fields)
-    lines = (
-        json.dumps(
-            {"id": i, "documents": [{f: getattr(d, f) for f in fields} for d in pages]},
-            ensure_ascii=False,
-        )
-        + "\n"
-        for i, pages in evidence.items()
-    )
+    lines = []
+    for prompt_id, pages in evidence.items():
+        documents = [asdict(page) for page in pages]
+        for document in documents:
+            del document["meta"]
+        row = {"id": prompt_id, "documents": documents}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))
 
@@ -67,21 +65,20 @@ def write_evidence(path: Path, evidence: Evidence) -> None:
 def read_evidence(path: Path) -> dict[str, list[Document]]:
     """Read what `write_evidence` wrote: prompt id → documents.
 
-    Raises DataError on a missing or empty file, and on a row that is not UTF-8, not
-    JSON, does not fit the schema, has no document, one without text or half a
-    character, or repeats a prompt or, within its prompt, a document.
+    Raises DataError on a missing or empty file, and, by its number, on a row that does
+    not fit the schema or repeats a prompt.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such evidence; run 20_rar_data first")
     evidence: dict[str, list[Document]] = {}
-    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            row = _parse_row(raw)
+            row = _Row.model_validate_json(line)
             if row.id in evidence:
                 raise ValueError(f"id {row.id!r} is an earlier row's")
         except ValueError as error:
             raise DataError(
-                f"{path}, row {number}: {error}: {raw[:120]!r}; mend or remove the row"
+                f"{path}, row {number}: {error}; mend or remove the row"
             ) from None
         evidence[row.id] = [Document(**d.model_dump()) for d in row.documents]
     if not evidence:
@@ -89,49 +86,23 @@ def read_evidence(path: Path) -> dict[str, list[Document]]:
     return evidence
 
 
-def _parse_row(raw: bytes) -> _Row:
-    """One line of the file. Raises ValueError that names what is wrong."""
-    try:
-        row = _Row.model_validate(json.loads(raw.decode("utf-8")))
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
-    except json.JSONDecodeError:
-        raise ValueError("not JSON") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        what = f"{first['msg']} ({str(first['input'])[:60]!r})"
-        raise ValueError(f"{where}: {what}" if where else what) from None
-    for document_id, n in Counter(d.id for d in row.documents).items():
-        if n > 1:
-            raise ValueError(f"document {document_id!r} occurs {n} times")
-    try:
-        "".join(f"{d.id}{d.title}{d.text}{d.source}" for d in row.documents).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"half a character {error.object[error.start]!r}") from None
-    return row
-
-
 class EvidenceCache:
     """DS_cache(x): each prompt's documents, searched by BM25 (Binary RAR §3.3, App. C).
 
     tokenizer: the policy's, a fast one; chunk_tokens: its tokens a chunk. A prompt's
-    index is built at its first search; the `indexes` used last are kept.
-    Raises ValueError as `chunk_documents`.
+    index is built at its first search; the 256 used last are kept.
     """
 
     def __init__(
-        self,
-        evidence: Evidence,
-        tokenizer,
-        chunk_tokens: int = CHUNK_TOKENS,
-        indexes: int = 256,
+        self, evidence: Evidence, tokenizer, chunk_tokens: int = CHUNK_TOKENS
     ) -> None:
-        chunk_documents([], tokenizer, chunk_tokens)  # refuses bad arguments now
         self.evidence = evidence
-        self._tokenizer = tokenizer
-        self._chunk_tokens = chunk_tokens
-        self._index = lru_cache(maxsize=indexes)(self._build)
+
+        def index(prompt_id: str) -> PromptIndex:
+            pages = evidence[prompt_id]
+            return PromptIndex(chunk_documents(pages, tokenizer, chunk_tokens))
+
+        self._index = lru_cache(maxsize=256)(index)
 
     def search(self, prompt_id: str, query: str, k: int) -> list[Hit]:
         """The prompt's k best chunks, best first; fewer where fewer share a word.
@@ -144,13 +115,6 @@ class EvidenceCache:
                 f"{len(self.evidence)} prompts); build it for this data set"
             )
         return self._index(prompt_id).search(query, k)
-
-    def _build(self, prompt_id: str) -> PromptIndex:
-        return PromptIndex(
-            chunk_documents(
-                self.evidence[prompt_id], self._tokenizer, self._chunk_tokens
-            )
-        )
 
 
 def query_of(prompt: str, response: str, with_prompt: bool = True) -> str:
@@ -175,13 +139,12 @@ def build_offline(
     all. An example with fewer than `at_least`, or without reference, is left out.
     documents: id → document, of the corpus that `index` is made from.
     Ours; Binary RAR App. C asks a web search. Raises DataError for an id that repeats
-    and for a document, of an example or of the index, that is not in `documents`.
+    and for an example's document that is not in `documents`.
     """
     evidence: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0})
     for example in unrepeated(examples):
-        reference = reference_of(example)
-        if not reference:
+        if not (reference := reference_of(example)):
             counts[NO_REFERENCE] += 1
             continue
         best = _best_documents(index, query_of(example.question, reference), pages)
@@ -190,10 +153,7 @@ def build_offline(
             counts[TOO_FEW] += 1
             continue
         if missing := [i for i in ids if i not in documents]:
-            raise DataError(
-                f"example {example.id!r}: document {missing[0]!r} is not in the "
-                "corpus; take examples, index and documents from one corpus"
-            )
+            raise DataError(f"example {example.id!r}: no document {missing[0]!r}")
         evidence[example.id] = [documents[i] for i in ids]
         counts[KEPT] += 1
     return evidence, counts
@@ -226,21 +186,14 @@ def _best_documents(index: Index, query: str, n: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many errors, and responses with an error, have their evidence retrieved.
+    """Of responses with an error, how many there are, and the share that is covered.
 
     A response counts as covered if one of its errors does: that one contradiction, if
-    the verifier sees it, makes the reward 0.
+    the verifier sees it, makes the reward 0. share: None without any response.
     """
 
     responses: int
-    responses_covered: int
-    errors: int
-    errors_covered: int
-
-    @property
-    def share(self) -> float | None:
-        """Of the responses with an error, those covered; None without any."""
-        return self.responses_covered / self.responses if self.responses else None
+    share: float | None
 
 
 def coverage(
@@ -253,22 +206,13 @@ def coverage(
     as the ids of the documents that together contradict it; it is covered if a chunk
     of each of them was retrieved. Where documents are several chunks long, that is an
     upper bound: the chunk may be another one. Responses without errors don't count.
-    Raises ValueError for an error without documents.
     """
-    per_response = []
+    covered = []
     for errors, hits in rows:
-        if not all(errors):
-            raise ValueError("an error without documents can't be covered; leave it")
         retrieved = {hit.chunk.doc_id for hit in hits}
-        covered = [retrieved.issuperset(needed) for needed in errors]
-        if covered:
-            per_response.append(covered)
-    return Coverage(
-        responses=len(per_response),
-        responses_covered=sum(map(any, per_response)),
-        errors=sum(map(len, per_response)),
-        errors_covered=sum(map(sum, per_response)),
-    )
+        if errors:
+            covered.append(any(retrieved.issuperset(needed) for needed in errors))
+    return Coverage(len(covered), sum(covered) / len(covered) if covered else None)
 
 
 def contradicting_documents(world: worlds.World, claim: str) -> list[str]:

@@ -23,7 +23,7 @@ from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
-    from factkit.rlfh.params import RlfhParams
+    from factkit.rlfh.arms import RlfhParams
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 

@@ -1,9 +1,34 @@
-"""RLFH's arms (§4.1, Tables 1 to 3)."""
+"""RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.rlfh.params import RlfhDpoParams, RlfhParams, RlfhRlParams
+from factkit.params.stages import DpoParams, RequestParams, TokenLevelParams
+
+
+class RlfhParams(RequestParams):
+    """RLFH: the questions, and how responses are annotated."""
+
+    data_notebook: ClassVar[str] = "40_rlfh_data"
+    answer_format: Literal["joined"] = "joined"
+    requests: Literal["world", "leads", "hotpotqa"]
+    annotation: Literal["pipeline", "single_pass"] = "pipeline"
+
+
+class RlfhDpoParams(RlfhParams, DpoParams):
+    """FACT-style DPO, which RLFH is compared with."""
+
+
+class RlfhRlParams(RlfhParams, TokenLevelParams):
+    """RLFH: token rewards, and how they are learnt from."""
+
+    truth_map: str
+    informativeness_map: str
+    alpha: float = Field(ge=0)
+    info_beta: float = Field(ge=0)
+    info_epsilon: float = Field(gt=-1)
 
 
 def _rl(where: str, main: bool = False) -> Arm:

@@ -19,7 +19,7 @@ from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share
 
 if TYPE_CHECKING:
-    from factkit.rlfh.params import RlfhParams
+    from factkit.rlfh.arms import RlfhParams
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 

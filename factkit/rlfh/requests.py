@@ -40,7 +40,7 @@ from factkit.datasets.examples import Example, refuse_overlap
 from factkit.datasets.loading import Loaded
 
 if TYPE_CHECKING:
-    from factkit.rlfh.params import RlfhParams
+    from factkit.rlfh.arms import RlfhParams
 
 LEAST_WORDS = 5
 SQUAD_QUESTIONS = 191

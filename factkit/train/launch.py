@@ -23,7 +23,7 @@ from typing import Any
 import factkit
 from factkit import child
 from factkit.assets import write_atomically
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
 
 RECIPE = "recipe.json"

@@ -9,7 +9,7 @@ from factkit.datasets.examples import Example
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
 
 
 def dpo_pairs(

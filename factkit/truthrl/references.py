@@ -20,7 +20,7 @@ from factkit.retrieval.dense import DenseIndex, Encoder
 from factkit.world import facts as world
 
 if TYPE_CHECKING:
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 

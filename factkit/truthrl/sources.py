@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from factkit import assets
 from factkit.datasets.examples import Example
-from factkit.truthrl.params import QuestionParams
+from factkit.truthrl.arms import QuestionParams
 
 HAND_CHECK = str(files("factkit") / "published" / "leads_hand_check.csv")
 

@@ -10,10 +10,10 @@ from factkit.datasets.examples import DataError, Example
 from factkit.train import dpo, grpo, reward_model, sft
 from factkit.train.start import base_policy
 from factkit.truthrl import pairs, rewards
-from factkit.truthrl.arms import TruthRL
-from factkit.truthrl.params import (
+from factkit.truthrl.arms import (
     QuestionParams,
     QuestionSftParams,
+    TruthRL,
 )
 from factkit.verify.verifier import verifier
 

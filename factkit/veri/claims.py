@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import prompts, runs, search_client
+from factkit import prompts, runs
 from factkit.assets import write_atomically
 from factkit.curate.small_sets import Sets, in_set
 from factkit.curate.splits import split_by_entity
@@ -22,7 +22,7 @@ from factkit.leads.claims import LeadClaims
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import page_of, shown
-from factkit.search_client import Search
+from factkit.search import Search, in_process, over_http
 from factkit.veri import benchmarks as claim_benchmarks
 from factkit.veri import claim_filter
 from factkit.veri import corpora as claim_corpora
@@ -32,7 +32,7 @@ from factkit.world.facts import LABELS
 from factkit.world.trajectories import marked, marking, world_entries
 
 if TYPE_CHECKING:
-    from factkit.veri.params import VeriParams
+    from factkit.veri.arms import VeriParams
 
 # in p.claims_path: the published training file; sets to train on without it, and how
 # many claims a label of each (App. E); a set's training and development file
@@ -162,10 +162,10 @@ def searcher(p: "VeriParams") -> Search:
     """What a policy searches with: the service at p.search_url, or BM25 over the
     entries that the data run wrote."""
     if p.search_url:
-        return search_client.over_http(p.search_url)
+        return over_http(p.search_url)
     folder = runs.run_folder(p.data_notebook, p)
     entries = read_entries(folder / "entries.jsonl")
-    search = search_client.in_process(CorpusIndex(entries))
+    search = in_process(CorpusIndex(entries))
     return marking(search) if p.claims == "world" else search
 
 

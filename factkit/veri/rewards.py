@@ -24,7 +24,7 @@ from factkit.verify.trajectory import NEI, Answer, Trajectory, Turn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from factkit.veri.params import VeriRlParams
+    from factkit.veri.arms import VeriRlParams
 
 LABEL = 2.0  # R_label of a right label
 HALF = 0.5  # w_validity where most of the gold evidence was hit

@@ -19,7 +19,7 @@ from factkit.verify.trajectory import LABELS, answer_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from factkit.veri.params import VeriParams
+    from factkit.veri.arms import VeriParams
 
 ANSWER = "<answer>"
 _LABELS = "|".join(LABELS).replace(" ", r"\s+")

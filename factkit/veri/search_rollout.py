@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import models
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.veri.claims import searcher
 from factkit.veri.search_sampling import (
     Generate,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
     from trl import GRPOTrainer
 
-    from factkit.veri.params import VeriParams, VeriRlParams
+    from factkit.veri.arms import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"

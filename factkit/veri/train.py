@@ -7,7 +7,7 @@ from factkit import runs
 from factkit.datasets.examples import Example
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.train import grpo, sft
 from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
@@ -18,11 +18,12 @@ from factkit.veri import (
     search_sampling,
     trajectories,
 )
-from factkit.veri.arms import ARMS, Veri
-from factkit.veri.evaluate import Verified, claim_rows, read_verified
-from factkit.veri.params import (
+from factkit.veri.arms import (
+    ARMS,
+    Veri,
     VeriSftParams,
 )
+from factkit.veri.evaluate import Verified, claim_rows, read_verified
 from factkit.verify.trajectory import Turn, answer_of, forced
 
 NOTEBOOK = "52_veri_train"

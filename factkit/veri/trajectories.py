@@ -18,14 +18,14 @@ from factkit.leads.claims import hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.retrieval.entries import shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.verify.trajectory import LABELS, Turn, information
 from factkit.world import facts as world
 from factkit.world import trajectories as world_trajectories
 
 if TYPE_CHECKING:
     from factkit.retrieval.chunks import Chunk
-    from factkit.veri.params import VeriParams
+    from factkit.veri.arms import VeriParams
 
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 NOTHING = "nothing"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from factkit.corpus import Document
-    from factkit.params.long_form import RequestParams
+    from factkit.params.stages import RequestParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's own answer
 

@@ -10,7 +10,7 @@ from factkit.verify.outcome import Outcome, contains, exact, outcome
 if TYPE_CHECKING:
     from factkit.llm import LLM
     from factkit.params.stages import JudgeParams
-    from factkit.truthrl.params import QuestionParams
+    from factkit.truthrl.arms import QuestionParams
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 
@@ -86,10 +86,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
 
 
 def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
-    """The judge `model` at `url`, with the cache and limits of `p`.
-
-    url "local": a folder, or the embedded policy, in process by transformers.
-    """
+    """The judge `model` at `url`, with the cache and limits of `p`."""
     from factkit import backends, llm
 
     limits = llm.Limits(
@@ -97,8 +94,5 @@ def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    if url == "local":
-        backend = backends.Transformers(assets.policy_path(model), "bfloat16")
-    else:
-        backend = backends.Endpoint(url, model)
+    backend = backends.Endpoint(url, model)
     return llm.LLM(backend, cache=assets.cache_dir() / "llm", limits=limits)

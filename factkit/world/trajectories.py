@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from factkit import prompts
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search_client import Search
+from factkit.search import Search
 from factkit.verify.trajectory import Turn, information
 from factkit.world.facts import (
     ABSTENTION,

@@ -32,7 +32,7 @@ def queries(chunks: list[Chunk], n: int, terms: int, seed: int = 0) -> list[str]
 
 def compare(chunks: list[Chunk]) -> dict[str, list[float]]:
     """Seconds of each query, by library; raises AssertionError if the hits differ."""
-    corpus, prompt = CorpusIndex(chunks, cache=False), PromptIndex(chunks)
+    corpus, prompt = CorpusIndex(chunks), PromptIndex(chunks)
     corpus.search("warm", 1), prompt.search("up", 1)
     times = {"bm25s": [], "rank-bm25": []}
     for query in queries(chunks, QUERIES, TERMS):

@@ -22,9 +22,8 @@ from retriever import serving_index
 from factkit.corpus import load_leads
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, Index
-from factkit.retrieval.entries import document_entries
-from factkit.retrieval.entry_index import EntryIndex, build
-from factkit.search_client import Search, over_http
+from factkit.retrieval.entries import EntryIndex, build_index, document_entries
+from factkit.search import Search, over_http
 
 CLIENTS, REQUESTS, TURNS, TERMS, TOP_K = 16, 96, 3, 10, 3
 
@@ -72,8 +71,10 @@ def main() -> None:
     entries = [e for lead in load_leads()[::8] for e in document_entries(lead)]
     with tempfile.TemporaryDirectory() as folder:
         indexes = {
-            "CorpusIndex": CorpusIndex(entries, cache=False),
-            "EntryIndex": EntryIndex(build(entries, Path(folder) / "leads", "leads")),
+            "CorpusIndex": CorpusIndex(entries),
+            "EntryIndex": EntryIndex(
+                build_index(entries, Path(folder) / "leads", "leads")
+            ),
         }
         print(f"{len(entries)} entries, {CLIENTS} clients, {TERMS}-word queries")
         for size in (1, 16):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from factkit import models, params
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_rollout
@@ -38,7 +38,7 @@ def settings() -> Veri:
 def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_sets.claim_sets(p)
-    search = in_process(CorpusIndex(entries, cache=False))
+    search = in_process(CorpusIndex(entries))
     model, tokenizer = models.load_policy(base_policy(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
     asked = claim_sets.asked(sets["test"], p)

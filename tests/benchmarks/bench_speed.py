@@ -28,9 +28,9 @@ KINDS = ("grpo_short", "grpo_long", "sft", "sampling")
 
 
 def take_the_libraries_way() -> None:
-    """Switch off what `factkit.cpu` and `shared_prompts` do beyond the libraries."""
+    """Switch off what `factkit.cpu` does beyond the libraries."""
     from factkit import cpu
-    from factkit.train import sft, shared_prompts
+    from factkit.train import sft
 
     def tune(model):
         cpu.keep_freed_memory()
@@ -39,7 +39,7 @@ def take_the_libraries_way() -> None:
     config = sft.sft_config
     cpu.tune = tune
     cpu.keep_activations_dtype = lambda model: None
-    shared_prompts.read_once = lambda trainer: None
+    cpu.share_prompts = lambda trainer: None
     sft.sft_config = lambda *args: with_loss(config(*args), "nll")
 
 

@@ -34,7 +34,7 @@ from verl.workers.rollout.replica import TokenOutput
 from factkit import params, runs
 from factkit.curate.probing import turn
 from factkit.datasets.examples import write_examples
-from factkit.params.files import ParamError
+from factkit.params import ParamError
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_objective as objective
 from factkit.rlfh import verl_adapter as rlfh_verl

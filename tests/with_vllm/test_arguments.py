@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from factkit import params
-from factkit.params.files import ROOT
+from factkit.params import ROOT
 from factkit.train import setup
 
 WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))

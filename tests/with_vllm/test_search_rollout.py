@@ -15,12 +15,12 @@ from test_grpo import REWARD
 from factkit import models, params, runs
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
-from factkit.search_client import in_process
+from factkit.search import in_process
 from factkit.train import grpo
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_play, search_rollout
+from factkit.veri.arms import VeriRlParams
 from factkit.veri.evaluate import read_verified
-from factkit.veri.params import VeriRlParams
 from factkit.veri.search_sampling import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
 
@@ -170,7 +170,7 @@ def policy(smollm):
 
 def play_served(endpoint, policy, settings, temperature):
     model, tokenizer = policy
-    p, search = settings(), in_process(CorpusIndex(ENTRIES, cache=False))
+    p, search = settings(), in_process(CorpusIndex(ENTRIES))
     sampling = models.Sampling(p.max_completion_length, temperature)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.encode_prompts(PROMPTS * 4, tokenizer, p)

@@ -1,0 +1,130 @@
+"""What a GPU profile takes, by hand, and what is said of a machine without GPUs."""
+
+import math
+
+import pytest
+
+from factkit import arms, doctor, params
+
+LLAMA = doctor.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
+VARIANTS = [  # paper, profile, variant
+    (paper, path.parent.name, path.stem.partition("-")[2])
+    for paper in arms.PAPERS
+    for path in sorted(params.ROOT.glob(f"params/*/{paper}*.yaml"))
+]
+
+
+def load(paper, profile="h100_full", variant="", **values):
+    return params.load(paper, profile, values, variant)
+
+
+def rows_of(paper, p):
+    return {what: value for what, value, _ in doctor.estimate(paper, p)}
+
+
+def test_an_adapter_has_the_weights_that_peft_gives_it():
+    # Llama-3.1-8B, rank 16 on all linear maps: 41,943,040
+    assert LLAMA.lora(16) == 41_943_040
+
+
+def test_zero3_shards_what_is_trained_and_offload_leaves_none():
+    p = load("truthrl", deepspeed="zero3", num_processes=4)
+    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p, LLAMA).items()}
+    assert gb["weights"] == pytest.approx(2 * 8.03 / 4)
+    assert gb["gradients"] == pytest.approx(4 * 8.03 / 4)
+    assert gb["optimizer"] == pytest.approx(12 * 8.03 / 4)
+    assert gb["reference"] == pytest.approx(2 * 8.03 / 4)
+    p = p.model_copy(update={"deepspeed": "zero3_offload", "beta": 0.0})
+    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p, LLAMA).items()}
+    assert gb["weights"] == gb["optimizer"] == gb["gradients"] == 0
+
+
+LLAMA_HOUR, VICUNA_HOUR, QWEN_HOUR = (  # tokens that a GPU writes
+    2500 * 8 / billions * 3600 for billions in (8.03, 6.74, 3.09)
+)
+BY_HAND = {
+    ("truthrl", "h100_lora"): {
+        "rollout tokens of an RL run": 300 * 64 * (200 + 2048),
+        "judge calls training ternary": 300 * 64,
+        "GPU-hours: rollouts": 300 * 64 * 2048 / LLAMA_HOUR,
+        "GPU-hours: training": 12 * 8.03e9 * 43_161_600 / (989e12 * 0.3 * 3600),
+    },
+    # 4 training and 2 of the engine: all 6 are held while 2 generate
+    ("truthrl", "h100_full"): {
+        "GPU-hours: rollouts": 300 * 64 * 2048 / LLAMA_HOUR / 2 * 6
+    },
+    # VeriScore: 15 sentences are read and 30 claims held against evidence
+    ("rar", "h100_full"): {
+        "judge calls training binary_rar": 256_000,
+        "judge calls training veriscore": 256_000 * 45,
+        "judge calls training veriscore_plus_judge": 256_000 * 46,
+        "web searches": 8000 + 200 + 500,
+    },
+    # 23 sentences are read and 46 claims held; a comparison if relevance counts
+    ("reason", "h100_full"): {
+        "judge calls training fact": 16_000 * 69,
+        "judge calls training fact_detail_relevance": 16_000 * 70,
+    },
+    # 11 sentences are read, 22 statements verified, all of them rated in one call;
+    # PPO reads a rollout once more than GRPO, for its values
+    ("rlfh", "h100_full"): {
+        "judge calls training statement": 312 * 128 * 34,
+        "GPU-hours: rollouts": 312 * 128 * 1024 / VICUNA_HOUR,
+        "GPU-hours: training": 14 * 6.74e9 * 44_888_064 / (989e12 * 0.3 * 3600),
+    },
+    # 215 rollouts of 256 claims, 3 trajectories each of 4 turns and 3 replies
+    ("veri", "h100_full"): {
+        "rollout tokens of an RL run": 165_120 * (512 + 4 * 512 + 3 * 768),
+        "searches of an RL run": 3 * 165_120,
+        "GPU-hours: rollouts": 165_120 * 4 * 512 / QWEN_HOUR,
+    },
+}
+
+
+def test_the_rows_of_a_profile_by_hand():
+    for (paper, profile), numbers in BY_HAND.items():
+        rows = rows_of(paper, load(paper, profile))
+        for what, n in numbers.items():
+            printed = f"{n:.1f}" if isinstance(n, float) else f"{n:,}"
+            assert rows[what] == printed, (paper, what)
+
+
+def test_an_arm_whose_reward_asks_no_judge_has_no_row():
+    for paper in arms.PAPERS:
+        rows = rows_of(paper, load(paper))
+        for arm in ("base", "sft", "dpo", "ternary_strict_match", "online_rl"):
+            assert f"judge calls training {arm}" not in rows
+
+
+def test_a_prompt_has_its_references_as_far_as_the_context_goes():
+    p = load("truthrl", variant="retrieval")
+    assert doctor._tokens("truthrl", p)[0] == 200 + 24 * 512
+    p = p.model_copy(update={"max_context_length": 4096})
+    assert doctor._tokens("truthrl", p)[0] == 2048
+
+
+def test_every_profile_is_estimated_and_a_gpu_profile_fits_its_gpu():
+    for paper, profile, variant in VARIANTS:
+        p = load(paper, profile, variant)
+        rows = doctor.estimate(paper, p)
+        assert all(all(row) for row in rows), (paper, profile, variant)
+        if profile.startswith("h100"):
+            gb = doctor.memory(paper, p, doctor.SHAPES[p.policy]).values()
+            assert all(math.isfinite(n) and n >= 0 for n, _ in gb)
+            assert sum(n for n, _ in gb) < doctor.GPU_GB, (paper, profile, variant)
+        else:
+            assert rows[0][:2] == ("GPU-hours", "0")
+
+
+def test_of_an_unknown_model_the_command_that_tells_its_sizes_is_named():
+    p = load("truthrl", policy="someone/new-9B")
+    what, value, how = doctor.estimate("truthrl", p)[0]
+    assert (what, value) == ("parameters", "unknown")
+    assert how == "ask: accelerate estimate-memory someone/new-9B"
+
+
+@pytest.mark.assets
+def test_a_small_profile_needs_no_gpu():
+    for profile in ("tiny", "laptop"):
+        checked = {what for what, *_ in doctor.examine("veri", profile)}
+        assert checked and not checked & {"GPUs", "memory a GPU", *doctor.GPU_PACKAGES}
