@@ -83,18 +83,6 @@ def test_shared_prompts_change_neither_logits_nor_gradients(model, batch):
     assert max(float(g.abs().max()) for g in gradients) > 0.1
 
 
-def test_a_prompt_is_read_once_for_its_group(model, batch, monkeypatch):
-    rows, forward = [], model.base_model.forward
-
-    def watched(*args, **how):
-        rows.append(tuple(how["input_ids"].shape))
-        return forward(*args, **how)
-
-    monkeypatch.setattr(model.base_model, "forward", watched)
-    cpu.completions_forward(model, **batch, logits_to_keep=5)
-    assert rows == [(2, 4), (6, 5)]
-
-
 def test_shared_prompts_change_no_greedy_rollout(model, batch):
     asked = {k: v[:, :5] for k, v in batch.items()}
     own = model.generate
@@ -136,11 +124,6 @@ def rounded(model):
     return copy.deepcopy(model).to(torch.bfloat16).float()
 
 
-def test_a_float32_model_keeps_its_attention(model):
-    cpu.tune(model)
-    assert model.config._attn_implementation == "sdpa"
-
-
 def test_a_tuned_model_is_saved_as_any_other(model, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM
@@ -174,10 +157,3 @@ def test_adapters_stay_float32_and_compute_in_the_models_dtype(model, batch):
     )
     error = [(found - wanted).abs().mean() for found in (before, after)]
     assert error[1] < 1.5 * error[0]
-
-
-def test_float32_adapters_are_left_as_they_are(model, batch):
-    adapted = with_lora(model)
-    before = adapted(**batch).logits
-    cpu.keep_activations_dtype(adapted)
-    assert adapted(**batch).logits.equal(before)
