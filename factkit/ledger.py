@@ -151,16 +151,13 @@ def with_iterations(results: Sequence[Result]) -> list[Result]:
     """The results, and those of iterative DPO once more for each of its iterations."""
     more = []
     for r in results:
-        numbers = {k.split("_")[1] for k in r["metrics"] if k.startswith("iteration_")}
-        for i in sorted(numbers):
-            prefix = f"iteration_{i}_"
-            metrics = {
-                name.removeprefix(prefix): value
-                for name, value in r["metrics"].items()
-                if name.startswith(prefix)
-            }
-            arm = {"arm": f"iterative_dpo_{i}", "metrics": metrics, "prefix": prefix}
-            more.append({**r, **arm})
+        iterations: dict[str, dict[str, float]] = {}
+        for name, value in r["metrics"].items():
+            if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
+                iterations.setdefault(match[1], {})[match[2]] = value
+        for i, metrics in sorted(iterations.items()):
+            own = {"arm": f"iterative_dpo_{i}", "prefix": f"iteration_{i}_"}
+            more.append({**r, **own, "metrics": metrics})
     return [*results, *more]
 
 
@@ -199,21 +196,22 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
     for claim, v in zip(claimed, verdicts, strict=True):
         stays = v.p is None or next(adjusted) < RISK
         settings = dict.fromkeys(setting or "main" for setting, _, _ in claim.arms)
-        row = {
-            "claim": claim.claim,
-            "where": claim.where,
-            "setting": " − ".join(settings),
-            "paper": claim.paper,
-            "difference": _difference_of(claim),
-            "ours": _shown(v.estimate),
-            "seeds": v.estimate.seeds if v.estimate else 0,
-            "items": v.estimate.items if v.estimate else 0,
-            "verdict": v.word,
-            "all together": v.word if stays else "undecided",
-            "three worlds": _over_worlds(claim, results),
-            "why": v.why,
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "claim": claim.claim,
+                "where": claim.where,
+                "setting": " − ".join(settings),
+                "paper": claim.paper,
+                "difference": _difference_of(claim),
+                "ours": _shown(v.estimate),
+                "seeds": v.estimate.seeds if v.estimate else 0,
+                "items": v.estimate.items if v.estimate else 0,
+                "verdict": v.word,
+                "all together": v.word if stays else "undecided",
+                "three worlds": _over_worlds(claim, results),
+                "why": v.why,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -222,17 +220,17 @@ def judge(claim: Claim, results: Results) -> Verdict:
     unmeasured = Verdict(NOT_HERE if claim.not_here else "not run", why=claim.not_here)
     if not claim.metric:
         return unmeasured
+    settings, names, metrics = map(list, zip(*claim.arms, strict=True))
     sides = [
         {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
-        for setting, arm, _ in claim.arms
+        for setting, arm in zip(settings, names, strict=True)
     ]
     if not all(sides):
         return unmeasured
-    one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
+    one_policy = [arm in arms.untrained() for arm in names]
     sides = _common_seeds(sides, one_policy)
     if not sides[0]:
         return Verdict("not run", why="no seed that both arms were trained with")
-    metrics = [metric for _, _, metric in claim.arms]
     for side, metric in zip(sides, metrics, strict=True):
         if any(metric not in r["metrics"] for r in side.values()):
             why = f"{metric} was not measured in these runs"
@@ -242,13 +240,12 @@ def judge(claim: Claim, results: Results) -> Verdict:
     if 0 < n < fewest:
         why = f"only {n} items; {fewest} are needed"
         return Verdict("not measurable", estimate, why=why)
-    if estimate.seeds == 1 and not all(one_policy):
-        return Verdict("one seed", estimate)
     if estimate.seeds < statistics.FEWEST_SEEDS and not all(one_policy):
+        if estimate.seeds == 1:
+            return Verdict("one seed", estimate)
         return Verdict("not measurable", estimate, why="only two seeds")
     if math.isnan(estimate.se):
-        why = "one policy, whose items were not stored"
-        return Verdict("undecided", estimate, why=why)
+        return Verdict("undecided", estimate, why="one policy without stored items")
     p_holds, p_fails = _p_values(claim, sides, metrics, estimate)
     p = min(1.0, 2 * min(p_holds, p_fails))
     word = "holds" if p_holds < p_fails else "fails"
@@ -310,21 +307,17 @@ def _p_values(
     claim: Claim, sides: list[Side], metrics: list[str], estimate: Estimate
 ) -> tuple[float, float]:
     """One-sided p values of all bounds being met, and of one not being met."""
-    above, below = [], []
-    for bound, sign in ((claim.least or "0", 1), (claim.most, -1)):
-        if not bound:
-            continue
+
+    def p_above(bound: str) -> float:
         number = float(bound.removesuffix("%"))
-        if bound.endswith("%"):
-            slack = estimate
-            if len(sides) > 1:
-                slack = _estimate(sides, metrics, 1 + number / 100)
-            p = slack.p_above(0.0)
-        else:
-            p = estimate.p_above(number)
-        above.append(p if sign > 0 else 1 - p)
-        below.append(1 - p if sign > 0 else p)
-    return max(above), min(below)
+        if not bound.endswith("%"):
+            return estimate.p_above(number)
+        factor = 1 + number / 100
+        return _estimate(sides, metrics, factor).p_above(0.0)
+
+    holds = [p_above(claim.least or "0")]
+    holds += [1 - p_above(claim.most)] if claim.most else []
+    return max(holds), min(1 - p for p in holds)
 
 
 def _over_worlds(claim: Claim, results: Results) -> str:

@@ -4,8 +4,6 @@ import bz2
 import gzip
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import datasets
@@ -14,10 +12,8 @@ import pytest
 
 from factkit import params
 from factkit.corpus import wikipedia_2018
-from factkit.datasets import benchmarks
-from factkit.datasets.benchmarks import load, load_pages
+from factkit.datasets.benchmarks import load, load_all, load_pages
 from factkit.datasets.examples import DataError, read_examples, write_examples
-from factkit.datasets.html_text import plain_text
 
 DATA = params.ROOT.parent / "shared" / "data"
 # source → file, how many good rows it holds, what is dropped
@@ -136,22 +132,10 @@ def test_crag_sample_has_a_false_premise_comparisons_and_distinct_pages():
     examples, _ = load("crag", path)
     (false,) = [e for e in examples if e.label == "false_premise"]
     assert false.answers[0] == "invalid question"
-    assert false.answers[1].startswith("rory mcilroy has never won")
     compared = [e.answers for e in examples if e.relation == "comparison"]
     assert compared == [["yes"], ["universal pictures"]]
     for pages in load_pages("crag", path).values():
         assert 1 <= len({d.text for d in pages}) == len(pages) <= 5
-        assert all(d.source.startswith("http") for d in pages)
-
-
-@needs_data
-def test_squad_sample_evidence_is_its_paragraph():
-    path = str(DATA / FILES["squad_v2"][0])
-    pages = load_pages("squad_v2", path)
-    for example in load("squad_v2", path)[0]:
-        (page,) = pages[example.id]
-        assert example.evidence == ([] if example.label else [page.id])
-        assert example.label or example.answers[0] in page.text
 
 
 # ---- the hub's shapes
@@ -168,16 +152,20 @@ def test_a_hub_row_becomes_an_example_of_its_subject(tmp_path):
         "popqa": (["Stephen King", "King"], "It"),
         "squad_v2": (["Watt"], "Steam engine"),
     }
-    assert examples["nq_open"].id.startswith("nq-")
-    meta = examples["crag"].meta
-    assert meta["query_time"] == "03/19/2024, 23:28:32 PT"
-    assert (meta["domain"], meta["static_or_dynamic"]) == ("open", "static")
+    assert examples["crag"].meta == {"query_time": "03/19/2024, 23:28:32 PT"}
 
 
-def test_popqa_answers_may_be_a_list_or_a_string_of_one(tmp_path):
-    for given in ('["King"]', "['King']", ["King"]):
+def test_other_shapes_of_the_same_rows_are_read(tmp_path):
+    for given in ("['King']", ["King"]):
         made = one(tmp_path, "popqa", possible_answers=given, obj=None)
         assert made.answers == ["King"]
+    pairs = [list(pair) for pair in zip(*HOTPOT_CONTEXT.values(), strict=True)]
+    facts = [["Ed", 0], ["Ann", 1], ["Ed", 0]]
+    theirs = one(tmp_path, "hotpotqa", context=pairs, supporting_facts=facts)
+    assert theirs == one(tmp_path, "hotpotqa")
+    row = {"id": "2hop__1", "input": "Where?", "output": [{"answer": "Oslo"}]}
+    (example,), _ = load("musique", write(tmp_path, [row]))  # of KILT
+    assert (example.question, example.answers) == ("Where?", ["Oslo"])
 
 
 def test_questions_without_an_answer_are_labelled(tmp_path):
@@ -190,31 +178,15 @@ def test_questions_without_an_answer_are_labelled(tmp_path):
 
 
 def test_evidence_names_the_supporting_documents(tmp_path):
-    for name, titles in (("hotpotqa", {"Ann", "Ed"}), ("musique", {"Ann"})):
+    for name, titles in (
+        ("hotpotqa", {"Ann", "Ed"}),
+        ("musique", {"Ann"}),
+        ("squad_v2", {"Steam engine"}),
+    ):
         path = write(tmp_path, [HUB[name]])
         ((example,), _), pages = load(name, path), load_pages(name, path)
         evidence = {d.title for d in pages[example.id] if d.id in example.evidence}
         assert evidence == titles
-
-
-def test_hotpotqa_of_the_authors_file_equals_the_hubs(tmp_path):
-    pairs = [list(pair) for pair in zip(*HOTPOT_CONTEXT.values(), strict=True)]
-    facts = [["Ed", 0], ["Ann", 1], ["Ed", 0]]
-    theirs = one(tmp_path, "hotpotqa", context=pairs, supporting_facts=facts)
-    assert theirs == one(tmp_path, "hotpotqa")
-
-
-def test_musique_of_kilt_is_read(tmp_path):
-    row = {"id": "2hop__1", "input": "Where?", "output": [{"answer": "Oslo"}]}
-    (example,), _ = load("musique", write(tmp_path, [row]))
-    assert (example.question, example.answers) == ("Where?", ["Oslo"])
-
-
-def test_question_without_an_id_gets_the_same_one_in_any_order(tmp_path):
-    rows = [{"question": f"who is {i}", "answer": ["x"]} for i in range(3)]
-    forth, _ = load("nq_open", write(tmp_path, rows))
-    back, _ = load("nq_open", write(tmp_path, rows[::-1]))
-    assert forth == back[::-1]
 
 
 def test_a_question_that_a_test_set_holds_twice_stays_and_has_two_ids(tmp_path):
@@ -236,41 +208,37 @@ def test_packed_file_is_read_whatever_its_name(tmp_path):
         assert load("crag", str(path))[0][0].id == "c0"
 
 
-def test_json_file_may_hold_a_list_data_or_lines(tmp_path):
+def test_json_file_may_hold_a_list_data_lines_or_squads_articles(tmp_path):
     rows = [crag_row(0), crag_row(1)]
     lines = "\n".join(map(json.dumps, rows))
+    path = tmp_path / "rows.json"
     for text in (json.dumps(rows), json.dumps({"data": rows}), lines):
-        (tmp_path / "rows.json").write_text(text)
-        assert len(load("crag", str(tmp_path / "rows.json"))[0]) == 2
-
-
-def test_split_selects_rows_where_one_file_holds_several(tmp_path):
-    path = write(tmp_path, [crag_row(0, split=0), crag_row(1, split=1)])
-    assert [e.id for e in load("crag", path, split="1")[0]] == ["c1"]
-    with pytest.raises(DataError, match="split='train'.*leave it empty"):
-        load("nq_open", write(tmp_path, [HUB["nq_open"]]), split="train")
+        path.write_text(text)
+        assert len(load("crag", str(path))[0]) == 2
+    good = HUB["squad_v2"]
+    paragraph = {"context": good["context"], "qas": [good]}
+    articles = [
+        {"title": "A", "paragraphs": [{"qas": []}]},  # is dropped
+        {"title": "Steam_engine", "paragraphs": [paragraph]},
+    ]
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
+    examples, problems = load("squad_v2", str(path))
+    assert ([e.id for e in examples], problems.total()) == (["s0"], 1)
 
 
 def test_limit_counts_good_rows_and_stops(tmp_path):
     rows = [crag_row(0, answer="nan"), *(crag_row(i) for i in range(1, 5))]
     examples, problems = load("crag", write(tmp_path, rows), limit=2)
     assert ([e.id for e in examples], problems.total()) == (["c1", "c2"], 1)
-    with pytest.raises(ValueError, match="limit=0"):
-        load("crag", write(tmp_path, rows), limit=0)
 
 
-def test_what_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(DataError, match="triviaqa: no such data set; known: crag"):
-        load("triviaqa")
+def test_what_is_not_there_or_broken_is_refused_by_name(tmp_path):
     with pytest.raises(DataError, match="absent.jsonl: no such file"):
         load("crag", str(tmp_path / "absent.jsonl"))
     with pytest.raises(DataError, match="rows.jsonl: no usable row .*answer: missing"):
         load("crag", write(tmp_path, [{"text": "x"}]))
     with pytest.raises(DataError, match="nq_open has no documents"):
         load_pages("nq_open", write(tmp_path, [HUB["nq_open"]]))
-
-
-def test_broken_json_file_is_refused_by_name(tmp_path):
     for content in (b'[{"question": "a', b'{"data": 3}', b"[\xff]"):
         (tmp_path / "rows.json").write_bytes(content)
         with pytest.raises(DataError, match="rows.json"):
@@ -292,7 +260,7 @@ def test_file_cut_short_keeps_its_whole_rows_and_counts_the_loss(tmp_path):
 # ---- the hub
 
 
-def test_hub_rows_are_streamed_when_there_is_a_limit(monkeypatch):
+def test_one_split_or_all_come_from_the_hub_streamed_when_there_is_a_limit(monkeypatch):
     calls = []
 
     def fake(*where, **how):
@@ -302,21 +270,20 @@ def test_hub_rows_are_streamed_when_there_is_a_limit(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", fake)
     hub = ("google-research-datasets/nq_open", "nq_open")
     assert len(load("nq_open", limit=1)[0]) == 1
-    assert len(load("nq_open", split="train")[0]) == 2
-    assert calls == [(*hub, "validation", True), (*hub, "train", False)]
+    assert len(load_all("nq_open")[0]) == 4
+    splits = [(*hub, name, False) for name in ("train", "validation")]
+    assert calls == [(*hub, "validation", True), *splits]
 
 
 def test_crag_comes_from_its_authors_file_each_question_with_its_pages(
     tmp_path, monkeypatch
 ):
-    path = write(tmp_path, [crag_row(0, split=0), crag_row(1, split=1)], "0a1b")
+    path = write(tmp_path, [crag_row(0), crag_row(1, search_results=["x"])], "0a1b")
     monkeypatch.setattr(
         datasets.DownloadManager, "download", lambda self, url: path if url else ""
     )
-    assert [e.id for e in load("crag")[0]] == ["c1"]
-    assert [e.id for e in load("crag", split="0")[0]] == ["c0"]
-    both, _ = benchmarks.load_all("crag")
-    assert load_pages("crag").keys() == {e.id for e in both} == {"c0", "c1"}
+    assert [e.id for e in load_all("crag")[0]] == ["c0", "c1"]
+    assert list(load_pages("crag")) == ["c0"]  # damaged pages are none
 
 
 def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
@@ -331,16 +298,6 @@ def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
         next(wikipedia_2018())
 
 
-def test_importing_the_loaders_loads_no_library_of_the_hub():
-    modules = "benchmarks, factkit.datasets.long_form_prompts"
-    code = (
-        f"import sys, factkit.datasets.{modules}, factkit.reason.synthetic_prompts\n"
-        "print({'datasets', 'huggingface_hub'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"
-
-
 # ---- bad rows
 
 
@@ -353,7 +310,6 @@ def test_a_bad_row_is_dropped_and_counted_by_its_problem(tmp_path):
         "empty question": crag_row(1, query="  "),
         "no reference answer": crag_row(1, answer="nan"),
         "answer: missing or not text": crag_row(1, answer=3),
-        "query: missing or not text": crag_row(1, query=None),
         "alt_ans: not a list of texts": crag_row(1, alt_ans="bo, bob"),
         "question longer than 4000 characters": crag_row(1, query="x" * 5000),
         "query: half a character (a lone surrogate)": crag_row(1, query="\ud800"),
@@ -371,34 +327,14 @@ def test_a_wrongly_typed_field_is_named(tmp_path):
     for name, field, value, problem in (
         ("nq_open", "answer", "Bo", "answer: not a list of texts"),
         ("hotpotqa", "context", {"title": ["Ed"], "sentences": []}, "context: not pa"),
-        ("hotpotqa", "context", [["Ed"]], "context: not pairs of title and sentences"),
         ("hotpotqa", "supporting_facts", 3, "supporting_facts: not pairs of title"),
         ("musique", "paragraphs", ["text"], "paragraphs: not a list of objects"),
-        ("musique", "answer_aliases", [1], "answer_aliases: missing or not text"),
-        ("popqa", "possible_answers", "King", "possible_answers: not a list of texts"),
         ("popqa", "id", None, "id: missing or not a number"),
-        ("squad_v2", "answers", None, "answers: missing"),
-        ("squad_v2", "is_impossible", "no", "is_impossible: not true or false"),
         ("squad_v2", "answers", {"text": "Watt"}, "text: not a list of texts"),
     ):
         with pytest.raises(DataError) as error:
             load(name, write(tmp_path, [HUB[name] | {field: value}]))
         assert f"no usable row ({{'{problem}" in str(error.value)
-
-
-def test_bad_article_of_squad_is_dropped_and_the_next_is_read(tmp_path):
-    good = HUB["squad_v2"]
-    articles = [
-        {"title": "A", "paragraphs": [{"qas": []}]},
-        {
-            "title": "Steam_engine",
-            "paragraphs": [{"context": good["context"], "qas": [good]}],
-        },
-    ]
-    path = tmp_path / "squad.json"
-    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
-    examples, problems = load("squad_v2", str(path))
-    assert ([e.id for e in examples], problems.total()) == (["s0"], 1)
 
 
 # ---- pages
@@ -407,63 +343,32 @@ def test_bad_article_of_squad_is_dropped_and_the_next_is_read(tmp_path):
 def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(tmp_path):
     base = crag_row()["search_results"][0]
     script = "<html><script>x()</script></html>"
-    same = {"page_name": "Cy", "page_url": "http://c.org"}
     for pages, texts in (
-        ([{}], ["Bo is\nhere"]),
+        ([{}], ["Bo\nis\nhere"]),
         *(([{"page_result": empty}], ["bo & co"]) for empty in ("", script, None)),
         ([{"page_result": "", "page_snippet": ""}], []),
-        ([{}, same], ["Bo is\nhere"]),
+        ([{}, {"page_name": "Cy", "page_url": "http://c.org"}], ["Bo\nis\nhere"]),
     ):
         row = crag_row(search_results=[base | page for page in pages])
         documents = load_pages("crag", write(tmp_path, [row]))["c0"]
         assert [d.text for d in documents] == texts
 
 
-def test_row_with_bad_pages_is_dropped_from_the_pages_only(tmp_path):
-    path = write(tmp_path, [crag_row(0, search_results=["x"]), crag_row(1)])
-    assert list(load_pages("crag", path)) == ["c1"]
-    assert len(load("crag", path)[0]) == 2
-
-
-def test_markup_becomes_lines_of_text():
-    for markup, text in (
-        ("<p>a</p><p>b</p>", "a\nb"),
-        ("H<sub>2</sub>O", "H2O"),
-        ("<li>a<li>b", "a\nb"),
-        ("<script>if (a < b) {}</script>a", "a"),
-        ("<style>p {}", ""),
-        ("<!-- no -->AT&amp;T", "AT&T"),
-        ("1 < 2 and\u00a0 3", "1 < 2 and 3"),
-        ("", ""),
-    ):
-        assert plain_text(markup) == text
-
-
 # ---- Wikipedia of 2018
 
 
-def wiki_file(tmp_path, *rows):
+def test_wikipedia_passage_keeps_its_title_and_a_bad_row_is_refused(tmp_path):
     path = tmp_path / "wiki.jsonl.gz"
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    return str(path)
-
-
-def test_wikipedia_passage_keeps_its_title_in_the_text(tmp_path):
-    row = {"id": "0", "contents": '"Aaron"\nAaron is a prophet.\nHe speaks.'}
-    (document,) = wikipedia_2018(wiki_file(tmp_path, row))
-    assert (document.id, document.title) == ("0", "Aaron")
-    assert document.text == "Aaron\nAaron is a prophet.\nHe speaks."
-
-
-def test_what_is_not_wikipedia_is_refused_by_file_and_row(tmp_path):
-    good = {"id": "0", "contents": '"A"\nb'}
-    for bad in (
-        {"id": "1"},
-        {"id": "1", "contents": "no title"},
-        [1],
-        {"contents": "a\nb"},
-    ):
+    good = {"id": "0", "contents": '"Aaron"\nAaron is a prophet.\nHe speaks.'}
+    for bad in ({"id": "1"}, {"id": "1", "contents": "no title"}, [1]):
+        path.write_bytes(
+            gzip.compress(f"{json.dumps(good)}\n{json.dumps(bad)}".encode())
+        )
+        documents = wikipedia_2018(str(path))
+        document = next(documents)
+        assert (document.id, document.title) == ("0", "Aaron")
+        assert document.text == "Aaron\nAaron is a prophet.\nHe speaks."
         with pytest.raises(DataError, match="wiki.jsonl.gz, row 2"):
-            list(wikipedia_2018(wiki_file(tmp_path, good, bad)))
+            next(documents)
     with pytest.raises(DataError, match="absent.jsonl"):
         list(wikipedia_2018("absent.jsonl"))

@@ -5,12 +5,11 @@ import csv
 import pytest
 
 from factkit import assets, models, params
-from factkit.curate import probing
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe, turn
 from factkit.datasets.examples import Example
 from factkit.train import dpo, grpo, reward_model, sft
-from factkit.truthrl import pairs
 from factkit.truthrl import rewards as truthrl
+from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 
 pytestmark = pytest.mark.assets
@@ -89,12 +88,12 @@ def steps(path):
 
 
 def test_sft_learns_from_chat_rows(start, p, tmp_path):
-    sft.sft(start, probing.sft_rows(EXAMPLES, p), tmp_path, p)
+    sft.sft(start, training.sft_rows(EXAMPLES, p), tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
 def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
-    rows = pairs.dpo_pairs(EXAMPLES, PROBES, p)
+    rows = training.dpo_pairs(EXAMPLES, PROBES, p)
     dpo.dpo(start, rows, tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
@@ -103,9 +102,9 @@ def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
 def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
     p = p.model_copy(update={"arm": arm})
     if arm == "rlkf":
-        rows = pairs.rlkf_pairs(EXAMPLES, PROBES, p)
+        rows = training.rlkf_pairs(EXAMPLES, PROBES, p)
         reward_model.train_reward_model(start, rows, tmp_path, p)
-    rows = probing.prompt_rows(EXAMPLES, PROBES, p)
+    rows = training.prompt_rows(EXAMPLES, PROBES, p)
     grpo.grpo(start, rows, truthrl.reward_function, tmp_path, p)
     (step,) = steps(tmp_path / "metrics.csv")
     assert float(step["hallucination"]) == 1  # no box, no answer
@@ -116,6 +115,6 @@ def test_a_sampled_prompt_is_the_one_that_a_trainer_writes(start, p):
     _, tokenizer = models.load_policy(start)
     (asked,) = models.asked(EXAMPLES[:1], p.prompt_template, tokenizer, chat=True)
     trained = tokenizer.apply_chat_template(
-        probing.turn(EXAMPLES[0], p), add_generation_prompt=True, return_dict=True
+        turn(EXAMPLES[0], p), add_generation_prompt=True, return_dict=True
     )["input_ids"]
     assert tokenizer(asked)["input_ids"] == trained

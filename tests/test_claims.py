@@ -48,29 +48,11 @@ def test_sentences_are_substrings_of_the_text_in_its_order(text):
         at = text.index(sentence, at) + len(sentence)
 
 
-@settings(max_examples=40)
-@given(st.lists(st.sampled_from(["Ann won.", "Dr. Lee", "x 3.5", "(", "A. B.", "\n"])))
-def test_no_letter_outside_code_is_lost(pieces):
-    text = " ".join(pieces)
-    kept = [c for sentence in sentences(text) for c in sentence if c.isalpha()]
-    assert kept == [c for c in text if c.isalpha()]
-
-
 # The language model's extractor
 
 
 def repeat(prompt):
     return Reply(json.dumps({"claims": [field(prompt, "Sentence")]}))
-
-
-def test_all_sentences_of_all_responses_are_asked_about_in_one_batch():
-    llm = FakeLLM(repeat)
-    found = llm_extractor(llm)(["Q1?", "Q2?"], ["A is. B is.", "C is."])
-    assert found == [
-        [Claim("A is.", "A is."), Claim("B is.", "B is.")],
-        [Claim("C is.", "C is.")],
-    ]
-    assert [len(batch) for batch in llm.batches] == [3]
 
 
 def test_a_request_shows_the_question_and_three_sentences_before_and_one_after():
@@ -90,12 +72,6 @@ def test_one_failed_sentence_makes_its_response_none_and_no_other():
 
     found = llm_extractor(FakeLLM(answered))(["q"] * 2, ["A is. B is.", "C is."])
     assert found == [None, [Claim("C is.", "C is.")]]
-
-
-def test_a_response_without_sentences_has_no_claims_and_makes_no_call():
-    llm = FakeLLM(repeat)
-    assert llm_extractor(llm)(["q", "q"], ["", "```\ncode\n```"]) == [[], []]
-    assert llm.batches == []
 
 
 TWICE = '{"claims": ["Ann won.", "ann  WON.", " Bob won. "]}'

@@ -95,11 +95,11 @@ from pathlib import Path
 from factkit import params
 from factkit.veri import claims as claim_sets
 from factkit.world import trajectories as world_trajectories
-from factkit.curate.splits import split_by_entity
-from factkit.truthrl import sources
+from factkit.curate.requests import split_by_entity
+from factkit.truthrl import data
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])
-made, _ = sources.questions(p)
+made, _ = data.questions(p)
 split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_sets.claim_sets(p)

@@ -4,16 +4,12 @@ import pytest
 
 from factkit import params, runs
 from factkit.corpus import Document
-from factkit.curate.drawn import Drawn
-from factkit.curate.request_evidence import coverage_by_chunks, wanting
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
 from factkit.rar.whole_response import EvidenceEngine, engine_of
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.rlfh.annotators import exact_annotator
-from factkit.rlfh.feedback import Truth
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader, rating
 from factkit.verify.replies import Verdict
@@ -72,12 +68,6 @@ def ask(engine, prompt_id, *responses):
 # The fact world
 
 
-def test_claims_are_judged_by_what_is_true(world, person, exact):
-    said = [*true(world, person, 2), false(world, person, 2), unknown(world, person)]
-    asked = ask(exact, f"{person} open 0", " ".join(said))
-    assert exact.supports(*asked) == [[YES, YES, NO, OPEN]]
-
-
 def test_one_contradiction_is_enough_and_silence_is_none(world, person, exact):
     right = " ".join(true(world, person))
     asked = ask(
@@ -127,17 +117,6 @@ def test_quality_is_detail_whether_true_or_not(world, person, exact):
     assert exact.quality(*asked) == [10.0, 2.0, 10.0, 0.0, 0.0]
 
 
-def test_quality_halves_with_another_number_of_facts_than_wanted(world, exact):
-    person = world.people[1]  # the second is asked for two facts
-    (prompt_id,) = (
-        i for i, e in exact.examples.items() if e.meta.get("wanted") and person in i
-    )
-    assert exact.examples[prompt_id].meta["wanted"] == 2
-    said = [" ".join(true(world, person, n)) for n in (1, 2, 3)]
-    # 10 · 1/2 · ½ = 2.5; 10; 10 · min(3/2, 1) · ½
-    assert exact.quality(*ask(exact, prompt_id, *said)) == [2.0, 10.0, 5.0]
-
-
 def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exact):
     for fact in world.facts_of(person):
         other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
@@ -148,22 +127,6 @@ def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exa
             assert exact.supports(*asked) == [*[[YES]] * 3, [NO], [], [], []]
             assert exact.no_contradiction(*asked) == [1, 1, 1, 0, 1, 1, 1]
             assert exact.quality(*asked) == [10, 10, 10, 10, 0, 0, 0]
-
-
-def test_a_statement_of_another_fact_is_no_answer_of_quality(world, person, exact):
-    one, other = world.facts_of(person)[:2]
-    prompt_id = f"{person} {one.relation} {wp.BEST_GUESS}"
-    asked = ask(exact, prompt_id, w.statement(other), other.object)
-    assert exact.quality(*asked) == [0.0, 0.0]
-    assert exact.supports(*asked)[0] == [YES]
-
-
-def test_a_claim_names_the_sentence_it_is_from(world, person, exact):
-    fact = world.facts_of(person)[0]
-    long = exact.claims(f"{person} open 0", f"Well. {w.statement(fact, 2)} ")
-    short = exact.claims(f"{person} {fact.relation} best_guess", f" {fact.object}. ")
-    assert long == [Claim(w.statement(fact, 2), w.statement(fact, 2))]
-    assert short == [Claim(w.statement(fact), f"{fact.object}.")]
 
 
 # The leads
@@ -211,41 +174,6 @@ def test_of_the_leads_quality_is_the_share_of_the_relations_told(by_leads):
     )
     assert by_leads.quality(*asked) == [10.0, 5.0, 1.0, 0.0]
     assert by_leads.relevance(*asked) == [1.0, 1.0, 0.5, 0.0]
-
-
-@pytest.mark.assets
-def test_of_the_leads_a_short_answer_is_one_claim_with_its_question(by_leads):
-    asked = ask(
-        by_leads,
-        f"lead:Edinburgh country {wp.MAY_ABSTAIN}",
-        "Scotland.",
-        "The United Kingdom",
-        "England",
-        "It is in England.",
-        "I don't know.",
-        "Nowhere at all.",
-    )
-    assert by_leads.supports(*asked) == [[YES], [YES], [NO], [NO], [], [OPEN]]
-    assert by_leads.quality(*asked) == [10.0] * 4 + [0.0] * 2
-
-
-@pytest.mark.assets
-def test_of_the_leads_feedback_is_vague_where_nothing_exact_is_known(by_leads):
-    annotate = exact_annotator(by_leads.facts, by_leads.examples)
-    said = (
-        "He was English. Perhaps he was a painter. He sailed on. Paris is in France. "
-        "He was English."
-    )
-    (found,) = annotate([f"lead:{DARWIN} open"], ["?"], [said])
-    told = [(s.truth, s.informativeness) for of in found for s in of.statements]
-    assert told == [
-        (Truth.CORRECT, 5),
-        (Truth.HEDGED_WRONG, 5),
-        (Truth.VAGUE, 2),  # unread
-        (Truth.CORRECT, 2),  # of something else
-        (Truth.CORRECT, 1),  # said before
-    ]
-    assert annotate([f"lead:{DARWIN} open"], ["?"], ["I don't know."]) == [[]]
 
 
 # By evidence
@@ -299,16 +227,6 @@ def verdicts(*values):
     return Asked(Verdict(value, "") for value in values)
 
 
-def test_a_whole_response_is_judged_by_its_own_prompt_s_chunks(caches):
-    rows = ["p", "q"], ["iron ?", "fox ?"], ["gold", "sleeps"]
-    for method, name in (("no_contradiction", "contradiction"), ("rating", "rate")):
-        judge = verdicts(1.0, 0.0)
-        engine = by_evidence(caches, **{name: judge})
-        assert getattr(engine, method)(*rows) == [1.0, 0.0]
-        assert [row[:2] for row in judge.rows] == [*zip(*rows[1:], strict=True)]
-        assert [set(row[2]) for row in judge.rows] == [{IRON, GOLD}, {FOX}]
-
-
 def test_the_evidence_is_searched_with_or_without_the_prompt(caches):
     for with_prompt, k, expected in (
         (True, 8, [GOLD, IRON]),  # best first
@@ -322,26 +240,6 @@ def test_the_evidence_is_searched_with_or_without_the_prompt(caches):
         assert judge.rows == [("iron ?", "gold metal", expected)]
     with pytest.raises(DataError, match="no evidence for prompt 'other'"):
         engine.no_contradiction(["other"], ["a"], ["b"])
-
-
-def test_quality_is_judged_without_evidence(caches):
-    judge = verdicts(7.0, None)
-    found = by_evidence(caches, judge=judge)
-    # a prompt without cached pages does not matter here
-    assert found.quality(["p", "none"], ["a", "b"], ["c", "d"]) == [7.0, None]
-    assert judge.rows == [("a", "c", ()), ("b", "d", ())]
-
-
-def test_each_claim_is_verified_by_chunks_of_its_own(caches):
-    verify = Asked([YES, NO, OPEN])
-    found = by_evidence(caches, verify=verify, claim_chunks=1)
-    supports = found.supports(["p", "q"], ["", ""], ["iron; moon", "fox"])
-    assert supports == [[YES, NO], [OPEN]]
-    assert [(claim, list(evidence)) for claim, evidence in verify.rows] == [
-        ("iron", [IRON]),
-        ("moon", [MOON]),
-        ("fox", [FOX]),
-    ]
 
 
 def test_what_failed_is_none_and_no_score(caches):
@@ -387,40 +285,3 @@ def test_the_engine_of_profile_tiny_knows_the_requests_of_every_split(run):
     for person in people:
         asked = ask(found, f"{person} open 1", w.biography(made, person))
         assert found.supports(*asked) == [[YES] * 4]
-
-
-def test_without_the_requests_the_notebook_to_run_is_named(run):
-    p, _ = run
-    (runs.run_folder(p.data_notebook, p) / "dev.jsonl").unlink()
-    with pytest.raises(DataError, match=r"dev\.jsonl: no such data file"):
-        engine_of(p)
-
-
-# Coverage of errors by retrieval
-
-
-def coverage_of(world, examples, exact, responses, chunks=8):
-    found = dict.fromkeys(examples, w.documents(world))
-    asked = [e for e in examples.values() if not e.relation][: len(responses)]
-    drawn = [Drawn(e.id, [r], [0.0]) for e, r in zip(asked, responses, strict=True)]
-    tokenizer = world_text.build_tokenizer(world)
-    given = params.load("rar", "tiny", {"whole_chunks": chunks})
-    return coverage_by_chunks(exact, found, asked, drawn, tokenizer, given)
-
-
-def test_coverage_grows_with_the_chunks_and_the_errors_document_is_found(
-    world, examples, exact
-):
-    asked = next(e for e in examples.values() if not e.relation)
-    table = coverage_of(world, examples, exact, [false(world, asked.entity)])
-    shares = [table[True, k].share for k in range(1, 9)]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-
-
-def test_all_of_train_and_the_open_requests_of_the_others_want_evidence(examples):
-    rows = list(examples.values())
-    sets = {"train": rows, "dev": rows, "test": rows}
-    some = [e for e in rows if e.meta["kind"] == wp.OPEN]
-    assert wanting(sets) == [*rows, *some, *some]
-    assert len(some) < len(rows)

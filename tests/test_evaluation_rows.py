@@ -57,13 +57,3 @@ def test_a_damaged_file_is_refused_by_row(tmp_path):
                 DataError, match=r"rows\.jsonl, row 1: .*evaluate again"
             ):
                 rows.read(path, kind)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    def broken():
-        yield {"id": "a"}
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        rows.write(tmp_path / "rows.jsonl", broken())
-    assert list(tmp_path.iterdir()) == []

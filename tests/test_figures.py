@@ -152,21 +152,28 @@ def curve(**columns):
     return pd.DataFrame({"step": [5, 10, 15]} | columns)
 
 
-def test_a_learning_curve_shows_every_column_of_every_paper_by_step():
-    for panels in curves.LEARNING.values():
-        columns = [column for names in panels.values() for column in names]
-        assert len(set(columns)) == len(columns)
-    for paper, panels in curves.LEARNING.items():
-        columns = [column for names in panels.values() for column in names]
-        frame = curve(**{c: [float(i), 1.0, 2.0] for i, c in enumerate(columns)})
-        figure = curves.learning_curve(frame, paper)
-        for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
-            assert ax.get_ylabel() == label and ax.get_xlabel() == "training step"
-            assert named(ax) == list(names.values())
-            if label != curves.STATEMENTS:
-                drawn = [list(line.get_ydata()) for line in ax.lines]
-                assert drawn == [list(frame[column]) for column in names]
-                assert all(list(ln.get_xdata()) == [5, 10, 15] for ln in ax.lines)
+def test_a_learning_curve_shows_its_panels_by_step():
+    frame = curve(reward=[1.0, 2.0, 4.0], vague=0.5, wrong=[1.0, 0.5, 0.0])
+    panels = {"mean": {"reward": "its reward"}, "kinds": {"vague": "v", "wrong": "w"}}
+    panels |= {"share (%)": {"vague": "vague", "none": "none"}, "gone": {"x": "x"}}
+    figure = curves.learning_curve(frame, panels, window=2, stacked="kinds")
+    mean, kinds, share, gone = figure.axes
+    assert [ax.get_ylabel() for ax in figure.axes] == [*panels]
+    assert [list(line.get_xdata()) for line in mean.lines] == [[5, 10, 15]] * 2
+    assert [list(line.get_ydata()) for line in mean.lines] == [[1, 1.5, 3], [1, 2, 4]]
+    tops = [[0.5, 0.5, 0.5], [1.5, 1.0, 0.5]]
+    for area, top in zip(kinds.collections, tops, strict=True):
+        corners = area.get_paths()[0].vertices
+        for step, height in zip((5, 10, 15), top, strict=True):
+            assert corners[corners[:, 0] == step, 1].max() == pytest.approx(height)
+    assert (named(kinds), named(share)) == (["v", "w"], ["vague"])
+    assert [texts(ax) for ax in figure.axes] == [[], [], [], ["not logged"]]
+    (one,) = (
+        curves.learning_curve(frame.head(1), {"a": panels["mean"]} | panels)
+        .axes[0]
+        .lines
+    )
+    assert one.get_marker() == "o"  # a curve of one step is seen
 
 
 def test_many_arms_all_look_different():
@@ -174,12 +181,6 @@ def test_many_arms_all_look_different():
     bars.grouped(ax, {arm: [result(arm)] for arm in MANY}, {"accuracy": "right"})
     looks = {(g[0].get_facecolor(), g[0].get_hatch()) for g in bar_groups(ax)}
     assert len(looks) == len({look(i) for i in range(len(MANY))}) == len(MANY)
-
-
-def test_a_learning_curve_says_what_was_not_logged():
-    figure = curves.learning_curve(curve(reward=[1.0, 2.0, 4.0], wins=0.5), "reason")
-    assert [texts(ax) for ax in figure.axes] == [[], *[["not logged"]] * 2, []]
-    assert named(figure.axes[3]) == ["answers: preferred"]
 
 
 def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from factkit.llm import Reply
 from factkit.verify import judge
 from factkit.verify.judge import Verdict, judge_outcomes, judge_reasoning
@@ -53,28 +51,17 @@ def test_a_failed_judge_is_no_outcome_and_its_verdict_keeps_reply_or_error():
         assert judge_outcomes(llm, [ROW]) == [Verdict(None, raw)]
 
 
-def test_responses_without_their_answers_are_refused():
-    with pytest.raises(ValueError, match="shorter"):
-        judge.judged_outcomes(FakeLLM(), ["a", "b"], [["a"]], ["q", "r"])
-
-
-def test_a_request_is_greedy_and_names_schema_and_template_version(tmp_path):
-    (tmp_path / "a.txt").write_text("a: {question} {ground_truth} {prediction}")
-    (tmp_path / "b.txt").write_text("b: {question} {ground_truth} {prediction}")
+def test_a_request_is_greedy_and_names_schema_and_template_version():
     llm = FakeLLM()
     judge_outcomes(llm, [ROW])
     judge_reasoning(llm, [ROW])
-    judge_outcomes(llm, [ROW], template=str(tmp_path / "a.txt"))
-    judge_outcomes(llm, [ROW], template=str(tmp_path / "b.txt"))
-    outcome, reasoning, *_ = [r.template.partition("@") for r in llm.requests]
-    assert (outcome[0], reasoning[0]) == ("judge_outcome", "judge_reasoning")
-    versions = {r.template.partition("@")[2] for r in llm.requests}
-    assert [len(version) for version in versions] == [8] * 4
+    names = [r.template.partition("@") for r in llm.requests]
+    assert [name for name, _, _ in names] == ["judge_outcome", "judge_reasoning"]
+    assert [len(version) for _, _, version in names] == [8, 8]
     assert {r.sampling.temperature for r in llm.requests} == {0}
     assert llm.requests[0].schema["properties"]["score"]["enum"] == [0, 1]
     fields = 'Question: "Capital?"\nGround truth: ["Paris", "Lutetia"]\n'
-    assert [fields in prompt for prompt in llm.prompts()] == [True, True, False, False]
-    assert llm.prompts()[2] == 'a: "Capital?" ["Paris", "Lutetia"] "Paris"'
+    assert all(fields in prompt for prompt in llm.prompts())
 
 
 def test_a_prediction_cannot_leave_its_field():
@@ -97,3 +84,27 @@ def test_a_long_prediction_is_cut():
     judge_reasoning(llm, [("q", "a", "é" * 100_000)])
     lengths = [prompt.count("é") for prompt in llm.prompts()]
     assert lengths == [judge.PREDICTION_LIMIT, judge.REASONING_LIMIT]
+
+
+def label(letter):
+    return Reply(json.dumps({"reason": "r", "label": letter}))
+
+
+def test_the_better_response_wins_whichever_place_it_has():
+    def prefers(prompt):
+        first = prompt.index("good") < prompt.rindex("Response b: ")
+        return label("a" if first else "b")
+
+    llm = FakeLLM(prefers)
+    verdicts = judge.compare(llm, ["Who?"] * 2, ["good", "x"], ["y", "good"])
+    assert [v.value for v in verdicts] == [1.0, 0.0]
+    assert len(llm.requests) == 4
+
+
+def test_a_judge_that_likes_a_place_gives_a_draw_and_one_that_fails_none():
+    for other, value in (("a", 0.5), ("tie", None)):
+        replies = iter([label("a"), label(other)])
+        llm = FakeLLM(lambda prompt, replies=replies: next(replies))
+        (verdict,) = judge.compare(llm, ["?"], ["p"], ["<think>no</think>q"])
+        assert verdict.value == value
+        assert "no" not in llm.prompts()[0].rpartition("Response a: ")[2]

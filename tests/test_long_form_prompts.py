@@ -11,31 +11,18 @@ from fake_endpoint import answer, prompt_of, serve
 
 from factkit import params, prompts
 from factkit.backends import Endpoint
-from factkit.curate import factual
+from factkit.curate.requests import keep_factual
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, SOURCES, load
 from factkit.llm import LLM, Limits
 
 DATA = params.ROOT.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample files are not beside the project"
-)
 IN_COLUMNS = {  # the column that holds the prompt
     "fava": "prompt",
     "alpaca_fact": "instruction",
     "factory_hard": "question",
     "factbench_hard": "user_prompts",
 }
-EXTRA = {
-    "fava": {"output": "Bo.", "annotated": "<entity>Bo</entity>.", "model": "m"},
-    "alpaca_fact": {"input": "", "output": "Bo.", "dataset": "koala"},
-    "factory_hard": {"url": "https://en.wikipedia.org/wiki/Bo"},
-    "factbench_hard": {"topic_description": "music", "hallucination_score": 0.5},
-}
-
-
-def row(name, prompt, **more):
-    return {IN_COLUMNS[name]: prompt} | EXTRA[name] | more
 
 
 def json_lines(tmp_path, *rows):
@@ -44,13 +31,10 @@ def json_lines(tmp_path, *rows):
     return str(path)
 
 
-def chat(
-    i=0, prompt="Who was the composer Bo?", reply="Bo was a composer. " * 20, **more
-):
+def chat(i=0, prompt="Who was the composer Bo?", reply="Bo composed. " * 30, **more):
     turns = [("user", prompt), ("assistant", reply), ("user", "Thanks!")]
     return {
         "conversation_hash": f"c{i}",
-        "model": "m",
         "language": "English",
         "toxic": False,
         "redacted": False,
@@ -58,20 +42,18 @@ def chat(
     } | more
 
 
-# ---- rows of named columns
-
-
 def test_a_row_becomes_a_prompt_with_an_id_of_its_own(tmp_path):
-    for name in IN_COLUMNS:
-        rows = row(name, " Who was Bo?\n"), row(name, "Who was Al?")
-        examples, problems = load(name, json_lines(tmp_path, *rows))
-        assert [e.question for e in examples] == ["Who was Bo?", "Who was Al?"]
-        assert problems == Counter()
+    """A prompt may stand twice, but of FAVA's several models answer one."""
+    for name, column in IN_COLUMNS.items():
+        rows = [{column: text} for text in (" Who was Bo?\n", "Who was Al?")]
+        examples, problems = load(name, json_lines(tmp_path, *rows, rows[1]))
+        once = {"duplicate question": 1} if name == "fava" else {}
+        assert problems == once
+        asked = ["Who was Bo?", *["Who was Al?"] * (2 - len(once))]
+        assert [e.question for e in examples] == asked
         assert {(e.label, len(e.answers)) for e in examples} == {(LONG_FORM, 0)}
-        assert all(e.id == e.entity for e in examples)
-        assert len({e.id for e in examples}) == 2
-        alone = json_lines(tmp_path, row(name, "Who was Al?"))
-        assert load(name, alone)[0] == examples[1:]
+        assert len({e.id for e in examples}) == len(examples)
+        assert load(name, json_lines(tmp_path, rows[1]))[0] == examples[1:2]
 
 
 def test_a_bad_row_is_dropped_for_a_named_reason(tmp_path):
@@ -79,54 +61,30 @@ def test_a_bad_row_is_dropped_for_a_named_reason(tmp_path):
         for prompt, problem in (
             (" ", "empty question"),
             (None, f"{column}: missing or not text"),
-            (7, f"{column}: missing or not text"),
             ("a" * 4001, "question longer than 4000 characters"),
-            ("Bo \ud83d", f"{column}: half a character (a lone surrogate)"),
         ):
-            path = json_lines(tmp_path, row(name, "Who was Bo?"), row(name, prompt))
+            path = json_lines(tmp_path, {column: "Who was Bo?"}, {column: prompt})
             examples, problems = load(name, path)
-            assert [e.question for e in examples] == ["Who was Bo?"]
-            assert problems == {problem: 1}
-        path = json_lines(tmp_path, {"text": "Who was Bo?"}, ["Who was Bo?"])
-        with pytest.raises(DataError, match=f"no usable row .*{column}: missing"):
-            load(name, path)
+            assert (len(examples), problems) == (1, {problem: 1})
 
 
-def test_a_prompt_that_a_set_holds_twice_stays_but_several_models_answer_one(tmp_path):
-    for name in IN_COLUMNS:
-        path = json_lines(tmp_path, *(row(name, "Who was Bo?", model=m) for m in "ab"))
-        examples, problems = load(name, path)
-        assert len({e.id for e in examples}) == len(examples)
-        repeated = {"duplicate question": 1} if name == "fava" else {}
-        assert (len(examples), problems) == (2 - len(repeated), repeated)
-
-
-def test_an_instructions_input_follows_it(tmp_path):
-    rows = [
-        row("alpaca_fact", "Name its capital.", input="Norway\n"),
-        row("alpaca_fact", "Name a capital.", input=None),
-    ]
-    path = tmp_path / "rows.json"  # as AlpacaFarm's file is written
-    path.write_text(json.dumps(rows, indent=2))
-    examples, _ = load("alpaca_fact", str(path))
-    asked = [e.question for e in examples]
-    assert asked == ["Name its capital.\n\nNorway", "Name a capital."]
+def test_the_files_of_alpacafarm_and_factbench_are_read(tmp_path):
+    asked = {"instruction": "Name its capital.", "dataset": "koala"}
+    rows = [asked | {"input": "Norway\n"}, asked | {"input": None}]
+    (tmp_path / "rows.json").write_text(json.dumps(rows, indent=2))
+    examples, _ = load("alpaca_fact", str(tmp_path / "rows.json"))
+    questions = [e.question for e in examples]
+    assert questions == ["Name its capital.\n\nNorway", "Name its capital."]
     assert {e.relation for e in examples} == {"koala"}
-
-
-def test_factbenchs_csv_is_read(tmp_path):
-    path = tmp_path / "tier_1.csv"
     text = 'topic_description,user_prompts\nmusic,"Who was ""Bo"",\nand when?"\n,Al?\nx'
-    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    path = tmp_path / "tier_1.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     examples, problems = load("factbench_hard", str(path))
     assert [(e.question, e.relation) for e in examples] == [
-        ('Who was "Bo",\r\nand when?', "music"),
+        ('Who was "Bo",\nand when?', "music"),
         ("Al?", ""),
     ]
     assert problems == {"user_prompts: missing or not text": 1}  # a short line
-
-
-# ---- sets with files of their own
 
 
 def test_longfacts_objects_are_told_from_its_concepts(tmp_path):
@@ -152,34 +110,22 @@ def test_empty_repeated_and_undecodable_names_are_counted(tmp_path):
     assert problems == {"empty entity": 1, "duplicate id": 1, "not UTF-8": 1}
 
 
-def test_a_chats_first_turn_is_the_prompt_and_its_reply_the_reference(tmp_path):
-    examples, _ = load("wildchat", json_lines(tmp_path, chat()))
-    assert examples[0].question == "Who was the composer Bo?"
-    assert examples[0].answers == [("Bo was a composer. " * 20).strip()]
-
-
-def test_a_chat_that_is_no_prompt_is_dropped_for_a_named_reason(tmp_path):
+def test_a_chat_s_first_turn_is_a_prompt_or_dropped_for_a_named_reason(tmp_path):
+    """Its reply is the reference."""
     al = "Who was Al, then?"
     for bad, problem in (
         (chat(1, language="French"), "not English"),
         (chat(1, toxic=True), "toxic or redacted"),
-        (chat(1, redacted=True), "toxic or redacted"),
         (chat(1, prompt="hi"), "prompt too short"),
-        (chat(1, prompt="a" * 2001), "prompt too long"),
-        (chat(1, prompt=al, reply="Al."), "reply too short"),
         (chat(1, prompt=al, reply="Al " * 5000), "reply too long"),
         (chat(1, conversation=[]), "no first turn with a reply"),
         (chat(1, conversation="hi"), "conversation: not a list of objects"),
-        (chat(0, prompt=al), "duplicate id"),
         (chat(1), "duplicate question"),
-        (["a"], "not a JSON object"),
     ):
-        examples, problems = load("wildchat", json_lines(tmp_path, chat(), bad))
-        assert len(examples) == 1
+        (example,), problems = load("wildchat", json_lines(tmp_path, chat(), bad))
         assert problems == {problem: 1}
-
-
-# ---- places
+        assert example.question == "Who was the composer Bo?"
+        assert example.answers == [("Bo composed. " * 30).strip()]
 
 
 def test_what_is_not_there_is_refused_by_name(tmp_path, monkeypatch):
@@ -195,6 +141,8 @@ def test_what_is_not_there_is_refused_by_name(tmp_path, monkeypatch):
         fix = fix if source.hub else f"{name} is not on the hub; give the path"
         with pytest.raises(DataError, match=fix):
             load(name)
+    with pytest.raises(DataError, match="climate: no such data set; known: longfact"):
+        load("climate")
 
 
 def test_splits_and_files_come_from_the_hub(monkeypatch, tmp_path):
@@ -223,33 +171,16 @@ def test_splits_and_files_come_from_the_hub(monkeypatch, tmp_path):
     ]
 
 
-@needs_data
+@pytest.mark.skipif(not DATA.is_dir(), reason="no sample files beside the project")
 def test_the_real_files_have_the_papers_prompts():
     people, problems = load("biography", str(DATA / "factscore/prompt_entities.txt"))
     assert (len(people), problems) == (183, Counter())
-    assert people[0].question == "Tell me a bio of Kang Ji-hwan."
     assert people[0].entity == people[0].id == "Kang Ji-hwan"
     every, problems = load("longfact", str(DATA / "longfact"))
     assert (len({e.id for e in every}), problems) == (2280, {})
-    assert len({e.question for e in every}) == 2271
     assert not any("canary" in json.dumps(e.model_dump()) for e in every)
     objects, _ = load("longfact_objects", str(DATA / "longfact"))
-    assert objects == load("longfact_objects", str(DATA / "longfact/objects"))[0]
-    assert len(objects) == 1140
-    assert len({e.relation for e in objects}) == 38
-
-
-# ---- the filter by an LLM
-
-
-def filtered(behave, names):
-    examples = [
-        Example(id=n, question=f"About {n}", answers=[f"reply {n}"], entity=n)
-        for n in names
-    ]
-    with serve(behave) as server:
-        llm = LLM(Endpoint(server.url, "m", "k"), limits=Limits(attempts=1))
-        return factual.keep_factual(llm, examples), server
+    assert (len(objects), len({e.relation for e in objects})) == (1140, 38)
 
 
 def test_the_filter_keeps_what_the_llm_calls_factual_and_counts_the_rest():
@@ -264,15 +195,16 @@ def test_the_filter_keeps_what_the_llm_calls_factual_and_counts_the_rest():
         row = prompt_of(body).rpartition("\nPrompt: ")[2]
         return answer(next(text for key, text in replies.items() if key in row))
 
-    (kept, counts), server = filtered(behave, "abcd")
+    examples = [
+        Example(id=n, question=f"About {n}", answers=[f"reply {n}"], entity=n)
+        for n in "abcd"
+    ]
+    with serve(behave) as server:
+        llm = LLM(Endpoint(server.url, "m", "k"), limits=Limits(attempts=1))
+        kept, counts = keep_factual(llm, examples)
     assert [e.id for e in kept] == ["a"]
     assert counts == {"kept": 1, "not factual": 1, "failed": 2}
     assert sum('"reply a"' in prompt for prompt in server.prompts()) == 1
-    (kept, counts), server = filtered(behave, "")
-    assert (kept, counts.total(), server.bodies) == ([], 0, [])
-
-
-def test_the_filters_examples_are_replies_that_it_may_give():
-    lines = prompts.template("filter_factual").splitlines()
+    lines = prompts.template("filter_factual").splitlines()  # its own examples
     labels = [json.loads(line)["label"] for line in lines if line.startswith("{")]
     assert set(labels) == {"yes", "no"}

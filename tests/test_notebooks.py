@@ -17,7 +17,6 @@ import types
 
 import matplotlib
 import matplotlib.pyplot as plt
-import nbformat
 import pytest
 
 from factkit import arms, params
@@ -76,66 +75,37 @@ STAGES = ["0_{}_data", "1_{}_rewards", "2_{}_train", "3_{}_ablations", "4_{}_fig
 SAMPLES = {"truthrl": 24, "rar": 8, "reason": 2 * 8, "rlfh": 2 * 8, "veri": 24}
 
 
-def cells(path, kind):
-    return [c for c in nbformat.read(path, 4).cells if c.cell_type == kind]
+def faults(path):
+    """What a notebook has against the rules: no outputs, parameters, short cells."""
+    notebook = json.loads(path.read_text())
+    code = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    prose = [c for c in notebook["cells"] if c["cell_type"] == "markdown"]
+    if any(c["outputs"] or c["execution_count"] for c in code):
+        yield "has outputs"
+    if any({"papermill", "widgets"} & c["metadata"].keys() for c in notebook["cells"]):
+        yield "has been run"
+    if notebook["metadata"]["kernelspec"]["name"] != "python3":
+        yield "another kernel"
+    tagged = [c for c in code if "parameters" in c["metadata"].get("tags", [])]
+    if len(tagged) != 1:
+        yield f"{len(tagged)} parameters cells"
+    parameters = "".join(tagged[0]["source"])
+    if not all(isinstance(s, ast.AnnAssign) for s in ast.parse(parameters).body):
+        yield "untyped parameters"
+    if not all("  # " in line for line in parameters.splitlines()):
+        yield "a parameter without a comment"
+    yield from ("".join(c["source"]) for c in code if len(c["source"]) > 25)
+    text = "\n".join("".join(c["source"]) for c in prose)
+    titles = [line for line in text.splitlines() if line.startswith("# ")]
+    if len(titles) != 1 or text.count("\n## ") < 2:
+        yield f"titles: {titles}, sections: {text.count('## ')}"
+    links = re.findall(r"\]\(([\w/.]+\.ipynb)\)", text)
+    yield from (link for link in links if not (path.parent / link).exists())
 
 
-def offenders(fault):
-    """The notebooks with what `fault` says of each, where it says anything."""
-    return {path.stem: said for path in NOTEBOOKS if (said := fault(path))}
-
-
-def test_notebooks_are_source_only_for_the_kernel_python3():
-    def fault(path):
-        notebook = json.loads(path.read_text())
-        code = [c for c in notebook["cells"] if c["cell_type"] == "code"]
-        tools = {"papermill", "widgets"}.intersection
-        return (
-            [c["source"] for c in code if c["outputs"] or c["execution_count"]]
-            or [c for c in notebook["cells"] if tools(c["metadata"])]
-            or tools(notebook["metadata"])
-            or notebook["metadata"]["kernelspec"]["name"] != "python3"
-        )
-
-    assert offenders(fault) == {}
-
-
-def test_notebooks_have_one_cell_of_typed_and_commented_parameters():
-    def fault(path):
-        tagged = [
-            c for c in cells(path, "code") if "parameters" in c.metadata.get("tags", [])
-        ]
-        if len(tagged) != 1:
-            return f"{len(tagged)} cells"
-        untyped = [
-            ast.unparse(statement)
-            for statement in ast.parse(tagged[0].source).body
-            if not isinstance(statement, ast.AnnAssign)
-        ]
-        lines = tagged[0].source.splitlines()
-        return untyped + [line for line in lines if "  # " not in line]
-
-    assert offenders(fault) == {}
-
-
-def test_code_cells_are_short():
-    def fault(path):
-        code = [c.source for c in cells(path, "code")]
-        return [source for source in code if len(source.splitlines()) > 25]
-
-    assert offenders(fault) == {}
-
-
-def test_notebooks_tell_a_story_whose_links_lead_somewhere():
-    def fault(path):
-        prose = "\n".join(c.source for c in cells(path, "markdown"))
-        titles = [line for line in prose.splitlines() if line.startswith("# ")]
-        if len(titles) != 1 or prose.count("\n## ") < 2:
-            return f"titles: {titles}, sections: {prose.count('## ')}"
-        linked = re.findall(r"\]\(([\w/.]+\.ipynb)\)", prose)
-        return [link for link in linked if not (path.parent / link).exists()]
-
-    assert offenders(fault) == {}
+def test_notebooks_are_source_with_parameters_short_cells_and_a_story():
+    offenders = {path.stem: [*faults(path)] for path in NOTEBOOKS}
+    assert {stem: said for stem, said in offenders.items() if said} == {}
 
 
 # ---- the cells, in this process
@@ -259,20 +229,11 @@ def test_the_notebooks_before_the_papers_run(tmp_path):
     few = {"n_questions": 20}
     run_here("00_start_here", tmp_path, **few)
     run_here("01_corpus_and_retrieval", tmp_path, **few)
-    for stem in ("00_start_here", "01_corpus_and_retrieval"):
-        assert read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
-
-
-@pytest.mark.notebook
-@pytest.mark.assets
-def test_verifiers_are_measured_on_what_is_at_hand(tmp_path):
-    for name, benchmarks in (("some", DATA), ("none", "nowhere")):
-        outputs = tmp_path / name
-        run_here("02_verifiers", outputs, rows=120, benchmarks=str(benchmarks))
-        folder = outputs / "tiny" / "02_verifiers" / "main-s0"
-        measured = " ".join(read_results(folder)["metrics"])
-        at_hand = benchmarks == DATA and DATA.exists()
-        assert ("FEVER-Symmetric" in measured) == at_hand
+    run_here("02_verifiers", tmp_path, rows=120, benchmarks=str(DATA))
+    for stem in ("00_start_here", "01_corpus_and_retrieval", "02_verifiers"):
+        metrics = read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
+        assert metrics
+    assert ("FEVER-Symmetric" in " ".join(metrics)) == DATA.exists()
 
 
 DRAWN = [  # where reference results are
@@ -418,16 +379,3 @@ def test_a_sweep_over_every_arm_leaves_the_run_contract_s_files(
     for results in folder.rglob("results.json"):
         assert (results.parent / "notebook.ipynb").exists()
     assert not [*folder.rglob("notebook.partial.ipynb")]
-
-
-@pytest.mark.slow
-@pytest.mark.notebook
-def test_a_bare_papermill_call_fails_with_the_reason(tmp_path):
-    command = [
-        *(sys.executable, "-m", "papermill", "notebooks/12_truthrl_train.ipynb"),
-        *(str(tmp_path / "out.ipynb"), "-p", "output_dir", str(tmp_path)),
-        *("-p", "learning_rate", "0.1", "--no-progress-bar"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode != 0
-    assert "learning_rate=0.1: no such parameter" in done.stderr

@@ -1,4 +1,4 @@
-"""The benchmarks' references: CRAG's own pages, Wikipedia of 2018 for the others."""
+"""TruthRL's questions with references, and with the answer on offer."""
 
 import json
 
@@ -9,12 +9,13 @@ from transformers import PreTrainedTokenizerFast
 
 from factkit import params
 from factkit.datasets import benchmarks
-from factkit.truthrl import references
+from factkit.datasets.examples import Example
+from factkit.retrieval.chunks import Chunk
+from factkit.truthrl import data
+from factkit.world import facts as world
+from factkit.world import texts as world_text
 
 DATA = params.ROOT.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample files are not beside the project"
-)
 BORN = "When was Ada Byron born?"
 HUB = {
     "google-research-datasets/nq_open": {"question": BORN, "answer": ["1815"]},
@@ -31,7 +32,6 @@ def crag_row(i, page):
         "query": BORN,
         "answer": "1815",
         "question_type": "simple",
-        "split": i,
         "search_results": [found],
     }
 
@@ -59,7 +59,7 @@ def files(tmp_path, monkeypatch):
     import datasets
 
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(references, "Encoder", WordEncoder)
+    monkeypatch.setattr(data, "Encoder", WordEncoder)
     rows = [crag_row(0, "Byron was born in 1815."), crag_row(1, "No word of it.")]
     (tmp_path / "crag").write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setattr(
@@ -83,48 +83,89 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")
 
 
-def test_a_question_of_either_split_of_crag_gets_its_own_pages(files, tokenizer):
-    asked, _ = benchmarks.load_all("crag")
-    given = references.with_references({"train": asked}, files, tokenizer)["train"]
-    assert {e.id: e.meta["references"] for e in given} == {
-        "c0": "Byron was born in 1815.",
-        "c1": "",
-    }
-    assert [e.meta["answer_in_references"] for e in given] == [True, False]
-
-
 @pytest.mark.parametrize("retriever", ["e5", "bm25"])
-def test_the_other_sets_are_searched_for_in_wikipedia(files, tokenizer, retriever):
+def test_crag_gets_its_own_pages_and_the_other_sets_wikipedia(
+    files, tokenizer, retriever
+):
     p = files.model_copy(update={"retriever": retriever})
     sets = {name: benchmarks.load(name)[0] for name in p.eval_sets.split()}
-    sets["test"], _ = benchmarks.load("crag")
-    given = references.with_references(sets, p, tokenizer)
-    assert {name: e.meta["references"] for name, (e,) in given.items()} == {
-        "nq_open": "Ada Ada Byron, 1815.",
-        "hotpotqa": "Bo Bo sings.",
-        "musique": "Oslo A city.",
-        "test": "",  # of CRAG's second split, whose page says nothing
+    sets["test"], _ = data.questions(p)
+    given = data.with_references(sets, p, tokenizer)
+    shown = {name: [e.meta["references"] for e in rows] for name, rows in given.items()}
+    assert shown == {
+        "nq_open": ["Ada Ada Byron, 1815."],
+        "hotpotqa": ["Bo Bo sings."],
+        "musique": ["Oslo A city."],
+        "test": ["Byron was born in 1815.", ""],
     }
-    assert given["nq_open"][0].meta["answer_in_references"]
+    assert [e.meta["answer_in_references"] for e in given["test"]] == [True, False]
 
 
-@pytest.mark.parametrize("profile", ["h100_lora", "h100_full"])
-def test_the_profiles_of_the_paper_search_wikipedia_with_e5(profile):
-    p = params.load("truthrl", profile, variant="retrieval")
-    assert (p.retriever, p.encoder) == ("e5", "intfloat/e5-base-v2")
-    assert set(p.eval_sets.split()) == {"nq_open", "hotpotqa", "musique"}
-
-
-@needs_data
+@pytest.mark.skipif(not DATA.is_dir(), reason="no sample files beside the project")
 def test_the_real_questions_of_crag_get_references_from_their_own_pages(tokenizer):
     path = str(DATA / "crag/dev_data_10.trimmed.jsonl")
     values = {"questions_path": path, "retrieved_chunks": 4, "chunk_tokens": 64}
     p = params.load("truthrl", "h100_full", values, variant="retrieval")
-    asked, _ = benchmarks.load_all("crag", path)
+    asked, _ = data.questions(p)
     pages = benchmarks.load_pages("crag", path)
-    given = references.with_references({"test": asked}, p, tokenizer)["test"]
+    given = data.with_references({"test": asked}, p, tokenizer)["test"]
     for example in given:
         own = " ".join(" ".join(d.text.split()) for d in pages[example.id])
         lines = example.meta["references"].splitlines()
         assert len(lines) == 4 and all(line in own for line in lines)
     assert any(e.meta["answer_in_references"] for e in given)
+
+
+def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
+    p = params.load("truthrl", "tiny", {"world_people": 200}, variant="retrieval")
+    made = world.build_world(people=200)
+    asked = world.questions(made)
+    tokenizer = world_text.build_tokenizer(made)
+    given = data.with_references({"test": asked}, p, tokenizer)["test"]
+    text = {d.id: d.text for d in world.documents(made)}
+    held = 0
+    for before, e in zip(asked, given, strict=True):
+        lines = e.meta["references"].splitlines()
+        assert len(lines) == p.retrieved_chunks and set(lines) <= set(text.values())
+        words = e.meta["references"].replace(".", " ").split()
+        assert e.meta["answer_in_references"] is (e.answers[0] in words)
+        assert e.model_copy(update={"meta": before.meta}) == before
+        held += text[e.evidence[0]] in lines
+    assert held / len(given) > 0.8
+    plain = params.load("truthrl", "tiny")
+    assert data.with_references({"test": asked}, plain, None) == {"test": asked}
+
+
+def test_every_chunk_of_a_lead_begins_with_its_title():
+    chunks = [Chunk("a#0", "a", "He was born. ", 3), Chunk("a#1", "a", " He sang.", 2)]
+    texts = [c.text for c in data.titled(chunks, {"a": "Bo (singer)"})]
+    assert texts == ["Bo (singer): He was born.", "Bo (singer): He sang."]
+
+
+# Questions that offer the answers
+
+
+def test_the_answer_and_one_other_of_the_relation_are_on_offer_in_either_order():
+    made = world.questions(world.build_world(people=40))
+    by_id, first = {e.id: e for e in made}, []
+    offered = data.offering(made, len(made))
+    answers = {(e.relation, e.answers[0]) for e in made}
+    for after in offered:
+        before = by_id[after.id]
+        assert after.model_copy(update={"question": before.question}) == before
+        offer = after.question.removeprefix(f"{before.question.rstrip('?')}, ")
+        pair = offer.removesuffix("?").split(" or ")
+        (other,) = set(pair) - set(before.answers)
+        assert len(pair) == 2 and (before.relation, other) in answers
+        first.append(pair[0] == before.answers[0])
+    assert 0.3 < sum(first) / len(first) < 0.7
+    assert [len(data.offering(made, n)) for n in (0, 1, 7)] == [0, 1, 7]
+    one, again, two = (data.offering(made, 20, seed=s) for s in (0, 0, 1))
+    assert one == again != two
+
+
+def test_a_relation_with_one_answer_only_has_nothing_else_to_offer():
+    same = [
+        Example(id=f"{i}", question="?", answers=["x"], entity=f"{i}") for i in range(4)
+    ]
+    assert data.offering(same, 4) == []

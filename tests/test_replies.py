@@ -6,14 +6,12 @@ and the reader does not: it takes no form that was not asked for.
 """
 
 import json
-from collections import Counter
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.curate.factual import Factual
-from factkit.evaluate.win_rate import Choice
+from factkit.curate.requests import Factual
 from factkit.llm import Reply
 from factkit.rar.whole_response import Check, Rating
 from factkit.reason import strategies
@@ -21,7 +19,7 @@ from factkit.rlfh import annotators
 from factkit.rlfh.annotators import Statements
 from factkit.verify import support
 from factkit.verify.claims import Claims
-from factkit.verify.judge import Grade
+from factkit.verify.judge import Choice, Grade
 from factkit.verify.replies import REFUSAL, TAG, preferred, read
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
@@ -84,16 +82,6 @@ def test_every_reply_of_the_corpus_has_the_verdict_of_a_person_or_none():
         if verdict != wanted:
             wrong.append((row["kind"], row["category"], row["text"], verdict, wanted))
     assert wrong == []
-
-
-def test_the_corpus_has_three_hundred_replies_of_every_kind_and_sort():
-    rows = corpus()
-    assert len(rows) >= 300
-    assert len({(r["kind"], r["text"], r["finish_reason"]) for r in rows}) == len(rows)
-    kinds = Counter(row["kind"] for row in rows)
-    assert set(kinds) == {*FORMS, "ratings", "feedback", "annotation", "preference"}
-    assert all(row["verdict"] is not None for row in rows if row.get("missed"))
-    assert min(Counter(row["category"] for row in rows).values()) >= 8
 
 
 def test_a_reply_that_was_cut_off_is_no_verdict_wherever_it_was_cut():
@@ -178,13 +166,6 @@ def test_any_reply_gives_a_value_of_its_kind_or_none(kind, text):
     assert verdict is None or verdict in ALLOWED[kind] and type(verdict) is not bool
 
 
-@given(st.sampled_from(["claims", "statements", "ratings", "feedback"]), marks)
-def test_any_reply_gives_a_list_or_none(kind, text):
-    verdict = verdict_of(kind, text, n=2)
-    assert verdict is None or isinstance(verdict, list)
-    json.dumps(verdict, ensure_ascii=False).encode()
-
-
 @given(kinds.filter(lambda k: k != "preference"), st.text() | marks, st.data())
 def test_a_judge_gives_its_own_verdict_whatever_its_explanation_quotes(
     kind, text, data
@@ -195,17 +176,6 @@ def test_a_judge_gives_its_own_verdict_whatever_its_explanation_quotes(
         for whole in (reply, f"```json\n{reply}\n```", f"<think>Hm.</think>\n{reply}"):
             assert verdict_of(kind, whole) == value
         assert verdict_of(kind, reply, "length") is None
-
-
-@settings(max_examples=300)
-@given(kinds, marks, marks, marks, st.data())
-def test_text_around_a_verdict_never_turns_it_into_another(
-    kind, before, inside, after, data
-):
-    value = data.draw(st.sampled_from(sorted(ALLOWED[kind])))
-    before, after = TAG.sub("", before), TAG.sub("", after)
-    reply = before + written(kind, value, inside) + after
-    assert verdict_of(kind, reply) in (None, value)
 
 
 @given(st.lists(st.text(min_size=1)), st.data())

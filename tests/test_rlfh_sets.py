@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from factkit import params
-from factkit.curate.small_sets import FILES
+from factkit.curate.requests import FILES
 from factkit.datasets.examples import DataError, refuse_overlap
 from factkit.rlfh import requests as curating
 from factkit.rlfh.requests import hotpotqa, squad_v2

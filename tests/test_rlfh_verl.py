@@ -13,7 +13,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from factkit import params, runs
-from factkit.curate.probing import turn
+from factkit.curate.drawn import turn
 from factkit.datasets.examples import DataError, write_examples
 from factkit.params import ROOT, ParamError
 from factkit.rlfh import verl_adapter as rlfh_verl

@@ -1,14 +1,11 @@
 """Metrics of short answers by hand and by properties."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
@@ -16,7 +13,6 @@ from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
-judged_or_not = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=60)
 
 
 def answered(outcome, name="q", **more):
@@ -31,29 +27,10 @@ def test_rates_by_hand():
     )
 
 
-def test_no_outcomes_can_not_be_scored():
-    for results in ([], [None, None]):
-        with pytest.raises(ValueError, match="no outcomes"):
-            short_form.rates(results)
-
-
-@given(judged_or_not.filter(any))
-def test_failed_judgements_change_no_rate(results):
-    judged = [r for r in results if r is not None]
-    assert short_form.rates(results) == short_form.rates(judged)
-
-
 def test_more_judge_failures_than_one_in_twenty_are_refused():
     assert short_form.judge_failures([None] * 5 + [CORRECT] * 95) == 0.05
     with pytest.raises(ValueError, match="judge_failures: 6.0% of 100"):
         short_form.judge_failures([None] * 6 + [CORRECT] * 94)
-
-
-def test_a_bootstrap_interval_holds_the_rate_and_shrinks_with_n():
-    few = [Outcome.CORRECT, Outcome.WRONG] * 10
-    spans = [short_form.bootstrap(few * k, 400)["accuracy"] for k in (1, 25)]
-    assert all(low < 0.5 < high for low, high in spans)
-    assert spans[1][1] - spans[1][0] < (spans[0][1] - spans[0][0]) / 2
 
 
 # Rates of groups of answers
@@ -136,15 +113,6 @@ def test_the_commonest_answer_wins(samples, outcomes, winner):
     assert short_form.majority(samples, outcomes) is winner
 
 
-def test_reasoning_does_not_keep_equal_boxes_apart():
-    said = ["<think> A. </think> ", "<think> B. </think> ", "<think> C. </think> "]
-    boxes = [r"\boxed{Rome}", r"\boxed{Paris}", r"\boxed{paris}"]
-    samples = [thought + box for thought, box in zip(said, boxes, strict=True)]
-    assert (
-        short_form.majority(samples, [WRONG, CORRECT, CORRECT], boxed=True) is CORRECT
-    )
-
-
 TEXTS = {CORRECT: "Paris", ABSTAIN: "I don't know", WRONG: "Rome"}
 probes = st.lists(
     st.lists(st.sampled_from(list(Outcome)), min_size=8, max_size=8),
@@ -159,13 +127,6 @@ def test_majority_of_all_samples_is_the_plain_majority(probed):
     whole = [short_form.majority(p.samples, p.outcomes) for p in probed]
     assert list(curve) == [1, 2, 4, 8]
     assert curve[8] == pytest.approx(short_form.rates(whole))
-
-
-@given(st.lists(st.sampled_from(list(Outcome)), min_size=1, max_size=5))
-def test_equal_samples_have_the_same_rates_for_every_k(kinds):
-    probed = [Probe("q", [TEXTS[o]] * 8, [o] * 8) for o in kinds]
-    for rates in short_form.majority_curve(probed, draws=3).values():
-        assert rates == pytest.approx(short_form.rates(kinds))
 
 
 # Answers of a policy
@@ -201,15 +162,6 @@ def answer(path, p, verify=None, judge=None, questions=("say x", "say y")):
     )
 
 
-def test_answers_are_verified_and_keep_their_confidence(tmp_path, policy):
-    found = answer(tmp_path / "a.jsonl", params.load("truthrl", "tiny"))
-    assert [(a.response, a.outcome) for a in found] == [("x", CORRECT), ("y", WRONG)]
-    assert [a.confidence for a in found] == [0.25, 0.25]
-    assert found[0].meta == {"exposure": 3}  # no text of the example
-    assert policy["sampling"].temperature == 0
-    assert policy["tails"] == ["x", "y"]
-
-
 def test_answers_are_read_back_as_they_were(tmp_path, policy):
     verify = lambda responses, answers, questions: [ABSTAIN, None]  # noqa: E731
     judge = lambda responses, ids, answers, questions: [1.0, None]  # noqa: E731
@@ -226,19 +178,6 @@ def test_confidence_is_that_of_the_words_in_the_last_box(policy):
     short_form.confidence(None, None, ["Q?", "Q?"], said, p)
     assert policy["tails"] == ["B C", ""]
     assert policy["heads"][0] == r"Q? <think> \boxed{A} </think> \boxed{"
-
-
-def test_a_sample_without_a_box_is_no_vote_for_abstaining():
-    samples = ["no box", r"\boxed{I don't know}", r"\boxed{I don't know}"]
-    kinds = [WRONG, ABSTAIN, ABSTAIN]
-    assert short_form.majority(samples, kinds, boxed=True) is ABSTAIN
-
-
-def test_a_response_with_line_separators_is_read_as_it_was(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    kept = Answered("a", "q?", ["x"], "r", "one\u2028two\x85three", Outcome.WRONG)
-    path.write_text(json.dumps(asdict(kept), ensure_ascii=False) + "\n")
-    assert short_form.read_answers(path) == [kept]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fake_llm import FakeLLM, field
+from fake_llm import FakeLLM
 
 from factkit.llm import Reply
 from factkit.verify.claims import Claim, Support
@@ -20,16 +20,6 @@ SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support
 
 def agree(prompt):
     return Reply(json.dumps({"label": "supported"}))
-
-
-def test_each_claim_is_asked_about_once_with_all_its_evidence_in_one_batch():
-    llm = FakeLLM(agree)
-    rows = [("A.", ["e1", "e2"]), ("B.", ("e3",))]
-    assert llm_claim_verifier(llm)(rows) == [SUPPORTED] * 2
-    (batch,) = llm.batches
-    filled = [r.messages[0]["content"] for r in batch]
-    assert [field(p, "Claim") for p in filled] == ["A.", "B."]
-    assert [field(p, "Search results") for p in filled] == [["e1", "e2"], ["e3"]]
 
 
 def test_a_claim_without_evidence_is_inconclusive_without_a_call():
@@ -62,19 +52,3 @@ def test_equal_claims_with_equal_evidence_are_verified_once_in_one_call():
     evidence = [["e"], ["e"], ["other"]]
     support_of(claims, lambda i, c: evidence[i], verify)
     assert calls == [[("A", ("e",)), ("B", ("e",)), ("B", ("other",))]]
-
-
-def test_support_comes_back_in_the_order_of_the_claims():
-    def verify(rows):
-        return [{"A": SUPPORTED, "B": CONTRADICTED, "C": None}[c] for c, _ in rows]
-
-    claims = [[claim("A"), claim("B")], None, [], [claim("C"), claim("A")]]
-    found = support_of(claims, lambda i, c: [], verify)
-    assert found == [[SUPPORTED, CONTRADICTED], None, [], [None, SUPPORTED]]
-
-
-def test_without_claims_the_verifier_is_not_called():
-    def fails(rows):
-        raise AssertionError
-
-    assert support_of([[], None], lambda i, c: [], fails) == [[], None]

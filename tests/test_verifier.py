@@ -45,12 +45,6 @@ def test_further_judges_are_the_papers_where_a_judge_judges():
     assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
 
 
-def test_each_response_has_its_own_answers_and_question():
-    verify = verifier.verifier(PLAIN)
-    questions = ["Who?", "Which river?"]
-    assert verify(["the river Po"] * 2, [["Po"], ["Po"]], questions) == [WRONG, CORRECT]
-
-
 def test_only_the_box_of_a_boxed_response_counts():
     cases = [
         (r"<think> It is Rome. </think> \boxed{Paris}", CORRECT),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from factkit import params
-from factkit.datasets.judged_claims import Judged
+from factkit.datasets.annotated import Judged
 from factkit.verify.claims import Support
 
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support

@@ -1,27 +1,57 @@
-"""Responses drawn from the base policy and scored: what SFT and DPO learn from
-(Binary RAR §4.3, Learning to Reason §2.2 and §2.3)."""
+"""Responses drawn from the policy and judged, and the rows that are learnt from them.
 
+Short answers are verified (TruthRL §3.1), long ones scored (Binary RAR §4.3, Learning
+to Reason §2.2 and §2.3).
+"""
+
+import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit import models, prompts
-from factkit.curate.probing import in_parts, pair, read_lines, row
+from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
+from factkit.runs import progress_bar
+from factkit.verify.outcome import Outcome
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
 
 if TYPE_CHECKING:
-    from factkit.params.stages import RequestParams
-    from factkit.rar.arms import RAR
-    from factkit.reason.arms import Reason, ReasonDpoParams
-    from factkit.rlfh.arms import Rlfh
+    from factkit.params.stages import PolicyParams, RequestParams
+    from factkit.verify.verifier import Verifier
 
-PART = 32  # requests drawn between two writes
+PART = 32  # questions drawn between two writes
+SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
 # (ids, prompts, whole responses) → scores of their answers; None: the verifier failed
 Score = Callable[[Sequence[str], Sequence[str], Sequence[str]], Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What k samples of the policy say of one question; None: the judge failed."""
+
+    id: str
+    samples: list[str]
+    outcomes: list[Outcome | None]
+
+    @property
+    def share(self) -> float:
+        """The share of correct samples among those judged, in [0, 1] (0 of none)."""
+        judged = [o for o in self.outcomes if o is not None]
+        return judged.count(Outcome.CORRECT) / max(len(judged), 1)
+
+    def of(self, kind: Outcome) -> list[str]:
+        """The samples with this outcome, in the order they were drawn."""
+        pairs = zip(self.samples, self.outcomes, strict=True)
+        return [sample for sample, outcome in pairs if outcome is kind]
+
+    def most_frequent(self, kind: Outcome) -> str | None:
+        """The commonest sample with this outcome (the first on a tie), if any."""
+        return next((text for text, _ in Counter(self.of(kind)).most_common(1)), None)
 
 
 @dataclass(frozen=True)
@@ -40,6 +70,43 @@ class Drawn:
         return sorted(known, key=lambda pair: -pair[0])
 
 
+# ---- drawing
+
+
+def probe(
+    model,
+    tokenizer,
+    examples: Sequence[Example],
+    template: str,
+    sampling: models.Sampling,
+    k: int,
+    path: Path,
+    verify: "Verifier",
+    chat: bool = False,
+    seed: int = 0,
+) -> list[Probe]:
+    """k samples a question, verified; resumable from `path` in parts of `PART`, or with
+    vLLM in one part."""
+    asked = models.asked(examples, template, tokenizer, chat)
+
+    def rows(start: int, end: int) -> list[Probe]:
+        own = model, tokenizer, asked[start:end], sampling
+        texts = models.sample(*own, n=k, seed=SEEDS * seed + start)
+        return verified(examples[start:end], texts, verify)
+
+    part = PART if sampling.vllm is None else len(examples)
+    return _in_parts(len(examples), part, path, read_probes, rows)
+
+
+def verified(
+    examples: Sequence[Example], samples: Sequence[list[str]], verify: "Verifier"
+) -> list[Probe]:
+    """Each question's samples with their outcomes, verified in one batch."""
+    return _judged(
+        Probe, examples, samples, verify, lambda e, t: (t, e.answers, e.question)
+    )
+
+
 def draw(
     model,
     tokenizer,
@@ -49,11 +116,10 @@ def draw(
     path: Path,
     template: str = "",
 ) -> list[Drawn]:
-    """`p.drawn_responses` a request, scored; resumable from `path` in parts of 32.
+    """`p.drawn_responses` a request, scored; resumable from `path` in parts of `PART`.
 
     template: how requests are put, by default `p.prompt_template`; one that ends with
-    `<think>` is completed as plain text, by `guided`. Each part is seeded by its
-    position, so that a drawing killed and gone on with equals one that ran through.
+    `<think>` is completed as plain text, by `guided`.
     """
     sampling = models.sampling_of(p, p.drawn_temperature)
     template = template or p.prompt_template
@@ -62,14 +128,26 @@ def draw(
     sample = guided if opened else models.sample
 
     def rows(start: int, end: int) -> list[Drawn]:
-        texts = sample(
-            *(model, tokenizer, asked[start:end], sampling),
-            n=p.drawn_responses,
-            seed=1_000_003 * p.seed + start,
-        )
-        return _scored(examples[start:end], texts, score)
+        own = model, tokenizer, asked[start:end], sampling
+        texts = sample(*own, n=p.drawn_responses, seed=SEEDS * p.seed + start)
+        columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
+        return _judged(Drawn, examples[start:end], texts, score, columns)
 
-    return in_parts(len(examples), PART, path, read_drawn, rows, "request")
+    return _in_parts(len(examples), PART, path, read_drawn, rows)
+
+
+def _judged(
+    kind: type,
+    examples: Sequence[Example],
+    texts: Sequence[list[str]],
+    judge: Callable[..., Sequence],
+    columns: Callable[[Example, str], tuple],
+) -> list:
+    """A `kind` an example: its texts with what is said of them, all in one batch."""
+    pairs = list(zip(examples, texts, strict=True))
+    rows = [columns(example, text) for example, own in pairs for text in own]
+    verdicts = iter(judge(*map(list, zip(*rows, strict=True))))
+    return [kind(e.id, own, [next(verdicts) for _ in own]) for e, own in pairs]
 
 
 def guided(
@@ -89,9 +167,9 @@ def guided(
         for prompt, own in zip(asked, thoughts, strict=True)
         for thought in own
     ]
-    answers = iter(models.sample(model, tokenizer, begun, half, n=1, seed=seed))
+    ends = iter(models.sample(model, tokenizer, begun, half, n=1, seed=seed))
     return [
-        [written(thought, _finished(next(answers)[0])) for thought in own]
+        [written(thought, _finished(next(ends)[0])) for thought in own]
         for own in thoughts
     ]
 
@@ -104,25 +182,93 @@ def _finished(text: str) -> str:
     return before.strip() if tag or not ends else before[:ends]
 
 
-def _scored(
-    examples: Sequence[Example], texts: Sequence[list[str]], score: Score
-) -> list[Drawn]:
-    """The responses with their scores, all scored in one batch."""
-    rows = [
-        (example.id, example.question, response)
-        for example, responses in zip(examples, texts, strict=True)
-        for response in responses
-    ]
-    scores = iter(score(*map(list, zip(*rows, strict=True))))
+# ---- files
+
+
+def _in_parts(
+    n: int,
+    part: int,
+    path: Path,
+    read: Callable[[Path], list],
+    rows: Callable[[int, int], list],
+) -> list:
+    """n rows, those from a start to an end at a time, appended to a file.
+
+    It goes on where it was killed; of a part that was cut off, nothing is kept. Each
+    part is seeded by its position, so that what was killed equals what ran through.
+    """
+    done = read(path) if path.exists() else []
+    if len(done) < n:
+        done = done[: len(done) // part * part]
+        write_atomically(path, "".join(map(_line, done)))
+    bar = progress_bar(n, path.stem, unit="prompt")
+    bar.update(len(done))
+    for start in range(len(done), n, part):
+        made = rows(start, start + part)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(map(_line, made))
+        done += made
+        bar.update(len(made))
+    bar.close()
+    return done
+
+
+def _line(row: Any) -> str:
+    return json.dumps(asdict(row), ensure_ascii=False) + "\n"
+
+
+def _lines(path: Path) -> list[dict]:
+    """The rows kept in a file, without a last line that was cut off."""
+    raw = path.read_bytes()  # splitlines() of a str would split responses, too
+    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
+
+
+def read_probes(path: Path) -> list[Probe]:
+    """The probes kept in a file."""
     return [
-        Drawn(example.id, responses, [next(scores) for _ in responses])
-        for example, responses in zip(examples, texts, strict=True)
+        Probe(row["id"], row["samples"], [o and Outcome(o) for o in row["outcomes"]])
+        for row in _lines(path)
     ]
 
 
 def read_drawn(path: Path) -> list[Drawn]:
-    """The responses kept in a file, without a last line that was cut off."""
-    return [Drawn(**row) for row in read_lines(path)]
+    """The drawn responses kept in a file."""
+    return [Drawn(**row) for row in _lines(path)]
+
+
+# ---- rows for TRL's trainers
+
+
+def turn(example: Example, p: "PolicyParams") -> str | list[dict[str, str]]:
+    """The prompt of an example under `p.prompt_template`, as text or a chat's turn."""
+    text = prompts.ask(prompts.template(p.prompt_template), example)
+    return [{"role": "user", "content": text}] if p.chat else text
+
+
+def _reply(target: str, p: "PolicyParams") -> str | list[dict[str, str]]:
+    """A response; plain text starts with the space before it."""
+    return [{"role": "assistant", "content": target}] if p.chat else f" {target}"
+
+
+def row(example: Example, target: str, p: "PolicyParams") -> dict:
+    """A row for SFT: prompt and completion."""
+    return {"prompt": turn(example, p), "completion": _reply(target, p)}
+
+
+def pair(example: Example, chosen: str, rejected: str, p: "PolicyParams") -> dict:
+    """A row for DPO: a prompt, and which of two responses is the better one."""
+    replies = {"chosen": _reply(chosen, p), "rejected": _reply(rejected, p)}
+    return {"prompt": turn(example, p), **replies}
+
+
+def required(rows: list[dict], p: "PolicyParams") -> list[dict]:
+    """The rows; raises DataError if drawing left none for the arm."""
+    if not rows:
+        raise DataError(
+            f"arm={p.arm}: no prompt has the responses that a row needs; ask for more "
+            "prompts, or draw more responses of each"
+        )
+    return rows
 
 
 def best_rows(
@@ -140,16 +286,6 @@ def best_rows(
     ]
 
 
-def required(rows: list[dict], p: "RAR | Reason | Rlfh") -> list[dict]:
-    """The rows; raises DataError if drawing left none for the arm."""
-    if not rows:
-        raise DataError(
-            f"arm={p.arm}: no request has the responses that a row needs; ask for more "
-            f"requests, or raise drawn_responses={p.drawn_responses}"
-        )
-    return rows
-
-
 def gap_pairs(
     examples: Sequence[Example],
     drawn: Sequence[Drawn],
@@ -161,8 +297,19 @@ def gap_pairs(
     With a length_difference Binary RAR's pairs (§4.3: 10 %). Without, FACT's, as RLFH
     compares with them (§4.1): the best and the worst, whatever their lengths.
     """
-    pairs = [widest_pair(row, length_difference) for row in drawn]
-    return _pair_rows(examples, pairs, p)
+    pairs = (widest_pair(row, length_difference) for row in drawn)
+    own = zip(examples, pairs, strict=True)
+    return [pair(example, *texts, p) for example, texts in own if texts]
+
+
+def margin_pairs(
+    examples: Sequence[Example], drawn: Sequence[Drawn], p: "RequestParams"
+) -> list[dict]:
+    """Learning to Reason's pairs for DPO: the `margin_pair` of each request that has
+    one, by τ_m = `p.least_margin` and τ_l = `p.length_difference`."""
+    limits = p.least_margin, p.length_difference
+    own = zip(examples, (margin_pair(row, *limits) for row in drawn), strict=True)
+    return [pair(example, *texts, p) for example, texts in own if texts]
 
 
 def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | None:
@@ -173,21 +320,11 @@ def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | Non
     longer one. On a tie the pair whose better response is best.
     """
 
-    def near(better: str, worse: str) -> bool:
-        lengths = _words(better, worse)
-        difference = max(lengths) - min(lengths)
-        return difference / max(*lengths, 1) < length_difference
+    def near(better: int, worse: int) -> bool:
+        longer = max(better, worse, 1)
+        return abs(better - worse) / longer < length_difference
 
-    return _widest(drawn, near)
-
-
-def margin_pairs(
-    examples: Sequence[Example], drawn: Sequence[Drawn], p: "ReasonDpoParams"
-) -> list[dict]:
-    """Learning to Reason's pairs for DPO: the `margin_pair` of each request that has
-    one, by τ_m = `p.least_margin` and τ_l = `p.length_difference`."""
-    limits = p.least_margin, p.length_difference
-    return _pair_rows(examples, [margin_pair(row, *limits) for row in drawn], p)
+    return _widest(drawn, near, 0.0)
 
 
 def margin_pair(
@@ -201,42 +338,26 @@ def margin_pair(
     the pair whose better response is best.
     """
 
-    def near(better: str, worse: str) -> bool:
-        chosen, rejected = _words(better, worse)
+    def near(better: int, worse: int) -> bool:
         # not by their quotient: |1 - 11/10| is above 0.1 in floats
-        return rejected > 0 and abs(rejected - chosen) <= length_difference * rejected
+        return worse > 0 and abs(worse - better) <= length_difference * worse
 
     return _widest(drawn, near, least_margin)
 
 
-def _pair_rows(
-    examples: Sequence[Example],
-    pairs: Sequence[tuple[str, str] | None],
-    p: "RequestParams",
-) -> list[dict]:
-    own = zip(examples, pairs, strict=True)
-    return [pair(example, *texts, p) for example, texts in own if texts]
-
-
 def _widest(
-    drawn: Drawn, near: Callable[[str, str], bool], least_margin: float = 0.0
+    drawn: Drawn, near: Callable[[int, int], bool], least_margin: float
 ) -> tuple[str, str] | None:
-    """The pair with the widest margin above the least, of those that are near."""
+    """The pair with the widest margin above the least, of those of near lengths."""
     ranked = drawn.ranked
+    lengths = [len(answer.split()) for answer in answers([text for _, text in ranked])]
     gaps = [
         (high - low, high, better, worse)
         for i, (high, better) in enumerate(ranked)
-        for low, worse in ranked[i + 1 :]
+        for j, (low, worse) in enumerate(ranked[i + 1 :], start=i + 1)
         if high - low > least_margin
         and not math.isclose(high - low, least_margin)  # 0.8 - 0.7 is 0.1 and a bit
-        and near(better, worse)
+        and near(lengths[i], lengths[j])
     ]
-    if not gaps:
-        return None
-    _, _, better, worse = max(gaps, key=lambda gap: gap[:2])
-    return better, worse
-
-
-def _words(*responses: str) -> list[int]:
-    """The words of each response's answer; its reasoning is not counted."""
-    return [len(answer.split()) for answer in answers(responses)]
+    widest = max(gaps, key=lambda gap: gap[:2], default=None)
+    return widest and widest[2:]

@@ -1,8 +1,5 @@
 """The papers' question sets, from the hub or a local file to the one schema.
 
-`load` gives questions, `load_pages` the documents that come with them. What each field
-of an `Example` holds:
-
 | source | id | entity | relation | evidence |
 |---|---|---|---|---|
 | crag | interaction_id | the id | question_type | none: relevance isn't labelled |
@@ -20,16 +17,13 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from factkit.corpus import Document
-from factkit.datasets import loading, rows
+from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest, made_id
-from factkit.datasets.html_text import plain_text
-from factkit.datasets.loading import Loaded, Source
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, Source
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"
@@ -53,7 +47,6 @@ def crag(row: Row) -> Example:
         answers, label = [INVALID_QUESTION, *answers], FALSE_PREMISE
     elif answer.casefold().replace("’", "'").rstrip(".") == "i don't know":
         label = UNANSWERABLE
-    described = ("query_time", "domain", "static_or_dynamic", "popularity", "split")
     return Example(
         id=rows.text(row, "interaction_id"),
         question=rows.text(row, "query").strip(),
@@ -61,7 +54,7 @@ def crag(row: Row) -> Example:
         entity=rows.text(row, "interaction_id"),
         relation=kind,
         label=label,
-        meta={key: row[key] for key in described if row.get(key) is not None},
+        meta={"query_time": row["query_time"]} if row.get("query_time") else {},
     )
 
 
@@ -76,6 +69,18 @@ def crag_pages(row: Row) -> list[Document]:
         )
         for page in rows.objects(row, "search_results")
     )
+
+
+def plain_text(markup: str) -> str:
+    """The text of a web page without its scripts and styles, a line for each piece."""
+    from lxml import etree, html
+
+    if not markup.strip():
+        return ""
+    page = html.fromstring(markup.encode(), parser=html.HTMLParser(encoding="utf-8"))
+    etree.strip_elements(page, "script", "style", etree.Comment, with_tail=False)
+    lines = (" ".join(piece.split()) for piece in page.itertext())
+    return "\n".join(line for line in lines if line)
 
 
 def nq_open(row: Row) -> Example:
@@ -98,7 +103,6 @@ def hotpotqa(row: Row) -> Example:
         entity=(supporting or [own])[0],
         relation=rows.optional(row, "type"),
         evidence=[d.id for d in hotpotqa_pages(row) if d.title in supporting],
-        meta={"level": row["level"]} if row.get("level") else {},
     )
 
 
@@ -115,8 +119,7 @@ def musique(row: Row) -> Example:
     """MuSiQue (Trivedi et al. 2022): the authors' rows, or KILT's {input, output}."""
     own = rows.text(row, "id")
     answers = [rows.optional(row, "answer"), *rows.texts(row, "answer_aliases")]
-    outputs = rows.objects(row, "output")
-    answers += [rows.optional(output, "answer") for output in outputs]
+    answers += [rows.optional(out, "answer") for out in rows.objects(row, "output")]
     supporting = [p for p in rows.objects(row, "paragraphs") if p.get("is_supporting")]
     return Example(
         id=own,
@@ -142,15 +145,13 @@ def popqa(row: Row) -> Example:
     own = next((row[key] for key in ("id", "orig_id", "qid") if key in row), None)
     if not isinstance(own, int | str):
         raise RowError("id: missing or not a number")
+    answers = [rows.optional(row, "obj"), *rows.texts(row, "possible_answers")]
     return Example(
         id=str(own),
         question=rows.text(row, "question").strip(),
-        answers=_distinct(
-            [rows.optional(row, "obj"), *rows.texts(row, "possible_answers")]
-        ),
+        answers=_distinct(answers),
         entity=rows.text(row, "subj"),
         relation=rows.text(row, "prop"),
-        meta={"subject_views": row["s_pop"]} if row.get("s_pop") is not None else {},
     )
 
 
@@ -161,18 +162,16 @@ def squad_v2(row: Row) -> Example:
     "unanswerable" and so is its one answer. Its paragraph is no evidence.
     """
     if isinstance(row.get("answers"), Mapping):
-        texts = rows.texts(row["answers"], "text")
-    elif row.get("answers") is not None:
-        texts = [rows.text(answer, "text") for answer in rows.objects(row, "answers")]
+        answers = rows.texts(row["answers"], "text")
+    elif "answers" in row:
+        answers = [rows.text(answer, "text") for answer in rows.objects(row, "answers")]
     else:
         raise RowError("answers: missing")
-    impossible = row.get("is_impossible", not texts)
-    if not isinstance(impossible, bool):
-        raise RowError("is_impossible: not true or false")
+    impossible = bool(row.get("is_impossible", not answers))
     return Example(
         id=rows.text(row, "id"),
         question=rows.text(row, "question").strip(),
-        answers=[UNANSWERABLE] if impossible else _distinct(texts),
+        answers=[UNANSWERABLE] if impossible else _distinct(answers),
         entity=rows.text(row, "title").replace("_", " "),
         label=UNANSWERABLE if impossible else "",
         evidence=[] if impossible else [d.id for d in squad_v2_pages(row)],
@@ -184,98 +183,6 @@ def squad_v2_pages(row: Row) -> list[Document]:
     title = rows.text(row, "title").replace("_", " ")
     source = "Wikipedia of 2016 (SQuAD), CC BY-SA 4.0"
     return _documents([(title, rows.optional(row, "context"), source)])
-
-
-TRAIN_VALIDATION = ("train", "validation")
-BENCHMARKS = {
-    # CC BY-NC 4.0. No official copy on the hub. Task 3's 50 pages a question are a tar
-    # in parts beside this file (5 pages a question): unpack it and give its path.
-    "crag": Source(
-        crag,
-        "https://github.com/facebookresearch/CRAG/raw/refs/heads/main/data/"
-        "crag_task_1_and_2_dev_v4.jsonl.bz2",
-        splits=("0", "1"),
-        split_field="split",
-        pages=crag_pages,
-    ),
-    # CC BY-SA 3.0. Its validation split is what papers call its test set (3,610)
-    "nq_open": Source(
-        nq_open,
-        "google-research-datasets/nq_open",
-        "nq_open",
-        splits=TRAIN_VALIDATION,
-    ),
-    "hotpotqa": Source(  # CC BY-SA 4.0
-        hotpotqa,
-        "hotpotqa/hotpot_qa",
-        "distractor",
-        splits=TRAIN_VALIDATION,
-        pages=hotpotqa_pages,
-    ),
-    "musique": Source(  # CC BY 4.0
-        musique, "dgslibisey/MuSiQue", splits=TRAIN_VALIDATION, pages=musique_pages
-    ),
-    # MIT; it only evaluates
-    "popqa": Source(popqa, "akariasai/PopQA", splits=("test",)),
-    "squad_v2": Source(  # CC BY-SA 4.0
-        squad_v2, "rajpurkar/squad_v2", splits=TRAIN_VALIDATION, pages=squad_v2_pages
-    ),
-}
-
-
-# ---- loading
-
-
-def load(
-    name: str, path: str = "", split: str = "", limit: int | None = None
-) -> Loaded:
-    """A benchmark's questions; see `loading.load`.
-
-    path: a JSON list, SQuAD's JSON, or JSON lines, also as .gz or .bz2.
-    """
-    return loading.load(BENCHMARKS, name, path, split, limit)
-
-
-def load_all(name: str, path: str = "") -> Loaded:
-    """A benchmark's questions of its training and its evaluation split together.
-
-    For a paper that trains on it and splits it itself (TruthRL on CRAG, §4.1).
-    """
-    examples: dict[str, Example] = {}
-    problems: Counter = Counter()
-    for split in _splits(name, path):
-        own, dropped = load(name, path, split)
-        problems += dropped
-        examples |= {e.id: e for e in own}
-    return list(examples.values()), problems
-
-
-def load_pages(name: str, path: str = "") -> dict[str, list[Document]]:
-    """The documents of each question that `load_all` gives: question id → documents.
-
-    A question's documents are deduplicated by their text; the same text under the same
-    title has the same id everywhere. All of CRAG is gigabytes of HTML, parsed
-    at about 4 MB/s: keep what comes out. Raises as `load`, and DataError for a source
-    without documents.
-    """
-    source = loading.named(BENCHMARKS, name)
-    if source.pages is None:
-        raise DataError(f"{name} has no documents; use corpus.wikipedia_2018")
-    pages = {}
-    for split in _splits(name, path):
-        read = loading.values(source, name, path, split)
-        for example, row in loading.converted(read, source.example, Counter()):
-            with suppress(RowError):  # a row whose pages are damaged has none
-                pages[example.id] = source.pages(row)
-    return pages
-
-
-def _splits(name: str, path: str) -> tuple[str, ...]:
-    """The splits that a benchmark is made of; a file is read whole, as one."""
-    return ("",) if path else loading.named(BENCHMARKS, name).splits
-
-
-# ---- parts of examples and documents
 
 
 def _distinct(answers: Iterable[str]) -> list[str]:
@@ -296,3 +203,67 @@ def _documents(pages: Iterable[tuple[str, str, str]]) -> list[Document]:
             name = f"{title} {digest(text)}"
             documents[text] = Document(name, title, text, source)
     return list(documents.values())
+
+
+# ---- loading
+
+SPLITS = ("train", "validation")
+BENCHMARKS = {
+    # CC BY-NC 4.0. No official copy on the hub. Task 3's 50 pages a question are a tar
+    # in parts beside this file (5 pages a question): unpack it and give its path.
+    "crag": Source(
+        crag,
+        "https://github.com/facebookresearch/CRAG/raw/refs/heads/main/data/"
+        "crag_task_1_and_2_dev_v4.jsonl.bz2",
+        pages=crag_pages,
+    ),
+    # CC BY-SA 3.0. Its validation split is what papers call its test set (3,610)
+    "nq_open": Source(
+        nq_open, "google-research-datasets/nq_open", "nq_open", splits=SPLITS
+    ),
+    "hotpotqa": Source(  # CC BY-SA 4.0
+        hotpotqa,
+        "hotpotqa/hotpot_qa",
+        "distractor",
+        splits=SPLITS,
+        pages=hotpotqa_pages,
+    ),
+    "musique": Source(  # CC BY 4.0
+        musique, "dgslibisey/MuSiQue", splits=SPLITS, pages=musique_pages
+    ),
+    "popqa": Source(popqa, "akariasai/PopQA", splits=("test",)),  # MIT
+    "squad_v2": Source(  # CC BY-SA 4.0
+        squad_v2, "rajpurkar/squad_v2", splits=SPLITS, pages=squad_v2_pages
+    ),
+}
+
+
+def load(name: str, path: str = "", limit: int | None = None) -> Loaded:
+    """The questions that a benchmark evaluates on, or those of a file; see `rows.load`.
+
+    path: a JSON list, SQuAD's JSON, or JSON lines, also as .gz or .bz2.
+    """
+    return rows.load(BENCHMARKS, name, path, limit)
+
+
+def load_all(name: str, path: str = "") -> Loaded:
+    """A benchmark's questions of all its splits, for a paper that trains on it and
+    splits it itself (TruthRL on CRAG, §4.1)."""
+    return rows.load(BENCHMARKS, name, path, whole=True)
+
+
+def load_pages(name: str, path: str = "") -> dict[str, list[Document]]:
+    """The documents of each question that `load_all` gives: question id → documents.
+
+    A question's documents are deduplicated by their text; the same text under the same
+    title has the same id everywhere. All of CRAG is gigabytes of HTML: keep what comes
+    out. Raises as `load`, and DataError for a source without documents.
+    """
+    source = BENCHMARKS[name]
+    if source.pages is None:
+        raise DataError(f"{name} has no documents; use corpus.wikipedia_2018")
+    pages = {}
+    for row in rows.values(source, name, path, source.splits):
+        with suppress(RowError, AttributeError):  # a row that is damaged has none
+            pages[source.example(row).id] = source.pages(row)
+    return pages

@@ -12,56 +12,32 @@
 | wildchat | allenai/WildChat-1M | conversation_hash | the id | – |
 
 All have the label `LONG_FORM`. `answers` is empty but for WildChat, where it holds the
-chat's own reply: a reference to search evidence with, not the only right answer. What
-is not English, toxic, too long or too short is no prompt of ours either.
+chat's own reply: a reference to search evidence with, not the only right answer.
 
 All but longfact and wildchat are evaluation sets of Learning to Reason for Factuality
 (§4.1, App. A). It takes 250 of LongFact-Objects' 1,140, 141 of FAVA's 200 and 241 of
-AlpacaFarm's 805; these parts are published nowhere that we know of: FLAME (Lin et al.
-2024) chose the prompts of FAVA and of AlpacaFarm that seek facts, LongFact's authors
-drew theirs (their code shuffles with seed 1, but in the order in which their file
-system listed the topics). Without a file of the chosen rows `load` gives all prompts of
-such a set; `curate.factual.keep_factual` is a substitute for FLAME's choice.
+AlpacaFarm's 805, and publishes nowhere which: `load` gives all; for FLAME's choice of
+the last two (Lin et al. 2024) `curate.requests.keep_factual` is a substitute.
 
-Of FAVA, AlpacaFarm, FACTORY and FactBench no row was at hand to try. The names of their
-repositories, files, splits and columns are those of the sets' cards and, for the
-columns of all but FACTORY, of public code that reads them. A file with other columns
-has no usable row: an error says which column was missing.
+Of FAVA, AlpacaFarm, FACTORY and FactBench no row was at hand to try: the names of their
+files, splits and columns are those of the sets' cards and of public code.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from factkit.datasets import loading, rows
+from factkit.datasets import rows
 from factkit.datasets.examples import LONG_FORM, DataError, Example, made_id
-from factkit.datasets.loading import Loaded, Source
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, Source
 
 # characters; ours: a prompt that fits, and a reply with something to check in it
 WILDCHAT_CHARS = {"prompt": (15, 2_000), "reply": (200, 8_000)}
 
 
-def long_prompt(
-    name: str,
-    prompt: str,
-    entity: str,
-    relation: str = "",
-    answers: Sequence[str] = (),
-    meta: Mapping[str, Any] | None = None,
-) -> Example:
-    """An example with label `LONG_FORM`."""
-    return Example(
-        id=name,
-        question=prompt,
-        answers=list(answers),
-        entity=entity,
-        relation=relation,
-        label=LONG_FORM,
-        meta=dict(meta or {}),
-    )
-
-
-# ---- a row's example
+def long_prompt(name: str, prompt: str, entity: str, **more: Any) -> Example:
+    """An example with label `LONG_FORM`, without answers if none are among `more`."""
+    more = {"answers": []} | more
+    return Example(id=name, question=prompt, entity=entity, label=LONG_FORM, **more)
 
 
 def _in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
@@ -75,7 +51,7 @@ def _in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
         parts = rows.text(row, prompt).strip(), rows.optional(row, more).strip()
         text = "\n\n".join(part for part in parts if part)
         name = made_id(source, text)
-        return long_prompt(name, text, name, rows.optional(row, relation))
+        return long_prompt(name, text, name, relation=rows.optional(row, relation))
 
     return example
 
@@ -86,12 +62,36 @@ def _longfact(row: Row) -> Example:
     return example.model_copy(update={"meta": {"kind": row["kind"]}})
 
 
+def _longfact_rows(kind: str = "") -> Callable[[str], Iterator[Any]]:
+    """What reads the files of a kind, objects or concepts, in a folder, or one file."""
+
+    def read(path: str) -> Iterator[Any]:
+        folder = rows.existing(path, folder=True)
+        files = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else [folder]
+        files = [file for file in files if file.match(f"*{kind}*.jsonl")]
+        if not files:
+            raise DataError(f"{path}: no file longfact-{kind}… in it")
+        for file in files:
+            own, _, topic = file.stem.removeprefix("longfact-").partition("_")
+            for row in rows.of_file(file):
+                good = isinstance(row, Mapping)
+                yield {**row, "kind": own, "topic": topic} if good else row
+
+    return read
+
+
 def _biography(row: Row) -> Example:
     """FactScore's people (Min et al. 2023), of which Binary RAR asks biographies."""
     entity = row["entity"].strip()
-    if not entity:
-        raise RowError("empty entity")
+    if not entity or "\ufffd" in entity:
+        raise RowError("not UTF-8" if entity else "empty entity")
     return long_prompt(entity, f"Tell me a bio of {entity}.", entity)
+
+
+def _names(path: str) -> Iterator[Row]:
+    """The names of a text file, one a line."""
+    text = rows.existing(path).read_text("utf-8", errors="replace")
+    return ({"entity": line} for line in text.splitlines())
 
 
 def _wildchat(row: Row) -> Example:
@@ -112,42 +112,12 @@ def _wildchat(row: Row) -> Example:
         if not least <= len(text) <= most:
             raise RowError(f"{part} too {'short' if len(text) < least else 'long'}")
     name = rows.text(row, "conversation_hash")
-    meta = {"model": rows.optional(row, "model")}
-    return long_prompt(name, prompt, name, answers=[reply], meta=meta)
-
-
-# ---- files
-
-
-def _names(path: str) -> Iterator[Any]:
-    """The names of a text file, one a line."""
-    for line in rows.existing(path).read_bytes().splitlines():
-        try:
-            yield {"entity": line.decode("utf-8")}
-        except UnicodeDecodeError:
-            yield RowError("not UTF-8")
-
-
-def _topics(pattern: str) -> Callable[[str], Iterator[Any]]:
-    """What reads those of LongFact's files that match, in a folder, or one file."""
-
-    def read(path: str) -> Iterator[Any]:
-        folder = rows.existing(path, folder=True)
-        files = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else [folder]
-        files = [file for file in files if file.match(pattern)]
-        if not files:
-            raise DataError(f"{path}: no file {pattern} in it")
-        for file in files:
-            kind, _, topic = file.stem.removeprefix("longfact-").partition("_")
-            for row in rows.of_file(file):
-                good = isinstance(row, Mapping)
-                yield {**row, "kind": kind, "topic": topic} if good else row
-
-    return read
+    return long_prompt(name, prompt, name, answers=[reply])
 
 
 SOURCES = {
-    "longfact_objects": Source(_longfact, read=_topics("longfact-objects_*.jsonl")),
+    "longfact": Source(_longfact, read=_longfact_rows()),
+    "longfact_objects": Source(_longfact, read=_longfact_rows("objects")),
     # CC BY 4.0 (Mishra et al. 2023). A row is one model's passage: a prompt that
     # several answered is dropped but once. The hub's split "train" is another file.
     "fava": Source(
@@ -164,28 +134,24 @@ SOURCES = {
         file="alpaca_farm_evaluation.json",
     ),
     "biography": Source(_biography, read=_names),
-    # CC BY-NC 4.0 (Chen et al. 2025)
-    "factory_hard": Source(
+    "factory_hard": Source(  # CC BY-NC 4.0 (Chen et al. 2025)
         _in_columns("factory", "question"), "facebook/FACTORY", splits=("hard",)
     ),
-    # CC BY 4.0 (Bayat et al. 2024); tier 1 is hard
-    "factbench_hard": Source(
+    "factbench_hard": Source(  # CC BY 4.0 (Bayat et al. 2024); tier 1 is hard
         _in_columns("factbench", "user_prompts", "topic_description"),
         "launch/FactBench",
         "version 1.0",
         splits=("tier_1",),
     ),
-    "longfact": Source(_longfact, read=_topics("*")),
-    # ODC-BY
-    "wildchat": Source(_wildchat, "allenai/WildChat-1M", once=True),
+    "wildchat": Source(_wildchat, "allenai/WildChat-1M", once=True),  # ODC-BY
 }
 
 
 def load(name: str, path: str = "", limit: int | None = None) -> Loaded:
-    """A set's prompts; see `loading.load`.
+    """A set's prompts; see `rows.load`.
 
     path: a file of the set's rows as JSON, JSON lines or CSV; for longfact its folder
     or one of its files, for biography a text file with a name a line. These two have
     no place on the hub.
     """
-    return loading.load(SOURCES, name, path, limit=limit)
+    return rows.load(SOURCES, name, path, limit)

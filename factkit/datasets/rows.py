@@ -1,25 +1,29 @@
-"""Rows of data files and of the hub, and the fields in them."""
+"""The rows of a public set, from a file or the hub, and the examples made of them."""
 
 import ast
 import csv
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from factkit.corpus import open_packed
-from factkit.datasets.examples import DataError
+from factkit.corpus import Document, open_packed
+from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
 Row = Mapping[str, Any]
+Loaded = tuple[list[Example], Counter]
 
 
 class RowError(ValueError):
     """A row is no question of its source; the message is the problem's name."""
 
 
-# ---- rows
+# ---- rows; a RowError stands in place of one that can't be read
 
 
 def existing(path: str | Path, folder: bool = False) -> Path:
@@ -32,47 +36,28 @@ def existing(path: str | Path, folder: bool = False) -> Path:
 
 def of_file(path: str | Path) -> Iterator[Any]:
     """The rows of a file: .csv, .parquet, or JSON or JSON lines, the last two also
-    packed by gzip or bzip2.
-
-    A RowError (problem, what was read) stands in place of a row that can't be read.
-    Raises DataError on a missing file, and on one that can't be read as a whole.
+    packed by gzip or bzip2. Raises DataError on a file that can't be read as a whole.
     """
     path = existing(path)
-    name = path.name.casefold().removesuffix(".gz").removesuffix(".bz2")
-    if name.endswith(".csv"):
-        rows = _csv_rows(path)
-    elif name.endswith(".parquet"):
-        rows = _parquet_rows(path)
-    else:
-        rows = _json_rows(path) if name.endswith(".json") else None
-    yield from json_lines(path) if rows is None else rows
-
-
-def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    suffix = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix.casefold()
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            yield from csv.DictReader(lines)
-    except (UnicodeDecodeError, csv.Error) as error:
+        if suffix == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                yield from csv.DictReader(lines)
+        elif suffix == ".parquet":
+            from pyarrow import parquet
+
+            yield from parquet.read_table(path).to_pylist()
+        else:
+            yield from _json_rows(path) if suffix == ".json" else json_lines(path)
+    except (ValueError, csv.Error, EOFError, OSError, zlib.error) as error:
         raise DataError(
-            f"{path}: not CSV in UTF-8: {error}; fetch the file again"
-        ) from None
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches():
-            yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path}: no parquet file: {error!r}; fetch the file again"
-        ) from None
+            f"{path}: damaged, or not what its name says: {error}; fetch it again"
+        ) from error
 
 
 def json_lines(path: Path) -> Iterator[Any]:
-    """The values of JSON lines, plain or packed, a RowError where there is none."""
+    """The values of JSON lines, plain or packed."""
     try:
         with open_packed(path) as lines:
             yield from map(parsed, lines)
@@ -81,7 +66,7 @@ def json_lines(path: Path) -> Iterator[Any]:
 
 
 def parsed(line: bytes) -> Any:
-    """A line's JSON value, or a RowError."""
+    """A line's JSON value, or a RowError (problem, line)."""
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
@@ -90,34 +75,23 @@ def parsed(line: bytes) -> Any:
         return RowError("not JSON", line)
 
 
-def _json_rows(path: Path) -> Iterator[Any] | None:
-    """The rows of a file that is one JSON value; None if it is JSON lines instead."""
+def _json_rows(path: Path) -> Iterator[Any]:
+    """The rows of a JSON list, or of its field `data`; JSON lines are read, too.
+
+    SQuAD's articles become the rows that the hub makes of them.
+    """
+    with open_packed(path) as file:
+        content = file.read()
     try:
-        with open_packed(path) as file:
-            value = json.loads(file.read().decode("utf-8"))
+        value = json.loads(content.decode("utf-8"))
     except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            return None
-        raise DataError(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON: "
-            f"{error.msg}; fetch the file again"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"
-        ) from None
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cut short or damaged: {error}") from None
-    except RecursionError:
-        raise DataError(f"{path}: nested too deeply to be data") from None
+        if error.msg != "Extra data":
+            raise
+        yield from map(parsed, content.splitlines())
+        return
     rows = value.get("data", [value]) if isinstance(value, dict) else value
     if not isinstance(rows, list):
-        raise DataError(f"{path}: must hold a JSON list of rows, or {{data: [...]}}")
-    return _flat(rows)
-
-
-def _flat(rows: Iterable[Any]) -> Iterator[Any]:
-    """Rows; SQuAD's articles become the rows that the hub makes of them."""
+        raise ValueError("must hold a JSON list of rows, or {data: [...]}")
     for row in rows:
         if not isinstance(row, Mapping) or "paragraphs" not in row or "id" in row:
             yield row
@@ -129,33 +103,6 @@ def _flat(rows: Iterable[Any]) -> Iterator[Any]:
                     yield shared | dict(question)
         except (RowError, KeyError) as error:
             yield RowError(f"paragraphs: {error}", row.get("title"))
-
-
-def of_hub(
-    hub: str, config: str, split: str, stream: bool, file: str = ""
-) -> Iterator[Any]:
-    """The rows of a split of the data set `hub`, or of the file at that address.
-
-    file: a file of the data set, in place of the split. Raises DataError if hub, data
-    set, file or split can't be had.
-    """
-    import datasets
-    from huggingface_hub import hf_hub_download
-
-    try:
-        if file:
-            yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
-        elif hub.startswith("https://"):
-            yield from of_file(datasets.DownloadManager().download(hub))
-        else:
-            yield from datasets.load_dataset(
-                hub, config or None, split=split, streaming=stream
-            )
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{hub}, {file or f'split {split!r}'}: {error}; check the name and the "
-            "network (HF_HUB_OFFLINE=0), or give the path of a local file"
-        ) from error
 
 
 # ---- fields
@@ -181,38 +128,29 @@ def strings(name: str, value: object) -> list[str]:
 
 def text(row: Row, *names: str) -> str:
     """The first of these fields that the row has."""
-    given = [row[name] for name in names if name in row]
-    return string(names[0], given[0] if given else None)
+    return string(names[0], next((row[name] for name in names if name in row), None))
 
 
 def optional(row: Row, *names: str) -> str:
     """The first of these fields that the row has, "" if none or null."""
-    given = [row[name] for name in names if row.get(name) is not None]
-    return string(names[0], given[0]) if given else ""
+    return string(names[0], _first(row, names, ""))
 
 
 def texts(row: Row, *names: str) -> list[str]:
-    """A list of texts, which may be written as a string; empty if none or null."""
-    value = next((row[name] for name in names if row.get(name) is not None), [])
-    if isinstance(value, str):
-        value = _literal(value)
-    return strings(names[0], value)
-
-
-def _literal(written: str) -> object:
-    """What a string says as JSON or, as CRAG's tools write lists, as Python."""
-    for read in (json.loads, ast.literal_eval):
+    """A list of texts, which may be written as a string of JSON or, as CRAG's tools
+    write lists, of Python; empty if none or null."""
+    value = _first(row, names, [])
+    for read in (json.loads, ast.literal_eval) if isinstance(value, str) else ():
         try:
-            return read(written)
+            return strings(names[0], read(value))
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-    return written
+    return strings(names[0], value)
 
 
 def objects(row: Row, name: str) -> list[Row]:
     """A list of objects within a row; empty if none or null."""
-    value = row.get(name)
-    value = [] if value is None else value
+    value = _first(row, [name], [])
     if not isinstance(value, list) or not all(isinstance(v, Mapping) for v in value):
         raise RowError(f"{name}: not a list of objects")
     return value
@@ -220,13 +158,129 @@ def objects(row: Row, name: str) -> list[Row]:
 
 def titled(row: Row, name: str, other: str) -> list[tuple[str, Any]]:
     """HotpotQA's (title, other) pairs: the hub's columns, or the authors' pairs."""
-    value = row.get(name)
-    value = [] if value is None else value
+    value = _first(row, [name], [])
     try:
         if isinstance(value, Mapping):
-            pairs = list(zip(value["title"], value[other], strict=True))
-        else:
-            pairs = [(title, rest) for title, rest in value]
+            value = zip(value["title"], value[other], strict=True)
+        return [(string(name, title), rest) for title, rest in value]
     except (KeyError, TypeError, ValueError):
         raise RowError(f"{name}: not pairs of title and {other}") from None
-    return [(string(name, title), rest) for title, rest in pairs]
+
+
+def _first(row: Row, names: Iterable[str], default: Any) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), default)
+
+
+# ---- examples
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a set's rows are, and what they mean.
+
+    hub: a Hugging Face id, or the address of a file; "" for a set that is not there.
+    file: one of the data set's files, in place of a split. splits: the last one is
+    evaluated on. once: a text that is there already is dropped, too: for prompts to
+    train on, never for a published test set. read: the rows at a local path. pages: the
+    documents that come with a row.
+    """
+
+    example: Callable[[Row], Example]
+    hub: str = ""
+    config: str = ""
+    file: str = ""
+    splits: tuple[str, ...] = ("train",)
+    once: bool = False
+    read: Callable[[str], Iterable[Any]] = of_file
+    pages: Callable[[Row], list[Document]] | None = None
+
+
+def load(
+    sources: Mapping[str, Source],
+    name: str,
+    path: str = "",
+    limit: int | None = None,
+    whole: bool = False,
+) -> Loaded:
+    """A set's examples, `limit` at most, and a count of each reason to drop a row.
+
+    path: a local file of the set's rows; without it they come from the hub, streamed if
+    `limit` is given: of the split that is evaluated on, or, `whole`, of all. Raises
+    DataError on an unknown name, on a file or hub that can't be read, and where no row
+    is usable.
+    """
+    if name not in sources:
+        raise DataError(f"{name}: no such data set; known: {', '.join(sources)}")
+    source = sources[name]
+    splits = source.splits if whole else source.splits[-1:]
+    rows = values(source, name, path, splits, stream=limit is not None)
+    return collected(rows, source.example, path or source.hub, limit, source.once)
+
+
+def values(
+    source: Source, name: str, path: str, splits: Iterable[str], stream: bool = False
+) -> Iterator[Any]:
+    """The rows of a file, or of splits of the hub."""
+    if path:
+        return iter(source.read(path))
+    if not source.hub:
+        raise DataError(f"{name} is not on the hub; give the path of its files")
+    return chain.from_iterable(_of_hub(source, split, stream) for split in splits)
+
+
+def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
+    import datasets
+    from huggingface_hub import hf_hub_download
+
+    hub, file = source.hub, source.file
+    try:
+        if file:
+            yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
+        elif hub.startswith("https://"):
+            yield from of_file(datasets.DownloadManager().download(hub))
+        else:
+            config = source.config or None
+            yield from datasets.load_dataset(hub, config, split=split, streaming=stream)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{hub}, {file or f'split {split!r}'}: {error}; check the name and the "
+            "network (HF_HUB_OFFLINE=0), or give the path of a local file"
+        ) from error
+
+
+def collected(
+    values: Iterable[Any],
+    example: Callable[[Any], Example],
+    where: str,
+    limit: int | None = None,
+    once: bool = False,
+) -> Loaded:
+    """The examples of rows, `limit` at most, and a count of each reason to drop one.
+
+    A row is dropped that is no JSON object in UTF-8 with its source's fields, or whose
+    example has a problem (`examples.problem_of`). Raises DataError if no row is usable.
+    """
+    problems: Counter = Counter()
+    examples: dict[str, Example] = {}
+    questions: set[str] = set()
+    for value in values:
+        try:
+            if isinstance(value, RowError):
+                raise value
+            if not isinstance(value, Mapping):
+                raise RowError("not a JSON object")
+            made = numbered(example(value), examples)
+            if problem := problem_of(made, examples):
+                raise RowError(problem)
+            if once and made.question.casefold() in questions:
+                raise RowError("duplicate question")
+        except RowError as error:
+            problems[error.args[0]] += 1
+            continue
+        examples[made.id] = made
+        questions.add(made.question.casefold())
+        if len(examples) == limit:
+            break
+    if not examples:
+        raise DataError(f"{where}: no usable row ({dict(problems)})")
+    return list(examples.values()), problems

@@ -36,7 +36,7 @@ from factkit.retrieval.chunks import Chunk, Hit
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.failures import failed_share
-from factkit.verify.response import final_answer
+from factkit.verify.response import answers
 from factkit.verify.support import ClaimVerifier, support_of
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 CHUNK_WORDS = 100  # App. B.1
 CHUNKS = 10  # a claim's evidence, App. B.1
-
-_WORD = re.compile(r"\S+")
 
 # (prompt id, query, k) → the k best chunks; EvidenceCache.search is one
 Search = Callable[[str, str, int], Sequence[Hit]]
@@ -74,7 +72,7 @@ class Checked:
         )
 
 
-# ---- responses
+# ---- responses and evidence
 
 
 def answer(
@@ -85,37 +83,24 @@ def answer(
     if path.exists():
         return json.loads(path.read_text(encoding="utf-8"))
     model, tokenizer = models.load_policy(policy, p.dtype)
-    asked = models.asked(examples, p.prompt_template, tokenizer, p.chat)
+    prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
-    said = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, said, strict=True)}
+    drawn = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
+    texts = {e.id: text for e, (text,) in zip(examples, drawn, strict=True)}
     write_atomically(path, json.dumps(texts, ensure_ascii=False))
     return texts
-
-
-# ---- evidence
 
 
 def word_chunks(document: Document, words: int = CHUNK_WORDS) -> list[Chunk]:
     """Cut a document into chunks of `words` words; the last may have fewer.
 
-    Words are what whitespace separates; `n_tokens` counts them. A chunk is an exact
-    substring and reaches to the next chunk's first word. Ids are `<doc_id>#<i>`.
-    Raises ValueError if words < 1.
+    A chunk is an exact substring and reaches to the next chunk's first word; `n_tokens`
+    counts its words. Ids are `<doc_id>#<i>`.
     """
-    if words < 1:
-        raise ValueError(f"words={words}; it must be at least 1")
-    starts = [match.start() for match in _WORD.finditer(document.text)]
-    firsts = list(range(0, len(starts), words))
-    edges = [0, *(starts[i] for i in firsts[1:]), len(document.text)]
+    texts = re.findall(rf"\s*(?:\S+(?:\s+|\Z)){{1,{words}}}", document.text)
     return [
-        Chunk(
-            f"{document.id}#{i}",
-            document.id,
-            document.text[edges[i] : edges[i + 1]],
-            min(words, len(starts) - first),
-        )
-        for i, first in enumerate(firsts)
+        Chunk(f"{document.id}#{i}", document.id, text, len(text.split()))
+        for i, text in enumerate(texts)
     ]
 
 
@@ -124,8 +109,7 @@ def search_words(
 ) -> Search:
     """BM25 over each prompt's documents, cut into chunks of `words` words.
 
-    documents: prompt id → its documents. An index is built at a prompt's first search;
-    searching for a prompt without documents raises DataError.
+    documents: prompt id → its documents; DataError for a prompt without.
     """
 
     @lru_cache(maxsize=256)
@@ -156,28 +140,26 @@ def evaluate(
     All extractions are one batch and all verifications another. Of a response that
     reasons, only what follows `</think>` is checked. If `path` exists, it is read
     instead; the calls of a run that was killed are in the LLM's cache.
-    Raises DataError if `path` holds other prompts or responses, ValueError if there
-    are not as many responses as examples.
+    Raises DataError if `path` holds other prompts or responses.
     """
     rows = list(zip(examples, responses, strict=True))
     if path.exists():
         checked = read_checked(path)
-        if [(r.id, r.response) for r in checked] != [(e.id, said) for e, said in rows]:
+        if [(r.id, r.response) for r in checked] != [(e.id, text) for e, text in rows]:
             raise DataError(
                 f"{path}: holds other prompts or responses than these; remove it, or "
                 "give another path"
             )
         return checked
-    answers = [final_answer(said, boxed_required=False) for said in responses]
-    claims = extract([e.question for e in examples], answers)
+    claims = extract([e.question for e in examples], answers(responses))
 
     def evidence_of(i: int, claim: Claim) -> list[str]:
         return [hit.chunk.text for hit in search(examples[i].id, claim.text, k)]
 
     supports = support_of(claims, evidence_of, verify)
     checked = [
-        Checked(e.id, e.question, said, of, support or [], shown(e.meta))
-        for (e, said), of, support in zip(rows, claims, supports, strict=True)
+        Checked(e.id, e.question, text, stated, support or [], shown(e.meta))
+        for (e, text), stated, support in zip(rows, claims, supports, strict=True)
     ]
     kept.write(path, map(asdict, checked))
     return checked
@@ -193,9 +175,14 @@ def write_samples(
 ) -> None:
     """Write responses to the same prompts before and after, a row a prompt, with the
     sentence and the support of each claim."""
+
+    def stated(row: Checked) -> list[tuple[str, Support | None]]:
+        sentences = [claim.sentence for claim in row.claims or ()]
+        return list(zip(sentences, row.supports, strict=True))
+
     rows = (
         {"id": b.id, "prompt": b.prompt, "before": b.response, "after": a.response}
-        | {"before_claims": _stated(b), "after_claims": _stated(a)}
+        | {"before_claims": stated(b), "after_claims": stated(a)}
         | b.meta
         for b, a in zip(before, after, strict=True)
     )
@@ -205,23 +192,14 @@ def write_samples(
 def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
     """The responses before and after that `write_samples` wrote; a claim's text is the
     sentence that it was taken from."""
+
+    def of(row: Mapping[str, Any], side: str) -> Checked:
+        claims = [Claim(text, text) for text, _ in row[f"{side}_claims"]]
+        supports = [s and Support(s) for _, s in row[f"{side}_claims"]]
+        return Checked(row["id"], row["prompt"], row[side], claims, supports)
+
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [
-        tuple(_from_sample(row, side) for side in ("before", "after"))
-        for row in map(json.loads, lines)
-    ]
-
-
-def _stated(row: Checked) -> list[tuple[str, Support | None]]:
-    sentences = [claim.sentence for claim in row.claims or ()]
-    return list(zip(sentences, row.supports, strict=True))
-
-
-def _from_sample(row: Mapping[str, Any], side: str) -> Checked:
-    stated = row[f"{side}_claims"]
-    claims = [Claim(sentence, sentence) for sentence, _ in stated]
-    supports = [s and Support(s) for _, s in stated]
-    return Checked(row["id"], row["prompt"], row[side], claims, supports)
+    return [(of(row, "before"), of(row, "after")) for row in map(json.loads, lines)]
 
 
 # ---- scores
@@ -236,7 +214,7 @@ def failures(rows: Sequence[Checked]) -> dict[str, float]:
         "extraction_failures": [row.claims for row in rows],
         "verification_failures": [s for row in rows for s in row.supports],
     }
-    return {name: failed_share(of, name) for name, of in values.items()}
+    return {name: failed_share(column, name) for name, column in values.items()}
 
 
 def scores(rows: Sequence[Checked]) -> dict[str, float]:
@@ -251,18 +229,14 @@ def scores(rows: Sequence[Checked]) -> dict[str, float]:
     responds. Each is the mean of its column of `items`.
     Raises ValueError without a response that can be scored.
     """
-    terms = _terms([row for row in rows if row.judged])
-    known = {name: column[~np.isnan(column)] for name, column in terms.items()}
-    return {name: float(of.mean()) for name, of in known.items() if len(of)}
+    known = {name: x[~np.isnan(x)] for name, x in _terms(rows).items()}
+    return {name: float(column.mean()) for name, column in known.items() if len(column)}
 
 
 def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
     """Id → what the response adds to each mean of `scores`, absent where it does not
-    count. Raises ValueError if two rows have one id."""
-    judged = [row for row in rows if row.judged]
-    if len({row.id for row in judged}) < len(judged):
-        raise ValueError("two responses with the same id")
-    terms = _terms(judged)
+    count."""
+    terms, judged = _terms(rows), [row for row in rows if row.judged]
     return {
         row.id: {
             name: float(column[i])
@@ -280,21 +254,22 @@ def bootstrap(
 
     A resample in which nobody responds has no precision and counts for none.
     """
-    terms = _terms([row for row in rows if row.judged])
+    terms = _terms(rows)
     table = np.stack(list(terms.values()), axis=1)  # (responses, metrics)
-    intervals = {}
-    for name, means in zip(terms, resampled_means(table, resamples, seed), strict=True):
-        if means.size:
-            low, high = np.percentile(means, [2.5, 97.5])
-            intervals[name] = float(low), float(high)
-    return intervals
+    drawn = dict(zip(terms, resampled_means(table, resamples, seed), strict=True))
+    return {
+        name: tuple(np.percentile(means, [2.5, 97.5]).tolist())
+        for name, means in drawn.items()
+        if means.size
+    }
 
 
 def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
-    """Metric → each response's term of its mean, NaN where it does not count.
+    """Metric → each judged response's term of its mean, NaN where it does not count.
 
-    Raises ValueError without a response.
+    Raises ValueError without such a response.
     """
+    rows = [row for row in rows if row.judged]
     if not rows:
         raise ValueError("no responses to score")
     known = [[s for s in row.supports if s is not None] for row in rows]
@@ -303,7 +278,7 @@ def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
         np.array([supports.count(kind) for supports in known], float)
         for kind in (Support.SUPPORTED, Support.CONTRADICTED)
     )
-    texts = [final_answer(row.response, boxed_required=False) for row in rows]
+    texts = answers(row.response for row in rows)
     responds = total > 0
     precision = np.divide(correct, total, np.full(len(rows), np.nan), where=responds)
     claims = {
@@ -313,8 +288,8 @@ def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
         "total_claims": total,
     }
     return {
-        **{name: np.where(responds, of, np.nan) for name, of in claims.items()},
-        **{f"{name}_per_question": of for name, of in claims.items()},
+        **{name: np.where(responds, n, np.nan) for name, n in claims.items()},
+        **{f"{name}_per_question": n for name, n in claims.items()},
         "response_rate": responds.astype(float),
         "words": np.array([len(text.split()) for text in texts], float),
         "factual_precision": precision,

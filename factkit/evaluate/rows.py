@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError
@@ -21,21 +21,16 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path, kind: type[Row]) -> list[Row]:
-    """The rows of a file as the dataclass `kind`.
-
-    Raises DataError, naming file and row, on a row that is not of this kind.
-    """
-    parse = TypeAdapter(kind).validate_json
-    rows = []
+    """The rows of a file as the dataclass `kind`; DataError on a row that is not of
+    this kind."""
+    parse, rows = TypeAdapter(kind).validate_json, []
     # lines of the bytes: those of a str would split responses, too
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             rows.append(parse(line))
         except (ValueError, TypeError) as error:
-            known = isinstance(error, ValidationError)
-            problem = error.errors()[0]["msg"] if known else error
+            problem = " ".join(str(error).split())[:240]
             raise DataError(
-                f"{path}, row {number}: {problem}: {line[:120]!r}; remove the file and "
-                "evaluate again"
+                f"{path}, row {number}: {problem}; remove the file and evaluate again"
             ) from None
     return rows

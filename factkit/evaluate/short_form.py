@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows
 from factkit.verify.failures import failed_share
@@ -58,19 +58,18 @@ def answer(
         return read_answers(path)
     asked = models.asked(examples, template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
-    said = [
-        s for (s,) in models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    ]
-    answers, questions = [e.answers for e in examples], [e.question for e in examples]
-    sure = confidence(model, tokenizer, asked, said, p)
-    quality: Sequence[float | None] = [None] * len(said)
+    drawn = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
+    texts = [text for (text,) in drawn]
+    known = [(e.id, e.answers, e.question) for e in examples]
+    ids, answers, questions = zip(*known, strict=True)
+    sure = confidence(model, tokenizer, asked, texts, p)
+    quality: Sequence[float | None] = [None] * len(texts)
     if judge_reasoning:
-        quality = judge_reasoning(said, [e.id for e in examples], answers, questions)
+        quality = judge_reasoning(texts, ids, answers, questions)
+    columns = (texts, verify(texts, answers, questions), sure, quality)
     answered = [
         Answered(e.id, e.question, e.answers, e.relation, *values, meta=shown(e.meta))
-        for e, *values in zip(
-            examples, said, verify(said, answers, questions), sure, quality, strict=True
-        )
+        for e, *values in zip(examples, *columns, strict=True)
     ]
     rows.write(path, map(asdict, answered))
     return answered
@@ -82,17 +81,16 @@ def shown(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def confidence(
-    model, tokenizer, asked: Sequence[str], said: Sequence[str], p: "QuestionParams"
+    model, tokenizer, asked: Sequence[str], texts: Sequence[str], p: "QuestionParams"
 ) -> list[float]:
     r"""Probability of each response's answer tokens (Fig 6): of all, or of the last
     `\boxed{}`'s content, given the prompt and what comes before."""
-    if p.answer_format == "plain":
-        join, heads, tails = "" if p.chat else " ", list(asked), list(said)
-    else:
-        parts = [split_box(response) for response in said]
-        space = "" if p.chat else " "
+    space = "" if p.chat else " "
+    heads, tails, join = list(asked), list(texts), space
+    if p.answer_format != "plain":
+        parts = [split_box(text) for text in texts]
         heads = [f"{a}{space}{head}" for a, (head, _) in zip(asked, parts, strict=True)]
-        join, tails = "", [tail for _, tail in parts]
+        tails, join = [tail for _, tail in parts], ""
     return models.confidence(model, tokenizer, heads, tails, p.eval_batch_size, join)
 
 
@@ -134,12 +132,9 @@ def bootstrap(
     rng = random.Random(seed)
     judged = [r for r in results if r is not None]
     draws = [rates(rng.choices(judged, k=len(judged))) for _ in range(resamples)]
+    ordered = {name: sorted(draw[name] for draw in draws) for name in RATES}
     low, high = int(0.025 * resamples), int(0.975 * resamples) - 1
-    return {
-        name: (ordered[low], ordered[high])
-        for name in draws[0]
-        for ordered in [sorted(draw[name] for draw in draws)]
-    }
+    return {name: (values[low], values[high]) for name, values in ordered.items()}
 
 
 def rates_by(
@@ -171,11 +166,10 @@ def flat(by: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> dict[str, float
     """
     metrics = {}
     for kind, groups in by.items():
-        total = sum(found.get("n", 0) for found in groups.values())
-        for key, found in groups.items():
-            for name, value in found.items():
-                share = value / total if name == "n" else value
-                metrics[f"{kind}_{key}_{name}"] = share
+        total = sum(group.get("n", 0) for group in groups.values())
+        for key, group in groups.items():
+            shares = {k: v / total if k == "n" else v for k, v in group.items()}
+            metrics |= {f"{kind}_{key}_{k}": v for k, v in shares.items()}
     return metrics
 
 
@@ -207,18 +201,11 @@ def majority_curve(
         drawn = []
         for _ in range(draws if k < stored else 1):
             chosen = sorted(rng.sample(range(stored), k))
-            drawn.append(
-                rates(
-                    [
-                        majority(
-                            [p.samples[i] for i in chosen],
-                            [p.outcomes[i] for i in chosen],
-                            boxed,
-                        )
-                        for p in probes
-                    ]
-                )
-            )
+            parts = [
+                ([p.samples[i] for i in chosen], [p.outcomes[i] for i in chosen])
+                for p in probes
+            ]
+            drawn.append(rates([majority(*part, boxed) for part in parts]))
         curve[k] = {name: sum(d[name] for d in drawn) / len(drawn) for name in RATES}
     return curve
 
@@ -230,12 +217,10 @@ def difficult(
 
     answers_by_arm: each arm's answers to the same questions.
     """
-    right = Counter(
-        a.id for arm in answers_by_arm for a in arm if a.outcome is Outcome.CORRECT
-    )
-    return {
-        a.id for a in answers_by_arm[0] if right[a.id] <= share * len(answers_by_arm)
-    }
+    rows = [row for answers in answers_by_arm for row in answers]
+    right = Counter(row.id for row in rows if row.outcome is Outcome.CORRECT)
+    most = share * len(answers_by_arm)
+    return {row.id for row in rows if right[row.id] <= most}
 
 
 def relation_rule(
@@ -297,11 +282,9 @@ def relation_metrics(
     metrics = {}
     for name, answered in before.items():
         prefix = "relation_rule_" if name == "test" else f"relation_rule_{name}_"
-        found = rates(relation_rule(seen, answered))
-        metrics |= {f"{prefix}{k}": v for k, v in found.items()}
+        by_rule = rates(relation_rule(seen, answered))
+        metrics |= {f"{prefix}{k}": v for k, v in by_rule.items()}
     auc, pairs = within_relation_auc(before["test"], after)
-    return (
-        metrics
-        | ({} if auc is None else {"within_relation_auc": auc})
-        | {"within_relation_pairs": pairs}
-    )
+    if auc is not None:
+        metrics["within_relation_auc"] = auc
+    return metrics | {"within_relation_pairs": pairs}

@@ -31,58 +31,6 @@ CLAIMS = {
     "correct_claims_per_question": "correct claims a question",
     "incorrect_claims_per_question": "other claims a question",
 }
-REWARD = {"reward": "reward"}
-STATEMENTS = "statements a response"
-# paper → panels: what the y axis says → columns → their names; "(%)": of fractions
-LEARNING: dict[str, dict[str, dict[str, str]]] = {
-    "truthrl": {
-        "sampled responses (%)": {
-            "accuracy": "correct",
-            "hallucination": "hallucinated",
-            "abstention": "abstained",
-        },
-        "mean reward, in [−1, 1]": REWARD,
-    },
-    "rar": {
-        "mean reward": REWARD,
-        "tokens a response": {"completions/mean_length": "tokens"},
-    },
-    "reason": {
-        "mean reward": REWARD,
-        "words a response": {"reasoning_words": "reasoning", "answer_words": "answer"},
-        "claims a response": {"total_claims": "all", "supported_claims": "supported"},
-        "share (%)": {
-            "precision": "claims: supported",
-            "wins": "answers: preferred",
-            "malformed": "responses: malformed",
-        },
-    },
-    "rlfh": {
-        "mean reward of a response": REWARD,
-        STATEMENTS: {  # stacked
-            "correct": "correct",
-            "hedged_correct": "hedged correct",
-            "vague": "vague",
-            "hedged_wrong": "hedged wrong",
-            "wrong": "wrong",
-        },
-        "informativeness (1 to 5)": {"informativeness": "informativeness"},
-        "responding (%)": {"responds": "responds"},
-    },
-    "veri": {
-        "mean reward": REWARD,
-        "evidence (%)": {
-            "checkable_evidence_score": "evidence score (not of NEI)",
-            "evidence_cover": "evidence cover",
-        },
-        "claims (%)": {
-            "label_accuracy": "label right",
-            "verification_accuracy": "… and all evidence cited",
-            "format_share": "well formed",
-        },
-        "searches a claim": {"searches": "searches"},
-    },
-}
 COLOURS = {  # of columns that have a colour of their own
     "hallucination": WRONG,
     "abstention": "#666666",
@@ -95,20 +43,26 @@ COLOURS = {  # of columns that have a colour of their own
 HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
 
 
-def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figure":
-    """The paper's `LEARNING` panels of the rollouts, by step of one run.
+def learning_curve(
+    curve: "pd.DataFrame",
+    panels: Mapping[str, Mapping[str, str]],
+    window: int = 1,
+    stacked: str = "",
+) -> "Figure":
+    """The rollouts of one run by training step.
 
-    curve: its metrics.csv; a panel says if it has none of its columns. With a window,
-    lines are running means over so many steps, and the faint ones the steps themselves.
+    curve: its metrics.csv. panels: what the y axis says → columns → their names; "(%)":
+    of fractions; a panel says if none of its columns was logged. With a window, lines
+    are running means over so many steps, and the faint ones the steps themselves.
+    stacked: the panel whose columns are parts of one sum.
     """
-    panels = LEARNING[paper]
     figure, axes = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
     for ax, (label, columns) in zip(axes, panels.items(), strict=True):
         names = {c: name for c, name in columns.items() if c in curve}
-        stacks = label == STATEMENTS
+        stacks = label == stacked
         if not names:
             say(ax, "not logged")
-        elif stacks:  # columns that are parts of one sum
+        elif stacks:
             style = {"colors": [COLOURS[c] for c in names], "ec": "black", "lw": 0.5}
             style["hatch"] = [HATCHES.get(c, "") for c in names]
             parts = [curve[c] for c in names]
@@ -125,7 +79,7 @@ def learning_curve(curve: "pd.DataFrame", paper: str, window: int = 1) -> "Figur
         ax.set_xlabel("training step")
         whole_ticks(ax.xaxis)
         ax.set_ylabel(label)
-        if columns is not REWARD:
+        if "reward" not in columns:
             ax.set_ylim(bottom=0)
         if label.endswith(" (%)"):
             ax.set_ylim(0, 1.02)

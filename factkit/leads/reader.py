@@ -15,7 +15,7 @@ from functools import cached_property
 
 from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, statement
 from factkit.leads.questions import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
-from factkit.verify.abstention import offer
+from factkit.verify.outcome import abstains
 from factkit.world.facts import Verification
 
 _HEDGE = re.compile(
@@ -149,7 +149,7 @@ class LeadReader:
         hedge = _HEDGED if _HEDGE.search(sentence) else ""
         plain = _MODAL.sub("was", _HEDGE.sub("", sentence)) if hedge else sentence
         plain = " ".join(plain.split()).strip(" *-•")
-        if plain.endswith("?") or len(plain.split()) < 2 or _abstains(plain):
+        if plain.endswith("?") or len(plain.split()) < 2 or abstains(plain):
             return []
         facts = self._facts(plain, about)
         if not re.search(r"[.!\"”)]$", plain):  # a name may be cut off
@@ -179,7 +179,7 @@ class LeadReader:
 
     def answer(self, subject: str, relation: str, text: str) -> str:
         """The statement that a short answer makes, "" if it is not of the kind."""
-        if not text or _abstains(text):
+        if not text or abstains(text):
             return ""
         if relation in ("country", "capital_of"):
             text = text.removeprefix("The ").removeprefix("the ")
@@ -384,7 +384,3 @@ class LeadReader:
             if not inside and re.match(rf"{_IS_A}{kind}\b", clause):
                 kinds.append(kind)
                 yield Fact(subject, "kind", kind)
-
-
-def _abstains(text: str) -> bool:
-    return offer(text.replace("’", "'")) is None

@@ -57,14 +57,6 @@ class Corpus(RunParams):
     max_documents: int = Field(ge=100)
     n_questions: int = Field(ge=20)
 
-    @model_validator(mode="after")
-    def _overlap_fits(self) -> Self:
-        if self.overlap >= self.chunk_tokens:
-            raise ValueError(
-                f"overlap={self.overlap} must be below chunk_tokens={self.chunk_tokens}"
-            )
-        return self
-
 
 class Start(RunParams):
     """Parameters of 00_start_here."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form, win_rate
+from factkit.evaluate import long_form
 from factkit.reason import strategies
 from factkit.statistics import means
+from factkit.verify import judge
 from factkit.verify.engine import facts_of
 from factkit.verify.failures import failed_share
 from factkit.verify.response import answers, parts
@@ -43,7 +44,7 @@ def compare(p: "ReasonParams", engine: "Engine") -> Compare:
         llm = judge_llm(p, p.judge_model, p.judge_url)
 
         def judged(ids, prompts, ours, theirs) -> list[float | None]:
-            return [v.value for v in win_rate.compare(llm, prompts, ours, theirs)]
+            return [v.value for v in judge.compare(llm, prompts, ours, theirs)]
 
         return judged
 

@@ -9,9 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from factkit.curate.factual import keep_factual
-from factkit.curate.small_sets import Sets, file_of, in_set, lead_sets, world_sets
-from factkit.curate.splits import split_prompts
+from factkit.curate.requests import (
+    Sets,
+    file_of,
+    in_set,
+    keep_factual,
+    lead_sets,
+    split_prompts,
+    world_sets,
+)
 from factkit.datasets import long_form_prompts
 from factkit.datasets.examples import Example
 from factkit.reason.synthetic_prompts import synthetic_prompts

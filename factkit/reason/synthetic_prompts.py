@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 from factkit import prompts
 from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, made_id, refuse_overlap
-from factkit.datasets.loading import Loaded, collected
 from factkit.datasets.long_form_prompts import long_prompt
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, collected
 from factkit.llm import Request
 from factkit.models import Sampling
 from factkit.verify.judge import quoted

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from factkit import prompts, runs
 from factkit.curate import drawn
-from factkit.curate.drawn import Drawn
-from factkit.curate.probing import turn
+from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
 from factkit.reason import rewards
 from factkit.reason.arms import (

@@ -25,19 +25,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Document
-from factkit.curate.request_evidence import gather
-from factkit.curate.small_sets import (
+from factkit.curate.requests import (
     Sets,
     file_of,
+    gather,
     in_set,
     lead_sets,
+    split_prompts,
     training_sizes,
     world_sets,
 )
-from factkit.curate.splits import split_prompts
 from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import Example, refuse_overlap
-from factkit.datasets.loading import Loaded
+from factkit.datasets.rows import Loaded
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from factkit.curate import drawn
-from factkit.curate.drawn import Drawn
-from factkit.curate.probing import turn
+from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
 from factkit.rlfh import rewards, token_level
 from factkit.rlfh.arms import ARMS, Rlfh

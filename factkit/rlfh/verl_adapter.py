@@ -54,7 +54,7 @@ import yaml
 
 from factkit import assets, params, runs
 from factkit.assets import write_atomically
-from factkit.curate.probing import turn
+from factkit.curate.drawn import turn
 from factkit.datasets.examples import Example, read_examples
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh.feedback import Sentence

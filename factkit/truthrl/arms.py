@@ -15,7 +15,7 @@ from factkit.params.stages import (
 
 
 class QuestionParams(PolicyParams):
-    """TruthRL: the questions, how they are asked, probed and answered with evidence."""
+    """The questions, how they are asked, probed and answered with evidence."""
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: str = ""
@@ -47,7 +47,7 @@ class QuestionParams(PolicyParams):
 
 
 class QuestionSftParams(QuestionParams, SftParams):
-    """TruthRL: what supervised fine-tuning takes from the questions."""
+    """What supervised fine-tuning takes from the questions."""
 
     rft_samples: int = Field(ge=1)
     rft_temperature: float = Field(gt=0)
@@ -56,15 +56,23 @@ class QuestionSftParams(QuestionParams, SftParams):
 
 
 class QuestionDpoParams(QuestionSftParams, DpoParams):
-    """TruthRL: DPO and its iterations."""
+    """DPO and its iterations."""
 
     dpo_iterations: int = Field(ge=1)
 
 
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
-    """TruthRL: RL by the outcome, its reasoning or a learned reward."""
+    """RL by the outcome, its reasoning or a learned reward."""
 
     reason_weight: float = Field(ge=0)
+
+
+def _sft(what: str, main: bool = False) -> Arm:
+    return Arm(what, QuestionSftParams, "SFT", main=main)
+
+
+def _dpo(what: str) -> Arm:
+    return Arm(what, QuestionDpoParams, "DPO", start="r_tuning")
 
 
 def _rl(what: str, main: bool = False) -> Arm:
@@ -75,23 +83,15 @@ ARMS = {
     "prompting": Arm(
         "the instruct model, asked with examples", QuestionParams, main=True
     ),
-    "sft": Arm("taught the gold answers", QuestionSftParams, "SFT"),
-    "rft": Arm("taught its own right samples", QuestionSftParams, "SFT"),
-    "r_tuning": Arm(
-        "taught gold answers, and I don't know where probing found none right",
-        QuestionSftParams,
-        "SFT",
-        main=True,
+    "sft": _sft("taught the gold answers"),
+    "rft": _sft("taught its own right samples"),
+    "r_tuning": _sft(
+        "taught gold answers, and I don't know where probing found none right", True
     ),
     "rlhf": _rl("rewarded by a model of preferences for right answers"),
     "rlkf": _rl("the same, with preferences for abstaining out of knowledge"),
-    "dpo": Arm("right over wrong samples", QuestionDpoParams, "DPO", start="r_tuning"),
-    "iterative_dpo": Arm(
-        "DPO anew on each iteration's own samples",
-        QuestionDpoParams,
-        "DPO",
-        start="r_tuning",
-    ),
+    "dpo": _dpo("right over wrong samples"),
+    "iterative_dpo": _dpo("DPO anew on each iteration's own samples"),
     "binary": _rl("+1 right, −1 wrong or abstaining"),
     "binary_knowledge": _rl("binary, and +1 for abstaining out of knowledge"),
     "ternary": _rl("+1 right, 0 abstaining, −1 wrong", main=True),

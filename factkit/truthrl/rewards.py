@@ -108,14 +108,29 @@ def abstention_dynamics(
     return shares
 
 
+def log_outcomes(
+    results: Sequence[Outcome | None],
+    group_size: int,
+    log_metric: Callable[[str, float], None],
+) -> None:
+    """Log a batch's rates, abstention dynamics and share of failed judgements."""
+    metrics = abstention_dynamics(results, group_size)
+    judged = [r for r in results if r is not None]
+    if judged:
+        metrics["accuracy"] = judged.count(Outcome.CORRECT) / len(judged)
+        metrics["hallucination"] = judged.count(Outcome.WRONG) / len(judged)
+    metrics["judge_failures"] = 1 - len(judged) / len(results)
+    for name, value in metrics.items():
+        log_metric(name, value)
+
+
 def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature.
 
     The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
     the reward model in folder/reward_model. A response that the judge failed on gets
-    None, which TRL leaves out of the group's baseline. Logs the outcomes' rates, the
-    abstention dynamics and the share of failed judgements of each batch. Raises
-    RuntimeError once more than 5 % of the run's responses have no reward.
+    None, which TRL leaves out of the group's baseline. Raises RuntimeError once more
+    than 5 % of the run's responses have no reward.
     """
     from factkit import models
     from factkit.verify import verifier
@@ -137,46 +152,28 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
         answers: list[list[str]],
         question: list[str],
         out_of_knowledge: list[bool],
-        log_metric: Callable[[str, float], None] | None = None,
+        log_metric: Callable[[str, float], None] = lambda name, value: None,
         **_: object,
     ) -> list[float | None]:
         texts = models.completion_texts(completions)
         results = verify(texts, answers, question)
-        if log_metric:
-            log_outcomes(results, p.num_generations, log_metric)
+        log_outcomes(results, p.num_generations, log_metric)
         if learned:
             return learned(prompts, texts)
         quality: Sequence[float | None] = [0.0] * len(texts)
         if judge_reasoning:
             quality = judge_reasoning(texts, id, answers, question)
-            known = [q for q in quality if q is not None]
-            if log_metric and known:
+            if known := [q for q in quality if q is not None]:
                 log_metric("reasoning", sum(known) / len(known))
+        rows = zip(results, out_of_knowledge, quality, strict=True)
         rewards = [
             None
             if result is None or q is None
             else reward(p.arm, result, unknown, q, p.reason_weight)
-            for result, unknown, q in zip(
-                results, out_of_knowledge, quality, strict=True
-            )
+            for result, unknown, q in rows
         ]
         failures.count(rewards)
         return rewards
 
     truthrl_reward.__name__ = f"truthrl_{p.arm}"
     return truthrl_reward
-
-
-def log_outcomes(
-    results: Sequence[Outcome | None],
-    group_size: int,
-    log_metric: Callable[[str, float], None],
-) -> None:
-    """Log a batch's rates, abstention dynamics and share of failed judgements."""
-    for metric, value in abstention_dynamics(results, group_size).items():
-        log_metric(metric, value)
-    judged = [r for r in results if r is not None]
-    if judged:
-        log_metric("accuracy", judged.count(Outcome.CORRECT) / len(judged))
-        log_metric("hallucination", judged.count(Outcome.WRONG) / len(judged))
-    log_metric("judge_failures", 1 - len(judged) / len(results))

@@ -1,23 +1,22 @@
-"""TruthRL's arms: what each one trains, on what, and from where (§3, Appendix C)."""
+"""TruthRL's arms: what each one learns, on what, and from where (§3, Appendix C)."""
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit import models, runs
-from factkit.curate import probing
-from factkit.curate.probing import Probe
-from factkit.datasets.examples import DataError, Example
+from factkit import models, prompts, runs
+from factkit.curate import drawn
+from factkit.curate.drawn import Probe, pair, required, row, turn
+from factkit.datasets.examples import Example
 from factkit.train import dpo, grpo, reward_model, sft
 from factkit.train.start import base_policy
-from factkit.truthrl import pairs, rewards
-from factkit.truthrl.arms import (
-    QuestionParams,
-    QuestionSftParams,
-    TruthRL,
-)
+from factkit.truthrl import rewards
+from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
+from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
 
 NOTEBOOK = "12_truthrl_train"
+ABSTENTION = "I don't know"
 
 
 def after(folder: Path) -> Path:
@@ -27,92 +26,7 @@ def after(folder: Path) -> Path:
     return own if own.exists() else data / "prompting_test.jsonl"
 
 
-def deviations(p: TruthRL) -> list[str]:
-    """What differs from the paper and no parameter says, as sentences."""
-    trained = p.arm != "prompting"
-    by_rl = p.arm.startswith(("binary", "ternary", "rl"))
-    return _of_the_questions(p) + [
-        sentence
-        for holds, sentence in (
-            (True, "prompts of our own words, not those of Tables 9 to 12"),
-            (
-                p.prompting_template != p.prompt_template,
-                "the untrained policy is shown examples of answers",
-            ),
-            (
-                p.verifier == "judge",
-                "the judge is shown examples of ours; the paper's are not published",
-            ),
-            (
-                True,
-                "confidence is the mean probability of the answer's tokens, which "
-                "the paper does not define",
-            ),
-            (trained, "no search over batch sizes, learning rates and epochs"),
-            (trained, "trained by TRL, not by Open-R1 and VeRL"),
-            (
-                by_rl,
-                "a batch of RL is counted in responses; VeRL counts prompts with all "
-                f"their responses: {p.rl_batch_size // p.num_generations} prompts here",
-            ),
-            (by_rl, "the group size and the number of updates are ours, not stated"),
-            (
-                p.arm in ("rlhf", "rlkf"),
-                "preference pairs made from probing; the paper does not state its",
-            ),
-            (
-                p.verifier == "judge",
-                f"at most {p.max_context_length} tokens at "
-                "inference, too; the paper: 32k",
-            ),
-        )
-        if holds
-    ]
-
-
-def _of_the_questions(p: QuestionParams) -> list[str]:
-    """What differs in the questions and their references."""
-    own_pages = p.retriever and p.questions == "crag"
-    first = f"the first {p.test_questions} questions of " + ", ".join(
-        p.eval_sets.split()
-    )
-    return [
-        sentence
-        for holds, sentence in (
-            (
-                p.questions == "crag",
-                "CRAG is split by us; the paper states neither split nor sizes",
-            ),
-            (
-                p.questions != "crag",
-                "questions that offer the answer are made from the others, not CRAG's",
-            ),
-            (
-                p.least_known > 0 or p.most_known < 1,
-                "only relations are asked of which the untrained policy gets "
-                f"{100 * p.least_known:.0f} to {100 * p.most_known:.0f} % right",
-            ),
-            (p.eval_sets, f"{first}; the paper does not say which"),
-            (
-                own_pages,
-                "a question's pages are cut into chunks that BM25 ranks; how 50 "
-                "pages fit into the paper's prompt is not stated",
-            ),
-            (
-                own_pages and not p.questions_path,
-                "5 pages a question (CRAG's tasks 1, 2) instead of up to 50 (task 3)",
-            ),
-            (
-                p.retriever and p.questions in ("world", "leads"),
-                "one corpus is searched for all questions, not pages of their own",
-            ),
-            (
-                p.answer_format == "boxed" and p.questions == "world",
-                "the quality of reasoning is read off the fact world, not judged",
-            ),
-        )
-        if holds
-    ]
+# ---- training
 
 
 def start_of(
@@ -130,7 +44,7 @@ def start_of(
     if not p.cold_start:
         return base_policy(p)
     cold = p.model_copy(update={"arm": "r_tuning"})
-    rows = probing.r_tuning_rows(train, probes, cold)
+    rows = r_tuning_rows(train, probes, cold)
     with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
         return str(sft.sft(base_policy(p), rows, run.folder, cold))
 
@@ -148,56 +62,25 @@ def train_arm(
     """
     match p.arm:
         case "sft":
-            return [sft.sft(start, probing.sft_rows(train, p), folder, p)]
+            return [sft.sft(start, sft_rows(train, p), folder, p)]
         case "r_tuning":
-            rows = probing.r_tuning_rows(train, probes, p)
-            return [sft.sft(start, rows, folder, p)]
+            return [sft.sft(start, r_tuning_rows(train, probes, p), folder, p)]
         case "rft":
-            drawn = traces(p, start, train, folder)
-            rows = some(probing.rft_rows(train, probes, drawn, p), p)
+            traces = samples(p, start, train, folder / "traces.jsonl")
+            rows = required(rft_rows(train, probes, traces, p), p)
             return [sft.sft(start, rows, folder, p)]
         case "dpo":
-            rows = some(pairs.dpo_pairs(train, probes, p), p)
+            rows = required(dpo_pairs(train, probes, p), p)
             return [dpo.dpo(start, rows, folder, p)]
         case "iterative_dpo":
             return iterations(p, start, train, folder)
         case "rlhf" | "rlkf":
-            build = pairs.rlhf_pairs if p.arm == "rlhf" else pairs.rlkf_pairs
+            build = rlhf_pairs if p.arm == "rlhf" else rlkf_pairs
             rows = build(train, probes, p)
             reward_model.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
-    rows = probing.prompt_rows(train, probes, p)
+    rows = prompt_rows(train, probes, p)
     return [grpo.grpo(start, rows, rewards.reward_function, folder, p)]
-
-
-def some(rows: list[dict], p: TruthRL) -> list[dict]:
-    """The rows; raises DataError if probing left none for the arm."""
-    if not rows:
-        raise DataError(
-            f"arm={p.arm}: no question has the samples that a row needs; raise "
-            f"train_questions={p.train_questions} or probe_samples={p.probe_samples}"
-        )
-    return rows
-
-
-def traces(
-    p: TruthRL, policy: str, train: Sequence[Example], folder: Path
-) -> list[Probe]:
-    """RFT's samples of the untrained policy, asked in the way that lets it abstain."""
-    model, tokenizer = models.load_policy(policy, p.dtype)
-    sampling = models.sampling_of(p, p.rft_temperature, p.rft_top_p)
-    return probing.probe(
-        model,
-        tokenizer,
-        train,
-        p.abstaining_template,
-        sampling,
-        p.rft_samples,
-        folder / "traces.jsonl",
-        verifier(p),
-        p.chat,
-        seed=p.seed,
-    )
 
 
 def iterations(
@@ -207,27 +90,216 @@ def iterations(
 
     Each iteration has a folder, and what is complete in it is not done again.
     """
-    checkpoints: list[Path] = []
-    policy = start
+    checkpoints = []
     for i in range(1, p.dpo_iterations + 1):
         part = folder / f"iteration-{i}"
         part.mkdir(parents=True, exist_ok=True)
         if not (part / "model").exists():
-            model, tokenizer = models.load_policy(policy, p.dtype)
-            sampling = models.sampling_of(p, p.probe_temperature)
-            probes = probing.probe(
-                model,
-                tokenizer,
-                train,
-                p.prompt_template,
-                sampling,
-                p.probe_samples,
-                part / "samples.jsonl",
-                verifier(p),
-                p.chat,
-                seed=p.seed + 1000 * i,
-            )
-            dpo.dpo(policy, some(pairs.dpo_pairs(train, probes, p), p), part, p)
-        policy = str(part / "model")
+            probes = samples(p, start, train, part / "samples.jsonl", i)
+            dpo.dpo(start, required(dpo_pairs(train, probes, p), p), part, p)
+        start = str(part / "model")
         checkpoints.append(part / "model")
     return checkpoints
+
+
+def samples(
+    p: TruthRL, policy: str, train: Sequence[Example], path: Path, iteration: int = 0
+) -> list[Probe]:
+    """A policy's samples of an iteration of DPO; of none: RFT's of the untrained
+    policy, asked in the way that lets it abstain."""
+    if iteration:
+        template, k = p.prompt_template, p.probe_samples
+        sampling = models.sampling_of(p, p.probe_temperature)
+    else:
+        template, k = p.abstaining_template, p.rft_samples
+        sampling = models.sampling_of(p, p.rft_temperature, p.rft_top_p)
+    return drawn.probe(
+        *(*models.load_policy(policy, p.dtype), train, template, sampling, k),
+        *(path, verifier(p), p.chat, p.seed + 1000 * iteration),
+    )
+
+
+# ---- what is known, and responses that say so
+
+
+def out_of_knowledge(probe: Probe, known_share: float) -> bool:
+    """Whether a question lies outside the policy's knowledge (§3.1).
+
+    The paper: no sample of 256 is correct (`known_share` 0). A threshold on the share
+    keeps luck from passing for knowledge where few answers are possible. If the judge
+    failed on every sample, nothing says so: False.
+    """
+    return any(probe.outcomes) and (probe.share == 0 or probe.share < known_share)
+
+
+def response(
+    answer: str, example: Example, p: QuestionParams, reasoning: str = ""
+) -> str:
+    """An answer in the format that `p.answer_format` asks for.
+
+    boxed: with the reasoning of the example, if it has any, where none is given.
+    """
+    if p.answer_format == "plain":
+        return answer
+    return prompts.reasoned(reasoning or example.meta.get("reasoning", ""), answer)
+
+
+def abstention(example: Example, p: QuestionParams) -> str:
+    """ "I don't know" in the format that `p.answer_format` asks for."""
+    return response(ABSTENTION, example, p, f"{ABSTENTION}.")
+
+
+# ---- rows for training; probes: one an example, in their order
+
+
+def sft_rows(examples: Sequence[Example], p: QuestionParams) -> list[dict]:
+    """SFT on the reference answers: rows of prompt and completion (§2.2)."""
+    return [row(e, response(e.answers[0], e, p), p) for e in examples]
+
+
+def r_tuning_rows(
+    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+) -> list[dict]:
+    """R-Tuning: "I don't know" where out of knowledge, else the reference (§3.1)."""
+    rows = []
+    for e, probe in zip(examples, probes, strict=True):
+        unknown = out_of_knowledge(probe, p.known_share)
+        target = abstention(e, p) if unknown else response(e.answers[0], e, p)
+        rows.append(row(e, target, p))
+    return rows
+
+
+def rft_rows(
+    examples: Sequence[Example],
+    probes: Sequence[Probe],
+    traces: Sequence[Probe],
+    p: QuestionParams,
+) -> list[dict]:
+    """RFT: a trace of the policy's own that abstains where out of knowledge, else one
+    that is correct (§3.1).
+
+    traces: samples drawn for this (64 at temperature 0.6 in Appendix C). The commonest
+    trace of its kind is taken; a question without one has no row.
+    """
+    rows = []
+    for example, probe, own in zip(examples, probes, traces, strict=True):
+        unknown = out_of_knowledge(probe, p.known_share)
+        trace = own.most_frequent(Outcome.ABSTAIN if unknown else Outcome.CORRECT)
+        if trace:
+            rows.append(row(example, trace, p))
+    return rows
+
+
+def prompt_rows(
+    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+) -> list[dict]:
+    """Rows for GRPO: the prompt and what the reward needs to judge a completion."""
+    return [
+        {
+            "prompt": turn(e, p),
+            "id": e.id,
+            "answers": e.answers,
+            "question": e.question,
+            "out_of_knowledge": out_of_knowledge(probe, p.known_share),
+        }
+        for e, probe in zip(examples, probes, strict=True)
+    ]
+
+
+def dpo_pairs(
+    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+) -> list[dict]:
+    """DPO (Appendix C): out of knowledge, "I don't know" over a random wrong sample;
+    else a random correct sample over a random wrong one.
+
+    A question without the samples that its pair needs has none.
+    """
+    rng = random.Random(f"dpo {p.seed}")
+    rows = []
+    for example, probe in zip(examples, probes, strict=True):
+        unknown, wrong = out_of_knowledge(probe, p.known_share), probe.of(Outcome.WRONG)
+        chosen = [abstention(example, p)] if unknown else probe.of(Outcome.CORRECT)
+        if chosen and wrong:
+            rows.append(pair(example, rng.choice(chosen), rng.choice(wrong), p))
+    return rows
+
+
+def rlhf_pairs(
+    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+) -> list[dict]:
+    """RLHF: the reference answer over each different sample that is not correct.
+
+    Preference for the helpful answer alone, blind to what the policy knows: abstaining
+    is rejected like a wrong answer (ours; the paper does not describe its pairs).
+    """
+    return [
+        pair(example, response(example.answers[0], example, p), other, p)
+        for example, probe in zip(examples, probes, strict=True)
+        for other in [*dict.fromkeys(probe.of(Outcome.WRONG)), abstention(example, p)]
+    ]
+
+
+def rlkf_pairs(
+    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+) -> list[dict]:
+    """RLKF (Xu et al., 2024): correct > abstaining > wrong, by knowledge feedback.
+
+    A known question gives a correct sample over abstaining and over each different
+    wrong sample; a question out of knowledge gives abstaining over each of these.
+    """
+    rows = []
+    for example, probe in zip(examples, probes, strict=True):
+        worse = list(dict.fromkeys(probe.of(Outcome.WRONG)))
+        best, idk = probe.most_frequent(Outcome.CORRECT), abstention(example, p)
+        if best is None or out_of_knowledge(probe, p.known_share):
+            best = idk
+        else:
+            worse = [idk, *worse]
+        rows += [pair(example, best, other, p) for other in worse]
+    return rows
+
+
+# ---- what differs from the paper
+
+
+def deviations(p: TruthRL) -> list[str]:
+    """What differs from the paper and no parameter says, as sentences."""
+    crag = p.questions == "crag"
+    own_pages, judged = p.retriever and crag, p.verifier == "judge"
+    by_rl = p.arm.startswith(("binary", "ternary", "rl"))
+    few = f"the first {p.test_questions} questions of "
+    few += ", ".join(p.eval_sets.split())
+    prompts_at_once = p.rl_batch_size // p.num_generations
+    share = f"{100 * p.least_known:.0f} to {100 * p.most_known:.0f} %"
+    holds = {
+        "CRAG is split by us; the paper states neither split nor sizes": crag,
+        "questions that offer the answer are made from the others, not "
+        "CRAG's": not crag,
+        "only relations are asked of which the untrained policy gets "
+        f"{share} right": p.least_known > 0 or p.most_known < 1,
+        f"{few}; the paper does not say which": p.eval_sets,
+        "a question's pages are cut into chunks that BM25 ranks; how 50 pages fit into "
+        "the paper's prompt is not stated": own_pages,
+        "5 pages a question (CRAG's tasks 1, 2) instead of up to 50 (task 3)": own_pages
+        and not p.questions_path,
+        "one corpus is searched for all questions, not pages of their own": p.retriever
+        and p.questions in ("world", "leads"),
+        "the quality of reasoning is read off the fact world, not "
+        "judged": p.answer_format == "boxed" and p.questions == "world",
+        "prompts of our own words, not those of Tables 9 to 12": True,
+        "the untrained policy is shown examples of answers": p.prompting_template
+        != p.prompt_template,
+        "the judge is shown examples of ours; the paper's are not published": judged,
+        "confidence is the mean probability of the answer's tokens, which the paper "
+        "does not define": True,
+        "no search over batch sizes, learning rates and epochs": p.arm != "prompting",
+        "trained by TRL, not by Open-R1 and VeRL": p.arm != "prompting",
+        "a batch of RL is counted in responses; VeRL counts prompts with all their "
+        f"responses: {prompts_at_once} prompts here": by_rl,
+        "the group size and the number of updates are ours, not stated": by_rl,
+        "preference pairs made from probing; the paper does not state its": p.arm
+        in ("rlhf", "rlkf"),
+        f"at most {p.max_context_length} tokens at inference, too; the paper: "
+        "32k": judged,
+    }
+    return [sentence for sentence, held in holds.items() if held]

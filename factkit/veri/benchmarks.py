@@ -35,10 +35,9 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from factkit.datasets import loading, rows
+from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest
-from factkit.datasets.loading import Loaded, Source
-from factkit.datasets.rows import Row, RowError
+from factkit.datasets.rows import Loaded, Row, RowError, Source
 from factkit.retrieval.entries import page_id, page_of, sentence_id
 from factkit.world.facts import LABELS
 
@@ -291,5 +290,5 @@ PUBLISHED = tuple(SOURCES)[:-1]  # the sets that Veri-R1's published claims are 
 
 
 def load(name: str, path: str) -> Loaded:
-    """The claims of a set's file; see `loading.load`."""
-    return loading.load(SOURCES, name, path)
+    """The claims of a set's file; see `rows.load`."""
+    return rows.load(SOURCES, name, path)

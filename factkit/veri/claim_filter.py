@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from factkit import prompts
 from factkit.datasets.examples import Example
-from factkit.datasets.loading import Loaded
+from factkit.datasets.rows import Loaded
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.chunks import Chunk, listed

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from factkit import prompts, runs
 from factkit.assets import write_atomically
-from factkit.curate.small_sets import Sets, in_set
-from factkit.curate.splits import split_by_entity
+from factkit.curate.requests import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims

@@ -54,14 +54,9 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     `None`; one without sentences has no claims. A claim that comes again within a
     response, whatever its letter case and spacing, is left out.
     """
-
-    def extract(
-        prompts: Sequence[str], responses: Sequence[str]
-    ) -> list[list[Claim] | None]:
-        rows = read_sentences(llm, template, Claims, prompts, responses)
-        return list(map(without_repeats, rows))
-
-    return extract
+    return lambda prompts, responses: list(
+        map(without_repeats, read_sentences(llm, template, Claims, prompts, responses))
+    )
 
 
 def read_sentences(
@@ -77,22 +72,21 @@ def read_sentences(
     template: one with the fields question, before, sentence and after. form: its one
     field is the list.
     """
-    split = [sentences(response) for response in responses]
+    split = list(map(sentences, responses))
     rows = [
         {
             "question": prompt,
-            "before": of[max(0, i - BEFORE) : i],
+            "before": told[max(0, i - BEFORE) : i],
             "sentence": sentence,
-            "after": of[i + 1 : i + 1 + AFTER],
+            "after": told[i + 1 : i + 1 + AFTER],
         }
-        for prompt, of in zip(prompts, split, strict=True)
-        for i, sentence in enumerate(of)
+        for prompt, told in zip(prompts, split, strict=True)
+        for i, sentence in enumerate(told)
     ]
     replies = judge.ask(llm, template, rows, form, REPLY_TOKENS, "extracting")
     (key,) = form.model_fields
-    lists = [read(reply, form) for reply in replies]
-    texts = iter([None if of is None else getattr(of, key) for of in lists])
-    return [[(sentence, next(texts)) for sentence in of] for of in split]
+    texts = (getattr(read(reply, form), key, None) for reply in replies)
+    return [[(sentence, next(texts)) for sentence in told] for told in split]
 
 
 def without_repeats(

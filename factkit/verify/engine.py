@@ -74,9 +74,8 @@ def exact_engine(p: "RequestParams") -> exact.ExactEngine:
     """Exact verification of the requests of the paper's data."""
     data = runs.run_folder(p.data_notebook, p)
     rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]
-    references: dict[str, str] = {}
-    if (data / REFERENCES).exists():
-        references = json.loads((data / REFERENCES).read_text(encoding="utf-8"))
+    stored = data / REFERENCES
+    references = json.loads(stored.read_text("utf-8")) if stored.exists() else {}
     return exact.ExactEngine(facts_of(p), {e.id: e for e in rows}, references)
 
 

@@ -18,25 +18,24 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """What is stated, and what is true. about: the subject that was asked about."""
+    """What is stated, and what is true. about: the subject that was asked about.
 
-    def sentences(self, text: str, about: str) -> list[str]:
-        """The sentences of a text."""
+    A text has sentences, a sentence statements (each a sentence of its own), and a
+    statement parses to a fact and whether it hedges. `answer` is the statement that a
+    short answer makes, "" if it is none.
+    """
 
-    def statements(self, sentence: str, about: str) -> list[str]:
-        """The statements of a sentence, each a sentence of its own."""
+    def sentences(self, text: str, about: str) -> list[str]: ...
 
-    def parse(self, text: str) -> tuple[Any, bool] | None:
-        """A statement's fact (subject, relation, object) and whether it hedges."""
+    def statements(self, sentence: str, about: str) -> list[str]: ...
 
-    def verify(self, text: str) -> worlds.Verification:
-        """What the facts say of a statement."""
+    def parse(self, text: str) -> tuple[Any, bool] | None: ...
 
-    def answer(self, subject: str, relation: str, text: str) -> str:
-        """The statement that a short answer makes, "" if it is none."""
+    def verify(self, text: str) -> worlds.Verification: ...
 
-    def facts_of(self, subject: str) -> Sequence[Any]:
-        """The facts that there are to tell of a subject."""
+    def answer(self, subject: str, relation: str, text: str) -> str: ...
+
+    def facts_of(self, subject: str) -> Sequence[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,17 @@ class ExactEngine:
     examples: Mapping[str, Example]
     references: Mapping[str, str] = field(default_factory=dict)
 
+    def supports(self, ids, prompts, responses) -> Supports:
+        """The support of each claim of each response."""
+        return [
+            [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
+            for i, r in zip(ids, responses, strict=True)
+        ]
+
     def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
         """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
         supports = self.supports(ids, prompts, responses)
-        return [float(Support.CONTRADICTED not in of) for of in supports]
+        return [float(Support.CONTRADICTED not in told) for told in supports]
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
         """`rating` of the claims' supports."""
@@ -101,20 +107,18 @@ class ExactEngine:
         """How far a response keeps to its subject, in [0, 1]: the share of its
         sentences that state something of it, true or not; halved if it has another
         number than wanted. How much it says does not count."""
+        rows = zip(ids, responses, strict=True)
         scores = []
-        for i, response in zip(ids, responses, strict=True):
-            told, on_topic = self._told(self.examples[i], response)
-            asked = _as_many(self.examples[i], told)
-            scores.append(asked * len(on_topic) / max(len(told), 1))
+        for i, response in rows:
+            told, relations = self._told(self.examples[i], response)
+            as_many = _as_many(self.examples[i], told)
+            scores.append(as_many * len(relations) / max(len(told), 1))
         return scores
 
     def preferred(self, ids, prompts, responses) -> list[float | None]:
         """1.0 if no less relevant than the reference policy's answer, and relevant at
         all, else 0.0 (Learning to Reason Eq. 2): a rule has ties, a judge has none.
-
-        True or not, as the paper's judge is told to. Raises DataError on a prompt
-        without such an answer.
-        """
+        True or not, as the paper's judge is told to."""
         if lacking := [i for i in ids if i not in self.references]:
             raise DataError(
                 f"prompt {lacking[0]!r}: no answer of the reference policy to compare "
@@ -124,15 +128,9 @@ class ExactEngine:
         theirs = self.relevance(ids, prompts, [self.references[i] for i in ids])
         return [float(a > 0 and a >= b) for a, b in zip(ours, theirs, strict=True)]
 
-    def supports(self, ids, prompts, responses) -> Supports:
-        """The support of each claim of each response."""
-        return [
-            [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
-            for i, r in zip(ids, responses, strict=True)
-        ]
-
     @property
     def reader(self) -> "tuple[Extractor, Search, ClaimVerifier]":
+        """How long answers are evaluated: by their statements, without evidence."""
         about = {e.question: e.entity for e in self.examples.values()}
 
         def extract(prompts, responses) -> list[list[Claim] | None]:
@@ -162,34 +160,29 @@ class ExactEngine:
             [(s, self.facts.statements(s, about)) for s in sentences]
         )
 
-    def _told(self, example: Example, response: str) -> tuple[list, list]:
+    def _told(self, example: Example, response: str) -> tuple[list[str], list[str]]:
         """The sentences of a response, and the relations of the first fact of those
         that state one of the subject."""
         told = self.facts.sentences(response, example.entity)
-        parsed = [
-            [self.facts.parse(s) for s in self.facts.statements(t, example.entity)]
-            for t in told
-        ]
-        first = [next(filter(None, of), None) for of in parsed]
-        return told, [
-            f[0].relation for f in first if f and f[0].subject == example.entity
-        ]
+        relations = []
+        for sentence in told:
+            statements = self.facts.statements(sentence, example.entity)
+            fact = next(filter(None, map(self.facts.parse, statements)), None)
+            if fact and fact[0].subject == example.entity:
+                relations.append(fact[0].relation)
+        return told, relations
 
     def _quality(self, example: Example, response: str) -> float:
         if example.relation:
             claims = self.claims(example.id, response)
-            stated = [self.facts.parse(c.text) for c in claims]
-            asked = (example.entity, example.relation)
-            return 10.0 * (
-                asked in [(f[0].subject, f[0].relation) for f in stated if f]
-            )
-        told, on_topic = self._told(example, response)
-        if not on_topic:
-            return 0.0
+            facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
+            kinds = [(fact.subject, fact.relation) for fact in facts]
+            return 10.0 * ((example.entity, example.relation) in kinds)
+        told, relations = self._told(example, response)
         there = {f.relation for f in self.facts.facts_of(example.entity)}
         wanted = example.meta.get("wanted") or len(there)
-        detail = min(len(set(on_topic)) / wanted, 1.0)
-        share = len(on_topic) / len(told)
+        detail = min(len(set(relations)) / wanted, 1.0) if relations else 0.0
+        share = len(relations) / max(len(told), 1)
         return float(round(10 * detail * _as_many(example, told) * share))
 
 

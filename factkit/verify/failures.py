@@ -36,6 +36,5 @@ class Failures:
         if self.seen >= fewest and share > MOST_JUDGE_FAILURES:
             raise RuntimeError(
                 f"arm={self.arm}: no reward for {self.failed} of {self.seen} responses "
-                f"({share:.1%}), because the verifier failed on them; at most "
-                f"{MOST_JUDGE_FAILURES:.0%} may: see to its endpoint and run again"
+                f"({share:.1%}): see to the verifier's endpoint and run again"
             )

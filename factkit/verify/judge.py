@@ -1,4 +1,4 @@
-"""LLM judges of outcome and reasoning (TruthRL Tables 11 and 12).
+"""LLM judges: of outcome and reasoning (TruthRL Tables 11, 12), and of preference.
 
 A judge that fails gives no verdict: neither right nor wrong, and no default.
 """
@@ -12,13 +12,16 @@ from factkit import prompts
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.verify.outcome import Outcome, abstains
-from factkit.verify.replies import Form, Verdict, read, whole
+from factkit.verify.replies import Form, Verdict, read, whole, word
+from factkit.verify.response import answers as final_answers
 
 PREDICTION_LIMIT = 2_000  # characters of a prediction that the judge reads
 REASONING_LIMIT = 12_000  # characters: 2,048 tokens, the paper's longest response
 REPLY_TOKENS = 256
 # `<`, control tokens' square bracket, and the line ends that JSON leaves as they are
 ESCAPED = re.compile(r"<|\[(?=/?[A-Z_]+\]|gMASK\])|[\x7f-\x9f\u2028\u2029]")
+
+Row = tuple[str, str | Sequence[str], str]  # question, ground truth(s), text to grade
 
 
 class Grade(Form):
@@ -28,50 +31,11 @@ class Grade(Form):
     score: whole(range(2))
 
 
-Row = tuple[str, str | Sequence[str], str]  # question, ground truth(s), text to grade
+class Choice(Form):
+    """The form of a comparison."""
 
-
-def judge_outcomes(
-    llm: LLM, rows: Sequence[Row], template: str = "judge_outcome"
-) -> list[Verdict]:
-    """Whether each prediction agrees with its ground truth: 1.0, 0.0 or None.
-
-    rows: (question, ground truth or the list of those accepted, prediction). The judge
-    reads the first `PREDICTION_LIMIT` characters of a prediction.
-    """
-    return _judge(llm, rows, template, "prediction", PREDICTION_LIMIT)
-
-
-def judge_reasoning(
-    llm: LLM, rows: Sequence[Row], template: str = "judge_reasoning"
-) -> list[Verdict]:
-    """Whether each reasoning leads to the answer: 1.0, 0.0 or None.
-
-    rows: (question, ground truth or the list of those accepted, reasoning). The judge
-    reads the first `REASONING_LIMIT` characters of a reasoning.
-    """
-    return _judge(llm, rows, template, "reasoning", REASONING_LIMIT)
-
-
-def judged_outcomes(
-    llm: LLM,
-    responses: Sequence[str],
-    answers: Sequence[Sequence[str]],
-    questions: Sequence[str],
-) -> list[Outcome | None]:
-    """The outcome of each final answer, None where the judge failed (TruthRL §4.1).
-
-    An abstention is recognised by rule; all else, even what equals a reference answer,
-    goes to the judge.
-    """
-    rows = list(zip(questions, answers, responses, strict=True))
-    abstentions = [abstains(response) for response in responses]
-    asked = [row for row, a in zip(rows, abstentions, strict=True) if not a]
-    verdicts = iter(judge_outcomes(llm, asked))
-    outcomes = {1.0: Outcome.CORRECT, 0.0: Outcome.WRONG, None: None}
-    return [
-        Outcome.ABSTAIN if a else outcomes[next(verdicts).value] for a in abstentions
-    ]
+    reason: str = ""
+    label: word("a", "b")
 
 
 def ask(
@@ -88,22 +52,21 @@ def ask(
     reply, asked of endpoints that take a schema; None for a template that asks for
     another end than an object.
     """
-    schema = None if form is None else form.model_json_schema()
     text = prompts.template(template)
     version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
-    requests = []
-    for row in rows:
-        fields = {name: quoted(value) for name, value in row.items()}
-        message = {"role": "user", "content": prompts.fill(text, **fields)}
-        requests.append(
-            Request(
-                messages=(message,),
-                template=version,
-                sampling=Sampling(reply_tokens),
-                sample=0,
-                schema=schema,
-            )
+    requests = [
+        Request(
+            messages=({"role": "user", "content": message},),
+            template=version,
+            sampling=Sampling(reply_tokens),
+            sample=0,
+            schema=form and form.model_json_schema(),
         )
+        for row in rows
+        for message in [
+            prompts.fill(text, **{name: quoted(value) for name, value in row.items()})
+        ]
+    ]
     return llm.run(requests, progress=progress) if requests else []
 
 
@@ -113,16 +76,26 @@ def quoted(value: str | Sequence[str]) -> str:
     `<` is escaped, and the bracket of `[INST]` and its like: no text can write a chat
     template's control tokens either.
     """
-    text = json.dumps(
-        value if isinstance(value, str) else list(value), ensure_ascii=False
-    )
-    return ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    plain = value if isinstance(value, str) else list(value)
+    text = json.dumps(plain, ensure_ascii=False)
+    return ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _judge(
+def judge_outcomes(llm: LLM, rows: Sequence[Row]) -> list[Verdict]:
+    """Whether each prediction, cut to `PREDICTION_LIMIT` characters, agrees with its
+    ground truth or one of those accepted: 1.0, 0.0 or None (Table 11)."""
+    return _grades(llm, rows, "judge_outcome", "prediction", PREDICTION_LIMIT)
+
+
+def judge_reasoning(llm: LLM, rows: Sequence[Row]) -> list[Verdict]:
+    """Whether each reasoning, cut to `REASONING_LIMIT` characters, leads to the answer:
+    1.0, 0.0 or None (Table 12)."""
+    return _grades(llm, rows, "judge_reasoning", "reasoning", REASONING_LIMIT)
+
+
+def _grades(
     llm: LLM, rows: Sequence[Row], template: str, graded: str, limit: int
 ) -> list[Verdict]:
-    """The score of each row, whose last field is cut to `limit` characters."""
     fields = [
         {"question": question, "ground_truth": truth, graded: answer[:limit]}
         for question, truth, answer in rows
@@ -132,4 +105,56 @@ def _judge(
     return [
         Verdict(None if grade is None else float(grade.score), r.text or r.error)
         for grade, r in zip(grades, replies, strict=True)
+    ]
+
+
+def judged_outcomes(
+    llm: LLM,
+    responses: Sequence[str],
+    answers: Sequence[Sequence[str]],
+    questions: Sequence[str],
+) -> list[Outcome | None]:
+    """The outcome of each final answer, None where the judge failed (TruthRL §4.1).
+
+    An abstention is recognised by rule; all else, even what equals a reference answer,
+    goes to the judge.
+    """
+    rows = list(zip(questions, answers, responses, strict=True))
+    given = [row for row in rows if not abstains(row[2])]
+    verdicts = iter(judge_outcomes(llm, given))
+    outcomes = {1.0: Outcome.CORRECT, 0.0: Outcome.WRONG, None: None}
+    return [
+        Outcome.ABSTAIN if abstains(r) else outcomes[next(verdicts).value]
+        for r in responses
+    ]
+
+
+def compare(
+    llm: LLM, prompts: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> list[Verdict]:
+    """How often the judge prefers our response: 1.0, 0.5 (one order each) or 0.0.
+
+    The judge sees each pair in both orders, all in one batch, so that a liking for the
+    first place cancels. Reasoning is not shown. None where the judge failed in either
+    order. raw: its two replies, ours first and ours second.
+    """
+    pairs = zip(prompts, final_answers(ours), final_answers(theirs), strict=True)
+    rows = [
+        {"prompt": prompt, "response_a": first, "response_b": second}
+        for prompt, a, b in pairs
+        for first, second in ((a, b), (b, a))
+    ]
+    replies = ask(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
+    choices = [read(reply, Choice) for reply in replies]
+    won = [
+        None if choice is None else choice.label == "ab"[i % 2]
+        for i, choice in enumerate(choices)
+    ]
+    raw = [reply.text or reply.error for reply in replies]
+    return [
+        Verdict(
+            None if None in won[i : i + 2] else sum(won[i : i + 2]) / 2,
+            "\n".join(raw[i : i + 2]),
+        )
+        for i in range(0, len(won), 2)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from factkit.llm import Reply
 
@@ -45,44 +45,26 @@ F = TypeVar("F", bound=Form)
 
 
 def whole(numbers: Sequence[int]) -> Any:
-    """The type of a whole number among these: not in quotes, without a point."""
-
-    def plain(value: Any) -> Any:
-        if type(value) is not int:
-            raise ValueError("no whole number")
-        return value
-
-    return Annotated[Literal[*numbers], BeforeValidator(plain)]
+    """The type of a whole number in this range: not in quotes, without a point."""
+    bounds = Field(ge=min(numbers), le=max(numbers))
+    return Annotated[int, bounds, Field(json_schema_extra={"enum": list(numbers)})]
 
 
 def word(*words: str) -> Any:
     """The type of one of these words in any letter case."""
-
-    def lower(value: Any) -> Any:
-        return value.lower() if isinstance(value, str) else value
-
-    return Annotated[Literal[*words], BeforeValidator(lower)]
-
-
-def _written(text: str) -> str:
-    if not text.strip():
-        raise ValueError("no text")
-    text.encode()  # half of a character is a UnicodeEncodeError, which is a ValueError
-    return text
+    lower = BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v)
+    return Annotated[Literal[*words], lower]
 
 
 # In lower case: "I Can't Help Myself" is a song.
-REFUSALS = (
-    r"(?:I['’]m|I am)(?: \w+)? sorry\b|I apologi[sz]e\b",
-    r"(?:Sorry|(?:My )?[Aa]pologies)[,.!]",
-    r"(?:Unfortunately,? )?I (?:can(?:not|['’]t| not)|won['’]t|do(?: not|n['’]t)) "
-    r"[a-z]",
-    r"(?:Unfortunately,? )?(?:I am|I['’]m) (?:unable|not able) to\b",
-    r"As an AI\b|As a (?:\w+ )?language model\b",
-    r"(?:None|N/A)\W*\Z|(?:There are )?[Nn]o (?:\w+ )?(?:claims|statements)\b",
-    r"(?:The|This) sentence (?:does not|doesn['’]t|(?:contains|makes|has) no)\b",
+REFUSAL = re.compile(
+    r"\W*(?:(?:I['’]m|I am)(?: \w+)? sorry\b|I apologi[sz]e\b|Sorry[,.!]|My apologies"
+    r"|(?:Unfortunately,? )?(?:I (?:can(?:not|['’]t| not)|won['’]t|do(?: not|n['’]t)) "
+    r"[a-z]|(?:I am|I['’]m) (?:unable|not able) to\b)|As an AI\b"
+    r"|As a (?:\w+ )?language model\b|(?:None|N/A)\W*\Z"
+    r"|(?:There are )?[Nn]o (?:\w+ )?(?:claims|statements)\b"
+    r"|(?:The|This) sentence (?:does not|doesn['’]t|(?:contains|makes|has) no)\b)"
 )
-REFUSAL = re.compile(rf"\W*(?:{'|'.join(REFUSALS)})")
 
 
 def _claimed(text: str) -> str:
@@ -91,7 +73,7 @@ def _claimed(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_written)]  # not empty, and UTF-8 can hold it
+Text = Annotated[str, Field(pattern=r"\S")]
 Claimed = Annotated[Text, AfterValidator(_claimed)]  # a claim or statement, no refusal
 
 FENCE = re.compile(r"```\w*\Z")
@@ -108,24 +90,17 @@ def read(reply: Reply, form: type[F]) -> F | None:
 
     It stands in a fence or begins a line. Prose may come before it, without a brace, a
     tag of reasoning or another verdict, as "Score: 1". No key of an object comes twice.
-    Line ends may stand in its strings, and what these quote does not count. Takes time
-    linear in the reply's length.
     """
-    text = spoken(reply)
-    prose, brace, rest = (text or "").partition("{")
+    prose, brace, rest = (_spoken(reply) or "").partition("{")
     fence = FENCE.search(prose.rstrip())
     if fence:
         prose = prose[: fence.start()]
-    elif prose.rpartition("\n")[2].strip():
-        return None  # it may be quoted
-    if TAG.search(prose) or IN_WORDS.search(prose):
+    quoted = not fence and prose.rpartition("\n")[2].strip()
+    if quoted or TAG.search(prose) or IN_WORDS.search(prose):
         return None
+    text = (brace + rest).removesuffix("```")
     try:
-        value = json.loads(
-            (brace + rest).removesuffix("```"),
-            strict=False,
-            object_pairs_hook=_without_doubles,
-        )
+        value = json.loads(text, strict=False, object_pairs_hook=_without_doubles)
         return form.model_validate(value)
     except (ValueError, RecursionError):
         return None
@@ -138,16 +113,14 @@ LETTER = re.compile(r"\[\[\s*([A-Z])\s*\]\]")
 def preferred(reply: Reply) -> str | None:
     """The letter of `<answer>[[A]]</answer>`, or of B, with which a reply has to end;
     None if another letter stands in such brackets before it."""
-    text = spoken(reply)
-    if text is None or TAG.search(text) or len(set(LETTER.findall(text))) != 1:
-        return None
+    text = _spoken(reply) or "<think>"
     verdict = VERDICT.search(text)
-    return verdict[1] if verdict else None
+    clear = not TAG.search(text) and len(set(LETTER.findall(text))) == 1
+    return verdict[1] if verdict and clear else None
 
 
-def spoken(reply: Reply) -> str | None:
-    """What a reply says after its reasoning; None if the reply or its reasoning was cut
-    off.
+def _spoken(reply: Reply) -> str | None:
+    """What a reply says after its reasoning; None if either was cut off.
 
     A chat template that opens the reasoning leaves only the tag that closes it. A reply
     that begins with its object or fence has no reasoning: tags are quoted in it.

@@ -4,9 +4,8 @@ A response is `<think>reasoning</think>` and then an answer in `\boxed{}`. What 
 after the last `</think>` is the answer part. Reasoning that is never closed has no
 answer part: the answer was not reached. Learning to Reason for Factuality has its
 answer in `<answer></answer>`; these tags, where there are any, are no part of it.
-What reads a whole response (rewards, scores of drawn responses, lengths, evaluation,
-figures) reads its `answers`. One case can't be told from an answer: reasoning that the
-chat template opened and that was cut off before its end has no tag at all.
+One case can't be told from an answer: reasoning that the chat template opened and that
+was cut off before its end has no tag at all.
 """
 
 import re
@@ -14,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OPEN, CLOSE, BOX = "<think>", "</think>", "\\boxed{"
-FORM = re.compile(r"\s*<think>(.*)</think>\s*<answer>(.*)</answer>\s*", re.DOTALL)
 ANSWER, END_OF_ANSWER = "<answer>", "</answer>"
 TAGS = (OPEN, CLOSE, ANSWER, END_OF_ANSWER)
+FORM = re.compile(r"\s*<think>(.*)</think>\s*<answer>(.*)</answer>\s*", re.DOTALL)
 SHELL = re.compile(r"\\(?:text|mathrm)\{")
 
 
@@ -24,14 +23,12 @@ def boxed(text: str) -> str | None:
     r"""The content of the last `\boxed{}` of the answer part, None without one.
 
     Braces may nest; a box that is never closed ends with its line. A `\text{}` or
-    `\mathrm{}` around all of the content is taken off, as is space at either end; an
-    empty box is "".
+    `\mathrm{}` around all of the content is taken off, as is space at either end.
     """
-    _, box, rest = _answer_part(text).rpartition(BOX)
-    if not box:
+    head, content = split_box(_answer_part(text))
+    if not head.endswith(BOX):
         return None
-    content = _group(rest)[0].strip()
-    shell = SHELL.match(content)
+    shell = SHELL.match(content := content.strip())
     if shell:
         inner, after = _group(content[shell.end() :])
         content = content if after else inner.strip()
@@ -39,10 +36,8 @@ def boxed(text: str) -> str | None:
 
 
 def split_box(text: str) -> tuple[str, str]:
-    r"""A response up to and with the last `\boxed{`, and the box's content.
-
-    Without a box: the whole response, and "".
-    """
+    r"""A response up to and with the last `\boxed{`, and the box's content; without a
+    box the whole response, and ""."""
     head, box, rest = text.rpartition(BOX)
     return (head + box, _group(rest)[0]) if box else (text, "")
 
@@ -64,9 +59,7 @@ def final_answer(text: str, boxed_required: bool) -> str:
 
     boxed_required: only a box's content counts. Otherwise all of the answer part does.
     """
-    if boxed_required:
-        return boxed(text) or ""
-    return _answer_part(text).strip()
+    return boxed(text) or "" if boxed_required else _answer_part(text).strip()
 
 
 def answers(responses: Iterable[str]) -> list[str]:
@@ -90,10 +83,10 @@ def parts(response: str) -> Reasoned | None:
     only space before, between and after the two parts (ours: the paper does not say how
     strict it is). A part may be empty.
     """
-    if any(response.count(tag) != 1 for tag in TAGS):
-        return None
     match = FORM.fullmatch(response)
-    return Reasoned(match[1].strip(), match[2].strip()) if match else None
+    if not match or any(response.count(tag) != 1 for tag in TAGS):
+        return None
+    return Reasoned(match[1].strip(), match[2].strip())
 
 
 def written(reasoning: str, answer: str) -> str:
@@ -114,10 +107,8 @@ def _answer_part(text: str) -> str:
 
 
 def _group(text: str) -> tuple[str, str]:
-    """The text up to the brace that closes it, and what follows that brace.
-
-    Without such a brace: the first line, and nothing.
-    """
+    """The text up to the brace that closes it, and what follows that brace; without
+    such a brace the first line, and nothing."""
     depth = 1
     for brace in re.finditer(r"[{}]", text):
         depth += 1 if brace[0] == "{" else -1

@@ -16,25 +16,19 @@ def sentences(text: str) -> list[str]:
     the line before. Left out: the marks of lists, headings and quotes, fenced code, and
     what holds no letter.
     """
-    found = []
-    for paragraph in _paragraphs(FENCE.sub(lambda m: "\n" * len(m[0]), text)):
+    kept = []
+    text = FENCE.sub(lambda m: "\n" * len(m[0]), text)
+    for block in re.split(r"\n(?![ \t]*[a-z])", text):
+        paragraph = block[MARKER.match(block).end() :].strip()
         flat, at = CONTROL.sub(" ", paragraph), 0
         for segment in _segmenter().segment(flat):
             begin = flat.find(segment.strip(), at)
             if begin < 0:  # the library changed the text: keep the rest as it is
                 break
             at = begin + len(segment.strip())
-            found.append(paragraph[begin:at])
-        found.append(paragraph[at:].strip())
-    return [sentence for sentence in found if re.search(r"[^\W\d_]", sentence)]
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Lines without their marks, those that go on in lower case with the one before."""
-    starts = [m.end() for m in re.finditer(r"\A|\n(?![ \t]*[a-z])", text)]
-    ends = [start - 1 for start in starts[1:]] + [len(text)]
-    blocks = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    return [block[MARKER.match(block).end() :].strip() for block in blocks]
+            kept.append(paragraph[begin:at])
+        kept.append(paragraph[at:].strip())
+    return [sentence for sentence in kept if re.search(r"[^\W\d_]", sentence)]
 
 
 @cache

@@ -28,8 +28,6 @@ class Label(Form):
 Supports = list[list[Support | None] | None]
 # (claim text, evidence texts, best first) → support; None: failed
 ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
-# (index of the response, claim) → evidence texts, best first
-EvidenceOf = Callable[[int, Claim], Sequence[str]]
 
 
 def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerifier:
@@ -37,7 +35,6 @@ def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerif
 
     A claim without any evidence is inconclusive by definition and makes no call.
     """
-
     return labeller(llm, template, Label, "claim", Support.INCONCLUSIVE)
 
 
@@ -52,9 +49,8 @@ def labeller(
     def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[StrEnum | None]:
         fields = [{"evidence": list(e), field: text} for text, e in rows if e]
         replies = judge.ask(llm, template, fields, form, REPLY_TOKENS, "verifying")
-        verdicts = [read(reply, form) for reply in replies]
-        kind = type(otherwise)
-        labels = iter([None if v is None else kind(v.label) for v in verdicts])
+        verdicts = (read(reply, form) for reply in replies)
+        labels = (v and type(otherwise)(v.label) for v in verdicts)
         return [next(labels) if evidence else otherwise for _, evidence in rows]
 
     return verify
@@ -62,7 +58,7 @@ def labeller(
 
 def support_of(
     claims_by_response: Sequence[Sequence[Claim] | None],
-    evidence_of: EvidenceOf,
+    evidence_of: Callable[[int, Claim], Sequence[str]],
     verifier: ClaimVerifier,
 ) -> Supports:
     """The support of every claim of every response, all verified in one batch.
@@ -75,6 +71,6 @@ def support_of(
         None if claims is None else [(c.text, tuple(evidence_of(i, c))) for c in claims]
         for i, claims in enumerate(claims_by_response)
     ]
-    unique = list(dict.fromkeys(row for of in rows for row in of or ()))
+    unique = list(dict.fromkeys(row for told in rows for row in told or ()))
     support = dict(zip(unique, verifier(unique) if unique else [], strict=True))
-    return [None if of is None else [support[row] for row in of] for of in rows]
+    return [None if told is None else [support[row] for row in told] for told in rows]

@@ -32,18 +32,19 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     final answer is taken out of a boxed response first; without a box it is "", wrong.
     """
     name = name or p.verifier
-    boxed = p.answer_format == "boxed"
-    if name in RULES:
-        rule = RULES[name]
-        return lambda responses, answers, questions: [
-            rule(response.final_answer(r, boxed), a, q)
-            for r, a, q in zip(responses, answers, questions, strict=True)
-        ]
     model, _, url = name.partition("@")
-    llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
-    return lambda responses, answers, questions: judge.judged_outcomes(
-        llm, [response.final_answer(r, boxed) for r in responses], answers, questions
-    )
+    llm = None
+    if name not in RULES:
+        llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
+
+    def verify(responses, answers, questions) -> list[Outcome | None]:
+        boxed = p.answer_format == "boxed"
+        final = [response.final_answer(text, boxed) for text in responses]
+        if llm:
+            return judge.judged_outcomes(llm, final, answers, questions)
+        return list(map(RULES[name], final, answers, questions))
+
+    return verify
 
 
 def other_names(p: "QuestionParams") -> list[str]:
@@ -73,16 +74,13 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
             "set verifier=judge, judge_model and judge_url"
         )
     llm = judge_llm(p, p.judge_model, p.judge_url)
-    return lambda responses, ids, answers, questions: [
-        verdict.value
-        for verdict in judge.judge_reasoning(
-            llm,
-            [
-                (q, a, response.reasoning(r))
-                for q, a, r in zip(questions, answers, responses, strict=True)
-            ],
-        )
-    ]
+
+    def quality(responses, ids, answers, questions) -> list[float | None]:
+        thoughts = map(response.reasoning, responses)
+        rows = list(zip(questions, answers, thoughts, strict=True))
+        return [verdict.value for verdict in judge.judge_reasoning(llm, rows)]
+
+    return quality
 
 
 def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":

@@ -25,10 +25,11 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 
 def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
-    from factkit.curate.probing import Probe, prompt_rows
-    from factkit.truthrl import sources
+    from factkit.curate.drawn import Probe
+    from factkit.truthrl.data import questions
+    from factkit.truthrl.train import prompt_rows
 
-    asked = sources.questions(p)[0][:256]
+    asked = questions(p)[0][:256]
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
 
 

@@ -32,7 +32,7 @@ from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 from verl.workers.rollout.replica import TokenOutput
 
 from factkit import params, runs
-from factkit.curate.probing import turn
+from factkit.curate.drawn import turn
 from factkit.datasets.examples import write_examples
 from factkit.params import ParamError
 from factkit.rlfh import rewards as rlfh

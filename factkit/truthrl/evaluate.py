@@ -23,7 +23,7 @@ A question that the judge failed on has no value.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.evaluate.short_form import Answered, majority, rates
 from factkit.verify.outcome import Outcome
 
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
 
     from factkit.verify.verifier import Verifier
 
-Items = dict[str, dict[str, float]]
-NAMES = {
-    Outcome.CORRECT: "correct",
-    Outcome.WRONG: "wrong",
-    Outcome.ABSTAIN: "abstaining",
-}
+Terms = dict[str, float]
+Items = dict[str, Terms]  # of each question
+NAMES = dict(zip(Outcome, ("correct", "abstaining", "wrong"), strict=True))
 SURE = 0.8  # confidence, the highest of Fig 6's bins
 PART = 0.2  # of the updates, at the beginning and at the end of training
 
@@ -58,17 +55,15 @@ def items(
     for name, rows in answered.items():
         at, prefix = ("", "") if name == "test" else (f"{name}/", f"{name}_")
         for row in rows:
-            own = terms(row.outcome)
-            table[at + row.id] = {prefix + k: v for k, v in own.items()}
-    untrained = zip(before, shown, strict=True)
-    for row, pair in zip(answered["test"], untrained, strict=True):
-        table[row.id] |= _of_test(row, *pair)
+            table[at + row.id] = _named(prefix, terms(row.outcome))
+    for row, *untrained in zip(answered["test"], before, shown, strict=True):
+        table[row.id] |= _of_test(row, *untrained)
     for probe in samples:
         table[probe.id] |= _of_samples(probe, boxed)
     return table
 
 
-def terms(outcome: Outcome | None) -> dict[str, float]:
+def terms(outcome: Outcome | None) -> Terms:
     """A response's terms of the four rates; none where the judge failed."""
     return rates([outcome]) if outcome else {}
 
@@ -79,16 +74,16 @@ def again(
     """Add what another judge says of the same test answers, as `<name>_…` (Table 5)."""
     columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
     for row, outcome in zip(rows, verify(*map(list, columns)), strict=True):
-        table[row.id] |= _named(name, terms(outcome))
+        table[row.id] |= _named(f"{name}_", terms(outcome))
 
 
 def iteration(table: Items, number: int, rows: Sequence[Answered]) -> None:
     """Add an iteration's test answers, as `iteration_<number>_…` (Table 4)."""
     for row in rows:
-        table[row.id] |= _named(f"iteration_{number}", terms(row.outcome))
+        table[row.id] |= _named(f"iteration_{number}_", terms(row.outcome))
 
 
-def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> dict[str, float]:
+def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> Terms:
     """The rates averaged over the test questions' and further sets (Table 1)."""
     names = ("truthfulness", "hallucination", "accuracy") if sets else ()
     return {
@@ -109,69 +104,62 @@ def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
     return all(u.outcome is not Outcome.CORRECT for u in untrained)
 
 
-def trends(curve: "pd.DataFrame") -> dict[str, float]:
+def trends(curve: "pd.DataFrame") -> Terms:
     """How abstention moves in training (Fig 3), by the first and last fifth of the
     updates: its share of the rollouts at the end, its rise in pro-abstention groups
     and its fall in anti-abstention groups. What no group shows is left out.
     """
-    (_, end), pro, anti = (
-        _ends(curve, f"abstention{groups}") for groups in ("", "_pro", "_anti")
-    )
+    names = ["abstention", "abstention_pro", "abstention_anti"]
+    curve, step = curve.reindex(columns=names), curve.step
+    first = curve[step <= step.quantile(PART)].mean()
+    last = curve[step >= step.quantile(1 - PART)].mean()
     moves = {
-        "rollout_abstention_end": end,
-        "abstention_pro_rise": pro[1] - pro[0],
-        "abstention_anti_fall": anti[0] - anti[1],
+        "rollout_abstention_end": last.abstention,
+        "abstention_pro_rise": last.abstention_pro - first.abstention_pro,
+        "abstention_anti_fall": first.abstention_anti - last.abstention_anti,
     }
     return {name: float(value) for name, value in moves.items() if value == value}
 
 
-def _ends(curve: "pd.DataFrame", name: str) -> tuple[float, float]:
-    """A column's mean in the first and in the last fifth; NaN without the column."""
-    if name not in curve:
-        return float("nan"), float("nan")
-    values, step = curve[name], curve.step
-    first, last = step <= step.quantile(PART), step >= step.quantile(1 - PART)
-    return values[first].mean(), values[last].mean()
-
-
-def _of_test(row: Answered, before: Answered, shown: Answered) -> dict[str, float]:
+def _of_test(row: Answered, before: Answered, shown: Answered) -> Terms:
     """The terms of one greedy answer, beside the four rates."""
     if row.outcome is None:
         return {}
     own, kind = terms(row.outcome), NAMES[row.outcome]
-    found = {"confidence": row.confidence}
+    values = {"confidence": row.confidence}
     if row.outcome is Outcome.CORRECT:
-        found["confidence_correct"] = row.confidence
+        values["confidence_correct"] = row.confidence
     if row.confidence >= SURE:
-        found |= _named(f"confidence_{SURE}", own, "accuracy hallucination abstention")
+        names = "accuracy hallucination abstention"
+        values |= _named(f"confidence_{SURE}_", own, names)
     else:
-        found |= _named("unsure", own, "abstention")
+        values |= _named("unsure_", own, "abstention")
     if is_difficult(row, (before, shown)):
-        found |= _named("difficult", own, "hallucination abstention")
+        values |= _named("difficult_", own, "hallucination abstention")
     else:
-        found |= _named("easier", own, "abstention")
+        values |= _named("easier_", own, "abstention")
     if before.outcome is not None:
         first = terms(before.outcome)
-        gains = {k: own[k] - first[k] for k in ("truthfulness", "hallucination")}
-        found |= _named("gain", gains)
+        gains = {name: own[name] - first[name] for name in own}
+        values |= _named("gain_", gains, "truthfulness hallucination")
     if row.reasoning is not None:
-        found |= {"reasoning": row.reasoning, f"reasoning_{kind}": row.reasoning}
-    return found
+        values |= {"reasoning": row.reasoning, f"reasoning_{kind}": row.reasoning}
+    return values
 
 
-def _of_samples(probe: Probe, boxed: bool) -> dict[str, float]:
+def _of_samples(probe: Probe, boxed: bool) -> Terms:
     """The majority of all samples of a question, and what it gains over one sample."""
     voted = majority(probe.samples, probe.outcomes, boxed)
     if voted is None:
         return {}
     every, one = terms(voted), rates(probe.outcomes)
-    gains = {k: every[k] - one[k] for k in ("accuracy", "abstention")}
+    gains = {name: every[name] - one[name] for name in every}
     return (
-        _named("all_samples", every, "accuracy hallucination abstention")
-        | _named("sampling_gain", gains)
+        _named("all_samples_", every, "accuracy hallucination abstention")
+        | _named("sampling_gain_", gains, "accuracy abstention")
         | {"sampling_cut_hallucination": one["hallucination"] - every["hallucination"]}
     )
 
 
-def _named(prefix: str, values: Mapping[str, float], names: str = "") -> dict:
-    return {f"{prefix}_{k}": values[k] for k in names.split() or values}
+def _named(prefix: str, values: Mapping[str, float], names: str = "") -> Terms:
+    return {f"{prefix}{name}": values[name] for name in names.split() or values}

@@ -4,11 +4,11 @@ import pandas as pd
 import pytest
 
 from factkit import params, runs
-from factkit.curate.probing import Probe
+from factkit.curate.drawn import Probe
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
 from factkit.statistics import means
-from factkit.truthrl import items as short_form_items
+from factkit.truthrl import evaluate as measured
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
 
@@ -27,7 +27,7 @@ def rows(kinds=KINDS, **more):
 
 def of(after, before=None, shown=None, **more):
     before = before or rows([WRONG] * len(after))
-    return short_form_items.items({"test": after}, before, shown or before, **more)
+    return measured.items({"test": after}, before, shown or before, **more)
 
 
 def test_the_means_are_the_rates_and_a_failed_judgement_counts_nowhere():
@@ -40,7 +40,7 @@ def test_the_means_are_the_rates_and_a_failed_judgement_counts_nowhere():
 
 def test_another_set_has_metrics_and_ids_of_its_own():
     sets = {"test": rows([CORRECT]), "comparison": rows([WRONG])}
-    table = short_form_items.items(sets, rows([WRONG]), rows([WRONG]))
+    table = measured.items(sets, rows([WRONG]), rows([WRONG]))
     assert table["comparison/q0"] == {
         "comparison_truthfulness": -1,
         "comparison_accuracy": 0,
@@ -107,7 +107,7 @@ def test_another_judge_sees_the_same_answers():
     ]
     table = of(after)
     verify = verifier.verifier(params.load("truthrl", "tiny"), "exact")
-    short_form_items.again(table, "judge_2", after, verify)
+    measured.again(table, "judge_2", after, verify)
     assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
 
 
@@ -115,7 +115,7 @@ def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     run = runs.start("12_truthrl_train", p)
     table = of(rows())
-    short_form_items.iteration(table, 1, rows())
+    measured.iteration(table, 1, rows())
     run.finish(means(table.values()), items=table)
     stored = runs.read_items(run.folder)
     assert list(stored.index) == list(table)
@@ -129,8 +129,8 @@ def test_averages_are_over_sets_and_there_are_none_of_one():
         for s, v in (("", 0.1), ("nq_", 0.5))
         for k in ("truthfulness", "hallucination", "accuracy")
     }
-    assert short_form_items.averages(metrics, ["nq"])["average_accuracy"] == 0.3
-    assert short_form_items.averages(metrics, []) == {}
+    assert measured.averages(metrics, ["nq"])["average_accuracy"] == 0.3
+    assert measured.averages(metrics, []) == {}
 
 
 def test_trends_compare_the_ends_of_training_and_leave_out_what_no_group_shows():
@@ -143,6 +143,6 @@ def test_trends_compare_the_ends_of_training_and_leave_out_what_no_group_shows()
             "abstention_anti": [float("nan")] * 10,
         }
     )
-    assert short_form_items.trends(curve) == pytest.approx(
+    assert measured.trends(curve) == pytest.approx(
         {"rollout_abstention_end": 0.5, "abstention_pro_rise": 0.75}
     )
