@@ -6,9 +6,8 @@ from collections import Counter
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import prompts
-from factkit.backends import Endpoint
 from factkit.datasets.examples import Example
-from factkit.llm import LLM, Limits
+from factkit.llm import LLM, Endpoint, Limits
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.veri.claim_filter import FATES, in_context, keep_verified
 from factkit.verify.trajectory import Turn, answer_of, well_formed

@@ -12,8 +12,7 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.backends import Endpoint
-from factkit.llm import LLM, Limits, Reply, Request, cache_key
+from factkit.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
 
 QUICK = Limits(timeout_s=5, attempts=3)
 

@@ -13,7 +13,7 @@ from factkit import params, prompts
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, load
 from factkit.datasets.rows import RowError
-from factkit.llm import LLM, Remote, Reply
+from factkit.llm import LLM, Reply
 from factkit.reason import synthetic_prompts as synthetic
 from factkit.reason.synthetic_prompts import parse_new_prompt
 
@@ -151,7 +151,7 @@ def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
     assert len(filled.splitlines()) == len(text.splitlines())
 
 
-class Counting(Remote):
+class Counting:
     """A model that says another question each time it is asked."""
 
     name = "counting"

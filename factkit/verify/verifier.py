@@ -85,12 +85,12 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
 
 def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
     """The judge `model` at `url`, with the cache and limits of `p`."""
-    from factkit import backends, llm
+    from factkit import llm
 
     limits = llm.Limits(
         concurrency=p.judge_concurrency,
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    backend = backends.Endpoint(url, model)
-    return llm.LLM(backend, cache=assets.cache_dir() / "llm", limits=limits)
+    endpoint = llm.Endpoint(url, model)
+    return llm.LLM(endpoint, cache=assets.cache_dir() / "llm", limits=limits)
