@@ -358,8 +358,9 @@ def _progress_callback(label: str) -> "TrainerCallback":
 
         def on_log(self, args, state, control, logs, **_):
             self.bar.update(state.global_step - self.bar.n)
-            shown = {k: float(logs[k]) for k in ("reward", "loss") if k in logs}
-            self.bar.set_postfix({k: f"{value:.3f}" for k, value in shown.items()})
+            shown = {k: logs.get(k) for k in ("reward", "loss")}
+            known = {k: f"{float(v):.3f}" for k, v in shown.items() if v is not None}
+            self.bar.set_postfix(known)  # no reward: the judge failed
 
         def on_train_end(self, args, state, control, **_):
             self.bar.close()
