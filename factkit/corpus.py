@@ -71,18 +71,16 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
     Raises DataError if the file can't be had, and, naming file and row, on a row that
     is not of this kind.
     """
-    if not path:
-        from huggingface_hub import hf_hub_download
+    from huggingface_hub import hf_hub_download
 
-        try:
-            path = hf_hub_download(*WIKI_2018, repo_type="dataset")
-        except OSError as error:
-            raise DataError(
-                f"{WIKI_2018[0]}: {error} (HF_HUB_OFFLINE=0); or give a file's path"
-            ) from error
-    if not Path(path).is_file():
-        raise DataError(f"{path}: no such file; leave path empty to use the hub")
-    with open_packed(Path(path)) as lines:
+    try:
+        file = Path(path or hf_hub_download(*WIKI_2018, repo_type="dataset"))
+        lines = open_packed(file)
+    except OSError as error:
+        raise DataError(
+            f"{path or WIKI_2018[0]}: {error}; give a file's path"
+        ) from None
+    with lines:
         for number, line in enumerate(lines, start=1):
             try:
                 row = json.loads(line)
@@ -90,7 +88,7 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
                 passage_id = str(row["id"])
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise DataError(
-                    f"{path}, row {number}: {line[:80]!r} is not JSON {{id, contents}} "
+                    f"{file}, row {number}: {line[:80]!r} is not JSON {{id, contents}} "
                     "with the title on the contents' first line; mend the row"
                 ) from None
             title = title.strip().removeprefix('"').removesuffix('"')

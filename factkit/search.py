@@ -36,10 +36,7 @@ PATIENCE_S = 300.0  # after which a request is not tried again
 
 
 def in_process(index: Index) -> Search:
-    """A search of an index: `CorpusIndex`, `EntryIndex`, `DenseIndex` …
-
-    It raises ValueError if k < 1.
-    """
+    """A search of an index; it raises ValueError if k < 1."""
 
     def ask(queries: list[str], k: int) -> list[list[Chunk]]:
         return [[hit.chunk for hit in index.search(query, k)] for query in queries]

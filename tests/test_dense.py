@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from factkit import assets, params
 from factkit.corpus import load_leads
+from factkit.retrieval import dense
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.dense import DenseIndex, Encoder
 
@@ -18,6 +19,7 @@ from factkit.retrieval.dense import DenseIndex, Encoder
 @pytest.fixture(autouse=True)
 def own_cache(request, tmp_path, monkeypatch):
     """Tests on real assets use the user's cache, the others an empty one."""
+    monkeypatch.setattr(dense, "BLOCK", 2)
     if "assets" not in request.keywords:
         monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
 
@@ -63,50 +65,20 @@ def test_dense_hits_are_those_of_one_product_whatever_the_block(texts, query, k)
     scores = vectors[:-1] @ vectors[-1]
     order = sorted(range(len(texts)), key=lambda i: (-scores[i], i))[:k]
     for block in (1, 3, 100):
-        hits = DenseIndex(chunks, encoder, block=block).search(query, k)
+        dense.BLOCK = block
+        hits, none = DenseIndex(chunks, encoder).search_all([query, " ?! "], k)
         assert [(h.chunk, h.score) for h in hits] == [
             (chunks[i], scores[i]) for i in order
         ]
+        assert none == []
 
 
-def test_dense_queries_without_words_find_nothing_also_among_others():
-    index = DenseIndex(chunks_of(["ab", "bc", "ca", "dd"]), LetterEncoder(), block=3)
-    queries = ["a", "", "cd", "?!"]
-    assert index.search_all(queries, 2) == [index.search(q, 2) for q in queries]
-    assert index.search("  ?! ", 3) == []
-    assert DenseIndex([], LetterEncoder()).search("a", 3) == []
-    with pytest.raises(ValueError, match="k=0"):
-        index.search("a", 0)
-
-
-def test_dense_embeddings_are_float16_on_disk_and_not_computed_again(tmp_path):
-    chunks = chunks_of(["ab", "bc", "cd"])
-    DenseIndex(chunks, LetterEncoder(), block=2)
-    again = LetterEncoder()
-    index = DenseIndex(chunks, again, block=2)
-    assert again.encoded == []
-    assert [(p.dtype, p.shape) for p in index._parts] == [
-        (np.float16, (2, 8)),
-        (np.float16, (1, 8)),
-    ]
-    assert all(isinstance(part, np.memmap) for part in index._parts)
-
-
-@pytest.mark.parametrize("change", ["text", "encoder", "block"])
-def test_dense_index_of_another_kind_is_not_opened(change):
-    DenseIndex(chunks_of(["ab", "c"]), LetterEncoder(), block=2)
-    texts = ["a", "bc"] if change == "text" else ["ab", "c"]
-    encoder = LetterEncoder()
-    encoder.key = "other" if change == "encoder" else encoder.key
-    DenseIndex(chunks_of(texts), encoder, block=1 if change == "block" else 2)
-    assert encoder.encoded == texts
-
-
+TEXTS = ["ab", "bc", "cd", "de", "ef"]
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, "tests")
-from test_dense import LetterEncoder, chunks_of
-from factkit.retrieval.dense import DenseIndex
+from test_dense import TEXTS, LetterEncoder, chunks_of
+from factkit.retrieval import dense
 
 class Killed(LetterEncoder):
     def passages(self, texts):
@@ -114,24 +86,41 @@ class Killed(LetterEncoder):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().passages(texts)
 
-DenseIndex(chunks_of(["ab", "bc", "cd", "de", "ef"]), Killed(), block=2)
+dense.BLOCK = 2
+dense.DenseIndex(chunks_of(TEXTS), Killed())
 """
 
 
-def test_killed_dense_build_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
-    chunks = chunks_of(["ab", "bc", "cd", "de", "ef"])
+def test_a_killed_build_goes_on_to_the_same_bytes_and_no_text_is_embedded_twice(
+    tmp_path, monkeypatch
+):
+    chunks = chunks_of(TEXTS)
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "through"))
-    DenseIndex(chunks, LetterEncoder(), block=2)
+    DenseIndex(chunks, LetterEncoder())
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "killed"))
     done = subprocess.run(
         [sys.executable, "-c", KILLED], cwd=params.ROOT, capture_output=True
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert len(part_bytes(tmp_path / "killed")) == 1
-    encoder = LetterEncoder()
-    DenseIndex(chunks, encoder, block=2)
-    assert encoder.encoded == ["cd", "de", "ef"]
+    for texts in (["cd", "de", "ef"], []):
+        encoder = LetterEncoder()
+        index = DenseIndex(chunks, encoder)
+        assert encoder.encoded == texts
     assert part_bytes(tmp_path / "killed") == part_bytes(tmp_path / "through")
+    assert [(p.dtype, p.shape) for p in index._parts] == [
+        *((np.float16, (2, 8)), (np.float16, (2, 8)), (np.float16, (1, 8)))
+    ]
+
+
+def test_an_index_of_other_texts_or_another_encoder_is_not_opened():
+    DenseIndex(chunks_of(["ab", "c"]), LetterEncoder())
+    encoder = LetterEncoder()
+    DenseIndex(chunks_of(["a", "bc"]), encoder)
+    assert encoder.encoded == ["a", "bc"]
+    encoder.key = "other"
+    DenseIndex(chunks_of(["ab", "c"]), encoder)
+    assert encoder.encoded == ["a", "bc", "ab", "c"]
 
 
 def test_e5_is_known_by_the_models_name():
@@ -142,8 +131,7 @@ def test_e5_is_known_by_the_models_name():
         ("/cache/a3e5f/all-MiniLM-L6-v2", False),
     ):
         assert Encoder(model).e5 is e5
-    keys = {Encoder("e5").key, Encoder("model").key, Encoder("model", max_tokens=9).key}
-    assert len(keys) == 3
+    assert Encoder("e5").key != Encoder("model").key
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Drawn responses: resumed as if never killed, ranked, and made into rows to learn."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,13 +16,7 @@ from factkit.curate.drawn import (
     margin_pairs,
     widest_pair,
 )
-from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import Example
-from factkit.rar import rewards as rar
-from factkit.rlfh.annotators import annotator
-from factkit.rlfh.feedback import share_true
-from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.world import facts as w
+from factkit.datasets.examples import DataError, Example
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")
@@ -51,13 +44,14 @@ def sampler(monkeypatch):
 
 def score(ids, prompts, responses):
     """The last sign of a response as its score; None for the second ones."""
-    assert len(ids) == len(prompts) == len(responses)
+    rows = zip(ids, prompts, responses, strict=True)
+    assert all(f"Who is {i[1:]}?" == q and q in text for i, q, text in rows)
     last = [int(text[-1]) for text in responses]
     return [None if k == 1 else k / 2 for k in last]
 
 
-def draw(p, path, score=score, examples=EXAMPLES):
-    return drawn.draw(None, None, examples, p, score, path)
+def draw(p, path, score=score, examples=EXAMPLES, template=""):
+    return drawn.draw(None, None, examples, p, score, path, template)
 
 
 # Drawing
@@ -76,16 +70,11 @@ def test_an_opened_form_is_completed_part_by_part(p, monkeypatch, tmp_path):
         return [drawn] if n > 1 else [[text] for text in drawn]
 
     monkeypatch.setattr(models, "sample", sample)
-    said = []
-
-    def score(ids, prompts, responses):
-        said.extend(responses)
-        return [1.0] * len(responses)
-
     chat = p.model_copy(update={"chat": True, "max_completion_length": 40})
+    scores = lambda ids, prompts, responses: [1.0] * len(ids)  # noqa: E731
     path = tmp_path / "drawn.jsonl"
-    drawn.draw(None, None, EXAMPLES[:1], chat, score, path, "reasoned_opened")
-    assert said == [
+    (row,) = draw(chat, path, scores, EXAMPLES[:1], "reasoned_opened")
+    assert row.responses == [
         "<think> It is so. </think> <answer> He is old. </answer>",
         "<think> It is so. </think> <answer> He is old. </answer>",
         "<think> no end </think> <answer>  </answer>",
@@ -99,63 +88,31 @@ def test_an_opened_form_is_completed_part_by_part(p, monkeypatch, tmp_path):
     ]
 
 
-def test_each_request_gets_its_own_responses_with_their_scores(p, sampler, tmp_path):
-    rows = draw(p, tmp_path / "drawn.jsonl")
-    assert [row.id for row in rows] == [e.id for e in EXAMPLES]
-    for row, example in zip(rows, EXAMPLES, strict=True):
-        assert len(row.responses) == 3
-        assert all(f"Question: {example.question}" in text for text in row.responses)
-        assert row.scores == [0.0, None, 1.0]
-
-
-def test_a_template_of_its_own_puts_the_requests(p, sampler, tmp_path):
-    path = tmp_path / "drawn.jsonl"
-    rows = drawn.draw(None, None, EXAMPLES, p, score, path, "think_first")
-    plain = draw(p, tmp_path / "plain.jsonl")
-    for row, other in zip(rows, plain, strict=True):
-        thinking = [t.replace("Think before you answer.\n", "") for t in row.responses]
-        assert thinking == other.responses != row.responses
-
-
-def test_a_response_is_scored_with_its_own_prompt(p, sampler, tmp_path):
-    def matches(ids, prompts, responses):
-        found = zip(ids, prompts, responses, strict=True)
-        return [float(f"Who is {i[1:]}?" == q and q in text) for i, q, text in found]
-
-    rows = draw(p, tmp_path / "drawn.jsonl", matches)
-    assert {s for row in rows for s in row.scores} == {1.0}
-
-
-def test_the_parts_have_seeds_of_their_own_from_the_run_s(p, sampler, tmp_path):
-    draw(p, tmp_path / "drawn.jsonl")
+def test_each_request_gets_its_own_responses_each_part_its_seed(p, sampler, tmp_path):
+    rows = draw(p, tmp_path / "drawn.jsonl", template="think_first")
     first = 1_000_003 * p.seed
     assert sampler == [
         (drawn.PART, 3, first, p.drawn_temperature),
         (8, 3, first + drawn.PART, p.drawn_temperature),
     ]
+    assert [row.id for row in rows] == [e.id for e in EXAMPLES]
+    for row, example in zip(rows, EXAMPLES, strict=True):
+        assert len(row.responses) == 3 and row.scores == [0.0, None, 1.0]
+        assert all(f"Question: {example.question}" in text for text in row.responses)
+        assert "Think before you answer." in row.responses[0]
 
 
 def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     expected = draw(p, whole)
     kept = whole.read_text().splitlines(keepends=True)
-    # in the first part, at its end, in the second part, within a line
-    for lines in (0, 5, drawn.PART, drawn.PART + 3):
-        for tail in ("", '{"id": "q7", "resp'):
+    # in the first part, at its end, in the second part, within a line; finished
+    for lines in (0, 5, drawn.PART, drawn.PART + 3, len(kept)):
+        for tail in ("", '{"id": "q7", "resp')[: 1 + (lines < len(kept))]:
             cut.write_text("".join(kept[:lines]) + tail)
+            sampler.clear()
             assert draw(p, cut) == expected
             assert cut.read_bytes() == whole.read_bytes()
-
-
-def test_a_finished_drawing_asks_no_model_and_no_verifier(p, sampler, tmp_path):
-    path = tmp_path / "drawn.jsonl"
-    expected = draw(p, path)
-    sampler.clear()
-
-    def refuse(*_):
-        raise AssertionError("scored again")
-
-    assert draw(p, path, refuse) == expected
     assert not sampler
 
 
@@ -177,35 +134,32 @@ def test_a_response_with_any_line_separator_is_read_back(p, monkeypatch, tmp_pat
     # separators that JSON need not escape, but that str.splitlines takes for line ends
     texts = ["a\nb", "a\u2028b", "a\u2029b", "a\x85b", "a\x1cb", "a\rb"]
     monkeypatch.setattr(models, "sample", lambda *_, **how: [texts])
-    path = tmp_path / "drawn.jsonl"
     scores = lambda ids, prompts, responses: [1.0] * len(texts)  # noqa: E731
-    (row,) = draw(p, path, scores, EXAMPLES[:1])
-    assert drawn.read_drawn(path) == [row] == [Drawn("q0", texts, [1.0] * 6)]
+    (row,) = draw(p, tmp_path / "drawn.jsonl", scores, EXAMPLES[:1])
+    rows = drawn.read_drawn(tmp_path / "drawn.jsonl")
+    assert rows == [row] == [Drawn("q0", texts, [1.0] * 6)]
 
 
-# Ranking
+# Rows
 
 
 def test_the_best_comes_first_of_equals_the_one_drawn_first_without_a_score_none():
     row = Drawn("q", ["a", "b", "c", "d", "e"], [0.5, 1.0, 0.5, None, 1.0])
     assert row.ranked == [(1.0, "b"), (1.0, "e"), (0.5, "a"), (0.5, "c")]
-    assert Drawn("q", ["a", "b"], [None, None]).ranked == []
-
-
-# SFT's rows
 
 
 def test_sft_learns_the_best_response_that_has_a_point(p):
     scores = [0.0, 0.0], [0.25, 0.75], [None, 0.0], [None, None]
-    found = [Drawn(f"q{i}", ["a", "b"], pair) for i, pair in enumerate(scores)]
-    (row,) = best_rows(EXAMPLES[:4], found, p)
+    rows = [Drawn(f"q{i}", ["a", "b"], pair) for i, pair in enumerate(scores)]
+    (row,) = best_rows(EXAMPLES[:4], rows, p)
     assert row == {"prompt": "Question: Who is 1?\nAnswer:", "completion": " b"}
+    with pytest.raises(DataError, match="no prompt has the responses"):
+        drawn.required(best_rows(EXAMPLES[:1], rows[:1], p), p)
 
 
-# DPO's pairs: the widest gap of score within the length rule
+# DPO's pairs: the widest gap of score among responses of near lengths
 
-TEN = " ".join("w" * 10)  # ten words
-NINE = " ".join("v" * 9)
+TEN, NINE = " ".join("w" * 10), " ".join("v" * 9)
 
 
 def test_the_widest_pair_of_a_request():
@@ -216,139 +170,41 @@ def test_the_widest_pair_of_a_request():
         (["a", "b b b b", "c"], [0.2, 0.9, 0.5], 0.76, ("b b b b", "a")),
         # strictly below the limit: 1 − 9/10 is 0.1
         ([TEN, NINE], [1.0, 0.0], 0.1, None),
-        ([TEN, NINE], [0.0, 1.0], 0.1, None),
         ([TEN, NINE], [1.0, 0.0], 0.11, (TEN, NINE)),
         # equal gaps: the pair whose better response is best
         (["a", "b", "c c", "d d"], [0.0, 0.5, 0.5, 1.0], 0.1, ("d d", "c c")),
-        (["d d", "c c", "b", "a"], [1.0, 0.5, 0.5, 0.0], 0.1, ("d d", "c c")),
         # equal in everything: the ones drawn first
         (["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0], 0.1, ("b", "a")),
-        # no gap, one response, none that was scored
+        # no gap, none that was scored; empty responses have equal lengths
         (["a", "b"], [0.5, 0.5], 0.1, None),
-        (["a"], [1.0], 0.1, None),
         (["a", "b"], [1.0, None], 0.1, None),
-        ([], [], 0.1, None),
-        # empty responses have equal lengths, and none has an empty one's
         (["", " "], [1.0, 0.0], 0.1, ("", " ")),
-        (["", "a"], [1.0, 0.0], 0.99, None),
     ):
         assert widest_pair(Drawn("q", responses, scores), limit) == expected
 
 
-responses = st.lists(
-    st.tuples(
-        st.integers(0, 12),
-        st.none() | st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0]) | st.floats(0, 1),
-    ),
-    max_size=8,
-)
-limits = st.floats(0.01, 1.5)
-
-
-def made(pairs):
-    """Responses that differ, of these lengths and scores."""
-    texts = [" ".join([f"r{i}"] * n) + " " * i for i, (n, _) in enumerate(pairs)]
-    return Drawn("q", texts, [score for _, score in pairs])
-
-
-@given(responses, limits)
-def test_a_pair_keeps_to_the_length_rule_and_no_pair_that_does_is_wider(pairs, limit):
-    row = made(pairs)
-    rows = list(zip(row.responses, row.scores, strict=True))
-    allowed = {}
-    for (a, high), (b, low) in itertools.permutations(rows, 2):
-        n, m = len(a.split()), len(b.split())
-        close = abs(n - m) / max(n, m) < limit if n or m else True
-        if None not in (high, low) and high > low and close:
-            allowed[a, b] = high - low
-    pair = widest_pair(row, limit)
-    assert (pair is None) == (not allowed)
-    if pair:
-        assert allowed[pair] == max(allowed.values())
-
-
-def test_dpo_learns_the_pair_and_skips_a_request_without_one(p):
-    """RLFH's comparison takes pairs of any lengths."""
-    found = [
-        Drawn("q0", ["a", "b"], [0.0, 1.0]),
-        Drawn("q1", ["a", "b b"], [0.0, 1.0]),
-        Drawn("q2", ["a", "b"], [None, 1.0]),
-        Drawn("q3", ["a", "b"], [0.5, 0.5]),
-    ]
-    first = {
-        "prompt": "Question: Who is 0?\nAnswer:",
-        "chosen": " b",
-        "rejected": " a",
-    }
-    second = first | {"prompt": "Question: Who is 1?\nAnswer:", "chosen": " b b"}
-    assert gap_pairs(EXAMPLES[:4], found, p, p.length_difference) == [first]
-    assert gap_pairs(EXAMPLES[:4], found, p) == [first, second]
-
-
-# Learning to Reason's pairs: a margin above τ_m, and near in length to the worse one
-
-
-def words(n, of="w"):
-    return " ".join([of] * n)
-
-
-def test_the_pair_of_the_widest_margin():
-    for responses, scores, expected in (
-        (["a", "b", "c"], [0.2, 0.9, 0.5], ("b", "a")),
-        # the widest pair is of unequal length, the next widest is not
-        (["a", "b b", "c"], [0.2, 0.9, 0.5], ("c", "a")),
-        # equal margins: the pair whose better response is best
-        (["a", "b", "c c", "d d"], [0.0, 0.5, 0.5, 1.0], ("d d", "c c")),
-        # equal in everything: the ones drawn first
-        (["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0], ("b", "a")),
-        # no margin, one response, none that was scored
-        (["a", "b"], [0.5, 0.5], None),
-        (["a"], [1.0], None),
-        (["a", "b"], [1.0, None], None),
-        ([], [], None),
-        # against an empty response there is no relative length
-        (["", " "], [1.0, 0.0], None),
-        (["a", ""], [1.0, 0.0], None),
-    ):
-        assert margin_pair(Drawn("q", responses, scores), 0.1, 0.1) == expected
-
-
-def test_the_margin_is_above_its_least():
+def test_the_margin_is_above_its_least_and_the_length_near_that_of_the_rejected():
+    """|1 − l_c / l_r| ≤ τ_l; strictly above τ_m, also where floats are a bit above."""
     for high, low, margin, kept in (
         (0.8, 0.6, 0.1, True),
-        (0.8, 0.75, 0.1, False),
-        # strictly above, also where floats are a bit above
         (0.8, 0.7, 0.1, False),
         (0.4, 0.3, 0.1, False),
-        (0.9, 0.8, 0.1, False),
         (2 / 3, 1 / 3, 1 / 3, False),
-        (1.0, 0.0, 0.999, True),
-        (0.5, 0.5, 0.0, False),
         (0.51, 0.5, 0.0, True),
     ):
         pair = margin_pair(Drawn("q", ["a", "b"], [low, high]), margin, 0.1)
         assert pair == (("b", "a") if kept else None)
-
-
-def test_the_length_differs_by_at_most_its_share_of_the_rejected():
     for chosen, rejected, limit, kept in (
-        # |1 − l_c / l_r| ≤ 0.1, relative to the rejected response, not the longer one
         (9, 10, 0.1, True),
         (11, 10, 0.1, True),
-        (8, 10, 0.1, False),
         (12, 10, 0.1, False),
         (10, 9, 0.1, False),  # 1/9 is more
         (10, 11, 0.1, True),  # 1/11 is less
-        (22, 20, 0.1, True),
-        (23, 20, 0.1, False),
-        (99, 90, 0.1, True),
-        (100, 90, 0.1, False),
-        (13, 10, 0.3, True),
         (20, 10, 1.0, True),
-        (21, 10, 1.0, False),
         (50, 1, float("inf"), True),
+        (1, 0, float("inf"), False),  # an empty one has no relative length
     ):
-        better, worse = words(chosen, "a"), words(rejected, "b")
+        better, worse = " ".join(["a"] * chosen), " ".join(["b"] * rejected)
         pair = margin_pair(Drawn("q", [worse, better], [0.0, 1.0]), 0.1, limit)
         assert pair == ((better, worse) if kept else None)
 
@@ -357,93 +213,76 @@ def test_the_length_differs_by_at_most_its_share_of_the_rejected():
 precisions = st.integers(1, 12).flatmap(
     lambda t: st.integers(0, t).map(lambda f: f / t)
 )
-of_a_request = st.lists(
-    st.tuples(st.integers(0, 12), st.none() | precisions), max_size=8
-)
+scored = st.lists(st.tuples(st.integers(0, 12), st.none() | precisions), max_size=8)
+tenths = st.sampled_from([0.1, 0.5, 1.0])
 
 
-@given(of_a_request, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([0.1, 0.5, 1.0]))
-def test_a_pair_keeps_both_conditions_and_no_pair_that_does_is_wider(
+@given(scored, st.sampled_from([0.0, 0.1, 0.5]), tenths)
+def test_a_pair_keeps_its_conditions_and_no_pair_that_does_is_wider(
     pairs, margin, limit
 ):
-    row = made(pairs)
-    rows = list(zip(row.responses, row.scores, strict=True))
-    allowed = {}
-    for (a, high), (b, low) in itertools.permutations(rows, 2):
-        chosen, rejected = len(a.split()), len(b.split())
-        if None in (high, low) or not rejected:
+    texts = [" ".join([f"r{i}"] * n) + " " * i for i, (n, _) in enumerate(pairs)]
+    row = Drawn("q", texts, [score for _, score in pairs])
+    margins, gaps = {}, {}
+    for (a, high), (b, low) in itertools.permutations(
+        zip(row.responses, row.scores, strict=True), 2
+    ):
+        n, m = len(a.split()), len(b.split())
+        if None in (high, low) or high <= low:
             continue
         # exact: tenths of whole numbers, and twelfths
-        near = abs(rejected - chosen) * 10 <= round(limit * 10) * rejected
-        if high - low > margin + 1e-9 and near:
-            allowed[a, b] = high - low
-    pair = margin_pair(row, margin, limit)
-    assert (pair is None) == (not allowed)
-    if pair:
-        assert allowed[pair] == max(allowed.values())
+        if (
+            m
+            and high - low > margin + 1e-9
+            and abs(m - n) * 10 <= round(limit * 10) * m
+        ):
+            margins[a, b] = high - low
+        if abs(n - m) * 10 < round(limit * 10) * max(n, m, 1):
+            gaps[a, b] = high - low
+    for pair, allowed in (
+        (margin_pair(row, margin, limit), margins),
+        (widest_pair(row, limit), gaps),
+    ):
+        assert (pair is None) == (not allowed)
+        assert not pair or allowed[pair] == max(allowed.values())
 
 
-def reason(least, length):
-    values = {"least_margin": least, "length_difference": length}
-    return params.load("reason", "tiny", values)
-
-
-def test_dpo_learns_the_margin_s_pairs_by_the_run_s_limits():
+def test_dpo_learns_the_pairs_of_its_paper_by_the_run_s_limits(p):
     rows = [
         Drawn("q0", ["a", "b"], [0.0, 1.0]),
         Drawn("q1", ["a", "b b"], [0.0, 1.0]),
         Drawn("q2", ["a", "b"], [0.8, 1.0]),
+        Drawn("q3", ["a", "b"], [None, 1.0]),
     ]
-    found = {
-        (least, length): [
-            row["prompt"].split("\n")[0]
-            for row in margin_pairs(EXAMPLES[:3], rows, reason(least, length))
-        ]
-        for least, length in ((0.1, 0.1), (0.3, 0.1), (0.1, 1.0))
-    }
-    who = [f"Question: Who is {i}?" for i in range(3)]
-    assert found == {
-        (0.1, 0.1): [who[0], who[2]],
-        (0.3, 0.1): [who[0]],
-        (0.1, 1.0): who,
-    }
 
+    def asked(pairs):
+        return [int(row["prompt"].partition("Who is ")[2][0]) for row in pairs]
 
-# Reasoning
+    first = {"prompt": "Question: Who is 0?\nAnswer:", "chosen": " b", "rejected": " a"}
+    assert gap_pairs(EXAMPLES[:1], rows[:1], p, p.length_difference) == [first]
+    assert asked(gap_pairs(EXAMPLES[:4], rows, p, p.length_difference)) == [0, 2]
+    assert asked(gap_pairs(EXAMPLES[:4], rows, p)) == [0, 1, 2]  # RLFH's, any lengths
+    for least, length, kept in (
+        (0.1, 0.1, [0, 2]),
+        (0.3, 0.1, [0]),
+        (0.1, 1, [0, 1, 2]),
+    ):
+        limits = {"least_margin": least, "length_difference": length}
+        reason = params.load("reason", "tiny", limits)
+        assert asked(margin_pairs(EXAMPLES[:4], rows, reason)) == kept
 
 
 LONG, SHORT = "<think>" + "hm " * 40 + "</think> ", "<think>hm</think> "
-NEVER = "<think>" + "hm " * 40
 
 
 def test_a_pair_s_lengths_are_those_of_the_answers():
     """As the reward judges them; the responses of the pair are whole."""
     same = Drawn("q", [LONG + "a b", SHORT + "c d"], [1.0, 0.0])
     differ = Drawn("q", [SHORT + "a b " * 20, LONG + "c d"], [1.0, 0.0])
-    cut = Drawn("q", [SHORT + "a b", NEVER], [1.0, 0.0])
+    cut = Drawn("q", [SHORT + "a b", "<think>" + "hm " * 40], [1.0, 0.0])
     for pair in (
         lambda of: widest_pair(of, 0.1),
         lambda of: margin_pair(of, 0.1, 0.1),
     ):
         assert pair(same) == (LONG + "a b", SHORT + "c d")
         assert pair(differ) is pair(cut) is None
-
-
-def test_drawn_responses_are_scored_without_their_reasoning(p):
-    """By VeriScore in the fact world; the reasoning has a claim that is false."""
-    made = w.build_world(3, people=30)
-    person = made.people[0]
-    (asked, *_) = wp.requests(made, [person], wp.OPEN)
-    first, second = made.facts_of(person)[:2]
-    wrong = next(o for o in w.OBJECTS[second.relation] if o != second.object)
-    thought = f"<think>{w.statement(replace(second, object=wrong))}"
-    said = [
-        f"{thought}</think> {w.statement(first)}",
-        f"{thought} {w.statement(first)}",
-    ]
-    engine = ExactEngine(WorldReader(made), {asked.id: asked})
-    columns = [asked.id] * 2, [asked.question] * 2, said
-    assert rar.rewards_of("veriscore", engine, *columns) == [1.0, 0.0]
-    rlfh = params.load("rlfh", "tiny")
-    found = annotator(rlfh, engine)(*columns)
-    assert [share_true(of) for of in found] == [1.0, None]

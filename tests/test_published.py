@@ -11,57 +11,53 @@ from factkit.figures.tables import PAPER_DEFAULT
 from factkit.reason.arms import ARMS as REASON_ARMS
 from factkit.reason.rewards import WEIGHTS
 
-DATASETS = ["CRAG", "NQ", "HotpotQA", "MuSiQue", "Average"]
+CRAG, LLAMA = "CRAG", "Llama3.1-8B-Inst"
+DATASETS = [CRAG, "NQ", "HotpotQA", "MuSiQue", "Average"]
 JUDGES = ["Llama3.3-70B-Inst", "Qwen2.5-72B-Inst", "Gemma3-27B-Inst", "Average"]
-MODELS = ["Qwen2.5-7B-Inst", "Llama3.1-8B-Inst"]
+MODELS = ["Qwen2.5-7B-Inst", LLAMA]
 SCALES = ["Llama3.2-3B-Inst", "Qwen2.5-3B-Inst", *MODELS, "Qwen2.5-32B-Inst"]
-REASON = [f"ternary_reason_{how}" for how in ("multiplicative", "additive")]
-ARMS = {
-    1: "prompting sft rft r_tuning rlhf rlkf binary ternary".split(),
-    2: "prompting sft rft r_tuning ternary".split(),
-    3: "binary binary_knowledge ternary ternary_knowledge".split(),
-    4: ["dpo", *(f"iterative_dpo_{k}" for k in range(1, 5)), "ternary"],
-    5: "prompting sft rft r_tuning ternary".split(),
-    6: ["prompting", "ternary", *REASON, "ternary_reason_conditional"],
-    7: ["ternary_strict_match", "ternary"],
-    8: ["prompting", "ternary"],
-}
+SETTINGS = ["without retrieval", "with retrieval"]
+MAIN = "prompting sft rft r_tuning rlhf rlkf binary ternary".split()
+FEW = "prompting sft rft r_tuning ternary".split()
+KNOWLEDGE = "binary binary_knowledge ternary ternary_knowledge".split()
+DPO = ["dpo", *(f"iterative_dpo_{k}" for k in range(1, 5)), "ternary"]
+REASON = [
+    f"ternary_reason_{how}" for how in ("multiplicative", "additive", "conditional")
+]
+# TruthRL's table → the values of its key columns
 KEYS = {
-    1: {
-        "setting": ["without retrieval", "with retrieval"],
-        "model": MODELS,
-        "arm": ARMS[1],
-        "dataset": DATASETS,
-    },
-    2: {"arm": ARMS[2]},
-    3: {"arm": ARMS[3], "dataset": DATASETS},
-    4: {"arm": ARMS[4], "dataset": DATASETS},
-    5: {"arm": ARMS[5], "judge": JUDGES},
-    6: {"arm": ARMS[6]},
-    7: {"arm": ARMS[7]},
-    8: {"arm": ARMS[8], "model": SCALES},
+    1: {"setting": SETTINGS, "model": MODELS, "arm": MAIN, "dataset": DATASETS},
+    2: {"arm": FEW},
+    3: {"arm": KNOWLEDGE, "dataset": DATASETS},
+    4: {"arm": DPO, "dataset": DATASETS},
+    5: {"arm": FEW, "judge": JUDGES},
+    6: {"arm": ["prompting", "ternary", *REASON]},
+    7: {"arm": ["ternary_strict_match", "ternary"]},
+    8: {"arm": ["prompting", "ternary"], "model": SCALES},
 }
 VALUES = {1: ["T", "H", "A"], 2: ["T", "H", "U"], 6: ["T", "H", "reasoning_score"]}
+POINTS, SHARE = 0.051, 0.6  # what rounding may add: of points, of whole per cents
 
 
 def published(name):
-    return str(files("factkit") / "published" / f"{name}.csv")
+    return pd.read_csv(str(files("factkit") / "published" / f"{name}.csv"))
 
 
 def table(number, paper="truthrl"):
     """A table of a paper, in per cent."""
-    return pd.read_csv(published(f"{paper}_table{number}"))
+    return published(f"{paper}_table{number}")
 
 
-def prose(paper, what, arm=None):
-    """The number that a paper's text states, of an arm where it has one."""
-    rows = pd.read_csv(published(f"{paper}_text"))
-    rows = rows.set_index(["what", "arm"] if arm else "what").value
-    return rows[what, arm] if arm else rows[what]
+def prose(paper, what, arm):
+    """The number that a paper's text states of an arm."""
+    return published(f"{paper}_text").set_index(["what", "arm"]).value[what, arm]
 
 
 def values(number):
     return VALUES.get(number, ["T", "H"])
+
+
+# ---- TruthRL
 
 
 def test_truthrl_s_tables_have_every_row_once_and_in_order_in_per_cent():
@@ -76,16 +72,11 @@ def test_truthrl_s_tables_have_every_row_once_and_in_order_in_per_cent():
         assert numbers.drop(columns="T").stack().between(0, 100).all(), number
 
 
-def test_accuracy_hallucination_and_abstention_fill_tables_1_and_2():
-    rows = table(1)
-    assert ((rows.A - rows.H - rows["T"]).abs() < 0.11).all()
-    assert (rows.A + rows.H <= 100).all()
-    rows = table(2)
-    accuracy = rows["T"] + rows.H
-    assert ((accuracy + rows.H + rows.U - 100).abs() < 0.11).all()
-
-
-def test_averages_are_the_means_of_their_rows():
+def test_rates_add_up_averages_are_means_and_tables_repeat_table_1():
+    """An arm on CRAG with retrieval, of Llama unless the table says another model."""
+    first, second = table(1), table(2)
+    assert ((first.A - first.H - first["T"]).abs() < 0.11).all()
+    assert ((second["T"] + 2 * second.H + second.U - 100).abs() < 0.11).all()
     for number in (1, 3, 4, 5):
         rows = table(number)
         *groups, averaged = KEYS[number]
@@ -93,73 +84,56 @@ def test_averages_are_the_means_of_their_rows():
         means = rows[~is_average].groupby(groups)[values(number)].mean()
         stated = rows[is_average].set_index(groups)[values(number)]
         assert ((means - stated).abs() < 0.06).all(axis=None), number
-
-
-def test_tables_repeat_the_numbers_of_table_1():
-    """An arm on CRAG with retrieval, of Llama unless the table says another model."""
-    first = table(1).query("setting == 'with retrieval' and dataset == 'CRAG'")
+    first = first.query("setting == 'with retrieval' and dataset == 'CRAG'")
     for number in (3, 4, 5, 6, 7, 8):
         rows = table(number)
-        for key, only in (("dataset", "CRAG"), ("judge", "Llama3.3-70B-Inst")):
-            if key in rows:
-                rows = rows[rows[key] == only]
-        if "model" not in rows:
-            rows = rows.assign(model="Llama3.1-8B-Inst")
+        for key, only in (("dataset", CRAG), ("judge", JUDGES[0])):
+            rows = rows[rows[key] == only] if key in rows else rows
+        rows = rows if "model" in rows else rows.assign(model=LLAMA)
         both = rows.merge(first, on=["arm", "model"], suffixes=("", "_1"))
         assert len(both) >= 1, number
         assert (both[["T", "H"]].to_numpy() == both[["T_1", "H_1"]].to_numpy()).all()
 
 
-# TruthRL: what its text says, and the numbers that its claims are held against
-
-
-def main(arm, column, dataset="CRAG", setting="with retrieval"):
+def cell(arm, column, dataset=CRAG, setting="with retrieval"):
     """A cell of table 1, of Llama3.1-8B."""
     rows = table(1).set_index(["setting", "model", "arm", "dataset"])
-    return rows[column][setting, "Llama3.1-8B-Inst", arm, dataset]
+    return rows[column][setting, LLAMA, arm, dataset]
 
 
 def gain(column, baseline, *where):
-    return main("ternary", column, *where) - main(baseline, column, *where)
+    return cell("ternary", column, *where) - cell(baseline, column, *where)
 
 
-def test_truthrl_s_text_says_the_numbers_of_table_1():
-    """The conclusion's averages are those against SFT with retrieval: "up to", since
-    without it the gains over SFT are larger."""
-    crag = "on CRAG with retrieval in per cent"
+def test_truthrl_s_text_says_the_numbers_of_its_tables():
+    """The conclusion's averages are those against SFT with retrieval."""
+    on_crag = "on CRAG with retrieval in per cent"
     up_to = "average points of {} a baseline: up to"
-    stated = {
-        f"truthfulness {crag}": main("ternary", "T"),
-        f"hallucination {crag}": main("ternary", "H"),
+    hard = "{} on difficult questions in per cent"
+    ternary = {
+        f"truthfulness {on_crag}": cell("ternary", "T"),
+        f"hallucination {on_crag}": cell("ternary", "H"),
         "points of truthfulness above prompting": gain("T", "prompting"),
         "points of hallucination below prompting": -gain("H", "prompting"),
         up_to.format("truthfulness above"): gain("T", "sft", "Average"),
         up_to.format("hallucination below"): -gain("H", "sft", "Average"),
+        hard.format("hallucination"): 100
+        - prose("truthrl", hard.format("abstention"), "ternary"),
     }
-    for what, value in stated.items():
-        assert prose("truthrl", what, "ternary") == pytest.approx(value), what
-    for what, column in (("truthfulness", "T"), ("hallucination", "H")):
-        number = prose("truthrl", f"{what} {crag}", "prompting")
-        assert number == main("prompting", column)
-    closed = gain("T", "sft", "Average", "without retrieval")
-    assert closed > gain("T", "sft", "Average")
-
-
-def test_reasoning_by_outcome_makes_the_score_of_all_responses():
-    score, arm = 0, "prompting"
-    for kind, column in (("correct", "A"), ("wrong", "H")):
-        what = f"reasoning score of {kind} responses in per cent"
-        score += main(arm, column) * prose("truthrl", what, arm)
-    stated = prose("truthrl", "reasoning score in per cent", arm)
-    assert abs(score / 100 - stated) < 0.06
-    assert stated == table(6).set_index("arm").reasoning_score[arm]
-
-
-def test_difficult_questions_are_hallucinated_or_abstained_from():
-    kinds = ("hallucination", "abstention")
-    what = "{} on difficult questions in per cent"
-    numbers = [prose("truthrl", what.format(kind), "ternary") for kind in kinds]
-    assert sum(numbers) == 100
+    prompting = {
+        f"truthfulness {on_crag}": cell("prompting", "T"),
+        f"hallucination {on_crag}": cell("prompting", "H"),
+        "reasoning score in per cent": table(6).reasoning_score[0],
+    }
+    for arm, stated in (("ternary", ternary), ("prompting", prompting)):
+        for what, value in stated.items():
+            assert prose("truthrl", what, arm) == pytest.approx(value), what
+    made = sum(
+        cell("prompting", column)
+        * prose("truthrl", f"reasoning score of {kind} responses in per cent", arm)
+        for kind, column in (("correct", "A"), ("wrong", "H"))
+    )
+    assert abs(made / 100 - stated["reasoning score in per cent"]) < 0.06
 
 
 def fits(n, values):
@@ -169,8 +143,7 @@ def fits(n, values):
 
 def test_the_printed_per_cents_tell_how_many_questions_there_were():
     of_crag = table(1).query("dataset == 'CRAG'")[["H", "A"]].stack()
-    judged = table(5).query("judge != 'Average'")
-    of_crag = pd.concat([of_crag, table(8).H, judged.H])
+    of_crag = pd.concat([of_crag, table(8).H, table(5).query("judge != 'Average'").H])
     assert [n for n in range(50, 900) if fits(n, of_crag)] == [643, 881]
     offered = table(2)[["H", "U"]].stack()
     assert [n for n in range(20, 200) if fits(n, offered)] == [103]
@@ -178,39 +151,37 @@ def test_the_printed_per_cents_tell_how_many_questions_there_were():
 
 def printed(setting, arm, metric):
     """The paper's value of a claim's arm, in per cent; None where no table has it."""
-    column = {"truthfulness": "T", "hallucination": "H", "accuracy": "A"}
+    of = {"truthfulness": "T", "hallucination": "H", "accuracy": "A"}
     if metric == "abstention":
         rest = [printed(setting, arm, m) for m in ("accuracy", "hallucination")]
         return None if None in rest else 100 - sum(rest)
-    if metric not in column:
+    if metric not in of:
         return None
-    if arm in ARMS[1]:
-        retrieval = f"with{'' if setting else 'out'} retrieval"
-        return main(arm, column[metric], setting=retrieval)
+    if arm in MAIN:
+        return cell(arm, of[metric], setting=SETTINGS[bool(setting)])
     if metric == "accuracy":
         rest = [printed(setting, arm, m) for m in ("truthfulness", "hallucination")]
         return sum(rest)
     for number in (3, 4, 6, 7):
         rows = table(number)
-        if "dataset" in rows:
-            rows = rows[rows.dataset == "CRAG"]
+        rows = rows[rows.dataset == CRAG] if "dataset" in rows else rows
         if arm in set(rows.arm):
-            return rows.set_index("arm")[column[metric]][arm]
+            return rows.set_index("arm")[of[metric]][arm]
     return None
 
 
 def test_the_papers_number_of_a_claim_is_that_of_its_tables():
     checked = 0
     for claim in ledger.claims("truthrl"):
-        if claim.setting not in ("", "retrieval", "reasoning"):
-            continue
         number, _, added = claim.paper.partition(" with retrieval")
         both = "retrieval" if claim.paper.endswith("with retrieval") else ""
-        values = [printed(s or both, arm, m) for s, arm, m in claim.arms]
-        if None in values or added or "judge" in claim.claim:
+        if claim.setting not in ("", "retrieval", "reasoning"):
             continue
-        expected = values[0] - (values[1] if len(values) > 1 else 0)
-        assert float(number) == pytest.approx(expected, abs=0.051), claim
+        numbers = [printed(s or both, arm, m) for s, arm, m in claim.arms]
+        if None in numbers or added or "judge" in claim.claim:
+            continue
+        expected = numbers[0] - (numbers[1] if len(numbers) > 1 else 0)
+        assert float(number) == pytest.approx(expected, abs=POINTS), claim
         checked += 1
     assert checked > 100
 
@@ -221,18 +192,13 @@ def test_every_test_set_of_every_paper_says_how_many_items_and_why():
         assert len(rows) >= 3 and rows.index.is_unique
         assert (rows["where"] != "").all()
         differs = rows["the paper's"] != rows["ours, whole"]
-        assert (
-            rows["why they differ"][differs & (rows["the paper's"] == "")] != ""
-        ).all()
+        unexplained = differs & (rows["the paper's"] == "")
+        assert (rows["why they differ"][unexplained] != "").all()
 
 
-# Learning to Reason for Factuality: Table 1's rows are cut after Biography in the scan;
-# what is left is held against the prose
+# ---- Learning to Reason for Factuality: Table 1 is cut after Biography in the scan
 
 SETS = ["longfact", "fava", "alpaca_fact", "biography"]
-MEASURES = ["precision", "detail", "win_rate"]
-REASONING = {"QwQ-32B": "Qwen2.5-32B", "DeepSeek-R1-671B": "DeepSeek-V3-671B"}
-POINTS, SHARE = 0.051, 0.6  # what rounding may add: of points, of whole per cents
 
 
 def reason(number):
@@ -245,134 +211,71 @@ def columns(measure):
     return [f"{name}_{measure}" for name in SETS]
 
 
-def test_the_reason_tables_have_every_column_and_arm_in_order():
+def test_the_reason_tables_have_every_column_and_arm_and_the_trained_weights():
+    measures = ["precision", "detail", "win_rate"]
     first, second = table(1, "reason"), table(2, "reason")
-    of_sets = [f"{name}_{measure}" for name in SETS for measure in MEASURES]
+    of_sets = [f"{name}_{measure}" for name in SETS for measure in measures]
     assert list(first.columns) == ["model", "arm", *of_sets]
     assert list(reason(1).index) == ["base", "sft", "sft_dpo", "fact_relevance"]
     assert list(reason(2).index) == ["base", *WEIGHTS]
     assert set(reason(1).index) | set(reason(2).index) == set(REASON_ARMS)
-    models = [model for pair in REASONING.items() for model in pair[::-1]]
-    assert list(first.model) == [*models, *PAPER_DEFAULT["model"][:1] * 4]
+    for column in columns("win_rate"):  # only base models lack it
+        assert list(first[column].isna()) == list(first.arm == "base")
+    assert not first.drop(columns=columns("win_rate")).isna().any(axis=None)
     assert not second.drop(columns=["lambda", "mu"]).isna().any(axis=None)
-
-
-def test_only_base_models_lack_a_win_rate():
-    rows = table(1, "reason")
-    values = rows.drop(columns=["model", "arm"])
-    unknown = values.isna()
-    for column in columns("win_rate"):
-        assert list(unknown[column]) == list(rows.arm == "base")
-    assert not unknown.drop(columns=columns("win_rate")).any(axis=None)
-    assert values.min(axis=None) > 0 and values.max(axis=None) < 100
-
-
-def test_the_arms_of_table_2_have_the_weights_that_rewards_are_trained_with():
     weights = reason(2).drop(index="base")[["lambda", "mu"]]
     assert {row.Index: tuple(row[1:]) for row in weights.itertuples()} == WEIGHTS
 
 
-def test_gains_are_those_of_the_prose():
+def test_gains_and_averages_of_table_2_are_those_of_the_prose():
     rows = reason(2)
     above, more = "points of precision above {}", "detail above {} in per cent"
-    first, main_arm = "the base model", "fact_relevance"
-    for what, arm, other, tolerance in (
-        (above.format(first), "fact", "base", POINTS),
-        (above.format(first), main_arm, "base", POINTS),
-        (above.format(first), "fact_detail10_relevance", "base", POINTS),
-        (above.format(main_arm), "fact_detail_relevance", main_arm, POINTS),
-        (more.format(f"{first}'s"), main_arm, "base", SHARE),
-        (more.format(f"{first}'s"), "fact_detail10_relevance", "base", SHARE),
-        (more.format(f"{main_arm}'s"), "fact_detail_relevance", main_arm, SHARE),
+    model, best, detailed = "the base model", "fact_relevance", "fact_detail_relevance"
+    for what, arm, other in (
+        (above.format(model), "fact", "base"),
+        (above.format(model), best, "base"),
+        (above.format(model), "fact_detail10_relevance", "base"),
+        (above.format(best), detailed, best),
+        (more.format(f"{model}'s"), best, "base"),
+        (more.format(f"{model}'s"), "fact_detail10_relevance", "base"),
+        (more.format(f"{best}'s"), detailed, best),
     ):
-        row, of_other = rows.loc[arm], rows.loc[other]
-        gained = row.precision - of_other.precision
-        if "detail above" in what:
-            gained = 100 * row.supported / of_other.supported - 100
+        gained = rows.precision[arm] - rows.precision[other]
+        if what.startswith("detail"):
+            gained = 100 * rows.supported[arm] / rows.supported[other] - 100
+        tolerance = SHARE if what.startswith("detail") else POINTS
         assert abs(gained - prose("reason", what, arm)) < tolerance, (what, arm)
-
-
-def test_averages_of_table_2_are_those_of_the_prose():
     for arm in ("fact", "fact_detail", "fact_relevance", "fact_detail10_relevance"):
         stated = prose("reason", "average win rate in per cent", arm)
-        assert reason(2).win_rate[arm] == stated
-    stated = prose("reason", "average precision in per cent", "fact_relevance")
-    assert reason(2).precision["fact_relevance"] == stated
-
-
-def averages(measure):
-    """What table 2 and the prose say of the averages over all six data sets."""
-    base = reason(2).loc["base"]
-    main = reason(2).loc["fact_relevance"]
-    above = "points of precision above the base model"
-    if measure == "precision":
-        return {
-            "base": base.precision,
-            "fact_relevance": main.precision,
-            "sft": base.precision + prose("reason", above, "sft"),
-            "sft_dpo": base.precision + prose("reason", above, "sft_dpo"),
-        }
-    if measure == "detail":
-        return {"base": base.supported, "fact_relevance": main.supported}
-    stated = prose("reason", "average win rate in per cent", "sft_dpo")
-    return {"fact_relevance": main.win_rate, "sft_dpo": stated}
-
-
-def cut(average, read):
-    """The mean of the two data sets that are cut off, from the average of all six."""
-    return (6 * average - read.sum()) / 2
+        assert rows.win_rate[arm] == stated
 
 
 def test_averages_leave_the_two_sets_that_are_cut_a_value_like_the_others():
     """Within a point of the range of the four: a row that is shifted falls out."""
-    numbers = [
-        (average, reason(1).loc[arm, columns(measure)])
-        for measure in MEASURES
-        for arm, average in averages(measure).items()
-    ]
-    rows = table(1, "reason").set_index("model")
-    what = {"precision": "average precision in per cent", "detail": "average detail"}
-    for measure in what:
-        for model, arm in (("Qwen2.5-32B", "base"), ("QwQ-32B", "reasoning")):
-            average = prose("reason", f"{what[measure]}: {model}", arm)
-            numbers.append((average, rows.loc[model, columns(measure)].astype(float)))
-    assert len(numbers) == 12
-    for average, read in numbers:
-        assert read.min() - 1 < cut(average, read) < read.max() + 1, read
+    base, best = reason(2).loc["base"], reason(2).loc["fact_relevance"]
+    above = "points of precision above the base model"
+    averages = {
+        ("precision", "base"): base.precision,
+        ("precision", "fact_relevance"): best.precision,
+        ("precision", "sft"): base.precision + prose("reason", above, "sft"),
+        ("precision", "sft_dpo"): base.precision + prose("reason", above, "sft_dpo"),
+        ("detail", "base"): base.supported,
+        ("detail", "fact_relevance"): best.supported,
+        ("win_rate", "fact_relevance"): best.win_rate,
+        ("win_rate", "sft_dpo"): prose(
+            "reason", "average win rate in per cent", "sft_dpo"
+        ),
+    }
+    for (measure, arm), average in averages.items():
+        read = reason(1).loc[arm, columns(measure)]
+        cut = (6 * average - read.sum()) / 2  # the mean of the two
+        assert read.min() - 1 < cut < read.max() + 1, (measure, arm)
 
 
-def test_qwq_loses_the_points_of_precision_that_the_introduction_says():
-    before = prose("reason", "average precision in per cent: Qwen2.5-32B", "base")
-    after = prose("reason", "average precision in per cent: QwQ-32B", "reasoning")
-    what = "points of hallucination above Qwen2.5-32B: QwQ-32B"
-    assert abs(before - after - prose("reason", what, "reasoning")) < SHARE
+# ---- RLFH: its tables print rates as fractions; here they are in per cent
 
-
-def test_sft_costs_the_share_of_detail_that_the_prose_says():
-    read = reason(1)[columns("detail")].sum(axis=1)
-    what = "detail above the base model's in per cent: at most"
-    stated = prose("reason", what, "sft")
-    assert 100 * read["sft"] / read["base"] - 100 <= stated
-
-
-def test_the_prose_credits_dpo_with_a_data_set_more_than_table_1_leaves_it():
-    """Three of the six are below the base model's detail; §4.3 says that four aren't.
-    Entered as they stand in the paper: an average of DPO's detail is not stated."""
-    rows = reason(1)[columns("detail")]
-    below = (rows.loc["sft_dpo"] < rows.loc["base"]).sum()
-    what = "data sets of six with the base model's detail or more"
-    assert (below, prose("reason", what, "sft_dpo")) == (3, 4)
-
-
-# RLFH: its tables print rates as fractions; here they are in per cent
-
-RLFH_SETS = {"hotpotqa": 256, "squad_v2": 191, "biography": 182}  # its prompts
-LEARNT = "earlier learning-based methods'"  # DPO's
+PROMPTS = {"hotpotqa": 256, "squad_v2": 191, "biography": 182}
 COUNTED = ["correct", "incorrect", "response_rate", "precision"]
-RLFH_ARMS = {
-    1: ["base", "iti", "dola", "dpo", "statement"],  # dpo: what it calls FACT
-    2: ["paragraph", "sentence", "statement"],
-}
 
 
 def rlfh(number):
@@ -382,79 +285,39 @@ def rlfh(number):
     return rows[rows.model == "Vicuna-7B"].set_index(key)
 
 
-def answers(name, rows=None):
-    """A data set's correct, incorrect, response_rate and precision in table 1."""
-    rows = rlfh(1) if rows is None else rows
-    return rows[[f"{name}_{c}" for c in COUNTED]].set_axis(COUNTED, axis=1)
-
-
-def shares(n):
-    """The per cents, as printed, that a whole number of n prompts can be."""
-    return {round(100 * k / n, 1) for k in range(n + 1)}
-
-
-def test_the_rlfh_tables_have_every_column_and_arm_in_order():
-    of_sets = [f"{name}_{column}" for name in RLFH_SETS for column in COUNTED]
+def test_the_rlfh_tables_have_every_column_and_arm_and_repeat_a_row():
+    of_sets = [f"{name}_{column}" for name in PROMPTS for column in COUNTED]
     assert list(table(1, "rlfh").columns) == ["model", "arm", *of_sets]
     assert list(table(2, "rlfh").columns) == ["model", "arm", *COUNTED]
-    assert list(table(3, "rlfh").columns) == ["model", "arm", "annotator", *COUNTED]
-    for number, expected in RLFH_ARMS.items():
-        assert list(rlfh(number).index) == expected
-    models = ["Orca2-7B", "Zephyr-7B", "Llama2-7B-Chat", *["Vicuna-7B"] * 5]
-    assert list(table(1, "rlfh").model) == models
+    assert list(rlfh(1).index) == ["base", "iti", "dola", "dpo", "statement"]
+    assert list(rlfh(2).index) == ["paragraph", "sentence", "statement"]
     assert set(rlfh(3).arm) == {"statement"} and len(rlfh(3)) == 6
     assert not any(table(n, "rlfh").isna().any(axis=None) for n in (1, 2, 3, 8))
-
-
-def test_a_row_of_rlfh_that_several_tables_print_is_the_same_in_all():
-    statement = answers("hotpotqa").loc["statement"]
-    assert (rlfh(2).loc["statement", COUNTED] == statement).all()
-    assert (rlfh(3).loc["Mixtral-8x7B", COUNTED] == statement).all()
+    row = rlfh(1).loc["statement", of_sets[:4]].set_axis(COUNTED)
+    assert (rlfh(2).loc["statement", COUNTED] == row).all()
+    assert (rlfh(3).loc["Mixtral-8x7B", COUNTED] == row).all()
 
 
 def test_response_rates_are_of_a_whole_number_of_prompts():
-    for name, prompts in RLFH_SETS.items():
-        stated = table(1, "rlfh")[f"{name}_response_rate"]
-        assert stated.isin(shares(prompts)).all(), name
+    """Of 182 biographies, not FActScore's 183; one rate of table 3 is of none."""
+    for name, n in PROMPTS.items():
+        shares = {round(100 * k / n, 1) for k in range(n + 1)}
+        assert table(1, "rlfh")[f"{name}_response_rate"].isin(shares).all(), name
+        if name == "hotpotqa":
+            rates = rlfh(3).response_rate
+            assert list(rates.index[~rates.isin(shares)]) == ["Vicuna-7B"]
+            assert rlfh(2).response_rate.isin(shares).all()
 
 
-def test_the_response_rates_are_of_182_biographies_not_of_factscores_183():
-    stated = answers("biography").response_rate
-    unlike = stated.index[~stated.isin(shares(183))]
-    assert list(unlike) == ["base", "dola", "dpo", "statement"]
-
-
-def test_one_response_rate_of_table_3_is_not_of_256_questions():
-    stated = rlfh(3).response_rate
-    assert list(stated.index[~stated.isin(shares(256))]) == ["Vicuna-7B"]
-    assert rlfh(2).response_rate.isin(shares(256)).all()
-
-
-def test_precision_is_near_the_share_of_facts_that_are_correct():
-    """It is a mean over responses, they are pooled: within 9 points in all rows but
-    one. Orca2's precision on HotpotQA, 22 points below, stands so in the paper."""
-    first = table(1, "rlfh").set_index("model")
-    parts = {name: answers(name, first) for name in RLFH_SETS}
-    every = pd.concat(parts | {2: rlfh(2)[COUNTED], 3: rlfh(3)[COUNTED]})
-    pooled = 100 * every.correct / (every.correct + every.incorrect)
-    far = every.index[(pooled - every.precision).abs() > 9]
-    assert list(far) == [("hotpotqa", "Orca2-7B")]
-
-
-def test_gains_in_factscore_are_those_of_the_prose():
-    """The mean over the data sets of each one's relative gain."""
-    for arm, whose in (("base", "the base model's"), ("dpo", LEARNT)):
-        gains = [
-            100 * precision["statement"] / precision[arm] - 100
-            for precision in (answers(name).precision for name in RLFH_SETS)
-        ]
-        stated = prose("rlfh", f"FactScore above {whose} in per cent")
-        assert abs(sum(gains) / 3 - stated) < 0.051, arm
-
-
-def test_the_example_rewards_rise_with_what_is_right_and_are_0_of_a_refusal():
+def test_rlfh_s_gains_are_those_of_the_prose_and_its_example_rewards_rise():
+    """Gains: the mean over the data sets of each one's relative gain."""
+    whose = {"base": "the base model's", "dpo": "earlier learning-based methods'"}
+    for arm, name in whose.items():
+        precision = rlfh(1)[[f"{of}_precision" for of in PROMPTS]]
+        gains = 100 * precision.loc["statement"] / precision.loc[arm] - 100
+        stated = prose("rlfh", f"FactScore above {name} in per cent", "statement")
+        assert abs(gains.mean() - stated) < POINTS, arm
     rows = table(8, "rlfh")
-    assert list(rows.columns) == ["prompt", "response", "reward"]
     assert list(rows.groupby("prompt", sort=False).size()) == [3, 3]
     for _, examples in rows.groupby("prompt"):
         assert examples.reward.is_monotonic_increasing

@@ -1,6 +1,5 @@
 """The corpus, its chunks, and that two BM25 libraries give one ranking."""
 
-import random
 from math import log
 
 import pytest
@@ -145,16 +144,6 @@ def test_both_libraries_give_equal_hits(pages, query, k):
     assert corpus == PromptIndex(chunks).search(" ".join(query), k)
 
 
-@pytest.mark.assets
-def test_both_libraries_give_equal_hits_on_real_text():
-    leads = load_leads()[::10]
-    chunks = [Chunk(f"{d.id}#0", d.id, d.text, 1) for d in leads]
-    corpus, prompt = CorpusIndex(chunks), PromptIndex(chunks)
-    for lead in random.Random(0).sample(leads, 20):
-        query = " ".join(lead.text.split()[:40])
-        assert corpus.search(query, 50) == prompt.search(query, 50)
-
-
 @pytest.mark.parametrize("index", INDEXES)
 def test_equal_scores_rank_in_the_order_of_the_chunks_also_at_the_last_place(index):
     chunks = chunks_of(PAGES * 20)
@@ -184,16 +173,13 @@ def test_answer_is_found_as_a_row_of_whole_words_in_one_chunk():
         (["New York"], "He lives in new york.", True),
         (["New York"], "A new city, not York.", False),
         (["the Beatles"], "Songs by Beatles fans", True),
-        (["Beatles"], "the Beat-les", False),
         (["art"], "the party", False),
         (["António Guterres"], "Antonio Guterres spoke", True),
         (["3,677"], "seats 3,677 people", True),
-        (["x", "Oslo"], "in Oslo", True),
         (["yes"], "yes, it is so", False),
         (["No"], "no one", False),
         (["yes man"], "a yes man", True),
-        (["The"], "the fox", False),
-        ([""], "the fox", False),
+        (["The", ""], "the fox", False),
         ([], "the fox", False),
     ):
         chunks = chunks_of(["other", text])

@@ -6,6 +6,7 @@ The small profiles of papers 3 and 4 ask of people of the fact world, or of lead
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,14 +55,15 @@ def split_by_entity(
     sizes: Mapping[str, int],
     seed: int = 0,
     relations: Collection[str] = (),
+    even: bool = True,
 ) -> Sets:
-    """Splits of the given sizes, no entity in two of them, relations mixed evenly.
+    """Splits of the given sizes, no entity and no question in two of them.
 
     Entities are dealt to the splits at random in proportion to `sizes`; those that
     share a question go together, and a split that chance left short is filled up from
-    those that have more than they need. Each split then takes one question of every
-    relation in turn until it is full, of `relations` alone if some are named: no entity
-    changes its split by that. Raises DataError if there are too few questions.
+    those that have more than they need. even: each split takes one question of every
+    relation in turn until it is full, else any; of `relations` alone if some are named:
+    no entity changes its split by that. Raises DataError if there are too few.
     """
     rng = random.Random(f"split {seed}")
     group = _together(examples)
@@ -76,49 +78,21 @@ def split_by_entity(
         rng.shuffle(pool)
         by_relation: dict[str, list[Example]] = {}
         for example in pool:
-            by_relation.setdefault(example.relation, []).append(example)
+            by_relation.setdefault(even and example.relation, []).append(example)
         turns = chain.from_iterable(zip_longest(*by_relation.values()))
         splits[name] = [e for e in turns if e is not None][:size]
-        _refuse_few(f"{name}_questions", size, len(pool), len(examples))
+        if len(splits[name]) < size:
+            raise DataError(
+                f"{name}={size}: only {len(pool)} of {len(examples)} prompts are left "
+                "for this split; ask for fewer"
+            )
         rng.shuffle(splits[name])
     refuse_overlap(splits)
     return splits
 
 
-def split_prompts(
-    examples: Sequence[Example], sizes: Mapping[str, int], seed: int = 0
-) -> Sets:
-    """Splits of the given sizes, drawn at random, no entity or text in two of them.
-
-    Unlike `split_by_entity` it keeps the mix of kinds as it is.
-    Raises DataError if there are too few examples.
-    """
-    order = list(examples)
-    random.Random(f"prompts {seed}").shuffle(order)
-    splits: Sets = {}
-    owner: dict[str, str] = {}  # of an entity or a text
-    taken: set[str] = set()  # ids
-    for name, size in sizes.items():
-        split: list[Example] = []
-        for example in order:
-            keys = (example.entity.casefold(), example.question.casefold())
-            free = example.id not in taken and {owner.get(k, name) for k in keys}
-            if len(split) < size and free == {name}:
-                split.append(example)
-                owner |= dict.fromkeys(keys, name)
-                taken.add(example.id)
-        _refuse_few(name, size, len(split), len(examples))
-        splits[name] = split
-    refuse_overlap(splits)
-    return splits
-
-
-def _refuse_few(name: str, wanted: int, left: int, total: int) -> None:
-    if left < wanted:
-        raise DataError(
-            f"{name}={wanted}: only {left} of {total} prompts are left for this split; "
-            "ask for fewer"
-        )
+# as they come: the mix of relations is kept
+split_prompts = partial(split_by_entity, even=False)
 
 
 def _fill_up(
@@ -310,7 +284,6 @@ def gather(
             assets.cache_dir() / "web",
             pages=p.pages,
             at_least=p.least_pages,
-            progress="evidence",
         )
     documents = {d.id: d for d in embedded_documents(p)}
     index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in documents.values()])

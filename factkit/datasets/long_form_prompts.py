@@ -34,10 +34,12 @@ from factkit.datasets.rows import Loaded, Row, RowError, Source
 WILDCHAT_CHARS = {"prompt": (15, 2_000), "reply": (200, 8_000)}
 
 
-def long_prompt(name: str, prompt: str, entity: str, **more: Any) -> Example:
+def long_prompt(
+    name: str, prompt: str, entity: str, relation: str = "", **more: Any
+) -> Example:
     """An example with label `LONG_FORM`, without answers if none are among `more`."""
-    more = {"answers": []} | more
-    return Example(id=name, question=prompt, entity=entity, label=LONG_FORM, **more)
+    own = {"answers": [], "relation": relation, "label": LONG_FORM} | more
+    return Example(id=name, question=prompt, entity=entity, **own)
 
 
 def _in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
@@ -51,7 +53,7 @@ def _in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
         parts = rows.text(row, prompt).strip(), rows.optional(row, more).strip()
         text = "\n\n".join(part for part in parts if part)
         name = made_id(source, text)
-        return long_prompt(name, text, name, relation=rows.optional(row, relation))
+        return long_prompt(name, text, name, rows.optional(row, relation))
 
     return example
 

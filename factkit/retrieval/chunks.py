@@ -24,7 +24,7 @@ class Hit:
     """A chunk found, and its score without unit.
 
     By BM25 the chunk shares a word with the query and score > 0; a dense index gives
-    any chunk's cosine, in [-1, 1] up to the rounding of float16.
+    the cosine.
     """
 
     chunk: Chunk
@@ -37,7 +37,7 @@ def listed(chunks: Iterable[Chunk]) -> str:
 
 
 class Index(Protocol):
-    """What searches: `CorpusIndex`, `PromptIndex`, `DenseIndex` or `EntryIndex`."""
+    """What searches: `CorpusIndex`, `PromptIndex` or `EntryIndex`."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best chunks, best first."""

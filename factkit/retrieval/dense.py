@@ -6,7 +6,7 @@ TruthRL App. C retrieves with E5 over Wikipedia of 2018.
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from factkit.retrieval.bm25 import tokenize, top_places
 from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
 
-# Part of the cache key: raise it whenever `Encoder` changes what it computes.
-DENSE_VERSION = 1
 BATCH = 64  # texts
+MAX_TOKENS = 256  # of a text
+BLOCK = 65_536  # chunks of a part of an index
 
 _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])")
 
@@ -30,14 +30,14 @@ class Encoder:
 
     `model` is a folder or hub name with safetensors. Before its texts E5 was trained
     with "query: " and "passage: ": they are put there where the name says e5. Texts are
-    cut to `max_tokens`. Computes in bfloat16 on a GPU and in float32 on a CPU; the
-    model is loaded at the first text.
+    cut to MAX_TOKENS. Computes in bfloat16 on a GPU and in float32 on a CPU; the model
+    is loaded at the first text.
     """
 
-    def __init__(self, model: str, max_tokens: int = 256) -> None:
+    def __init__(self, model: str) -> None:
         import torch
 
-        self.model, self.max_tokens = model, max_tokens
+        self.model = model
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.e5 = bool(_E5.search(model.casefold()))
 
@@ -46,8 +46,7 @@ class Encoder:
         """What decides a passage's embedding; a folder's weights by size and time."""
         stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
         files = [(s.st_size, s.st_mtime_ns) for s in stats]
-        how = (self.e5, self.max_tokens, BATCH, self.device)
-        return repr((DENSE_VERSION, self.model, files, *how))
+        return repr((self.model, files, self.e5, MAX_TOKENS, BATCH, self.device))
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings of questions, float32 (n, d)."""
@@ -84,7 +83,7 @@ class Encoder:
             texts,
             padding=True,
             truncation=True,
-            max_length=self.max_tokens,
+            max_length=MAX_TOKENS,
             return_tensors="pt",
         ).to(self.device)
         with torch.inference_mode():
@@ -98,37 +97,27 @@ class DenseIndex:
     """Exact search by cosine over an encoder's embeddings of a whole corpus.
 
     The embeddings, float16 (N, d), lie in `assets.cache_dir()/dense/<hash>` as .npy
-    parts of `block` chunks each and are memory-mapped: 21 million passages of E5-base
+    parts of BLOCK chunks each and are memory-mapped: 21 million passages of E5-base
     are 32 GB, of which a search holds one part at a time. A part is written whole or
     not at all, so a build that was killed goes on with the first part missing.
-    `chunks` is kept as it is if it is a sequence, which may read them lazily.
 
     Query and embeddings are both float16 and multiplied in float64, where such products
     (multiples of 2^-48) and their sums (about 1) are exact: equal text scores equally,
     on any machine, in any batch.
     """
 
-    def __init__(
-        self, chunks: Iterable[Chunk], encoder: Encoder, block: int = 65_536
-    ) -> None:
-        self.chunks = chunks if isinstance(chunks, Sequence) else list(chunks)
-        self.encoder, self.block = encoder, block
+    def __init__(self, chunks: Sequence[Chunk], encoder: Encoder) -> None:
+        self.chunks, self.encoder = chunks, encoder
         self._parts = self._open_or_build()
 
-    def search(self, query: str, k: int) -> list[Hit]:
-        """The k best chunks, best first; ties in the chunks' order.
+    def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        """Each query's k best chunks, best first; ties in the chunks' order.
 
         Fewer than k only where the corpus has fewer; none for a query without words.
-        Raises ValueError if k < 1.
+        One pass over the embeddings for all.
         """
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The hits of `search` for each query, with one pass over the embeddings."""
         import torch
 
-        if k < 1:
-            raise ValueError(f"k={k}; it must be at least 1")
         wordy = [i for i, query in enumerate(queries) if tokenize(query)]
         hits: list[list[Hit]] = [[] for _ in queries]
         if not wordy or not self.chunks:
@@ -139,7 +128,7 @@ class DenseIndex:
         best = [(np.empty(0, int), np.empty(0))] * len(wordy)  # places, scores
         for number, part in enumerate(self._parts):
             rows = torch.tensor(np.asarray(part), device=device).double()
-            new = np.arange(len(part)) + number * self.block
+            new = np.arange(len(part)) + number * BLOCK
             for i, scores in enumerate((vectors @ rows.T).cpu().numpy()):
                 # earlier chunks stand first, so that they win ties
                 places = np.concatenate([best[i][0], new])
@@ -155,19 +144,19 @@ class DenseIndex:
 
     def _open_or_build(self) -> list[np.ndarray]:
         """The memory-mapped parts (block, d); those missing are encoded in turn."""
-        digest = hashlib.sha256(f"{self.encoder.key} {self.block}".encode())
+        digest = hashlib.sha256(f"{self.encoder.key} {BLOCK}".encode())
         for chunk in self.chunks:  # the length keeps ["ab", "c"] and ["a", "bc"] apart
             digest.update(f"{len(chunk.text)} {chunk.text}".encode())
         folder = assets.cache_dir() / "dense" / digest.hexdigest()[:32]
         folder.mkdir(parents=True, exist_ok=True)
-        starts = range(0, len(self.chunks), self.block)
+        starts = range(0, len(self.chunks), BLOCK)
         paths = [folder / f"{number:05d}.npy" for number in range(len(starts))]
         parts = zip(starts, paths, strict=True)
         missing = [(start, path) for start, path in parts if not path.exists()]
         if missing:
             with progress_bar(len(missing), "dense index", unit="part") as bar:
                 for start, path in missing:
-                    texts = [c.text for c in self.chunks[start : start + self.block]]
+                    texts = [c.text for c in self.chunks[start : start + BLOCK]]
                     embedded = self.encoder.passages(texts).astype(np.float16)
                     partial = path.with_name(f".{path.name}.{os.getpid()}")
                     with partial.open("wb") as file:
