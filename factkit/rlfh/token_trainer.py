@@ -17,14 +17,14 @@ from trl import GRPOConfig, GRPOTrainer
 
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import token_objective as objective
-from factkit.train import grpo, launch, recipe, setup
+from factkit.train import grpo, launch, setup
 
 HEAD = "value_head"
 TokenReward = Callable[..., list[list[float] | None]]
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def token_level(
     start: str,
