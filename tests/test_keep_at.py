@@ -143,9 +143,10 @@ def test_an_arm_names_the_kept_policies_in_order_and_the_result_last(
     start, whole, p, monkeypatch
 ):
     monkeypatch.setattr(grpo, "grpo", lambda *_: whole / "model")  # nothing is trained
-    found = rar.train_arm(p, start, [], [], whole)
-    assert found == [*(whole / f"model-{i}" for i in (1, 2, 3)), whole / "model"]
-    assert len(found) == len(p.kept_steps)
+    kept = rar.train_arm(p, start, [], [], whole)
+    assert list(kept) == p.kept_steps
+    before = [whole / f"model-{i}" for i in (1, 2, 3)]
+    assert list(kept.values()) == [*before, whole / "model"]
 
 
 # A run that is killed and goes on

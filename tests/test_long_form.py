@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import long_form
-from factkit.evaluate.long_form import Checked, word_chunks
+from factkit.evaluate.long_form import Checked
 from factkit.verify.claims import Claim, Support
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
@@ -25,13 +25,6 @@ def checked(supports, name="p", response="one two three"):
 
 
 # ---- chunks
-
-
-@given(st.text(), st.integers(1, 5))
-def test_chunks_joined_give_the_text_if_it_has_a_word(text, words):
-    chunks = word_chunks(document(text), words)
-    assert "".join(c.text for c in chunks) == (text if text.split() else "")
-    assert sum(c.n_tokens for c in chunks) == len(text.split())
 
 
 def test_search_finds_the_chunk_of_the_own_prompts_documents():

@@ -19,7 +19,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,8 @@ from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import rows as kept
 from factkit.evaluate.short_form import shown
-from factkit.retrieval.bm25 import PromptIndex
-from factkit.retrieval.chunks import Chunk, Hit
+from factkit.retrieval.chunks import Hit
+from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, Extractor, Support
 from factkit.verify.failures import failed_share
@@ -40,6 +39,8 @@ from factkit.verify.response import answers
 from factkit.verify.support import ClaimVerifier, support_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from factkit.params.stages import RequestParams
 
 CHUNK_WORDS = 100  # App. B.1
@@ -91,36 +92,17 @@ def answer(
     return texts
 
 
-def word_chunks(document: Document, words: int = CHUNK_WORDS) -> list[Chunk]:
-    """Cut a document into chunks of `words` words; the last may have fewer.
-
-    A chunk is an exact substring and reaches to the next chunk's first word; `n_tokens`
-    counts its words. Ids are `<doc_id>#<i>`.
-    """
-    texts = re.findall(rf"\s*(?:\S+(?:\s+|\Z)){{1,{words}}}", document.text)
-    return [
-        Chunk(f"{document.id}#{i}", document.id, text, len(text.split()))
-        for i, text in enumerate(texts)
-    ]
-
-
-def search_words(
-    documents: Mapping[str, Sequence[Document]], words: int = CHUNK_WORDS
-) -> Search:
-    """BM25 over each prompt's documents, cut into chunks of `words` words.
+def search_words(documents: Mapping[str, Sequence[Document]]) -> Search:
+    """BM25 over each prompt's documents, cut into chunks of `CHUNK_WORDS` words.
 
     documents: prompt id → its documents; DataError for a prompt without.
     """
 
-    @lru_cache(maxsize=256)
-    def index(prompt_id: str) -> PromptIndex:
-        if prompt_id not in documents:
-            raise DataError(f"no documents to check the claims of prompt {prompt_id!r}")
-        return PromptIndex(
-            c for d in documents[prompt_id] for c in word_chunks(d, words)
-        )
+    def spans(texts: Sequence[str], **_: Any) -> dict[str, list]:
+        words = [[m.span() for m in re.finditer(r"\S+", text)] for text in texts]
+        return {"offset_mapping": words}
 
-    return lambda prompt_id, query, k: index(prompt_id).search(query, k)
+    return EvidenceCache(documents, spans, CHUNK_WORDS).search
 
 
 # ---- checking
@@ -193,13 +175,13 @@ def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
     """The responses before and after that `write_samples` wrote; a claim's text is the
     sentence that it was taken from."""
 
-    def of(row: Mapping[str, Any], side: str) -> Checked:
+    def checked(row: Mapping[str, Any], side: str) -> Checked:
         claims = [Claim(text, text) for text, _ in row[f"{side}_claims"]]
         supports = [s and Support(s) for _, s in row[f"{side}_claims"]]
         return Checked(row["id"], row["prompt"], row[side], claims, supports)
 
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [(of(row, "before"), of(row, "after")) for row in map(json.loads, lines)]
+    rows = map(json.loads, path.read_bytes().splitlines())
+    return [(checked(row, "before"), checked(row, "after")) for row in rows]
 
 
 # ---- scores
@@ -229,22 +211,14 @@ def scores(rows: Sequence[Checked]) -> dict[str, float]:
     responds. Each is the mean of its column of `items`.
     Raises ValueError without a response that can be scored.
     """
-    known = {name: x[~np.isnan(x)] for name, x in _terms(rows).items()}
-    return {name: float(column.mean()) for name, column in known.items() if len(column)}
+    columns = _terms(rows).items()
+    return {name: float(x.dropna().mean()) for name, x in columns if x.notna().any()}
 
 
 def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
     """Id → what the response adds to each mean of `scores`, absent where it does not
     count."""
-    terms, judged = _terms(rows), [row for row in rows if row.judged]
-    return {
-        row.id: {
-            name: float(column[i])
-            for name, column in terms.items()
-            if not np.isnan(column[i])
-        }
-        for i, row in enumerate(judged)
-    }
+    return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
 
 
 def bootstrap(
@@ -255,43 +229,33 @@ def bootstrap(
     A resample in which nobody responds has no precision and counts for none.
     """
     terms = _terms(rows)
-    table = np.stack(list(terms.values()), axis=1)  # (responses, metrics)
-    drawn = dict(zip(terms, resampled_means(table, resamples, seed), strict=True))
+    means = resampled_means(terms.to_numpy(), resamples, seed)
     return {
-        name: tuple(np.percentile(means, [2.5, 97.5]).tolist())
-        for name, means in drawn.items()
-        if means.size
+        name: tuple(np.percentile(drawn, [2.5, 97.5]).tolist())
+        for name, drawn in zip(terms, means, strict=True)
+        if drawn.size
     }
 
 
-def _terms(rows: Sequence[Checked]) -> dict[str, np.ndarray]:
-    """Metric → each judged response's term of its mean, NaN where it does not count.
+def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":
+    """A row a response that can be scored, by its id: its term of each metric's mean,
+    NaN where it does not count. Raises ValueError without such a response."""
+    import pandas as pd
 
-    Raises ValueError without such a response.
-    """
     rows = [row for row in rows if row.judged]
     if not rows:
         raise ValueError("no responses to score")
     known = [[s for s in row.supports if s is not None] for row in rows]
-    total = np.array([len(supports) for supports in known], float)
-    correct, contradicted = (
-        np.array([supports.count(kind) for supports in known], float)
-        for kind in (Support.SUPPORTED, Support.CONTRADICTED)
-    )
-    texts = answers(row.response for row in rows)
-    responds = total > 0
-    precision = np.divide(correct, total, np.full(len(rows), np.nan), where=responds)
-    claims = {
-        "correct_claims": correct,
-        "incorrect_claims": total - correct,
-        "contradicted_claims": contradicted,
-        "total_claims": total,
-    }
-    return {
-        **{name: np.where(responds, n, np.nan) for name, n in claims.items()},
-        **{f"{name}_per_question": n for name, n in claims.items()},
-        "response_rate": responds.astype(float),
-        "words": np.array([len(text.split()) for text in texts], float),
-        "factual_precision": precision,
-        "hallucination_rate": 1 - precision,
-    }
+    table = pd.DataFrame(index=[row.id for row in rows])
+    table["correct_claims"] = [s.count(Support.SUPPORTED) for s in known]
+    table["incorrect_claims"] = [len(s) - s.count(Support.SUPPORTED) for s in known]
+    table["contradicted_claims"] = [s.count(Support.CONTRADICTED) for s in known]
+    table["total_claims"] = [len(s) for s in known]
+    responds = table["total_claims"] > 0
+    each = table.add_suffix("_per_question")
+    table = pd.concat([table.where(responds), each], axis=1)
+    table["response_rate"] = responds
+    table["words"] = [len(text.split()) for text in answers(r.response for r in rows)]
+    table["factual_precision"] = table["correct_claims"] / table["total_claims"]
+    table["hallucination_rate"] = 1 - table["factual_precision"]
+    return table.astype(float)

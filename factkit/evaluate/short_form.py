@@ -108,16 +108,10 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
     judged = [r for r in results if r is not None]
     if not judged:
         raise ValueError("no outcomes to score")
-    accuracy, abstention, hallucination = (
-        judged.count(kind) / len(judged)
-        for kind in (Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG)
-    )
-    return {
-        "truthfulness": accuracy - hallucination,
-        "accuracy": accuracy,
-        "hallucination": hallucination,
-        "abstention": abstention,
-    }
+    kinds = (Outcome.CORRECT, Outcome.WRONG, Outcome.ABSTAIN)
+    accuracy, *others = (judged.count(kind) / len(judged) for kind in kinds)
+    values = (accuracy - others[0], accuracy, *others)
+    return dict(zip(RATES, values, strict=True))
 
 
 def judge_failures(results: Sequence[Outcome | None]) -> float:
@@ -256,18 +250,18 @@ def within_relation_auc(
 
     1/2: within a relation, answering says nothing of what is known. None without pairs.
     """
-    groups: dict[str, tuple[list[bool], list[bool]]] = {}
-    for b, a in zip(before, after, strict=True):
-        if b.outcome and a.outcome:
-            wrong, right = groups.setdefault(b.relation, ([], []))
-            part = right if b.outcome is Outcome.CORRECT else wrong
-            part.append(a.outcome is not Outcome.ABSTAIN)
-    pairs = sum(len(wrong) * len(right) for wrong, right in groups.values())
-    ordered = sum(
-        len(wrong) * sum(right) + len(right) * (len(wrong) - sum(wrong))
-        for wrong, right in groups.values()
-    )  # per pair a_i + (1 − a_j): 2 if in order, 1 on a tie
-    return (ordered / (2 * pairs) if pairs else None), pairs
+    rows = [
+        (b.relation, b.outcome is Outcome.CORRECT, a.outcome is not Outcome.ABSTAIN)
+        for b, a in zip(before, after, strict=True)
+        if b.outcome and a.outcome
+    ]
+    terms = [
+        (1 + a_i - a_j) / 2
+        for relation, r_i, a_i in rows
+        for other, r_j, a_j in rows
+        if other == relation and r_i and not r_j
+    ]
+    return (sum(terms) / len(terms) if terms else None), len(terms)
 
 
 def relation_metrics(

@@ -159,18 +159,16 @@ class EntryIndex:
 
         try:
             self.manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            now = {"how": _how(), "files": _sizes(folder)}
-            if now.items() <= self.manifest.items():
-                # it locks the folder for a moment, so it must be able to write there
-                index = tantivy.Index.open(str(folder))
-        except (OSError, ValueError, AttributeError) as error:
+            if self.manifest["how"] != _how():
+                raise ValueError("one of another version")
+            # it locks the folder for a moment, so it must be able to write there
+            index = tantivy.Index.open(str(folder))
+            self._schema, self._searcher = index.schema, index.searcher()
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
-                f"{folder}: no index, or not the whole of one, or not where it can be "
+                f"{folder}: no index, not the whole of one, or not where it can be "
                 f"written ({error}); build it by `python -m factkit index-entries`"
             ) from None
-        if not now.items() <= self.manifest.items():
-            raise DataError(f"{folder}: damaged or of another version; build it anew")
-        self._schema, self._searcher = index.schema, index.searcher()
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best entries, best first; ties in the entries' order.
@@ -217,12 +215,11 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
         partial.mkdir()
         try:
             content = {"name": name, "how": _how()} | _write(entries, partial, name)
+            write_atomically(partial / MANIFEST, json.dumps(content, indent=2))
+            partial.rename(folder)
         except BaseException:
             shutil.rmtree(partial)
             raise
-        content["files"] = _sizes(partial)
-        write_atomically(partial / MANIFEST, json.dumps(content, indent=2))
-        partial.rename(folder)
     return folder
 
 
@@ -261,9 +258,3 @@ def _how() -> str:
     """What decides what is found, apart from the entries."""
     words = f"words of factkit.retrieval.tokenize, version {INDEX_VERSION}"
     return f"tantivy {version('tantivy')}: BM25, k1=1.2, b=0.75; {words}"
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    """The index's files with their sizes in bytes."""
-    paths = (p for p in sorted(folder.iterdir()) if not p.name.startswith("."))
-    return {p.name: p.stat().st_size for p in paths if p.name != MANIFEST}

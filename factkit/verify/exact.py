@@ -6,7 +6,7 @@ of it what rewards and evaluation ask for. Nothing fails, so no verdict is None.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from factkit.datasets.examples import DataError, Example
 from factkit.verify.claims import Claim, Extractor, Support, without_repeats
@@ -15,32 +15,19 @@ from factkit.world import facts as worlds
 
 if TYPE_CHECKING:
     from factkit.evaluate.long_form import Search
+    from factkit.leads.reader import LeadReader
 
-
-class Reader(Protocol):
-    """What is stated, and what is true. about: the subject that was asked about.
-
-    A text has sentences, a sentence statements (each a sentence of its own), and a
-    statement parses to a fact and whether it hedges. `answer` is the statement that a
-    short answer makes, "" if it is none.
-    """
-
-    def sentences(self, text: str, about: str) -> list[str]: ...
-
-    def statements(self, sentence: str, about: str) -> list[str]: ...
-
-    def parse(self, text: str) -> tuple[Any, bool] | None: ...
-
-    def verify(self, text: str) -> worlds.Verification: ...
-
-    def answer(self, subject: str, relation: str, text: str) -> str: ...
-
-    def facts_of(self, subject: str) -> Sequence[Any]: ...
+Reader: TypeAlias = "WorldReader | LeadReader"
 
 
 @dataclass(frozen=True)
 class WorldReader:
-    """The fact world's own parser; it reads only what a wording of a fact is."""
+    """The fact world's own parser; it reads only what a wording of a fact is.
+
+    A text has sentences, a sentence statements (each a sentence of its own), and a
+    statement parses to a fact and whether it hedges. about: the subject that was asked
+    about. `answer`: the statement that a short answer makes, "" if it is none.
+    """
 
     world: worlds.World
 
@@ -108,12 +95,7 @@ class ExactEngine:
         sentences that state something of it, true or not; halved if it has another
         number than wanted. How much it says does not count."""
         rows = zip(ids, responses, strict=True)
-        scores = []
-        for i, response in rows:
-            told, relations = self._told(self.examples[i], response)
-            as_many = _as_many(self.examples[i], told)
-            scores.append(as_many * len(relations) / max(len(told), 1))
-        return scores
+        return [self._told(self.examples[i], response)[0] for i, response in rows]
 
     def preferred(self, ids, prompts, responses) -> list[float | None]:
         """1.0 if no less relevant than the reference policy's answer, and relevant at
@@ -160,9 +142,9 @@ class ExactEngine:
             [(s, self.facts.statements(s, about)) for s in sentences]
         )
 
-    def _told(self, example: Example, response: str) -> tuple[list[str], list[str]]:
-        """The sentences of a response, and the relations of the first fact of those
-        that state one of the subject."""
+    def _told(self, example: Example, response: str) -> tuple[float, set[str]]:
+        """A response's relevance, and the relations that it tells of its subject: of
+        each sentence that of its first fact."""
         told = self.facts.sentences(response, example.entity)
         relations = []
         for sentence in told:
@@ -170,7 +152,8 @@ class ExactEngine:
             fact = next(filter(None, map(self.facts.parse, statements)), None)
             if fact and fact[0].subject == example.entity:
                 relations.append(fact[0].relation)
-        return told, relations
+        as_many = 1.0 if example.meta.get("wanted") in (None, len(told)) else 0.5
+        return as_many * len(relations) / max(len(told), 1), set(relations)
 
     def _quality(self, example: Example, response: str) -> float:
         if example.relation:
@@ -178,17 +161,11 @@ class ExactEngine:
             facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
             kinds = [(fact.subject, fact.relation) for fact in facts]
             return 10.0 * ((example.entity, example.relation) in kinds)
-        told, relations = self._told(example, response)
+        relevance, relations = self._told(example, response)
         there = {f.relation for f in self.facts.facts_of(example.entity)}
         wanted = example.meta.get("wanted") or len(there)
-        detail = min(len(set(relations)) / wanted, 1.0) if relations else 0.0
-        share = len(relations) / max(len(told), 1)
-        return float(round(10 * detail * _as_many(example, told) * share))
-
-
-def _as_many(example: Example, told: Sequence[str]) -> float:
-    """1, or ½ if a request wants another number of sentences."""
-    return 1.0 if example.meta.get("wanted") in (None, len(told)) else 0.5
+        detail = min(len(relations) / wanted, 1.0) if relations else 0.0
+        return float(round(10 * detail * relevance))
 
 
 def rating(supports: Sequence[Support]) -> float:

@@ -12,10 +12,8 @@ So a response with doubts and an answer is that answer, right or wrong.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import lru_cache
-from typing import NamedTuple
 
 
 class Outcome(StrEnum):
@@ -26,18 +24,50 @@ class Outcome(StrEnum):
     WRONG = "wrong"
 
 
-# ---- words
+def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcome:
+    """The outcome of a short answer against its reference answers.
 
-
-class Word(NamedTuple):
-    """A word as compared, whether it was capitalised, and what is before it.
-
-    gap: " ", "-", "/", ":" or "(", and "," for any other break.
+    Only the response's first line counts. It is correct if it is a reference answer
+    framed by words that add no other: after "I think it is …", before "…, which …"
+    (TruthRL Table 11: "exactly matches"; a "self-contradictory" prediction is wrong).
+    So one that offers several answers or denies the reference is wrong, and so is the
+    echoed question. A date gives its year.
     """
+    line = (response.strip().splitlines() or [""])[0]
+    if line and response.strip() in [answer.strip() for answer in answers]:
+        return Outcome.CORRECT  # also the song "I Don't Know"
+    echo, mark, rest = plain(line).rpartition("?")
+    offered = _offer(rest if mark and ASKING.match(echo) else plain(line))
+    if offered is None:
+        return Outcome.ABSTAIN
+    text, asked = DATE.sub(_date, offered), frozenset(_words(question))
+    correct = any(_gives(text, answer, asked) for answer in answers)
+    return Outcome.CORRECT if correct else Outcome.WRONG
 
-    text: str
-    capital: bool
-    gap: str
+
+def exact(response: str, answers: Sequence[str], question: str = "") -> Outcome:
+    """The outcome by string matching alone: Table 7's rule-based verifier.
+
+    Correct only if the response, stripped, is a reference answer letter by letter.
+    """
+    if abstains(response):
+        return Outcome.ABSTAIN
+    correct = response.strip() in [answer.strip() for answer in answers]
+    return Outcome.CORRECT if correct else Outcome.WRONG
+
+
+def contains(response: str, answers: Sequence[str], question: str = "") -> Outcome:
+    """The outcome by containment, as many open-domain scores have it: correct if a
+    reference answer occurs in the response as whole words, whatever else it says."""
+    if abstains(response):
+        return Outcome.ABSTAIN
+    given = f" {' '.join(_without_articles(response))} "
+    wanted = [" ".join(_without_articles(answer)) for answer in answers]
+    correct = any(text and f" {text} " in given for text in wanted)
+    return Outcome.CORRECT if correct else Outcome.WRONG
+
+
+# ---- words
 
 
 def _set(text: str) -> frozenset[str]:
@@ -46,16 +76,17 @@ def _set(text: str) -> frozenset[str]:
 
 MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 DATE = re.compile(rf"\b(?:\d\d? {MONTH}|{MONTH}(?: \d\d?)?),? [12]\d{{3}}\b", re.I)
-NUMBER = re.compile(r"\d+(?:\.\d+|_\w+)?")  # or a date
-WORD = re.compile(r"(?<!\w)\d+\.\d+(?!\w)|\w+(?:'\w+)*")
-BREAK = re.compile(r"[/,.;:!?()\[\]—–=]|\s-+\s")
+WORD = re.compile(r"\w+(?:'\w+)*")
+BREAK = re.compile(r"\W*(?:[/,.;:!?()\[\]—–=]|\s-+\s)\W*")  # between phrases
 ARTICLES = _set("a an the")
+ASKING = re.compile(r"\W*(?:(?:in|on|of) )?(?:what|who|which|when|where|how)\b", re.I)
 
 
 def plain(text: str) -> str:
     """Text on one line with straight apostrophes, without diacritics and quotes."""
     text = unicodedata.normalize("NFKD", re.sub("[’‘]", "'", text))
     text = "".join(c for c in text if not unicodedata.combining(c))
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)  # "1,500"
     return " ".join(re.sub(r"[*_`\"“”„$€£]", "", text).split())
 
 
@@ -64,36 +95,19 @@ def normalise(text: str) -> str:
     return plain(text).casefold()
 
 
-@lru_cache(maxsize=20_000)
-def words(text: str) -> tuple[Word, ...]:
-    """The words of an answer, a date one word: "1862_31_mar"."""
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", plain(text))  # "1,500"
-    text = DATE.sub(_date, text)
-    kept, end = [], 0
-    for match in WORD.finditer(text):
-        gap = text[end : match.start()]
-        kind = "-" if gap == "-" else " "
-        if BREAK.search(gap):
-            kind = next((mark for mark in "/:(" if mark in gap), ",")
-        kept.append(Word(match[0].casefold(), match[0][0].isupper(), kind))
-        end = match.end()
-    return tuple(kept)
+def _words(text: str) -> list[str]:
+    """The words of a text, a date one word: "1862_31_mar"."""
+    return WORD.findall(DATE.sub(_date, plain(text)).casefold())
 
 
 def _date(match: re.Match[str]) -> str:
-    *parts, year = re.findall(r"\w+", match[0].casefold())
+    *parts, year = WORD.findall(match[0].casefold())
     return "_".join([year, *sorted(part[:3] for part in parts)])
 
 
-def _same(wanted: str, given: str) -> bool:
-    """Whether a word is the wanted one, or a date of the wanted year."""
-    return given == wanted or "_" in given and given.partition("_")[0] == wanted
-
-
-def _wanted(answer: str) -> list[str]:
-    """The words of a reference answer, articles only if there is nothing else."""
-    texts = [word.text for word in words(answer)]
-    return [text for text in texts if text not in ARTICLES] or texts
+def _without_articles(text: str) -> list[str]:
+    """The words of a text, articles only if there is nothing else."""
+    return [word for word in _words(text) if word not in ARTICLES] or _words(text)
 
 
 # ---- abstention
@@ -156,58 +170,6 @@ def _tells(clause: str) -> bool:
     return not empty and not BESIDE.match(clause)
 
 
-# ---- outcomes
-
-ASKING = re.compile(r"\W*(?:(?:in|on|of) )?(?:what|who|which|when|where|how)\b", re.I)
-
-
-def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome of a short answer against its reference answers.
-
-    Only the response's first line counts. It is correct if it is a reference answer
-    framed by words that add no other: after "I think it is …", before "…, which …"
-    (TruthRL Table 11: "exactly matches"; a "self-contradictory" prediction is wrong).
-    So one that offers several answers or denies the reference is wrong, and so is the
-    echoed question. A date gives its year.
-    """
-    line = (response.strip().splitlines() or [""])[0]
-    if line and response.strip() in [answer.strip() for answer in answers]:
-        return Outcome.CORRECT  # also the song "I Don't Know"
-    echo, mark, rest = plain(line).rpartition("?")
-    offered = _offer(rest if mark and ASKING.match(echo) else plain(line))
-    if offered is None:
-        return Outcome.ABSTAIN
-    given, asked = words(offered), frozenset(w.text for w in words(question))
-    correct = any(_gives(given, _wanted(answer), asked) for answer in answers)
-    return Outcome.CORRECT if correct else Outcome.WRONG
-
-
-def exact(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome by string matching alone: Table 7's rule-based verifier.
-
-    Correct only if the response, stripped, is a reference answer letter by letter.
-    """
-    if abstains(response):
-        return Outcome.ABSTAIN
-    correct = response.strip() in [answer.strip() for answer in answers]
-    return Outcome.CORRECT if correct else Outcome.WRONG
-
-
-def contains(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome by containment, as many open-domain scores have it: correct if a
-    reference answer occurs in the response as whole words, whatever else it says."""
-    if abstains(response):
-        return Outcome.ABSTAIN
-    given = _spaced(w.text for w in words(response) if w.text not in ARTICLES)
-    wanted = filter(None, map(_wanted, answers))
-    correct = any(_spaced(texts) in given for texts in wanted)
-    return Outcome.CORRECT if correct else Outcome.WRONG
-
-
-def _spaced(texts: Iterable[str]) -> str:
-    return f" {' '.join(texts)} "
-
-
 # ---- whether other words only frame an answer
 
 # They add nothing to it: "It was in Paris."
@@ -236,67 +198,62 @@ DENIED = re.compile(
     r"|(?:, )?(?:nor|versus|as well as)\b"
     r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:or|maybe|possibly|perhaps|others)\b"
 )
-VERB = re.compile(r"[a-z]{2,}(?:ed|s)")
 
 
-def _gives(given: Sequence[Word], wanted: Sequence[str], asked: frozenset[str]) -> bool:
-    """Whether the words of a response give this reference answer and no other.
+def _gives(text: str, answer: str, asked: frozenset[str]) -> bool:
+    """Whether a response gives this reference answer and no other.
 
     asked: the words of the question, which an answer may repeat.
     """
-    kept = [i for i, word in enumerate(given) if word.text not in ARTICLES]
-    for k in range(len(kept) - len(wanted) + 1 if wanted else 0):
-        at = kept[k : k + len(wanted)]
-        if all(_same(text, given[i].text) for text, i in zip(wanted, at, strict=True)):
-            first, left, right = given[at[0]], given[: at[0]], given[at[-1] + 1 :]
-            if _leads(left, first, asked) and _ends(right, first, asked):
-                return True
-    return False
+    body = r"\W+(?:(?:an?|the)\W+)?".join(map(re.escape, _without_articles(answer)))
+    # a date gives its year
+    matches = re.finditer(rf"(?<!\w){body}(?:_\w+)?(?!\w|'\w)", text, re.IGNORECASE)
+    return bool(body) and any(
+        _leads(text[: m.start()], m[0], asked) and _ends(text[m.end() :], m[0], asked)
+        for m in matches
+    )
 
 
-def _leads(left: Sequence[Word], first: Word, asked: frozenset[str]) -> bool:
-    """Whether what stands before an answer's first word leads to it.
+def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
+    """Whether what stands before an answer leads to it.
 
     Other words in lower case may stand there where "is" or the like is beside them.
     """
-    while left and left[-1].text in ARTICLES:
-        left, first = left[:-1], first._replace(gap=left[-1].gap)
-    blocked = any(word.text in BLOCKED or "n't" in word.text for word in left)
-    if blocked or first.gap in ("/", "-"):
+    before = re.sub(r"(?:\b(?:an?|the)\W+)+$", "", before, flags=re.IGNORECASE)
+    words, gap = WORD.findall(before), re.search(r"\W*$", before)[0]
+    lower = [word.casefold() for word in words]
+    blocked = any(word in BLOCKED or "n't" in word for word in lower)
+    if blocked or gap == "-" or "/" in gap:
         return False
-    new = [i for i, word in enumerate(left) if not _known(word, asked)]
-    if not new or first.gap == ":" and len(left) <= 3:
+    new = [i for i, word in enumerate(lower) if word not in FRAME | asked]
+    if not new or ":" in gap and len(words) <= 3:
         return True  # "Short answer: …"
-    others, rest = [left[i] for i in new], left[new[-1] + 1 :]
-    if first.gap != " " or any(NUMBER.fullmatch(word.text) for word in others):
+    if BREAK.fullmatch(gap) or any(words[i][0].isdigit() for i in new):
         return False
-    if NUMBER.fullmatch(first.text):
+    rest = lower[new[-1] + 1 :]
+    if answer[0].isdigit():
         return bool(rest)  # "Eddy died in"
-    passive = rest and new[0] and left[new[0] - 1].text in COPULAS  # "was written by"
-    copula = any(word.text in COPULAS for word in rest)
-    return bool(passive or copula) and not any(word.capital for word in others)
+    passive = rest and new[0] and lower[new[0] - 1] in COPULAS  # "was written by"
+    led = passive or not COPULAS.isdisjoint(rest)
+    return bool(led) and not any(words[i][0].isupper() for i in new)
 
 
-def _ends(right: Sequence[Word], first: Word, asked: frozenset[str]) -> bool:
+def _ends(after: str, answer: str, asked: frozenset[str]) -> bool:
     """Whether what stands after an answer belongs to it, or to another sentence."""
-    if not right:
+    words = WORD.findall(after)
+    tail = ", ".join(" ".join(WORD.findall(part)) for part in BREAK.split(after))
+    if not words:
         return True
-    after = right[0]
-    tail = "".join(f"{', ' if w.gap in ',:(' else ''}{w.text} " for w in right)
-    if after.gap in ("/", "-") or DENIED.match(tail):
+    if re.match(r"-\b|\W*/", after) or DENIED.match(tail.casefold()):
         return False
-    breaks = [i for i, word in enumerate(right) if word.gap in ",:("]
-    start, end = [*breaks, len(right), len(right)][:2]
-    item = [word for word in right[start:end] if word.text not in asked]
-    names = all(word.capital or NUMBER.fullmatch(word.text) for word in item)
-    if item and item[0].gap != "(" and (names or len(item) == 1 and not first.capital):
-        return all(word.text in FRAME for word in item)  # "Paris, Lyon, Nice"
-    if after.gap in (",", ":", "("):
+    mark, (_, *phrases) = BREAK.search(after), BREAK.split(after)
+    item = [w for w in WORD.findall("".join(phrases[:1])) if w.casefold() not in asked]
+    names = all(word[0].isupper() or word[0].isdigit() for word in item)
+    lists = names or len(item) == 1 and not answer[0].isupper()
+    if item and "(" not in mark[0] and lists:  # "Paris, Lyon, Nice"
+        return all(word.casefold() in FRAME for word in item)
+    follows = words[0].casefold()
+    if BREAK.match(after) or follows in asked:
         return True
-    if after.capital:
-        return after.text in asked
-    return _known(after, asked) or bool(first.capital and VERB.fullmatch(after.text))
-
-
-def _known(word: Word, asked: frozenset[str]) -> bool:
-    return word.text in FRAME or word.text in asked
+    verb = answer[0].isupper() and re.fullmatch("[a-z]{2,}(?:ed|s)", words[0])
+    return words[0].islower() and (follows in FRAME or bool(verb))
