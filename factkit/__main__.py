@@ -162,13 +162,13 @@ def index_entries(
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
     from factkit.retrieval import entries
-    from factkit.veri import corpora as claim_corpora
+    from factkit.veri import benchmarks
 
     name = corpus.name.removesuffix(".zip")
-    if name not in claim_corpora.CORPORA:
-        known = ", ".join(claim_corpora.CORPORA)
+    if name not in benchmarks.CORPORA:
+        known = ", ".join(benchmarks.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entries.build_index(claim_corpora.entries(name, corpus), folder, name))
+    print(entries.build_index(benchmarks.entries(name, corpus), folder, name))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from factkit.leads.reader import LeadReader
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import in_process
-from factkit.veri import trajectories
+from factkit.veri import train as trajectories
 from factkit.verify import trajectory as t
 from factkit.world.facts import LABELS
 
@@ -222,9 +222,13 @@ def test_it_says_what_it_compares(reader):
     only = lambda queries, k: [[born] for _ in queries]  # noqa: E731
     for other, label in ((year, SUPPORT), ("1001", REFUTE)):
         turns = script(piece.text.replace(year, other), only, reader)
-        assert t.thoughts(turns) == [f"Claim: {other}. Found: {year}."]
+        assert [s.text for s in t.steps(turns) if s.kind == "think"] == [
+            f"Claim: {other}. Found: {year}."
+        ]
         assert t.answer_of(turns) == t.Answer(label, (piece.id,))
     nothing = lambda queries, k: [[] for _ in queries]  # noqa: E731
     turns = script(piece.text, nothing, reader)
-    assert t.thoughts(turns) == [f"Claim: {year}. Found: nothing."]
+    assert [s.text for s in t.steps(turns) if s.kind == "think"] == [
+        f"Claim: {year}. Found: nothing."
+    ]
     assert t.answer_of(turns) == t.Answer(NEI, ())

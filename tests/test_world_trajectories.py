@@ -14,7 +14,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets
-from factkit.veri import trajectories as curated
+from factkit.veri import train as curated
 from factkit.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
@@ -107,6 +107,10 @@ def test_what_is_no_claim_of_the_world_is_refused():
 # ---- what it knows
 
 
+def thoughts(turns):
+    return [step.text for step in t.steps(turns) if step.kind == "think"]
+
+
 def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
     for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
         others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
@@ -118,7 +122,7 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         )
         asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]
         assert twin != claim.question and asked == t.queries(two)
-        bare = [[wt.unmarked(x) for x in t.thoughts(made)] for made in (one, two)]
+        bare = [[wt.unmarked(x) for x in thoughts(made)] for made in (one, two)]
         assert bare[0] == bare[1]
         assert answer_of(one).evidence == answer_of(two).evidence
         assert twin not in str(two) and claim.question not in str(one[:1])
@@ -126,9 +130,9 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
 
 def test_what_the_query_lacks_is_marked_so_that_the_label_can_be_read():
     for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
-        refuted, last = claim.label == "REFUTE", t.thoughts(online(claim, CAREFUL))[-1]
+        refuted, last = claim.label == "REFUTE", thoughts(online(claim, CAREFUL))[-1]
         assert ("(" in last) == refuted
-        last = t.thoughts(offline(claim, CAREFUL))[-1]
+        last = thoughts(offline(claim, CAREFUL))[-1]
         assert ("(" in last) == (refuted or claim.meta["hops"] == 2)
     for text in [e.text.partition("\n")[2] for e in ENTRIES.values()]:
         assert wt.marked(text, text) == text
