@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from factkit.errors import UserError
+from factkit import UserError
 
 SAFE = {"use_safetensors": True, "trust_remote_code": False}
 
