@@ -264,8 +264,8 @@ def _print_outcome(p: Any, paper: str) -> None:
 
 def main() -> None:
     """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
+    from factkit import UserError
     from factkit.assets import AssetError
-    from factkit.errors import UserError
     from factkit.sweeps import SweepError
 
     try:

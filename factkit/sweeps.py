@@ -70,8 +70,8 @@ def snakemake(
             ) from None
     if done.returncode == 2:
         raise params.ParamError(
-            f"snakemake does not take {' '.join(extra)}: see above; a list is one word, "
-            'as --arms "sft ternary"'
+            f"snakemake does not take {' '.join(extra)}; a list is one word, as "
+            '--arms "sft ternary"'
         )
     if done.returncode:
         raise SweepError(
