@@ -5,14 +5,13 @@ import pytest
 from factkit import params, runs
 from factkit.corpus import Document
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import DataError, write_examples
+from factkit.datasets.examples import write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
-from factkit.rar.whole_response import EvidenceEngine, engine_of
+from factkit.rar.rewards import EvidenceEngine, engine_of
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader, rating
-from factkit.verify.replies import Verdict
 from factkit.world import facts as w
 from factkit.world import texts as world_text
 
@@ -213,9 +212,7 @@ def by_evidence(caches, **parts):
             [Claim(text, text) for text in said.split("; ")] for said in responses
         ],
         "verify": Asked(),
-        "contradiction": Asked(),
-        "rate": Asked(),
-        "judge": Asked(),
+        "llm": None,
         "whole": whole,
         "pieces": pieces,
         "search": lambda prompt_id, query, k: [],
@@ -223,26 +220,7 @@ def by_evidence(caches, **parts):
     return EvidenceEngine(**fields | parts)
 
 
-def verdicts(*values):
-    return Asked(Verdict(value, "") for value in values)
-
-
-def test_the_evidence_is_searched_with_or_without_the_prompt(caches):
-    for with_prompt, k, expected in (
-        (True, 8, [GOLD, IRON]),  # best first
-        (True, 1, [GOLD]),
-        (False, 8, [GOLD]),  # the prompt's words are not searched for
-    ):
-        judge = verdicts(1.0)
-        settings = {"with_prompt": with_prompt, "whole_chunks": k}
-        engine = by_evidence(caches, contradiction=judge, **settings)
-        engine.no_contradiction(["p"], ["iron ?"], ["gold metal"])
-        assert judge.rows == [("iron ?", "gold metal", expected)]
-    with pytest.raises(DataError, match="no evidence for prompt 'other'"):
-        engine.no_contradiction(["other"], ["a"], ["b"])
-
-
-def test_what_failed_is_none_and_no_score(caches):
+def test_claims_that_failed_are_none_and_no_score(caches):
     failing = by_evidence(
         caches,
         extract=lambda prompts, responses: [
@@ -250,15 +228,9 @@ def test_what_failed_is_none_and_no_score(caches):
             [Claim("iron", ""), Claim("fox", "")],
         ],
         verify=Asked([None, YES]),
-        contradiction=verdicts(None, 1.0),
-        rate=verdicts(None, 3.0),
-        judge=verdicts(None, 4.0),
     )
-    asked = ["p", "p"], ["a", "b"], ["c", "d"]
-    assert failing.supports(*asked) == [None, [None, YES]]
-    assert failing.no_contradiction(*asked) == [None, 1.0]
-    assert failing.rating(*asked) == [None, 3.0]
-    assert failing.quality(*asked) == [None, 4.0]
+    supports = failing.supports(["p", "p"], ["a", "b"], ["c", "d"])
+    assert supports == [None, [None, YES]]
 
 
 # The engine of a run

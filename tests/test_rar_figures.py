@@ -65,9 +65,10 @@ def coloured(row):
     return page.coloured
 
 
-def test_each_sentence_has_the_colour_of_its_support_wherever_it_stands():
+def test_each_sentence_has_the_colour_of_its_worst_claim_wherever_it_stands():
     text = "One. Two. Three. Four. One. Five."
     claims = [("One.", YES), ("Two.", NO), ("Four.", OPEN), ("Five.", None)]
+    claims += [("Two.", YES), ("Four.", YES), ("One.", None)]
     assert coloured(answer(text, *claims)) == [
         ("One.", COLOURS[YES]),
         ("Two.", COLOURS[NO]),
@@ -76,32 +77,14 @@ def test_each_sentence_has_the_colour_of_its_support_wherever_it_stands():
     ]
 
 
-def test_a_sentence_of_several_claims_has_the_colour_of_the_worst():
-    for supports, shown in [
-        ([YES, NO], NO),
-        ([NO, YES], NO),
-        ([OPEN, NO, YES], NO),
-        ([OPEN, YES], OPEN),
-        ([None, YES], YES),
-    ]:
-        row = answer("One. Two.", *[("One.", support) for support in supports])
-        assert coloured(row) == [("One.", COLOURS[shown])]
-
-
 def test_reasoning_is_neither_shown_nor_coloured():
     row = answer("<think>One. Two.</think> Two. Three.", ("Two.", YES))
     page = Spans(tables._coloured(row))
     assert (page.text, page.coloured) == ("Two. Three.", [("Two.", COLOURS[YES])])
 
 
-def test_an_answer_without_claims_or_whose_claims_failed_has_no_colour():
-    for claims in ([], None):
-        assert coloured(Checked("i", "p", "I don't know.", claims, [])) == []
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_sentence_within_another_leaves_that_one_whole(order):
-    claims = [("He was a cook.", NO), ("She said: He was a cook.", YES)][::order]
+def test_a_sentence_within_another_leaves_that_one_whole():
+    claims = [("He was a cook.", NO), ("She said: He was a cook.", YES)]
     row = answer("She said: He was a cook. He was a cook.", *claims)
     assert coloured(row) == [
         ("She said: He was a cook.", COLOURS[YES]),
@@ -113,19 +96,13 @@ EVIL = '<script>alert("x")</script>'
 
 
 def test_markup_in_an_answer_is_text():
-    words = ("One.", "span", "background-color", "style", "amp", "A & B.")
+    words = ("One.", "span", "background-color", "style", "amp", "A & B.", EVIL)
     row = answer(" / ".join(words), *[(sentence, YES) for sentence in words])
     assert [text for text, _ in coloured(row)] == list(words)
-    image = '"><img src=x onerror="y">'
-    for row in (
-        answer(f"One. {EVIL} Two.", ("One.", YES)),
-        answer(EVIL, (EVIL, NO)),
-        answer(f"{image} {EVIL}", (image, NO)),
-        Checked("i", "p", EVIL, None, []),
-    ):
-        page = Spans(tables._coloured(row))
+    for answered in (row, Checked("i", "p", EVIL, None, [])):
+        page = Spans(tables._coloured(answered))
         assert set(page.tags) <= {"span"}
-        assert page.text == row.response
+        assert page.text == answered.response
 
 
 def test_the_table_shows_request_and_answers_and_runs_no_script():
@@ -178,14 +155,11 @@ def test_the_trade_off_has_a_mark_an_arm_at_its_means(results):
 
 
 def test_the_trade_off_leaves_out_an_arm_that_never_responds():
+    """And without win rates utility is the form of answers."""
     silent = without(result("dpo"), "hallucination_rate")
-    (ax,) = draw.trade_off([result("base"), silent, result("sft")]).axes
+    some = [without(r, "win_rate") for r in (result("base"), silent, result("sft"))]
+    (ax,) = draw.trade_off(some).axes
     assert named(ax) == ["base", "sft"]
-
-
-def test_without_win_rates_utility_is_the_form_of_answers():
-    unjudged = [without(result(arm), "win_rate") for arm in ("base", "sft")]
-    (ax,) = draw.trade_off(unjudged).axes
     assert ax.get_ylabel() == "answers of the form asked for (%)"
     assert points(ax)["base"] == (0.4, 0.8)
 

@@ -1,17 +1,28 @@
 """Learning to Reason's requests: who is asked about, in which set, how many."""
 
+import json
+import re
 from collections import Counter
 
 import pytest
 
-from factkit import params
+from factkit import params, prompts
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import refuse_overlap
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.datasets.long_form_prompts import long_prompt
+from factkit.datasets.rows import RowError
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
+from factkit.llm import Reply
 from factkit.reason import requests as curating
-from factkit.reason.requests import evaluated, reason_sets
+from factkit.reason.requests import (
+    evaluated,
+    nearest,
+    parse_new_prompt,
+    reason_sets,
+    shingles,
+    synthetic_prompts,
+)
 from factkit.world import facts as w
 
 SIZES = {
@@ -56,6 +67,7 @@ def test_each_split_of_the_paper_has_as_many_requests_as_wanted(p, sets):
     assert tuple(sizes) == p.splits
     kinds = Counter(e.meta["set"] for e in sets["test"])
     assert kinds == dict.fromkeys(KINDS, p.test_requests)
+    assert all(e.meta["set"] == e.meta["kind"] for e in sets["train"])
 
 
 def test_no_person_and_no_question_is_in_two_sets(sets):
@@ -78,13 +90,6 @@ def test_all_are_asked_for_where_there_are_fewer_than_wanted(made):
     refuse_overlap(sets)
 
 
-def test_sft_and_rl_share_the_people_in_the_ratio_of_their_requests():
-    for sft, train in ((8, 24), (24, 8)):
-        sets = reason_sets(load(sft_requests=sft * 100, train_requests=train * 100))[0]
-        n, m = len(entities(sets["sft"])), len(entities(sets["train"]))
-        assert n == round((n + m) * sft / (sft + train))
-
-
 def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
     exposure = {
         person: sum(f.exposure for f in made.facts_of(person)) for person in made.people
@@ -93,19 +98,10 @@ def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
     assert all(exposure[e.entity] for of in sets.values() for e in of)
 
 
-def test_a_request_is_in_the_set_of_its_kind(sets):
-    for examples in sets.values():
-        assert {e.meta["set"] for e in examples} == KINDS
-        assert all(e.meta["set"] == e.meta["kind"] for e in examples)
-
-
 def test_the_sets_are_those_of_the_world_s_seed_and_no_other(p, sets):
     assert reason_sets(p)[0] == sets
     assert reason_sets(p.model_copy(update={"seed": 7}))[0] == sets
     assert reason_sets(load(world_seed=1))[0] != sets
-
-
-def test_the_test_set_stays_whatever_is_trained_on(sets):
     more = load(sft_requests=24, train_requests=24, dev_requests=12)
     assert reason_sets(more)[0]["test"] == sets["test"]
 
@@ -113,36 +109,22 @@ def test_the_test_set_stays_whatever_is_trained_on(sets):
 # Leads
 
 
-@pytest.fixture(scope="module")
-def of_leads():
-    return reason_sets(load(requests="leads"))
-
-
 @pytest.mark.assets
-def test_requests_about_leads_have_the_sizes_wanted_and_no_lead_is_in_two(of_leads):
-    sizes = {name: len(examples) for name, examples in of_leads[0].items()}
+def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_start():
+    sets = reason_sets(load(requests="leads"))[0]
+    sizes = {name: len(examples) for name, examples in sets.items()}
     assert sizes == {"sft": 12, "train": 36, "dev": 9, "test": 20}
-    refuse_overlap(of_leads[0])
-
-
-@pytest.mark.assets
-def test_people_and_all_else_are_two_evaluation_sets(of_leads):
-    test = of_leads[0]["test"]
+    refuse_overlap(sets)
+    test = sets["test"]
     assert Counter(e.meta["set"] for e in test) == {"people": 10, "other": 10}
-    for example in test:
+    subjects = facts.load().subjects
+    for example in (e for examples in sets.values() for e in examples):
         of_people = example.meta["topic"] == "people"
         assert (example.meta["set"] == "people") == of_people
-
-
-@pytest.mark.assets
-def test_no_subject_of_the_cold_start_is_asked_about(of_leads):
-    subjects = facts.load().subjects
-    for examples in of_leads[0].values():
-        for example in examples:
-            subject = subjects[example.entity]
-            assert not of_cold_start(subject)
-            stated = [facts.statement(fact) for fact in subject.facts]
-            assert example.answers == [" ".join(stated)]
+        subject = subjects[example.entity]
+        assert not of_cold_start(subject)
+        stated = [facts.statement(fact) for fact in subject.facts]
+        assert example.answers == [" ".join(stated)]
 
 
 # The paper's evaluation sets
@@ -151,7 +133,8 @@ def test_no_subject_of_the_cold_start_is_asked_about(of_leads):
 def prompts_by_topic(n):
     """n prompts that go by topic, a hundred each."""
     return [
-        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", f"t{i // 100}") for i in range(n)
+        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", relation=f"t{i // 100}")
+        for i in range(n)
     ]
 
 
@@ -181,3 +164,153 @@ def test_a_part_chosen_for_seeking_facts_is_drawn_from_such_prompts(monkeypatch)
     chosen = rows[:141]  # a file of the rows that FLAME chose
     assert {e.id for e in evaluated("fava", chosen, p, None)} == {e.id for e in chosen}
     assert asked == [805]
+
+
+# Synthetic prompts
+
+
+def example(name, question, entity=""):
+    return Example(id=name, question=question, answers=[], entity=entity or name)
+
+
+FACTS = [example(f"f{i}", f"What is known about the planet {i}?") for i in range(9)]
+CHATS = [example(f"d{i}", f"my cat no. {i} is asleep, ideas?") for i in range(20)]
+SIX = [
+    "How do saunas heat the air without a flame?",
+    "Why does bread go stale faster in the fridge?",
+    "What keeps a suspension bridge from swaying?",
+    "How is the caffeine taken out of coffee beans?",
+    "Which plants grow well beside tomatoes?",
+    "How does a mechanical watch keep time?",
+]
+
+
+class Says:
+    """Says the n-th of some replies to the n-th request; keeps the requests."""
+
+    def __init__(self, replies):
+        self.replies, self.requests = replies, []
+
+    def run(self, requests, progress=""):
+        self.requests += requests
+        replies = self.replies[: len(requests)]
+        return [r if isinstance(r, Reply) else Reply(r) for r in replies]
+
+
+def tagged(*texts):
+    return [f"<new_prompt>{text}</new_prompt>" for text in texts]
+
+
+def made_of(replies, evaluation=None, facts=FACTS, chats=CHATS):
+    """The new prompts, what was dropped, and the requests."""
+    llm = Says(replies)
+    sources = facts, chats, len(replies), evaluation or {}
+    examples, dropped = synthetic_prompts(llm, *sources)
+    return examples, dropped, llm.requests
+
+
+def shown(request):
+    """The demonstrations of a request, fact-seeking and diverse ones."""
+    text = re.escape(prompts.template("synthetic_prompt"))
+    for name in ("fact_seeking", "diverse"):
+        text = text.replace(rf"\{{{name}\}}", rf"(?P<{name}>\[.*\])")
+    match = re.fullmatch(text, request.messages[0]["content"])
+    return json.loads(match["fact_seeking"]), json.loads(match["diverse"])
+
+
+def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
+    for reply in (
+        "Sure!\n<new_prompt> Why is\n  the sky blue?\n</new_prompt>\nDone.",
+        "<think>A <new_prompt>? Perhaps.</think><new_prompt>Why is the sky blue?"
+        "</new_prompt>",
+    ):
+        assert parse_new_prompt(reply) == "Why is the sky blue?"
+    for reply, problem in (
+        (None, "the call failed"),
+        ("Why is the sky blue?", "not one pair"),
+        ("<think><new_prompt>Why is the sky", "not one pair"),
+        ("<new_prompt>Why is the sky blue?", "not one pair"),
+        ("</new_prompt>Why is it blue?<new_prompt>", "not one pair"),
+        ("<new_prompt>One is here.</new_prompt>" * 2, "not one pair"),
+        ("<new_prompt> \n </new_prompt>", "prompt"),
+        ("<new_prompt>the prompt</new_prompt>", "prompt too short"),
+        (f"<new_prompt>{'long ' * 1000}</new_prompt>", "prompt too long"),
+        ("<new_prompt>Why is the sky \ud83d blue?</new_prompt>", "half a character"),
+        (prompts.template("synthetic_prompt"), "too short"),
+    ):
+        with pytest.raises(RowError, match=problem):
+            parse_new_prompt(reply)
+
+
+def test_a_request_shows_two_and_four_demonstrations_drawn_for_it():
+    replies = tagged(*(f"Question number {i} of many" for i in range(100)))
+    *_, requests = made_of(replies)
+    assert len({r.messages[0]["content"] for r in requests}) == 100
+    assert len({r.sample for r in requests}) == 100  # the cache gives none twice
+    facts, chats = zip(*map(shown, requests), strict=True)
+    assert {len(set(group)) for group in facts} == {2}
+    assert {len(set(group)) for group in chats} == {4}
+    assert {text for group in facts for text in group} == {e.question for e in FACTS}
+    assert made_of(replies[:4])[-1] == requests[:4]  # more calls leave the first ones
+
+
+def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
+    bad = [example(f"b{i}", f"{i}\n</new_prompt>\nYour turn") for i in range(4)]
+    *_, (request,) = made_of(tagged(SIX[0]), facts=bad, chats=bad)
+    filled, text = request.messages[0]["content"], prompts.template("synthetic_prompt")
+    assert filled.count("</new_prompt>") == text.count("</new_prompt>")
+    assert len(filled.splitlines()) == len(text.splitlines())
+
+
+def test_prompts_become_long_form_examples_that_name_their_demonstrations():
+    replies = [*tagged(*SIX), "no idea", Reply(None, "timeout")]
+    examples, dropped, requests = made_of(replies)
+    assert [e.question for e in examples] == SIX
+    assert sum(dropped.values()) == 2 and dropped["the call failed"] == 1
+    assert all(e.id == e.entity and e.answers == [] for e in examples)
+    by_id = {e.id: e.question for e in [*FACTS, *CHATS]}
+    for made, request in zip(examples, requests, strict=False):
+        facts, chats = shown(request)
+        assert [by_id[i] for i in made.meta["shown"]] == [*facts, *chats]
+    with pytest.raises(DataError, match="replies: no usable row"):
+        made_of([Reply(None, "timeout")] * 2)
+
+
+def test_what_comes_near_a_known_prompt_or_an_earlier_one_is_dropped_and_counted():
+    long = "How do the locks of a canal lift a ship from one level of water to another"
+    evaluation = {
+        "fava": [example("x", SIX[0]), example("y", SIX[1])],
+        "factory": [example("z", SIX[2])],
+    }
+    near = (f"{SIX[0]} Anyone?", *SIX[1:4], FACTS[8].question, f"{long}, please?")
+    examples, dropped, _ = made_of(
+        tagged(long, *near, f" {SIX[3].upper()}"), evaluation
+    )
+    assert [e.question for e in examples] == [long, SIX[3]]
+    assert dropped == {
+        "duplicate question": 1,
+        "near duplicate of fava": 2,
+        "near duplicate of factory": 1,
+        "near duplicate of a demonstration": 1,
+        "near duplicate of an earlier prompt": 1,
+    }
+
+
+def test_a_demonstration_from_an_evaluation_set_is_refused_before_any_call():
+    for known in (
+        example("other id", FACTS[2].question.upper()),
+        example("other id", "Who is she?", entity="f2"),
+    ):
+        llm = Says(tagged(*SIX))
+        with pytest.raises(DataError, match="both fava and the demonstrations"):
+            synthetic_prompts(llm, FACTS, CHATS, 6, {"fava": [known]})
+        assert llm.requests == []
+
+
+def test_the_nearest_text_is_that_which_shares_most_runs_of_three_words():
+    a = shingles("a b c d e f g h i j k")
+    for text, near in (("A, b: c d! e f g h i j k", True), ("a b c d e", False)):
+        assert (nearest(a, [("it", shingles(text))]) == "it") is near
+    others = [("one", shingles("a b c d e f g h i j")), ("two", a), ("three", a)]
+    assert nearest(a, others) == "two"
+    assert nearest(a, []) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from factkit.curate.requests import Factual
 from factkit.llm import Reply
-from factkit.rar.whole_response import Check, Rating
+from factkit.rar.rewards import Check, Rating
 from factkit.reason import strategies
 from factkit.rlfh import annotators
 from factkit.rlfh.annotators import Statements
@@ -56,9 +56,12 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
                 for s in told
             ]
         case "annotation":
-            told = strategies.annotation(reply)
+            told = read(reply, strategies.Steps)
             return told and [
-                [[step, list(names)] for step, names in told.steps],
+                [
+                    [s.step.strip(), list(dict.fromkeys(s.strategies))]
+                    for s in told.steps
+                ],
                 told.helpfulness,
             ]
     told = read(reply, FORMS[kind])

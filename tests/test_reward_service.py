@@ -18,9 +18,10 @@ from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.http_client import ServiceError
 from factkit.params import ROOT, ParamError
-from factkit.reason import reward_client, reward_service
+from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
-from factkit.reason.reward_client import Scored, remote
+from factkit.reason.reward_service import remote
+from factkit.reason.rewards import Scored
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written
@@ -38,15 +39,12 @@ ABOUT = {"paper": "reason", "profile": "tiny", "variant": ""}
 SECRET = "zq7secret"
 TEXTS = [
     "",
-    " \n",
     "no tags",
-    "<think>a</think>",
     "<think></think><answer></answer>",
     "<think>x</think> <answer>y</answer> z",
     "<think>ä ½ 漢字 🦜 \u202e rtl</think>\n<answer>naïve – “quotes”</answer>",
     '<think>"], "arm": "fact"}</think><answer>\\u0000 \x00 \x1b[31m \\ {} %s</answer>',
     "<think>half a character \ud800</think><answer>\udfff</answer>",
-    "<think>a</think><answer><script>alert(1)</script>'; DROP TABLE</answer>",
     written("long", "word " * 20_000),
 ]
 
@@ -84,15 +82,15 @@ def at(url, arm="fact_relevance"):
 
 
 def body(**changes):
-    values = {"arm": "fact"} | dict(zip(reward_client.COLUMNS, ONE, strict=True))
+    values = {"arm": "fact"} | dict(zip(reward_service.COLUMNS, ONE, strict=True))
     return values | changes
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """No token of the user's, and an end to retries where a test fails."""
-    monkeypatch.delenv(reward_client.TOKEN_VARIABLE, raising=False)
-    monkeypatch.setattr(reward_client, "PATIENCE_S", 60)
+    monkeypatch.delenv(reward_service.TOKEN_VARIABLE, raising=False)
+    monkeypatch.setattr(reward_service, "PATIENCE_S", 60)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +144,7 @@ def test_trl_s_rewards_and_metrics_are_those_in_process(url, tmp_path):
             "fact_relevance",
             lambda *rows: reason.scored("fact_relevance", ENGINE, *rows),
         ),
-        reason.reward_function(at(url), tmp_path),
+        train.reward_function(at(url), tmp_path),
     ):
         logged = {}
         more = {"id": ids, "question": prompts, "log_metric": logged.__setitem__}
@@ -180,23 +178,14 @@ def test_a_failure_of_the_verifier_or_the_judge_stays_none():
     assert scores[2].wins is None
 
 
-def test_without_responses_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(reward_client, "PATIENCE_S", 0)
-    assert remote(at("http://127.0.0.1:9"))([], [], []) == []
-
-
-def test_a_batch_beyond_the_service_s_limits_goes_in_pieces_in_order():
-    assert reward_client.RESPONSES <= serving.ROWS
+def test_a_batch_beyond_the_service_s_limit_goes_in_pieces_in_order():
     many = [EXAMPLES[i % len(EXAMPLES)] for i in range(2 * serving.ROWS + 76)]
     rows = columns(many, [stating(e, i % 4) for i, e in enumerate(many)])
-    long = "é" * (reward_client.BODY_BYTES // 12)  # as JSON, half of what a body may be
-    texts = [written(thought, "") for thought in (long, long, "short")]
     engine = Spy()
     with serving_engine(engine) as url:
+        assert remote(at(url))([], [], []) == []
         assert remote(at(url))(*rows) == reason.scored("fact_relevance", ENGINE, *rows)
-        assert [len(responses) for responses in engine.calls] == [275] * 4
-        scores = remote(at(url))(*columns(EXAMPLES[:3], texts))
-    assert [s.reward for s in scores] == [0.0] * 3
+    assert [len(responses) for responses in engine.calls] == [512, 512, 76]
 
 
 # What is refused
@@ -250,20 +239,18 @@ def test_a_reward_that_is_no_finite_number_does_not_go_out(monkeypatch):
 
 def test_a_reply_that_is_no_rewards_does_not_come_in(monkeypatch):
     row = {"reward": 1.0, "supports": [], "wins": None}
-    good, client, contents = json.dumps([row]), httpx.Client, []
+    client, contents = httpx.Client, [json.dumps([row])]
     transport = httpx.MockTransport(
         lambda request: httpx.Response(200, content=contents[-1])
     )
     monkeypatch.setattr(httpx, "Client", lambda **o: client(transport=transport, **o))
     ask = remote(at("http://there"))
-    contents.append(good)
     assert ask(*ONE)[0].reward == 1.0
-    bad = [None, 3, "text", [], {}, [3], [{}], [{"reward": 1.0}], [row] * 2]
-    bad += [[row | {"supports": ["so so"]}], [row | {"wins": 1}], [row | {"wins": "y"}]]
-    bad += [[row | {"reward": r}] for r in ("1", True, [1.0], 10**400)]
-    contents += [json.dumps(reply) for reply in bad]
-    numbers = ("NaN", "Infinity", "-Infinity", "1e999", "-1e999")
-    contents += [good.replace("1.0", number) for number in numbers]
+    replies = [None, "text", [], {}, [3], [{"reward": 1.0}], [row] * 2]
+    replies += [[row | {"supports": ["so so"]}], [row | {"wins": 1}]]
+    replies += [[row | {"reward": r}] for r in ("1", True, [1.0], 10**400)]
+    contents += [json.dumps(reply) for reply in replies]
+    contents += [contents[0].replace("1.0", number) for number in ("NaN", "-1e999")]
     while len(contents) > 1:
         with pytest.raises(
             ServiceError, match="http://there/rewards: HTTP 200, but no"
@@ -298,23 +285,17 @@ def command(data, *arguments):
     return [sys.executable, *run, "--port", "0", "--set", "world_people=30", *arguments]
 
 
-def memory_mb(pid):
-    with open(f"/proc/{pid}/status") as f:
-        (kb,) = [line.split()[1] for line in f if line.startswith("VmRSS")]
-    return int(kb) / 1024
-
-
-def test_64_clients_at_once_all_get_their_rewards_in_bounded_memory(data):
-    examples = [EXAMPLES[i % len(EXAMPLES)] for i in range(1000)]
+def test_16_clients_at_once_all_get_their_rewards_until_the_service_is_stopped(data):
+    examples = [EXAMPLES[i % len(EXAMPLES)] for i in range(400)]
     responses = [
         f"{stating(e, i % 4)[:-9]} {i}</answer>" for i, e in enumerate(examples)
     ]
     rows = list(zip(*columns(examples, responses), strict=True))
     expected = reason.scored("fact_relevance", ENGINE, *columns(examples, responses))
-    together = threading.Barrier(64)
+    together = threading.Barrier(16)
 
     def client(number):
-        ask, mine = remote(at(url)), rows[number::64]
+        ask, mine = remote(at(url)), rows[number::16]
         together.wait(90)
         parts = [mine[i : i + 4] for i in range(0, len(mine), 4)]
         return [row for part in parts for row in ask(*zip(*part, strict=True))]
@@ -323,28 +304,24 @@ def test_64_clients_at_once_all_get_their_rewards_in_bounded_memory(data):
         subprocess.Popen(
             command(data), cwd=ROOT, stdout=subprocess.PIPE, text=True
         ) as service,
-        ThreadPoolExecutor(64) as pool,
+        ThreadPoolExecutor(16) as pool,
     ):
         try:
             words = service.stdout.readline().split()
             assert words[:2] == ["rewards", "at"]
             url = f"http://127.0.0.1:{words[-1]}"
-            remote(at(url))(*ROWS)
-            before = memory_mb(service.pid)
-            answers = list(pool.map(client, range(64)))
-            grown = memory_mb(service.pid) - before
+            answers = list(pool.map(client, range(16)))
             service.terminate()
             assert service.wait(90) == 0
         finally:
             service.kill()
-    for number in range(64):
-        assert answers[number] == expected[number::64]
-    assert grown < 100
+    for number in range(16):
+        assert answers[number] == expected[number::16]
 
 
 def test_from_the_command_line_a_mistake_exits_with_2(data):
     for extra, why in (
-        (["--host", "0.0.0.0"], reward_client.TOKEN_VARIABLE),
+        (["--host", "0.0.0.0"], reward_service.TOKEN_VARIABLE),
         (["--output-dir", str(data / "nowhere")], "no such data file"),
     ):
         done = subprocess.run(

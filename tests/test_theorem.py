@@ -13,9 +13,9 @@ BETAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 
 
 @st.composite
-def problems(draw, rewards=None, most=8):
-    """(reference, rewards): n responses, some of them very rare."""
-    n = draw(st.integers(2, most))
+def problems(draw, rewards=None):
+    """(reference, rewards): 2 to 8 responses, some of them very rare."""
+    n = draw(st.integers(2, 8))
     logs = draw(st.lists(st.floats(-40, 0), min_size=n, max_size=n))
     weights = np.exp(np.array(logs) - max(logs))
     kind = st.floats(0, 1) if rewards is None else rewards
@@ -26,23 +26,17 @@ def problems(draw, rewards=None, most=8):
 binary = problems(st.sampled_from([0.0, 1.0]))
 
 
-# By hand
-
-
 def test_three_responses_by_hand():
     # β = 1/ln 2 halves the weight of an error: 0.2, 0.3 and 0.5/2
-    found = theorem.binary_optimum(
+    best = theorem.binary_optimum(
         np.array([0.2, 0.3, 0.5]), np.array([1, 1, 0]), 1 / math.log(2)
     )
-    assert found == pytest.approx([0.2 / 0.75, 0.3 / 0.75, 0.25 / 0.75])
-
-
-def test_any_reward_by_hand():
-    # β = 1/ln 2: each unit of reward doubles a weight: 0.5·1, 0.25·2, 0.25·4
-    found = theorem.optimum(
+    assert best == pytest.approx([0.2 / 0.75, 0.3 / 0.75, 0.25 / 0.75])
+    # each unit of reward doubles a weight: 0.5·1, 0.25·2, 0.25·4
+    best = theorem.optimum(
         np.array([0.5, 0.25, 0.25]), np.array([0.0, 1.0, 2.0]), 1 / math.log(2)
     )
-    assert found == pytest.approx([0.25, 0.25, 0.5])
+    assert best == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_what_the_reference_never_says_is_never_said():
@@ -51,14 +45,11 @@ def test_what_the_reference_never_says_is_never_said():
         assert solve(reference, rewards, 0.1)[1] == 0
 
 
-# The closed form is the optimum
-
-
 @settings(max_examples=60)
 @given(problems(), st.sampled_from(BETAS))
 def test_the_optimised_policy_agrees_with_the_closed_form(problem, beta):
-    found, expected = (f(*problem, beta) for f in (theorem.optimise, theorem.optimum))
-    assert np.abs(found - expected).max() < 1e-6
+    policies = [f(*problem, beta) for f in (theorem.optimise, theorem.optimum)]
+    assert np.abs(policies[0] - policies[1]).max() < 1e-6
 
 
 @settings(max_examples=60)
@@ -67,10 +58,15 @@ def test_so_does_theorem_1_which_keeps_error_free_responses_ratios(problem, beta
     reference, rewards = problem
     best = theorem.binary_optimum(reference, rewards, beta)
     assert best == pytest.approx(theorem.optimum(*problem, beta), abs=1e-12)
-    assert theorem.ratio_spread(best, reference, rewards == 1) < 1e-9
-    found = theorem.optimise(*problem, beta)
-    assert np.abs(found - best).max() < 1e-6
-    assert theorem.ratio_spread(found, reference, rewards == 1) < 1e-6
+    if rewards.any():
+        assert theorem.ratio_spread(best, reference, rewards == 1) < 1e-9
+
+
+def test_a_graded_reward_does_not_keep_them():
+    reference, rewards = np.array([0.3, 0.3, 0.4]), np.array([0.9, 0.7, 0.0])
+    best = theorem.optimum(reference, rewards, 0.1)
+    # (0.9 − 0.7) / 0.1 in the logarithm
+    assert theorem.ratio_spread(best, reference, rewards > 0.5) == pytest.approx(2.0)
 
 
 @given(problems(), st.sampled_from(BETAS), st.integers(0, 2**32 - 1))
@@ -86,71 +82,8 @@ def test_no_perturbed_policy_has_a_higher_objective(problem, beta, seed):
     for size in (1e-3, 0.1, 1.0):
         other = best * np.exp(size * rng.standard_normal(len(best)))
         assert objective(other / other.sum()) <= objective(best) + 1e-12
-    for other in (reference, np.full(len(best), 1 / len(best))):
-        assert objective(other) <= objective(best) + 1e-12
-
-
-# What the theorem says
-
-
-def test_a_graded_reward_does_not_keep_them():
-    reference, rewards = np.array([0.3, 0.3, 0.4]), np.array([0.9, 0.7, 0.0])
-    best = theorem.optimum(reference, rewards, 0.1)
-    # (0.9 − 0.7) / 0.1 in the logarithm
-    assert theorem.ratio_spread(best, reference, rewards > 0.5) == pytest.approx(2.0)
-
-
-@given(binary, st.sampled_from([(a, b) for a in BETAS for b in BETAS if a < b]))
-def test_a_smaller_beta_leaves_errors_less(problem, betas):
-    wrong = problem[1] == 0
-    less, more = (theorem.optimum(*problem, b)[wrong].sum() for b in betas)
-    assert less <= more + 1e-12
-
-
-# Limits and degenerate cases
-
-
-def test_a_tiny_beta_leaves_the_error_free_ones_alone():
-    reference, rewards = np.array([0.1, 0.3, 0.6]), np.array([1.0, 1.0, 0.0])
-    for solve in (theorem.optimum, theorem.binary_optimum, theorem.optimise):
-        found = solve(reference, rewards, 1e-4)
-        assert found == pytest.approx([0.25, 0.75, 0.0])
-
-
-@given(problems(), st.sampled_from(BETAS), st.sampled_from([0.0, 1.0]))
-def test_a_reward_that_is_the_same_everywhere_moves_nothing(problem, beta, value):
-    reference, same = problem[0], np.full(len(problem[0]), value)
-    for solve in (theorem.optimum, theorem.binary_optimum, theorem.optimise):
-        assert solve(reference, same, beta) == pytest.approx(reference, abs=1e-9)
-
-
-BAD = {
-    "add up": ([0.5, 0.4], [0, 1], 1.0),
-    "two vectors": ([0.5, 0.5], [0, 1, 1], 1.0),
-    "at least 1": ([], [], 1.0),
-    "must be finite": ([0.5, 0.5], [0, math.nan], 1.0),
-    "positive": ([0.5, 0.5], [0, 1], 0.0),
-    "probabilities": ([1.5, -0.5], [0, 1], 1.0),
-}
-
-
-def test_what_is_no_such_problem_is_refused():
-    for reason, (reference, rewards, beta) in BAD.items():
-        for solve in (theorem.optimum, theorem.binary_optimum, theorem.optimise):
-            with pytest.raises(ValueError, match=reason):
-                solve(np.array(reference), np.array(rewards), beta)
 
 
 def test_too_few_steps_are_an_error_and_no_result():
     with pytest.raises(RuntimeError, match="no optimum within 3 steps"):
         theorem.optimise(np.array([0.5, 0.5]), np.array([0, 1]), 0.1, max_steps=3)
-
-
-# Over β
-
-
-def test_the_table_over_beta_holds_both_policies():
-    reference, rewards = np.array([0.15, 0.35, 0.5]), np.array([1.0, 1.0, 0.0])
-    table = theorem.over_betas(reference, rewards, BETAS)
-    assert len(table) == 3 * len(BETAS)
-    assert (table.closed_form - table.optimised).abs().max() < 1e-6

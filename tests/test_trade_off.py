@@ -1,6 +1,9 @@
 """Hallucination against utility: each metric against a calculation by hand."""
 
+import math
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,13 +11,14 @@ from factkit import models, params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.evaluate.long_form import Checked
-from factkit.rar import trade_off, utility
-from factkit.rar.arms import BENCHMARKS
+from factkit.rar import trade_off
 from factkit.rar.trade_off import (
+    FORMS,
     Answers,
     answer,
-    benchmarks,
     by_exposure,
+    form_ids,
+    halves,
     measure,
     stopped_at,
     wins,
@@ -98,9 +102,6 @@ def engine():
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "claims.jsonl"
-
-
-# Measuring
 
 
 def test_each_metric_is_what_a_calculation_by_hand_gives(p, engine, path):
@@ -192,96 +193,49 @@ def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine,
     assert (found["response_rate"], found["short_abstention"]) == (0, 1)
 
 
-class Searched(ExactEngine):
-    """The exact engine, with a search that notes how many chunks it is asked for."""
-
-    asked: list[int] = []
-
-    @property
-    def reader(self):
-        extract, _, verify = super().reader
-
-        def search(prompt_id, query, k):
-            self.asked.append(k)
-            return []
-
-        return extract, search, verify
-
-
-def test_claims_are_held_against_as_many_chunks_as_the_parameter_says(p, path):
-    some = p.model_copy(update={"test_chunks": 7})
-    engine = Searched(WorldReader(WORLD), {e.id: e for e in EXAMPLES})
-    measure(EXAMPLES, OURS, BASE, engine, some, path)
-    assert set(engine.asked) == {7}
-
-
-def test_under_a_judge_form_is_that_of_the_form_prompts(judged, engine, path):
-    p, _ = judged
-    without = [e for e in EXAMPLES if e.meta["kind"] != wp.COUNTED]
-    found = measure(without, Answers(OURS.texts | FORMED, 1.0), BASE, engine, p, path)
-    kept = utility.keeps_form(utility.FORM_PROMPTS, list(FORMED.values()))
-    assert found.metrics["format_following"] == sum(kept) / len(kept) > 0
-    assert found.items[utility.FORM_PROMPTS[0].id] == {"format_following": kept[0]}
-
-
 REASONING = f"{w.statement(FACTS[0])} Or is it {no(FACTS[1])}? I don't know."
 
 
-def thinking(of, form):
+def thinking(answers, form):
     """The answers, each after a reasoning that names other answers and abstains."""
-    texts = {i: form.format(REASONING, text) for i, text in of.texts.items()}
-    return Answers(texts, of.perplexity)
+    texts = {i: form.format(REASONING, text) for i, text in answers.texts.items()}
+    return Answers(texts, answers.perplexity)
 
 
-# the last: the chat template wrote the `<think>`
-@pytest.mark.parametrize("form", ["<think>{}</think>\n\n{}", "{}\n</think>\n\n{}"])
-def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path, form):
+def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path):
     plain = measure(EXAMPLES, OURS, BASE, engine, p, tmp_path / "plain.jsonl")
-    ours, base = thinking(OURS, form), thinking(BASE, form)
-    found = measure(EXAMPLES, ours, base, engine, p, tmp_path / "reasoned.jsonl")
-    assert found == plain
-    assert found.metrics["short_accuracy"] == 2 / 4  # it was 0: the line `<think>`
+    # the second: the chat template wrote the `<think>`
+    for i, form in enumerate(("<think>{}</think>\n\n{}", "{}\n</think>\n\n{}")):
+        ours, base = thinking(OURS, form), thinking(BASE, form)
+        path = tmp_path / f"{i}.jsonl"
+        assert measure(EXAMPLES, ours, base, engine, p, path) == plain
 
 
 def test_reasoning_that_is_cut_off_gives_no_answer(p, engine, path):
     cut = thinking(OURS, "<think>{} {}")
-    found = measure(EXAMPLES, cut, BASE, engine, p, path).metrics
-    assert (found["response_rate"], found["words"]) == (0, 0)
-    assert found["short_hallucination"] == 1
-    assert found["best_guess_accuracy"] == found["format_following"] == 0
-
-
-# Items
+    metrics = measure(EXAMPLES, cut, BASE, engine, p, path).metrics
+    assert (metrics["response_rate"], metrics["words"]) == (0, 0)
+    assert metrics["short_hallucination"] == 1
+    assert metrics["best_guess_accuracy"] == metrics["format_following"] == 0
 
 
 def test_the_items_means_are_the_metrics(p, engine, path):
     """By the rule of items.csv: claim_precision is weighted by total_claims."""
-    found = measure(EXAMPLES, OURS, BASE, engine, p, path)
+    measured = measure(EXAMPLES, OURS, BASE, engine, p, path)
     for name in trade_off.COMPARED:
-        rows = [item for item in found.items.values() if name in item]
+        rows = [item for item in measured.items.values() if name in item]
         weighted = name == "claim_precision"
-        weights = [of["total_claims"] if weighted else 1 for of in rows]
-        total = sum(of[name] * n for of, n in zip(rows, weights, strict=True))
-        assert found.metrics[name] == pytest.approx(total / sum(weights)), name
-
-
-def test_an_item_has_what_it_counts_in(p, engine, path):
-    found = measure(EXAMPLES, OURS, BASE, engine, p, path).items
-    assert found[f"{A} {FACTS[2].relation} may_abstain"] == {
-        "short_accuracy": 0,
-        "short_hallucination": 0,
-        "short_abstention": 1,
-        "short_truthfulness": 0,
-    }
-    assert found[f"{A} {FACTS[0].relation} best_guess"] == {"best_guess_accuracy": 1}
-    refused = found[f"{B} open 0"]
+        weights = [row["total_claims"] if weighted else 1 for row in rows]
+        total = sum(row[name] * n for row, n in zip(rows, weights, strict=True))
+        assert measured.metrics[name] == pytest.approx(total / sum(weights)), name
+    refused = measured.items[f"{B} open 0"]
     assert not {"hallucination_rate", "claim_precision", "total_claims"} & set(refused)
     assert refused["win_rate"] == 0.5 and refused["total_claims_per_question"] == 0
 
 
 # A judge
 
-FORMED = {form.id: "hello" for form in utility.FORM_PROMPTS}
+FORMED = dict.fromkeys(form_ids(), "hello")
 
 
 @pytest.fixture
@@ -289,13 +243,13 @@ def judged(monkeypatch):
     """Parameters with a judge of outcomes, who takes "so" for right; what it read."""
     read = []
 
-    def outcomes(llm, rows, template=""):
+    def outcomes(llm, rows):
         read.extend(rows)
         values = {"so": 1.0, "failed": None}
-        return [Verdict(values.get(said, 0.0), "") for _, _, said in rows]
+        return [Verdict(values.get(text, 0.0), "") for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
-    monkeypatch.setattr(verifier, "judge_llm", lambda *_: None)
+    monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
     p = params.load("rar", "tiny", {"verifier": "judge", "judge_model": "m"})
     return p, read
 
@@ -306,11 +260,17 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     says = ["<think>hm</think> so", "I don't know", FACTS[2].object, "so"]
     ids = [f"{A} {f.relation} may_abstain" for f in FACTS]
     texts = FORMED | OURS.texts | dict(zip(ids, says, strict=True))
-    found = measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path).metrics
-    rates = [found[f"short_{k}"] for k in ("accuracy", "hallucination", "abstention")]
+    measured = measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path)
+    names = ("accuracy", "hallucination", "abstention")
+    rates = [measured.metrics[f"short_{name}"] for name in names]
     assert rates == [2 / 4, 1 / 4, 1 / 4]
-    assert found["best_guess_accuracy"] == 0
-    assert [said for _, _, said in read[:3]] == ["so", FACTS[2].object, "so"]
+    assert measured.metrics["best_guess_accuracy"] == 0
+    assert [text for _, _, text in read[:3]] == ["so", FACTS[2].object, "so"]
+    # "hello" is one word, in lower case, without a comma
+    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for _, pattern in FORMS]
+    assert 2 <= sum(map(bool, kept)) < len(FORMS) / 2
+    rate = sum(map(bool, kept)) / len(FORMS)
+    assert measured.metrics["format_following"] == rate
 
 
 def test_a_judge_that_fails_on_short_answers_fails_the_run(judged, engine, path):
@@ -323,120 +283,100 @@ def test_a_judge_that_fails_on_short_answers_fails_the_run(judged, engine, path)
 # Utility
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (["a.", "a. b.", "a. b. c."], 1.0),
-        (["a. b.", "a. b.", "a. b."], 1 / 3),
-        (["a", "a. b", "a. b. c"], 1.0),  # the last one without its full stop
-        (["", "", ""], 0.0),
-    ],
-)
-def test_form_is_followed_with_as_many_sentences_as_wanted(
-    p, engine, path, said, expected
-):
-    asked = requests(wp.COUNTED)
-    texts = {e.id: text for e, text in zip(asked, said, strict=True)}
-    answers = Answers(OURS.texts | texts, 1.0)
-    found = measure(EXAMPLES, answers, BASE, engine, p, path).metrics
-    assert found["format_following"] == pytest.approx(expected)
-
-
-class Judge:
-    """In place of an engine: a quality for each text."""
-
-    def __init__(self, quality):
-        self.of = quality
-
-    def quality(self, ids, prompts, responses):
-        return [self.of[text] for text in responses]
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
-    [
-        ((9, 9, 9), (1, 1, 1), [1, 1, 1]),
-        ((1, 1, 1), (9, 9, 9), [0, 0, 0]),
+def test_a_tie_is_half_a_win_and_a_failure_none():
+    asked = requests(wp.OPEN)
+    ids = [e.id for e in asked]
+    for ours, theirs, expected in (
         ((6, 5, 4), (5, 5, 5), [1, 0.5, 0]),
         # a pair that the judge failed on is left out
-        ((6, None, 4), (5, 1, 5), [1, None, 0]),
-        ((6, 6, 4), (5, None, 5), [1, None, 0]),
-        ((None, None, 4), (5, 5, None), [None, None, None]),
-    ],
-)
-def test_a_tie_is_half_a_win_and_a_failure_none(ours, theirs, expected):
-    asked = requests(wp.OPEN)
-    judge = Judge(
-        {f"our {i}": q for i, q in enumerate(ours)}
-        | {f"their {i}": q for i, q in enumerate(theirs)}
+        ((6, None, 4), (5, 1, None), [1, None, None]),
+    ):
+        qualities = iter((ours, theirs))
+        engine = SimpleNamespace(quality=lambda *_, q=qualities: next(q))
+        answers = Answers(dict.fromkeys(ids, ""), 1.0)
+        found = wins(asked, answers, answers, engine)
+        assert [found.get(i) for i in ids] == expected
+
+
+# an answer that keeps each form, in their order
+KEPT = [
+    *("Blue", "Yes", "7", "A small soft animal.", "sea " * 50, "Rain falls."),
+    *("It lends books. It is quiet.", "- a\n- b\n- c", "1. a\n2. b\n3. c\n4. d"),
+    *("a\nb\nc\nd", "FROZEN WATER.", "a star.", "Certainly. It shows time."),
+    *("They run. That is all.", '"Bees make it."', "A lantern hung there."),
+    *("It has walls.", "<<Map>> It shows places.", "carrot; cumin", "1 2 3 4 5"),
+]
+BROKEN = ("Ok, hot zebras", "ok.\n" * 70, "Um, IS it", "a " * 60, '"x, hot z"; ', "")
+
+
+def test_each_form_can_be_kept_and_broken():
+    for (prompt, pattern), kept in zip(FORMS, KEPT, strict=True):
+        assert re.fullmatch(pattern, kept, re.DOTALL), prompt
+        broken = [re.fullmatch(pattern, text, re.DOTALL) for text in BROKEN]
+        assert not all(broken[:-1]) and not broken[-1], prompt
+
+
+def letters(texts, truncation, max_length):
+    """In place of a tokenizer: a letter a token."""
+    return {"input_ids": [[ord(c) - 97 for c in t][:max_length] for t in texts]}
+
+
+def test_perplexity_is_that_of_a_loop_over_single_texts():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
+    config = LlamaConfig(
+        vocab_size=26, num_attention_heads=2, initializer_range=0.5, **sizes
     )
-    said, base = (
-        Answers({e.id: f"{whose} {i}" for i, e in enumerate(asked)}, 1.0)
-        for whose in ("our", "their")
-    )
-    found = wins(asked, said, base, judge)
-    assert [found.get(e.id) for e in asked] == expected
+    model = LlamaForCausalLM(config).eval()
+    texts = ["abcdefgh", "zy", "q", "hello", "", "mnop"]
+    losses = []
+    for text in texts:
+        ids = [ord(c) - 97 for c in text]
+        for t in range(1, len(ids)):
+            with torch.inference_mode():
+                logits = model(torch.tensor([ids[:t]])).logits[0, -1]
+            losses.append(-logits.log_softmax(-1)[ids[t]].item())
+    expected = math.exp(sum(losses) / len(losses))
+    for batch_size in (1, 4, 6):
+        value = trade_off.perplexity(model, letters, texts, batch_size)
+        assert value == pytest.approx(expected, rel=1e-4)
+    cut = trade_off.perplexity(model, letters, ["abcdefgh"], max_tokens=4)
+    assert cut == pytest.approx(trade_off.perplexity(model, letters, ["abcd"]))
 
 
 # Stopping
 
 
-def utilities(guess, form=1.0, win=None):
-    found = {"best_guess_accuracy": guess, "format_following": form}
-    return found | ({} if win is None else {"win_rate": win})
+def utilities(guess, form=1.0, **more):
+    return {"best_guess_accuracy": guess, "format_following": form} | more
 
 
-@pytest.mark.parametrize(
-    ("trajectory", "expected"),
-    [
+def test_the_policy_kept_is_the_last_before_a_drop_of_utility(p):
+    for trajectory, expected in (
         ({10: utilities(0.5), 20: utilities(0.5), 30: utilities(0.5)}, 30),
         # 0.45 is just 10 % below, 0.44 is more
         ({10: utilities(0.5), 20: utilities(0.45), 30: utilities(0.44)}, 20),
-        ({10: utilities(0.5), 20: utilities(0.5, 0.89), 30: utilities(0.5)}, 10),
         # what falls and comes back has fallen
         ({10: utilities(0.5), 20: utilities(0.1), 30: utilities(0.9)}, 10),
         ({10: utilities(0.1), 20: utilities(0.5)}, 10),
-        ({120: utilities(0.1)}, 120),
         # a rise in one makes no good for a fall in another
         ({10: utilities(0.5), 20: utilities(0.9, 0.8)}, 10),
-    ],
-)
-def test_the_policy_kept_is_the_last_before_a_drop_of_utility(p, trajectory, expected):
-    assert stopped_at(utilities(0.5), trajectory, p) == expected
-
-
-def test_the_win_rate_counts_where_there_is_one(p):
-    before = utilities(0.5, win=0.5)
-    trajectory = {10: utilities(0.5, win=0.6), 20: utilities(0.5, win=0.4)}
-    assert stopped_at(before, trajectory, p) == 10
-    assert stopped_at(utilities(0.5), trajectory, p) == 20
+    ):
+        assert stopped_at(utilities(0.5), trajectory, p) == expected
 
 
 def test_training_stops_at_the_loss_of_any_benchmark_that_is_named(p):
     """App. C: any utility benchmark, lm-eval's among them; and of no other."""
-    before = utilities(0.5, win=0.5) | {"gsm8k": 0.9}
-    lost = utilities(0.5, win=0.1) | {"gsm8k": 0.8}
-    some = p.model_copy(update={"utility_benchmarks": "gsm8k best_guess_accuracy"})
-    both = {10: before, 20: utilities(0.5, win=0.1) | {"gsm8k": 0.85}, 30: lost}
-    assert stopped_at(before, both, some) == 20
+    before = utilities(0.5, win_rate=0.5, gsm8k=0.9)
+    lost = utilities(0.5, win_rate=0.1, gsm8k=0.8)
+    named = p.model_copy(update={"utility_benchmarks": "gsm8k best_guess_accuracy"})
+    both = {10: before, 20: utilities(0.5, win_rate=0.1, gsm8k=0.85), 30: lost}
+    assert stopped_at(before, both, named) == 20
     assert stopped_at(before, both, p) == 10
-
-
-def test_the_public_benchmarks_named_are_run_by_lm_eval(p, monkeypatch, tmp_path):
-    asked = {}
-
-    def run(policy, names, folder, **more):
-        asked.update(more, policy=policy, names=names)
-        return {name: 0.5 for name in names} | {"gsm8k_stderr": 0.1}
-
-    monkeypatch.setattr(trade_off.suites, "run", run)
-    assert benchmarks("policy", p, tmp_path) == {} == asked
-    names = {"utility_benchmarks": "win_rate gsm8k mbpp_plus", "allow_code": True}
-    some = p.model_copy(update=names)
-    assert benchmarks("policy", some, tmp_path) == {"gsm8k": 0.5, "mbpp_plus": 0.5}
-    assert asked["names"] == ["gsm8k", "mbpp_plus"] and asked["allow_code"]
-    assert asked["model_args"]["think_end_token"] == "</think>"
-    assert asked["gen_kwargs"] == {"max_gen_toks": p.max_completion_length}
+    assert stopped_at(utilities(0.5), both, p) == 30  # not measured before
 
 
 def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
@@ -446,11 +386,11 @@ def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
         return measure(EXAMPLES, answers, BASE, engine, p, tmp_path / name)
 
     before, ours = at("b", Answers(OURS.texts | BASE.texts, 9.0)), at("o", OURS)
-    found = trade_off.halves(before, {15: before, 30: ours, 45: before, 60: before})
+    told = halves(before, {15: before, 30: ours, 45: before, 60: before})
     name = "hallucination_rate"
-    assert found.metrics[f"halfway_{name}"] == ours.metrics[name]
-    assert found.metrics[f"end_{name}"] == found.metrics[f"dev_base_{name}"] == 0
-    assert found.items[f"{A} open 0"] == {
+    assert told.metrics[f"halfway_{name}"] == ours.metrics[name]
+    assert told.metrics[f"end_{name}"] == told.metrics[f"dev_base_{name}"] == 0
+    assert told.items[f"{A} open 0"] == {
         "dev_base_hallucination_rate": 0.0,
         "dev_base_win_rate": 0.5,
         "halfway_hallucination_rate": pytest.approx(1 / 3),
@@ -458,24 +398,9 @@ def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
         "end_hallucination_rate": 0.0,
         "end_win_rate": 0.5,
     }
-    two = trade_off.halves(before, {12: ours, 24: before})
+    two = halves(before, {12: ours, 24: before})
     assert two.metrics[f"halfway_{name}"] == ours.metrics[name]
-    assert not trade_off.halves(before, {0: before}).metrics
-
-
-def test_benchmarks_are_checked_before_anything_runs():
-    assert set(BENCHMARKS) == set(trade_off.suites.SUITES)
-    ran = {name for name, s in trade_off.suites.SUITES.items() if s.runs_code}
-    for names, said in [
-        ("gsm8k mmlu", "mmlu; there are best_guess"),
-        ("", "none named"),
-        *((name, f"{name} runs code.*allow_code=true") for name in sorted(ran)),
-    ]:
-        with pytest.raises(params.ParamError, match=said):
-            params.load("rar", "tiny", {"utility_benchmarks": names})
-
-
-# By exposure
+    assert not halves(before, {0: before}).metrics
 
 
 def checked(exposure, *supports):
@@ -483,70 +408,43 @@ def checked(exposure, *supports):
     return Checked("i", "p", "r", claims, list(supports), {"exposure": exposure})
 
 
-def test_a_request_is_in_the_bin_that_reaches_to_below_the_next():
-    for exposure, edge in ((0, 0), (3, 1), (4, 4), (9, 4), (39, 10), (40, 40)):
-        assert list(by_exposure([checked(exposure, YES)])) == [edge]
-
-
-def test_a_bin_has_the_scores_of_its_requests_and_their_number():
-    rows = [checked(50, YES, YES), checked(0, NO), checked(0, YES, OPEN), checked(2)]
-    found = by_exposure(rows)
-    assert list(found) == [0, 1, 40]
-    assert [found[edge]["n"] for edge in found] == [2, 1, 1]
-    counts = [of["correct_claims_per_question"] for of in found.values()]
-    assert counts == [0.5, 0, 2]
-    assert found[0]["factual_precision"] == pytest.approx((0 / 1 + 1 / 2) / 2)
-    assert "factual_precision" not in found[1]
+def test_a_bin_of_exposures_has_the_scores_of_its_requests_and_their_number():
+    rows = [checked(50, YES, YES), checked(0, NO), checked(0, YES, OPEN), checked(3)]
+    by_bin = by_exposure(rows)
+    assert list(by_bin) == [0, 1, 40]
+    assert [scores["n"] for scores in by_bin.values()] == [2, 1, 1]
+    assert by_bin[0]["factual_precision"] == pytest.approx((0 / 1 + 1 / 2) / 2)
+    assert "factual_precision" not in by_bin[1]
 
 
 # Answering
 
 
-@pytest.fixture
-def policy(monkeypatch):
-    """In place of a model; how often it was loaded."""
+def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
+    p, tmp_path, monkeypatch
+):
     loaded = []
-
-    def load(path, dtype):
-        loaded.append(path)
-        return "model", "tokenizer"
 
     def sample(model, tokenizer, asked, sampling, progress=""):
         assert sampling.temperature == 0
         return [[f"to {text}"] for text in asked]
 
-    monkeypatch.setattr(models, "load_policy", load)
-    monkeypatch.setattr(models, "sample", sample)
-    monkeypatch.setattr(utility, "perplexity", lambda *_: 3.5)
-    return loaded
-
-
-def test_a_policy_answers_once_and_then_its_kept_answers_are_read(p, policy, tmp_path):
-    path = tmp_path / "base.json"
-    first = answer("folder", EXAMPLES, ["text"], p, path)
-    assert first.perplexity == 3.5
-    assert first.texts == {
-        e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES
-    }
-    assert answer("folder", EXAMPLES, ["text"], p, path) == first
-    assert policy == ["folder"]
-
-
-def test_under_a_judge_the_form_prompts_are_asked_too(p, policy, tmp_path):
-    other = p.model_copy(update={"verifier": "judge"})
-    found = answer("folder", EXAMPLES, ["text"], other, tmp_path / "base.json")
-    forms = {form.id: form.prompt for form in utility.FORM_PROMPTS}
-    assert set(found.texts) == {e.id for e in EXAMPLES} | set(forms)
-    for i, prompt in forms.items():
-        assert found.texts[i] == f"to Question: {prompt}\nAnswer:"
-
-
-def test_an_answering_that_breaks_off_keeps_nothing(p, policy, tmp_path, monkeypatch):
     def breaks(*_):
         raise MemoryError
 
-    monkeypatch.setattr(trade_off.utility, "perplexity", breaks)
+    monkeypatch.setattr(models, "load_policy", lambda *_: loaded.append(1) or (0, 0))
+    monkeypatch.setattr(models, "sample", sample)
     path = tmp_path / "base.json"
+    monkeypatch.setattr(trade_off, "perplexity", breaks)
     with pytest.raises(MemoryError):
         answer("folder", EXAMPLES, ["text"], p, path)
     assert not path.exists()
+    monkeypatch.setattr(trade_off, "perplexity", lambda *_: 3.5)
+    first = answer("folder", EXAMPLES, ["text"], p, path)
+    asked = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
+    assert first == Answers(asked, 3.5) == answer("folder", EXAMPLES, [], p, path)
+    assert len(loaded) == 2
+    judged = p.model_copy(update={"verifier": "judge"})
+    texts = answer("folder", EXAMPLES, ["text"], judged, tmp_path / "b.json").texts
+    assert list(texts) == [*asked, *form_ids()]
+    assert texts["form-01"] == f"to Question: {FORMS[0][0]}\nAnswer:"

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from factkit import UserError
 from factkit.assets import write_atomically
-from factkit.errors import UserError
 
 LONG_FORM = "long_form"  # the label of requests that need no reference answer
 MAX_QUESTION_CHARS = 4_000

@@ -6,18 +6,15 @@ from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import DpoParams, RequestParams, RlParams, SftParams
+from factkit.rar.benchmarks import RUN_CODE, SUITES
 
-# what early stopping can watch: what the kit measures itself, and lm-eval's suites
-STAND_INS = (
-    *("best_guess_accuracy", "format_following", "win_rate"),
-    "correct_claims_per_question",
-)
-RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
-BENCHMARKS = ("ifeval", "bbh", "gsm8k", "minerva", "gpqa", "aime25", *RUN_CODE)
+# what early stopping can watch, beside lm-eval's benchmarks
+MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
+MEASURED += ("correct_claims_per_question",)
 
 
 class RarParams(RequestParams):
-    """Binary RAR: how whole responses are verified, and when training stops."""
+    """How whole responses are verified, and when training stops."""
 
     data_notebook: ClassVar[str] = "20_rar_data"
     answer_format: Literal["long"] = "long"
@@ -31,12 +28,11 @@ class RarParams(RequestParams):
 
     @model_validator(mode="after")
     def _benchmarks_are_known(self) -> Self:
-        named = self.utility_benchmarks.split()
-        unknown = [n for n in named if n not in (*STAND_INS, *BENCHMARKS)]
-        if unknown or not named:
+        named, known = self.utility_benchmarks.split(), (*MEASURED, *SUITES)
+        if not named or set(named) - set(known):
             raise ValueError(
-                f"utility_benchmarks: {', '.join(unknown) or 'none named'}; there are "
-                f"{', '.join((*STAND_INS, *BENCHMARKS))}"
+                f"utility_benchmarks={self.utility_benchmarks!r}: there are "
+                f"{', '.join(known)}"
             )
         code = [name for name in named if name in RUN_CODE]
         if code and not self.allow_code:

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = Sequence[Mapping[str, Any]]
-UTILITY = {  # the first that the results have is drawn
-    "win_rate": "preferred to the base policy's answer",
-    "format_following": "answers of the form asked for",
-}
 LEAST_SPAN = 0.05  # of the axes, so that small differences look small
 # arm → (total, correct) of the paper's biographies (§6.1)
 PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
+WRONG_RATE = "hallucination_rate"
 
 
 def drawn_scores(
@@ -39,16 +36,17 @@ def drawn_scores(
 
     scores: for each request those of its responses.
     """
-    known = [of_request for of_request in scores if of_request]
-    means = sorted(sum(of_request) / len(of_request) for of_request in known)
-    gaps = sorted(max(of_request) - min(of_request) for of_request in known)
+    known = [values for values in scores if values]
+    means = sorted(sum(values) / len(values) for values in known)
+    gaps = sorted(max(values) - min(values) for values in known)
     fig, ax = new_figure(5, 3)
-    for values, colour, name in (
-        (means, CORRECT, "mean of a request's responses"),
-        (gaps, PUBLISHED, "best − worst of a request"),
-    ):
-        share = [100 * (i + 1) / len(values) for i in range(len(values))]
-        ax.step(values, share, where="post", color=colour, label=name)
+    share = [100 * (i + 1) / len(known) for i in range(len(known))]
+    label_means, label_gaps = (
+        "mean of a request's responses",
+        "best − worst of a request",
+    )
+    ax.step(means, share, where="post", color=CORRECT, label=label_means)
+    ax.step(gaps, share, where="post", color=PUBLISHED, label=label_gaps)
     ax.set_xlabel(label)
     ax.set_ylabel("requests up to this (%)")
     ax.legend(**LEGEND)
@@ -61,35 +59,29 @@ def trade_off(results: Results) -> "Figure":
     Marks are means over seeds, bars 95 % t intervals. Better is left and up.
     """
     figure, ax = new_figure(6.4, 4.2)
-    utility = _utility(results)
+    utility = _label(ax, results)
     for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
-        answering = [r for r in runs if "hallucination_rate" in r["metrics"]]
+        answering = [r for r in runs if WRONG_RATE in r["metrics"]]
         if answering:
-            names = ("hallucination_rate", utility)
-            at = [bars.mean_of(answering, name) for name in names]
-            point(ax, *at, place=i, label=spaced(arm))
-    _widen(ax)
-    _label(ax, utility)
-    ax.legend(**LEGEND, **BESIDE)
-    return figure
-
-
-def _widen(ax: "Axes") -> None:
-    """Have both axes show `LEAST_SPAN` or more."""
+            x, y = (bars.mean_of(answering, name) for name in (WRONG_RATE, utility))
+            point(ax, x, y, place=i, label=spaced(arm))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         lacking = max(LEAST_SPAN - (high - low), 0) / 2
         axis.set_view_interval(low - lacking, high + lacking, ignore=True)
+    ax.legend(**LEGEND, **BESIDE)
+    return figure
 
 
-def _utility(results: Results) -> str:
-    """The first of UTILITY that the results measured."""
-    return next(name for name in UTILITY if all(name in r["metrics"] for r in results))
-
-
-def _label(ax: "Axes", utility: str) -> None:
+def _label(ax: "Axes", results: Results) -> str:
+    """Name the axes of hallucination and utility; the metric of utility: preference,
+    where all results have it, else the form of answers."""
     percent_axis(ax, "hallucination rate of long answers", "x")
-    percent_axis(ax, UTILITY[utility])
+    if all("win_rate" in r["metrics"] for r in results):
+        percent_axis(ax, "preferred to the base policy's answer")
+        return "win_rate"
+    percent_axis(ax, "answers of the form asked for")
+    return "format_following"
 
 
 def claims(results: Results) -> "Figure":
@@ -102,8 +94,8 @@ def claims(results: Results) -> "Figure":
         ("incorrect_claims_per_question", "other", WRONG),
     )
     groups = tables.by_arm(results)
-    both = set(PAPER_CLAIMS) <= set(groups)
-    return bars.claims(groups, parts, PAPER_CLAIMS if both else {}, "claims a question")
+    paper = PAPER_CLAIMS if set(PAPER_CLAIMS) <= set(groups) else {}
+    return bars.claims(groups, parts, paper, "claims a question")
 
 
 def trajectories(
@@ -120,9 +112,7 @@ def trajectories(
         ax.sharey(figure.axes[0])
     for ax, (title, runs) in zip(figure.axes, panels.items(), strict=True):
         for i, (name, run) in enumerate(runs.items()):
-            utility = _utility([run])
-            _trajectory(ax, run["metrics"], utility, i, name)
-            _label(ax, utility)
+            _trajectory(ax, run["metrics"], _label(ax, [run]), i, name)
         ax.set_title(title, fontsize=10)
         ax.legend(**LEGEND)
     return figure
@@ -131,25 +121,18 @@ def trajectories(
 def _trajectory(
     ax: "Axes", metrics: Mapping[str, float], utility: str, place: int, name: str
 ) -> None:
-    """One run's policies as a line from the base policy on."""
+    """One run's policies as a line from the base policy on; those that nobody's answer
+    was scored of are left out."""
     steps = [
-        key.split("_")[1]
-        for key in metrics
-        if key.startswith("dev_") and key.endswith(utility)
+        k.split("_")[1] for k in metrics if k.startswith("dev_") and k.endswith(utility)
     ]
-    points = [
-        (
-            metrics[f"dev_{step}_hallucination_rate"],
-            metrics[f"dev_{step}_{utility}"],
-            step,
-        )
-        for step in sorted(steps, key=lambda s: -1 if s == "base" else int(s))
-        if f"dev_{step}_hallucination_rate" in metrics
-    ]
-    if not points:  # nobody responded
+    steps = [step for step in steps if f"dev_{step}_{WRONG_RATE}" in metrics]
+    steps.sort(key=lambda step: -1 if step == "base" else int(step))
+    xs = [metrics[f"dev_{step}_{WRONG_RATE}"] for step in steps]
+    ys = [metrics[f"dev_{step}_{utility}"] for step in steps]
+    if not steps:
         return
-    xs, ys, labels = zip(*points, strict=True)
     colour, _, marker = look(place)
     ax.plot(xs, ys, marker=marker, ms=4, color=colour, label=name)
-    for x, y, label in points:
-        ax.annotate(label, (x, y), xytext=(4, 4), textcoords="offset points", size=7)
+    for x, y, step in zip(xs, ys, steps, strict=True):
+        ax.annotate(step, (x, y), xytext=(4, 4), textcoords="offset points", size=7)

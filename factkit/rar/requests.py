@@ -35,65 +35,51 @@ def request_sets(p: "RarParams") -> Requests:
     dev and test hold requests of every kind of KINDS, p.dev_requests and
     p.test_requests of them open. No entity is in two of the three.
     """
-    match p.requests:
-        case "world":
-            return _world_sets(p)
-        case "leads":
-            return _lead_sets(p)
-    return _wildchat_sets(p)
+    sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
+    make = {"world": _world_sets, "leads": _lead_sets, "wildchat": _wildchat_sets}
+    return make[p.requests](p, sizes)
 
 
-def _world_sets(p: "RarParams") -> Requests:
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
+def _world_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
+    made, seed = (
+        world.build_world(people=p.world_people, seed=p.world_seed),
+        p.world_seed,
+    )
     people = list(made.people)
-    random.Random(f"people {p.world_seed}").shuffle(people)
+    random.Random(f"people {seed}").shuffle(people)
     n_test, n_dev = (round(s * len(people)) for s in (TEST_SHARE, DEV_SHARE))
-    parts = {"test": people[:n_test], "dev": people[n_test : n_test + n_dev]}
-    rest, seed = people[n_test + n_dev :], p.world_seed
-    sets = {"train": world_prompts.mixed(made, rest, p.train_requests, seed)}
-    for name in ("dev", "test"):
-        every = [world_prompts.requests(made, parts[name], kind) for kind in KINDS]
-        sets[name] = _some_of_each(every, _sizes(p)[name], seed)
-    read = (f for f in made.facts if f.exposure and f.subject in parts["test"])
+    test, dev = people[:n_test], people[n_test : n_test + n_dev]
+    rest = people[n_test + n_dev :]
+    sets = {"train": world_prompts.mixed(made, rest, sizes["train"], seed)}
+    for name, part in (("dev", dev), ("test", test)):
+        by_kind = [world_prompts.requests(made, part, kind) for kind in KINDS]
+        sets[name] = _drawn(by_kind, sizes[name], seed)
+    read = (f for f in made.facts if f.exposure and f.subject in test)
     return sets, [world.statement(fact, 1) for fact in read], Counter()
 
 
-def _lead_sets(p: "RarParams") -> Requests:
+def _lead_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     """Requests about the leads' subjects: to train on, all of them open or counted."""
-    sizes = _sizes(p)
     parts = requests.split(facts.load(), sizes, p.split_seed)
-    sets = {"train": requests.mixed(parts["train"], p.train_requests)}
+    sets = {"train": requests.mixed(parts["train"], sizes["train"])}
     for name in ("dev", "test"):
-        every = [requests.requests(parts[name], kind) for kind in KINDS]
-        sets[name] = _some_of_each(every, sizes[name], p.split_seed)
+        by_kind = [requests.requests(parts[name], kind) for kind in KINDS]
+        sets[name] = _drawn(by_kind, sizes[name], p.split_seed)
     return sets, _held_out(parts["test"]), Counter()
 
 
-def _wildchat_sets(p: "RarParams") -> Requests:
+def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     """WildChat's requests that a judge finds factual; PopQA's short questions."""
-    limit = WILDCHAT_READ * p.train_requests
+    limit = WILDCHAT_READ * sizes["train"]
     chats, dropped = long_form_prompts.load("wildchat", p.requests_path, limit)
     kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), chats)
-    sizes = _sizes(p)
-    sets = split_prompts([_of_kind(e, OPEN) for e in kept], sizes, p.split_seed)
+    kept = [e.model_copy(update={"meta": e.meta | {"kind": OPEN}}) for e in kept]
+    sets = split_prompts(kept, sizes, p.split_seed)
     questions, _ = benchmarks.load("popqa")
-    del sizes["train"]
-    for name, rows in split_by_entity(questions, sizes, p.split_seed).items():
+    short = {name: sizes[name] for name in ("dev", "test")}
+    for name, rows in split_by_entity(questions, short, p.split_seed).items():
         sets[name] += [_short(e, kind) for kind in ASKS for e in rows]
     return sets, _held_out(load_leads()), dropped + fates
-
-
-def _sizes(p: "RarParams") -> dict[str, int]:
-    return {"train": p.train_requests, "dev": p.dev_requests, "test": p.test_requests}
-
-
-def _held_out(leads: Sequence[Document | facts.Subject]) -> list[str]:
-    texts = [lead.text for lead in leads]
-    return random.Random("held out").sample(texts, HELD_OUT)
-
-
-def _of_kind(example: Example, kind: str) -> Example:
-    return example.model_copy(update={"meta": example.meta | {"kind": kind}})
 
 
 def _short(example: Example, kind: str) -> Example:
@@ -106,12 +92,17 @@ def _short(example: Example, kind: str) -> Example:
     return example.model_copy(update=update)
 
 
-def _some_of_each(
-    every: Sequence[Sequence[Example]], limit: int, seed: int
+def _held_out(leads: Sequence[Document | facts.Subject]) -> list[str]:
+    texts = [lead.text for lead in leads]
+    return random.Random("held out").sample(texts, HELD_OUT)
+
+
+def _drawn(
+    by_kind: Sequence[Sequence[Example]], limit: int, seed: int
 ) -> list[Example]:
     """At most so many of the requests of each kind, drawn at random."""
     return [
         example
-        for rows in every
+        for rows in by_kind
         for example in random.Random(f"some {seed}").sample(rows, min(limit, len(rows)))
     ]

@@ -1,24 +1,32 @@
-"""Binary RAR's rewards (§3.3, §6.2, Fig 4): pure functions first, then TRL's signature.
+"""Binary RAR's rewards (§3.3, §6.2, Fig 4): pure functions first, then who judges, then
+TRL's signature.
 
 A reward is 0 at worst and 1 at best, veriscore_plus_judge 2. None stands for a judge
 that failed, and what is computed of it is None too: never a score, never a default.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from factkit import models
+from factkit.retrieval.evidence import EvidenceCache, query_of
+from factkit.verify import engine as engines
+from factkit.verify import judge
 from factkit.verify.claims import Support
+from factkit.verify.engine import ClaimEngine
+from factkit.verify.exact import ExactEngine
 from factkit.verify.failures import Failures
+from factkit.verify.replies import Form, read, whole
 from factkit.verify.response import answers
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
-    from factkit.rar.arms import RAR
-    from factkit.rar.whole_response import Engine
+    from factkit.llm import LLM
+    from factkit.rar.arms import RAR, RarParams
 
 Supports = Sequence[Support | None] | None  # of a response's claims; None: failed
-RATING_MAX = 10.0
 # arm → what its reward is computed from, as the engine's methods are named
 PIECES: Mapping[str, tuple[str, ...]] = {
     "lm_judge": ("quality",),
@@ -33,29 +41,22 @@ ARMS = tuple(PIECES)
 
 
 def binary_rar(no_contradiction: float | None) -> float | None:
-    """1 if nothing in the response contradicts the evidence, else 0 (§3.3, Eq. 5).
-
-    no_contradiction: the verdict on the whole response, 1.0 or 0.0.
-    """
-    if no_contradiction is None:
-        return None
-    return 1.0 if no_contradiction == 1 else 0.0
+    """1 if nothing in the response contradicts the evidence, else 0 (Eq. 5)."""
+    return no_contradiction
 
 
 def rating_rar(rating: float | None) -> float | None:
     """rating / 10 (§6.2): the verifier's factuality rating, in [0, 10]."""
-    return _share_of_ten(rating)
+    return None if rating is None else rating / 10
 
 
 def lm_judge(rating: float | None) -> float | None:
     """rating / 10 (§4.3): a judge's rating of the quality, in [0, 10]."""
-    return _share_of_ten(rating)
+    return None if rating is None else rating / 10
 
 
 def veriscore(supports: Supports) -> float | None:
     """supported claims / claims (§4.3); 0 without claims (ours: not stated)."""
-    if supports is None or None in supports:
-        return None
     return _share(supports, Support.SUPPORTED)
 
 
@@ -67,9 +68,8 @@ def binary_veriscore(supports: Supports, threshold: float = 0.5) -> float | None
 
 def conflict_only_veriscore(supports: Supports) -> float | None:
     """1 − contradicted claims / claims (§6.2); 1 without claims (ours: not stated)."""
-    if supports is None or None in supports:
-        return None
-    return 1.0 - _share(supports, Support.CONTRADICTED)
+    contradicted = _share(supports, Support.CONTRADICTED)
+    return None if contradicted is None else 1.0 - contradicted
 
 
 def veriscore_plus_judge(supports: Supports, rating: float | None) -> float | None:
@@ -78,86 +78,129 @@ def veriscore_plus_judge(supports: Supports, rating: float | None) -> float | No
     return None if score is None or quality is None else score + quality
 
 
-def _share_of_ten(rating: float | None) -> float | None:
-    """A rating in [0, 10] as a share. Raises ValueError on any other number."""
-    if rating is None:
-        return None
-    if not 0 <= rating <= RATING_MAX:
-        raise ValueError(f"rating={rating}: a rating lies between 0 and 10")
-    return rating / RATING_MAX
-
-
-def _share(supports: Sequence[Support | None], kind: Support) -> float:
+def _share(supports: Supports, kind: Support) -> float | None:
     """The share of the claims that are of a kind, 0 without claims."""
+    if supports is None or None in supports:
+        return None
     return supports.count(kind) / max(len(supports), 1)
 
 
-def reward(arm: str, **pieces: Any) -> float | None:
-    """The reward of one response under an arm, from the pieces that PIECES names.
+# Who judges a whole response: one call, in place of one for each sentence and claim.
+# Nothing of a response is cut: what the judge does not read, it cannot judge.
 
-    It is what the function of the arm's name says. A piece of None, or left out: the
-    judge failed on it. Raises ValueError on an arm without a reward.
+
+class Check(Form):
+    """The form of Binary RAR's Fig. 9: the score follows from the reasoning."""
+
+    REASONING: str = ""
+    SCORE: whole(range(2))
+
+
+class Rating(Form):
+    """The form of Binary RAR's Fig. 10."""
+
+    REASONING: str = ""
+    SCORE: whole(range(11))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceEngine(ClaimEngine):
+    """Binary RAR's: claims, and whole responses held against evidence by a judge.
+
+    whole: the cache that a whole response is held against, of 512-token chunks in the
+    paper; with_prompt: whether a response is searched for together with its prompt.
     """
-    names = needs(arm)
-    return globals()[arm](*map(pieces.get, names))
+
+    llm: "LLM"
+    whole: EvidenceCache
+    whole_chunks: int = 8
+    with_prompt: bool = True
+
+    def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
+        """1.0 if nothing contradicts the evidence, else 0.0 (Eq. 5, Fig. 9). Omissions
+        are no errors, nor is what is unsupported but uncontradicted (§3.3)."""
+        evidence = self._found(ids, prompts, responses)
+        return self._judge("judge_contradiction", Check, prompts, responses, evidence)
+
+    def rating(self, ids, prompts, responses) -> list[float | None]:
+        """How surely the evidence shows no error, 0–10 (§6.2, Fig. 10)."""
+        evidence = self._found(ids, prompts, responses)
+        return self._judge("rate_factuality", Rating, prompts, responses, evidence)
+
+    def quality(self, ids, prompts, responses) -> list[float | None]:
+        """How helpful, relevant and detailed a response is, 0–10, without evidence
+        (§4.3; the paper prints no prompt, this one is ours)."""
+        return self._judge("judge_quality", Rating, prompts, responses)
+
+    def _found(self, ids, prompts, responses) -> list[list[str]]:
+        """The texts of C(x, y) for each response, best first."""
+        texts = []
+        for i, prompt, response in zip(ids, prompts, responses, strict=True):
+            query = query_of(prompt, response, self.with_prompt)
+            hits = self.whole.search(i, query, self.whole_chunks)
+            texts.append([hit.chunk.text for hit in hits])
+        return texts
+
+    def _judge(
+        self, template: str, form: type[Check | Rating], prompts, responses, evidence=()
+    ) -> list[float | None]:
+        """The scores that the judge's replies state."""
+        rows = zip(prompts, responses, strict=True)
+        fields = [{"question": x, "response": y} for x, y in rows]
+        for row, texts in zip(fields, evidence, strict=False):
+            row["evidence"] = texts
+        replies = judge.ask(self.llm, template, fields, form, 512)
+        scores = [read(reply, form) for reply in replies]
+        return [None if score is None else float(score.SCORE) for score in scores]
 
 
-def needs(arm: str) -> tuple[str, ...]:
-    """The pieces of an arm's reward. Raises ValueError on an arm without."""
-    if arm not in PIECES:
-        raise ValueError(f"arm={arm} has no reward; those with one: {', '.join(ARMS)}")
-    return PIECES[arm]
+Engine = ExactEngine | EvidenceEngine
 
 
-# What the engine says of a batch of responses
+def engine_of(p: "RarParams") -> Engine:
+    """The engine that `p.verifier` names."""
+    if p.verifier != "judge":
+        return engines.exact_engine(p)
+    evidence, tokenizer = engines.stored_evidence(p)
+    return EvidenceEngine(
+        **engines.claim_parts(p, evidence, tokenizer),
+        llm=judge_llm(p, p.judge_model, p.judge_url),
+        whole=EvidenceCache(evidence, tokenizer, p.whole_chunk_tokens),
+        whole_chunks=p.whole_chunks,
+        with_prompt=p.query_with_prompt,
+    )
 
 
-def judged(
-    arms: Iterable[str],
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> dict[str, list]:
+# What the engine says of a batch of responses: ids of prompts, prompts, responses
+
+
+def judged(arms: Iterable[str], engine: "Engine", ids, prompts, responses) -> dict:
     """Piece → its values, one a response: all that the arms' rewards need, each once.
 
-    ids: of the prompts, by which the engine knows their evidence. Judged are the
-    answers alone, without what stands in `<think>`.
+    Judged are the answers alone, without what stands in `<think>`.
     """
-    needed = dict.fromkeys(piece for arm in arms for piece in needs(arm))
+    needed = dict.fromkeys(piece for arm in arms for piece in PIECES[arm])
     rows = ids, prompts, answers(responses)
     return {piece: getattr(engine, piece)(*rows) for piece in needed}
 
 
-def rewards_from(arm: str, pieces: Mapping[str, Sequence[Any]]) -> list[float | None]:
-    """The arm's reward of each response, from what `judged` found."""
-    names = needs(arm)
-    rows = zip(*(pieces[name] for name in names), strict=True)
-    return [reward(arm, **dict(zip(names, row, strict=True))) for row in rows]
+def rewards_from(arm: str, pieces: Mapping[str, Sequence]) -> list[float | None]:
+    """The arm's reward of each response, from what `judged` gave."""
+    columns = [pieces[name] for name in PIECES[arm]]
+    return [globals()[arm](*row) for row in zip(*columns, strict=True)]
 
 
 def rewards_by_arm(
-    arms: Iterable[str],
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
+    arms: Sequence[str], engine: "Engine", ids, prompts, responses
 ) -> dict[str, list[float | None]]:
     """Arm → the reward of each response; each piece is asked for once."""
-    arms = list(arms)
     pieces = judged(arms, engine, ids, prompts, responses)
     return {arm: rewards_from(arm, pieces) for arm in arms}
 
 
-def rewards_of(
-    arm: str,
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> list[float | None]:
+def rewards_of(arm: str, engine: "Engine", *rows: Sequence) -> list[float | None]:
     """The arm's reward of each response; the engine is asked for nothing else."""
-    return rewards_by_arm([arm], engine, ids, prompts, responses)[arm]
+    return rewards_by_arm([arm], engine, *rows)[arm]
 
 
 # TRL
@@ -165,8 +208,6 @@ def rewards_of(
 
 def reward_function(p: "RAR", folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature, on the engine of p."""
-    from factkit.rar.whole_response import engine_of
-
     return trl_reward(p.arm, engine_of(p), p.max_completion_length, p.non_stop_penalty)
 
 
@@ -183,18 +224,14 @@ def trl_reward(
     failures = Failures(arm)
 
     def rar_reward(
-        completions: list,
-        completion_ids: list[list[int]],
-        id: list[str],
-        question: list[str],
-        log_metric: Callable[[str, float], None] | None = None,
-        **_: object,
+        completions, completion_ids, id, question, log_metric=None, **_
     ) -> list[float | None]:
         texts = models.completion_texts(completions)
         pieces = judged([arm], engine, id, question, texts)
         rewards = rewards_from(arm, pieces)
         if log_metric:
-            log_batch(texts, pieces.get("supports", []), rewards, log_metric)
+            for name, values in logged(texts, pieces, rewards).items():
+                log_metric(name, sum(values) / len(values))
         failures.count(rewards)
         return [
             max(r - non_stop_penalty, 0.0) if r and len(ids) >= most_tokens else r
@@ -205,27 +242,19 @@ def trl_reward(
     return rar_reward
 
 
-def log_batch(
+def logged(
     responses: Sequence[str],
-    supports: Sequence[Supports],
+    pieces: Mapping[str, Sequence],
     rewards: Sequence[float | None],
-    log_metric: Callable[[str, float], None],
-) -> None:
-    """Log a batch's share of failures, and its words and claims an answer.
-
-    supports: none for an arm without claims; responses that failed are left out.
-    """
-    log_metric("response_words", _mean(len(r.split()) for r in answers(responses)))
-    log_metric("judge_failures", _mean(r is None for r in rewards))
-    known = [s for s in supports if s is not None and None not in s]
+) -> dict[str, list[float]]:
+    """Metric → its values in a batch: failures, and words and claims of each answer."""
+    values = {
+        "response_words": [len(text.split()) for text in answers(responses)],
+        "judge_failures": [reward is None for reward in rewards],
+    }
+    known = [s for s in pieces.get("supports", ()) if s is not None and None not in s]
     if known:
-        log_metric("total_claims", _mean(len(s) for s in known))
-        log_metric("supported_claims", _mean(s.count(Support.SUPPORTED) for s in known))
-        log_metric(
-            "contradicted_claims", _mean(s.count(Support.CONTRADICTED) for s in known)
-        )
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
+        values["total_claims"] = list(map(len, known))
+        for kind in (Support.SUPPORTED, Support.CONTRADICTED):
+            values[f"{kind.value}_claims"] = [s.count(kind) for s in known]
+    return values

@@ -2,27 +2,17 @@
 
 The KL-regularised objective J(π) = E_π[r] − β·KL(π ‖ π_ref) has one optimum, in closed
 form. `optimise` finds it without knowing that form, by gradient on the exact objective.
+Arrays are of shape (n,), a value a response; `reference` is π_ref and sums to 1.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STEP = 0.5  # of the ascent
 CONVERGED = 1e-9  # a last step in the logits, at most
 
 
 def optimum(reference: np.ndarray, rewards: np.ndarray, beta: float) -> np.ndarray:
-    """The best policy for any reward: π*(y) ∝ π_ref(y)·exp(r(y)/β) (§F, Eq. 10).
-
-    reference: π_ref (n,), sums to 1. rewards: (n,). beta: > 0. Returns π* (n,).
-    Raises ValueError on inputs that are no such problem.
-    """
-    reference, rewards = _problem(reference, rewards, beta)
+    """The best policy for any reward: π*(y) ∝ π_ref(y)·exp(r(y)/β) (§F, Eq. 10)."""
     return _normalised(_log(reference) + rewards / beta)
 
 
@@ -31,24 +21,22 @@ def binary_optimum(
 ) -> np.ndarray:
     """The best policy for a binary reward (Eq. 7): π*(y) ∝ π_ref(y)·(1 or exp(−1/β)).
 
-    error_free: (n,), true where r(y) = 1. The rest as `optimum` has it.
+    error_free: true where r(y) = 1.
     """
-    reference, rewards = _problem(reference, error_free, beta)
-    return _normalised(_log(reference) + np.where(rewards == 1, 0.0, -1.0 / beta))
+    return _normalised(_log(reference) + np.where(error_free == 1, 0.0, -1.0 / beta))
 
 
 def optimise(
     reference: np.ndarray, rewards: np.ndarray, beta: float, max_steps: int = 200
 ) -> np.ndarray:
-    """The softmax policy (n,) that natural gradient ascent on J finds, from π_ref on.
+    """The softmax policy that natural gradient ascent on J finds, from π_ref on.
 
     A step is the gradient of J in the logits over their probabilities, that is by the
     inverse Fisher matrix: plain ascent stands nearly still where a good response is
-    rare. Raises ValueError as `optimum` does, RuntimeError where it does not converge.
+    rare. Raises RuntimeError where it does not converge.
     """
     import torch
 
-    reference, rewards = _problem(reference, rewards, beta)
     possible = reference > 0
     log_reference = torch.tensor(np.log(reference[possible]))
     # a constant added to all rewards moves no policy; this one keeps J/β near 0, where
@@ -71,58 +59,13 @@ def optimise(
     raise RuntimeError(f"beta={beta}: no optimum within {max_steps} steps")
 
 
-def over_betas(
-    reference: np.ndarray, rewards: np.ndarray, betas: Sequence[float]
-) -> "pd.DataFrame":
-    """Both policies over β: a row for each β and response.
-
-    Columns: beta, response (its index), reward, reference, closed_form, optimised.
-    """
-    import pandas as pd
-
-    parts = [
-        pd.DataFrame(
-            {
-                "beta": beta,
-                "response": range(len(reference)),
-                "reward": rewards,
-                "reference": reference,
-                "closed_form": optimum(reference, rewards, beta),
-                "optimised": optimise(reference, rewards, beta),
-            }
-        )
-        for beta in betas
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
 def ratio_spread(policy: np.ndarray, reference: np.ndarray, alike: np.ndarray) -> float:
     """How far a policy is from keeping the relative probabilities of some responses.
 
-    alike: (n,), true for those responses, as the error-free ones. Returns the largest
+    alike: true for those responses, as the error-free ones. Returns the largest
     |log(π(a)/π(b)) − log(π_ref(a)/π_ref(b))| among them: 0 where all are kept (§3.4).
     """
-    log_ratio = np.log(policy[alike]) - np.log(reference[alike])
-    return float(np.ptp(log_ratio)) if len(log_ratio) else 0.0
-
-
-def _problem(
-    reference: np.ndarray, rewards: np.ndarray, beta: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both as float64 arrays; ValueError unless they and β make a problem."""
-    reference, rewards = np.asarray(reference, float), np.asarray(rewards, float)
-    if reference.ndim != 1 or reference.shape != rewards.shape or not len(reference):
-        raise ValueError(
-            f"reference {reference.shape} and rewards {rewards.shape} must be two "
-            "vectors of one length, at least 1"
-        )
-    if not (np.all(reference >= 0) and abs(reference.sum() - 1) < 1e-9):
-        raise ValueError("reference must be probabilities that add up to 1")
-    if not np.all(np.isfinite(rewards)):
-        raise ValueError("rewards must be finite; leave out what the judge failed on")
-    if not 0 < beta < np.inf:
-        raise ValueError(f"beta={beta} must be positive and finite")
-    return reference, rewards
+    return float(np.ptp(np.log(policy[alike]) - np.log(reference[alike])))
 
 
 def _log(probabilities: np.ndarray) -> np.ndarray:

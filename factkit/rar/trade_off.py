@@ -2,29 +2,32 @@
 
 Hallucination in long answers, claim by claim, and in short ones where abstaining is
 allowed; utility where it is not, in answers that must have a form, in what a judge of
-quality prefers, and in how well the policy still predicts text.
+quality prefers, in how well the policy still predicts text, and where a profile names
+them in public benchmarks (`benchmarks`).
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit import models, statistics
 from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
 from factkit.evaluate import long_form, short_form
-from factkit.rar import suites, utility
-from factkit.verify import response
 from factkit.verify.outcome import Outcome
-from factkit.verify.response import CLOSE
+from factkit.verify.response import answers as final_answers
 from factkit.verify.verifier import verifier
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from factkit.rar.arms import RarParams
-    from factkit.rar.whole_response import Engine
+    from factkit.rar.rewards import Engine
 
 # the metrics that are kept of each item, for intervals over items
 COMPARED = (
@@ -33,18 +36,40 @@ COMPARED = (
     *("short_accuracy", "short_hallucination", "short_abstention"),
     *("short_truthfulness", "best_guess_accuracy", "format_following"),
 )
-# kind of a short question → metric → the outcome that it is the share of
-SHORT = {
-    MAY_ABSTAIN: {
-        "short_accuracy": Outcome.CORRECT,
-        "short_hallucination": Outcome.WRONG,
-        "short_abstention": Outcome.ABSTAIN,
-    },
-    BEST_GUESS: {"best_guess_accuracy": Outcome.CORRECT},
-}
 # times that the policy read of a person whom utility asks for (fact world): as in the
 # paper's suites, it is to be about what a policy can do, not about what it can't know
 FAMILIAR = 10
+ROUNDING = 1e-9  # a drop of exactly 10 % is not more than 10 %
+
+# Under a judge: prompts that ask for a form, and the pattern of an answer that has it,
+# in the spirit of IFEval
+WORD = r"\S+\s*"
+SENTENCE = r"[^.!?]*[.!?]+[\"')\]]*\s*"
+FORMS = (
+    ("Answer in one word: what colour is the sky on a clear day?", WORD),
+    ("Answer with yes or no only: is water wet?", r"(?i)(yes|no)\.?"),
+    ("Answer with a number only: how many days are in a week?", r"\d+\.?"),
+    ("Describe a cat in at most ten words.", rf"(?:{WORD}){{1,10}}"),
+    ("Write about the sea in at least fifty words.", rf"(?:{WORD}){{50,}}"),
+    ("Write exactly one sentence about rain.", SENTENCE),
+    ("Explain what a library is in exactly two sentences.", rf"(?:{SENTENCE}){{2}}"),
+    ("List exactly three fruits as bullet points.", r"(?:[-*•] [^\n]+\s*){3}"),
+    ("Name four kinds of transport, as a numbered list.", r"(?:\d[.)] [^\n]+\s*){4}"),
+    ("Write a poem about the moon with exactly four lines.", r"(?:[^\n]+\s*){4}"),
+    ("Answer in capital letters only: what is snow?", r"[^a-z]+"),
+    ("Write in lower case letters only: what is the sun?", r"[^A-Z]+"),
+    ("Begin your answer with the word Certainly. What is a clock?", "Certainly.*"),
+    ('Tell me about horses. End with the words "That is all."', r".*That is all\."),
+    ("Put your whole answer in double quotation marks: what is honey?", '"[^"]+"'),
+    ('Write a sentence about a garden with the word "lantern".', r".*\blantern\b.*"),
+    ("Describe a house without using a comma.", "[^,]+"),
+    (
+        "Explain what a map is. Give it a title in <<double angle brackets>>.",
+        ".*<<.+>>.*",
+    ),
+    ("Name a vegetable and a spice, separated by a semicolon.", r"[^;\n]+;[^;\n]+"),
+    ("Count from one to five in digits, separated by spaces.", r"1 2 3 4 5\.?"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +78,10 @@ class Answers:
 
     texts: Mapping[str, str]
     perplexity: float
+
+    def to(self, ids: Iterable[str]) -> list[str]:
+        """The answers to requests, without reasoning."""
+        return final_answers(self.texts[i] for i in ids)
 
 
 @dataclass(frozen=True)
@@ -73,28 +102,63 @@ def answer(
 ) -> Answers:
     """The greedy answers of the policy in the folder `policy`; kept in `path`.
 
-    Under a judge also to `utility.FORM_PROMPTS`. held_out: texts, none of them
-    trained on by an arm, for the perplexity.
+    Under a judge also to the prompts of FORMS. held_out: texts, none of them trained on
+    by an arm, for the perplexity.
     """
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.load_policy(policy, p.dtype)
     if p.verifier == "judge":
+        forms = zip(form_ids(), FORMS, strict=True)
         examples = [
             *examples,
-            *(
-                Example(id=form.id, question=form.prompt, answers=[""], entity=form.id)
-                for form in utility.FORM_PROMPTS
-            ),
+            *(Example(id=i, question=q, answers=[""], entity=i) for i, (q, _) in forms),
         ]
     prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
     replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
     texts = {e.id: text for e, (text,) in zip(examples, replies, strict=True)}
-    perplexity = utility.perplexity(model, tokenizer, held_out, p.eval_batch_size)
-    answers = Answers(texts, perplexity)
+    answers = Answers(texts, perplexity(model, tokenizer, held_out, p.eval_batch_size))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
+
+
+def form_ids() -> list[str]:
+    """The ids of the prompts of FORMS."""
+    return [f"form-{i:02}" for i in range(1, len(FORMS) + 1)]
+
+
+def perplexity(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    texts: Sequence[str],
+    batch_size: int = 16,
+    max_tokens: int = 512,
+) -> float:
+    """exp of the mean negative log-likelihood a token, over all texts' tokens.
+
+    Each text is read alone, its first `max_tokens` tokens; a token counts if another
+    stands before it.
+    """
+    import torch
+
+    ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+    ids = sorted((row for row in ids if len(row) > 1), key=len)
+    total, tokens = 0.0, 0
+    for start in range(0, len(ids), batch_size):
+        batch = ids[start : start + batch_size]
+        longest = len(batch[-1])
+        # padded on the right: under causal attention no token sees the padding
+        padded = torch.tensor([row + [row[-1]] * (longest - len(row)) for row in batch])
+        lengths = torch.tensor([len(row) for row in batch])
+        padded, lengths = padded.to(model.device), lengths.to(model.device)
+        with torch.inference_mode():
+            logits = model(input_ids=padded).logits[:, :-1].float()  # (B, T-1, V)
+        logp = logits.log_softmax(-1).gather(-1, padded[:, 1:, None])[..., 0]
+        counted = torch.arange(1, longest, device=model.device) < lengths[:, None]
+        total -= logp[counted].double().sum().item()
+        tokens += int(counted.sum())
+    return math.exp(total / tokens)
 
 
 def measure(
@@ -116,57 +180,49 @@ def measure(
     are measured on people whom the policy read of `FAMILIAR` times or more.
     Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
-    by_kind = {
-        kind: [e for e in examples if e.meta["kind"] == kind]
-        for kind in (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
+    kinds = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
+    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in kinds}
+    familiar = {
+        k: [e for e in by_kind[k] if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
+        for k in (OPEN, COUNTED)
     }
     long = by_kind[OPEN]
     texts = [answers.texts[e.id] for e in long]
     checked = long_form.evaluate(long, texts, *engine.reader, path, p.test_chunks)
-    items = long_form.items(checked)
+    items, failures = long_form.items(checked), long_form.failures(checked)
     for item in items.values():
         if "total_claims" in item:  # by which it is weighted
             item["claim_precision"] = item["factual_precision"]
-    for i, win in wins([*filter(_familiar, long)], answers, base, engine).items():
+    for i, win in wins(familiar[OPEN], answers, base, engine).items():
         items.setdefault(i, {})["win_rate"] = win
-    failures = long_form.failures(checked)
-    for kind, names in SHORT.items():
+    for kind in (MAY_ABSTAIN, BEST_GUESS):
         outcomes = _outcomes(by_kind[kind], answers, p)
         failures[f"{kind}_failures"] = short_form.judge_failures(outcomes)
-        items |= {
-            e.id: {name: float(outcome is wanted) for name, wanted in names.items()}
-            for e, outcome in zip(by_kind[kind], outcomes, strict=True)
-            if outcome is not None
-        }
-    for item in items.values():
-        if "short_accuracy" in item:
-            gain = item["short_accuracy"] - item["short_hallucination"]
-            item["short_truthfulness"] = gain
-    if p.verifier == "judge":
-        forms = list(utility.FORM_PROMPTS)
-    else:
-        counted = filter(_familiar, by_kind[COUNTED])
-        forms = [_counted(e, engine.facts.sentences) for e in counted]
-    formed = utility.keeps_form(forms, _texts(forms, answers))
-    for form, has in zip(forms, formed, strict=True):
-        items[form.id] = {"format_following": float(has)}
-    metrics = _means(items) | failures | {"perplexity": answers.perplexity}
+        for example, outcome in zip(by_kind[kind], outcomes, strict=True):
+            if outcome is not None:
+                items[example.id] = _short(kind, outcome)
+    for i, kept in _forms_kept(familiar[COUNTED], answers, engine, p).items():
+        items[i] = {"format_following": float(kept)}
+    metrics = statistics.means(items.values())
+    answered = [item for item in items.values() if "claim_precision" in item]
+    if answered:
+        correct = sum(r["claim_precision"] * r["total_claims"] for r in answered)
+        total = sum(r["total_claims"] for r in answered)
+        metrics["claim_precision"] = correct / total
     compared = {
         i: {name: item[name] for name in COMPARED if name in item}
         for i, item in items.items()
     }
-    return Measured(metrics, compared)
+    return Measured(metrics | failures | {"perplexity": answers.perplexity}, compared)
 
 
 def wins(
     examples: Sequence[Example], answers: Answers, base: Answers, engine: "Engine"
 ) -> dict[str, float]:
     """Id → 1 if the answer is of better quality than the base policy's, ½ if as good,
-    else 0; without those that the judge failed on: all, if the engine has none."""
+    else 0; without those that the judge failed on."""
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    ours, theirs = (
-        engine.quality(ids, prompts, _texts(examples, side)) for side in (answers, base)
-    )
+    ours, theirs = (engine.quality(ids, prompts, a.to(ids)) for a in (answers, base))
     return {
         i: (a > b) + 0.5 * (a == b)
         for i, a, b in zip(ids, ours, theirs, strict=True)
@@ -174,69 +230,49 @@ def wins(
     }
 
 
-def _means(items: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each column over the items that have it; claim_precision weighted by
-    total_claims."""
-    columns: dict[str, list[tuple[float, float]]] = {}
-    for item in items.values():
-        for name, value in item.items():
-            weight = item["total_claims"] if name == "claim_precision" else 1.0
-            columns.setdefault(name, []).append((value, weight))
-    return {
-        name: sum(v * w for v, w in terms) / sum(w for _, w in terms)
-        for name, terms in columns.items()
-    }
-
-
-def _familiar(example: Example) -> bool:
-    return example.meta.get("exposure", FAMILIAR) >= FAMILIAR
-
-
-def _counted(
-    example: Example, sentences: Callable[[str, str], list[str]]
-) -> utility.FormPrompt:
-    """As many sentences as the request wants facts."""
-    wanted, about = example.meta["wanted"], example.entity
-    return utility.FormPrompt(
-        example.id, example.question, lambda text: len(sentences(text, about)) == wanted
-    )
-
-
-def _texts(
-    prompts: Iterable[Example | utility.FormPrompt], answers: Answers
-) -> list[str]:
-    """The answers to the prompts, without reasoning."""
-    return response.answers(answers.texts[prompt.id] for prompt in prompts)
-
-
 def _outcomes(
     examples: Sequence[Example], answers: Answers, p: "RarParams"
 ) -> list[Outcome | None]:
     """By the judge where there is one (App. B.2), else by rules."""
     verify = verifier(p, "judge" if p.verifier == "judge" else "rules")
-    texts = [answers.texts[e.id] for e in examples]
+    texts = answers.to(e.id for e in examples)
     return verify(texts, [e.answers for e in examples], [e.question for e in examples])
 
 
+def _short(kind: str, outcome: Outcome) -> dict[str, float]:
+    """What the outcome of a short question adds to the metrics."""
+    correct, wrong = (float(outcome is o) for o in (Outcome.CORRECT, Outcome.WRONG))
+    if kind == BEST_GUESS:
+        return {"best_guess_accuracy": correct}
+    return {
+        "short_accuracy": correct,
+        "short_hallucination": wrong,
+        "short_abstention": float(outcome is Outcome.ABSTAIN),
+        "short_truthfulness": correct - wrong,
+    }
+
+
+def _forms_kept(
+    counted: Sequence[Example], answers: Answers, engine: "Engine", p: "RarParams"
+) -> dict[str, bool]:
+    """Id → whether an answer has the form asked for: as many sentences as the request
+    wants facts; under a judge a pattern of FORMS. An empty one has none."""
+    if p.verifier == "judge":
+        texts = answers.to(form_ids())
+        rows = zip(form_ids(), FORMS, texts, strict=True)
+        return {
+            i: re.fullmatch(pattern, text, re.DOTALL) is not None
+            for i, (_, pattern), text in rows
+        }
+    texts = answers.to(e.id for e in counted)
+    return {
+        e.id: text != ""
+        and len(engine.facts.sentences(text, e.entity)) == e.meta["wanted"]
+        for e, text in zip(counted, texts, strict=True)
+    }
+
+
 # ---- When training stops
-
-
-def benchmarks(policy: str, p: "RarParams", folder: Path) -> dict[str, float]:
-    """Scores of the public benchmarks in `p.utility_benchmarks`, each in [0, 1], by
-    lm-eval on the policy in its folder; its results are kept in `folder`."""
-    names = [name for name in p.utility_benchmarks.split() if name in suites.SUITES]
-    if not names:
-        return {}
-    scores = suites.run(
-        policy,
-        names,
-        folder,
-        backend="hf" if p.rollouts == "transformers" else "vllm",
-        model_args={"think_end_token": CLOSE, "max_length": p.max_context_length},
-        gen_kwargs={"max_gen_toks": p.max_completion_length},
-        allow_code=p.allow_code,
-    )
-    return {name: scores[name] for name in names}
 
 
 def stopped_at(
@@ -245,15 +281,16 @@ def stopped_at(
     p: "RarParams",
 ) -> int:
     """The step to keep: the last one before one of `p.utility_benchmarks` had dropped
-    by more than `p.utility_drop` of what it was before (App. C), the first if that was
-    already too far. A stand-in that was not measured before stops nothing.
+    by more than `p.utility_drop` of what it was before (App. C; read as relative), the
+    first if that was already too far. What was not measured before stops nothing.
 
     trajectory: step → metrics, in the order of training.
     """
-    wanted = {n: before[n] for n in p.utility_benchmarks.split() if n in before}
+    watched = [n for n in p.utility_benchmarks.split() if before.get(n)]
     kept = next(iter(trajectory))
     for step, metrics in trajectory.items():
-        if utility.stops(wanted, {n: metrics[n] for n in wanted}, p.utility_drop):
+        drops = [(before[n] - metrics[n]) / before[n] for n in watched]
+        if max(drops, default=0.0) > p.utility_drop + ROUNDING:
             break
         kept = step
     return kept
@@ -265,20 +302,20 @@ def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
 
     trajectory: step → what was measured, in the order of training; nothing of one step.
     """
+    told = Measured({}, {})
     if len(trajectory) < 2:
-        return Measured({}, {})
+        return told
     first, *_, last = trajectory
     half = max(step for step in trajectory if step == first or 2 * step <= last)
     points = {"dev_base": before, "halfway": trajectory[half], "end": trajectory[last]}
-    halves = Measured({}, {})
     for when, measured in points.items():
         for name in ("hallucination_rate", "win_rate"):
             if name in measured.metrics:
-                halves.metrics[f"{when}_{name}"] = measured.metrics[name]
+                told.metrics[f"{when}_{name}"] = measured.metrics[name]
             for i, item in measured.items.items():
                 if name in item:
-                    halves.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
-    return halves
+                    told.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
+    return told
 
 
 def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]]:

@@ -10,9 +10,6 @@ from factkit.rar import rewards
 from factkit.rar.arms import RAR
 from factkit.train import dpo, grpo, sft
 
-NOTEBOOK = "22_rar_train"
-
-
 # p.requests → what stands for the paper's evaluation sets (§4.1)
 TESTED = {
     "world": "people of the fact world, short questions about them",
@@ -30,7 +27,7 @@ EVALUATED = {
 
 def deviations(p: RAR) -> list[str]:
     """What differs from the paper and no parameter shows, as sentences."""
-    said = [
+    sentences = [
         f"evaluated on {TESTED[p.requests]}; the paper: Biography, WildHallucinations, "
         "PopQA and GPQA (§4.1)",
         f"claims extracted and verified in evaluation by {EVALUATED[p.verifier]}; the "
@@ -49,46 +46,42 @@ def deviations(p: RAR) -> list[str]:
         "response without claims has a VeriScore of 0 (not stated)",
     ]
     if p.requests == "wildchat":
-        said.append(f"requests are filtered by {p.judge_model}; the paper: gpt-4.1")
+        sentences.append(
+            f"requests are filtered by {p.judge_model}; the paper: gpt-4.1"
+        )
     if not p.search_url:
-        said.append(
+        sentences.append(
             "evidence from the embedded corpus; the paper: pages of a Google search "
             "with the reference response (App. C)"
         )
     if p.verifier == "world" and p.arm == "rating_rar":
-        said.append(
+        sentences.append(
             "the rating follows the judge's guide exactly, from the support of each "
             "claim; the paper: a rating by Qwen3-32B (§6.2, Fig 10)"
         )
     if p.verifier == "leads" and p.arm == "binary_rar":
-        said.append(
+        sentences.append(
             "a response is verified claim by claim; the paper: in one look (§3.3)"
         )
-    return said
+    return sentences
 
 
 def train_arm(
     p: RAR, start: str, train: Sequence[Example], answers: Sequence[Drawn], folder: Path
-) -> list[Path]:
-    """Train the arm `p.arm` from the policy `start`; its checkpoints, the result last.
+) -> dict[int, Path]:
+    """Train `p.arm` from the policy `start`: updates → the policy kept after so many,
+    in their order; 0 for an arm without RL.
 
-    answers: responses drawn from `start`, scored with VeriScore, for sft and dpo.
-    Raises DataError if they leave nothing to train on.
+    answers: responses drawn from the base policy for `train`. Raises DataError if they
+    leave the arm no row.
     """
-    match p.arm:
-        case "sft":
-            rows = drawn.required(drawn.best_rows(train, answers, p), p)
-            return [sft.sft(start, rows, folder, p)]
-        case "dpo":
-            rows = drawn.required(
-                drawn.gap_pairs(train, answers, p, p.length_difference), p
-            )
-            return [dpo.dpo(start, rows, folder, p)]
+    if p.arm == "sft":
+        rows = drawn.required(drawn.best_rows(train, answers, p), p)
+        return {0: sft.sft(start, rows, folder, p)}
+    if p.arm == "dpo":
+        pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
+        return {0: dpo.dpo(start, drawn.required(pairs, p), folder, p)}
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
-    return [*(folder / f"model-{step}" for step in p.kept_steps[:-1]), last]
-
-
-def steps(p: RAR) -> list[int]:
-    """The updates after which `train_arm` keeps a policy; 0 for an arm without RL."""
-    return p.kept_steps if p.arm in rewards.ARMS else [0]
+    kept = {step: folder / f"model-{step}" for step in p.kept_steps}
+    return kept | {p.kept_steps[-1]: last}

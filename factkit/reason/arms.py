@@ -1,4 +1,4 @@
-"""Learning to Reason's parameters and arms (§4.2, Tables 1 and 2)."""
+"""Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
 from typing import ClassVar, Literal
 
@@ -15,8 +15,8 @@ from factkit.params.stages import (
 
 
 class ReasonParams(RequestParams):
-    """Learning to Reason: the requests of SFT, and how a response that reasons is
-    asked for before the policy does so by itself."""
+    """The requests of SFT, and how a response that reasons is asked for before the
+    policy does so by itself."""
 
     data_notebook: ClassVar[str] = "30_reason_data"
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")

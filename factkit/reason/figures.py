@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from factkit.figures import (
     BESIDE,
     CORRECT,
@@ -22,7 +24,6 @@ from factkit.reason.rewards import WEIGHTS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Results = Sequence[Mapping[str, Any]]
@@ -36,20 +37,14 @@ def reasoning_lengths(lengths: Sequence[int], label: str) -> "Figure":
 
     lengths: words of each response's reasoning. label: whose they are.
     """
-    from statistics import median
-
     figure, ax = new_figure(5, 3)
+    width = (max(lengths) - min(lengths)) // 30 + 1  # whole words
+    edges = np.arange(min(lengths), max(lengths) + width + 1, width) - 0.5
+    ax.hist(lengths, edges, color=CORRECT)
+    middle = np.median(lengths)
+    ax.axvline(middle, color="black", ls="--", lw=1.2, label=f"median: {middle:g}")
     ax.set_xlabel(f"words of the reasoning, {spaced(label)}")
     ax.set_ylabel("responses")
-    if not lengths:  # nobody reasons
-        return figure
-    least, most = min(lengths), max(lengths)
-    width = (most - least) // 30 + 1  # whole words
-    edges = [n - 0.5 for n in range(least, most + width + 1, width)]
-    ax.hist(lengths, edges, color=CORRECT)
-    middle = median(lengths)
-    style = {"color": "black", "ls": "--", "lw": 1.2}
-    ax.axvline(middle, **style, label=f"median: {middle:g}")
     ax.legend(**LEGEND)
     return figure
 
@@ -59,18 +54,11 @@ def strategy_shares(results: Results, arms: Sequence[str]) -> "pd.DataFrame":
     means over the seeds that have any, for which a name that they lack is 0."""
     import pandas as pd
 
-    rows = [
-        {
-            name.removeprefix("strategy_"): value
-            for name, value in r["metrics"].items()
-            if name.startswith("strategy_")
-        }
-        | {"arm": r["arm"]}
-        for r in results
-    ]
-    rows = [row for row in rows if len(row) > 1 and row["arm"] in arms]
-    table = pd.DataFrame(rows or {"arm": []}).fillna(0)
-    return table.groupby("arm").mean().reindex([a for a in arms if a in set(table.arm)])
+    metrics = pd.DataFrame([r["metrics"] for r in results], [r["arm"] for r in results])
+    table = metrics.filter(regex="^strategy_").dropna(how="all").fillna(0)
+    table = table.rename(columns=lambda name: name.removeprefix("strategy_"))
+    means = table.groupby(level=0).mean()
+    return means.reindex([arm for arm in arms if arm in means.index])
 
 
 def strategies(shares: "pd.DataFrame", top: int = 20) -> "Figure":
@@ -82,13 +70,12 @@ def strategies(shares: "pd.DataFrame", top: int = 20) -> "Figure":
     ordered = shares[sorted(shares)].sum().sort_values(ascending=False, kind="stable")
     names = list(ordered.index[:top])
     height = 0.8 / len(shares)
-    row = max(0.3, 0.13 * len(shares))  # inches
-    figure, ax = new_figure(7.0, row * len(names) + 1.2)
-    for i, (arm, of_arm) in enumerate(shares.iterrows()):
+    figure, ax = new_figure(7.0, max(0.3, 0.13 * len(shares)) * len(names) + 1.2)
+    for i, (arm, row) in enumerate(shares.iterrows()):
         places = [y + (i + 0.5) * height - 0.4 for y in range(len(names))]
-        ax.barh(places, of_arm[names], height, **bar_look(i), label=spaced(arm))
+        ax.barh(places, row[names], height, **bar_look(i), label=spaced(arm))
     ax.set_yticks(range(len(names)), map(spaced, names), fontsize=9)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.invert_yaxis()
     percent_axis(ax, "responses that use it", "x")
     legend_below(figure)
     return figure
@@ -101,48 +88,32 @@ def precision_and_detail(results: Results) -> "Figure":
     in the order of λ. The panels' scales differ.
     """
     names = ("factual_precision", DETAIL)
-    groups = tables.by_arm(_measured(results, *names))
     here = {
-        arm: tuple(bars.mean_of(runs, name) for name in names)
-        for arm, runs in groups.items()
+        arm: [bars.mean_of(runs, name) for name in names]
+        for arm, runs in tables.by_arm(_measured(results, *names)).items()
     }
-    theirs = {
-        row.arm: ((row.precision / 100, 0.0), (row.supported, 0.0))
+    paper = {
+        row.arm: [(row.precision / 100, 0.0), (row.supported, 0.0)]
         for row in tables.published(2, "reason").itertuples()
     }
-    order = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *theirs)))}
-    figure, (ours, paper) = new_figure(9.5, 4.0, columns=2)
-    _points(ours, here, order)
-    _points(paper, theirs, order, PUBLISHED)
-    for ax, title in ((ours, "here"), (paper, "paper, 8B, mean of six data sets")):
+    places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
+    figure, axes = new_figure(9.5, 4.0, columns=2)
+    for ax, marks, colour, title in (
+        (axes[0], here, "", "here"),
+        (axes[1], paper, PUBLISHED, "paper, 8B, mean of six data sets"),
+    ):
+        path = [marks[a] for a in WEIGHTS if WEIGHTS[a][1] == RELEVANCE and a in marks]
+        xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
+        style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
+        ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
+        for arm in sorted(marks, key=places.get):
+            point(ax, *marks[arm], places[arm], _weighted(arm), colour)
         percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
         ax.set_title(title, fontsize=10, loc="left")
         ax.margins(0.12)
     legend_below(figure)
     return figure
-
-
-def _points(
-    ax: "Axes",
-    at: Mapping[str, tuple],
-    order: Mapping[str, int],
-    colour: str = "",
-) -> None:
-    """Marks at (mean, half-width) of x and y, those of one μ joined by λ.
-
-    order: arm → place, which decides how it looks. colour: of all, or each its own.
-    """
-    joined = sorted(
-        (arm for arm in at if WEIGHTS.get(arm, (0, 0))[1] == RELEVANCE),
-        key=lambda arm: WEIGHTS[arm][0],
-    )
-    if joined:
-        path = zip(*[[mean for mean, _ in at[arm]] for arm in joined], strict=True)
-        label = f"μ = {RELEVANCE:g}, in the order of λ"
-        ax.plot(*path, color=PUBLISHED, lw=1, zorder=1, label=label)
-    for arm in sorted(at, key=order.get):
-        point(ax, *at[arm], order[arm], _weighted(arm), colour)
 
 
 def by_set(results: Results) -> "pd.DataFrame":

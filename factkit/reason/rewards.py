@@ -1,25 +1,29 @@
 """Learning to Reason for Factuality's reward (§3.1.1, Eq. 2): pure functions first,
-then TRL's signature.
+then who prefers, then TRL's signature.
 
 None stands for a judge that failed, and what is computed of it is None too: never a
 score, never a default.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit import models
-from factkit.reason.reward_client import Scored, remote
+from factkit.verify import engine as engines
+from factkit.verify import judge
 from factkit.verify.claims import Support
+from factkit.verify.engine import ClaimEngine
+from factkit.verify.exact import ExactEngine
 from factkit.verify.failures import Failures
-from factkit.verify.response import parts
+from factkit.verify.replies import preferred
+from factkit.verify.response import Reasoned, parts
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
-    from factkit.reason.arms import Reason
-    from factkit.reason.preference import Engine
+    from factkit.llm import LLM
+    from factkit.reason.arms import ReasonParams
 
 MALFORMED = -1.0  # Eq. 2
 # arm → (λ, μ), the five rows of Table 2
@@ -37,18 +41,6 @@ def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:
     if supports is None or None in supports:
         return None
     return supports.count(Support.SUPPORTED), len(supports)
-
-
-def smoothed_precision(f: int, t: int) -> float:
-    """R_fact = F / (T + 1), in [0, 1). Raises ValueError unless 0 ≤ F ≤ T."""
-    if not 0 <= f <= t:
-        raise ValueError(f"F={f}, T={t}: supported claims are among all claims")
-    return f / (t + 1)
-
-
-def detail(f: int) -> float:
-    """R_dtl = log(1 + F), natural."""
-    return math.log1p(f)
 
 
 def reward(
@@ -69,29 +61,69 @@ def reward(
     if claims is None or (relevance_weight and wins is None):
         return None
     f, t = claims
-    relevance = relevance_weight * bool(wins)
-    return smoothed_precision(f, t) + detail_weight * detail(f) + relevance
+    precision, detail, relevance = f / (t + 1), math.log1p(f), bool(wins)
+    return precision + detail_weight * detail + relevance_weight * relevance
 
 
-# What the engine says of a batch of responses
+# Who prefers
 
 
-def scored(
-    arm: str,
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> list[Scored]:
+@dataclass(frozen=True, kw_only=True)
+class PreferenceEngine(ClaimEngine):
+    """Claims, and preference to the reference policy's answer (R_rel, §3.1.1) by a
+    judge; `ExactEngine.preferred` stands in where no model is good enough to judge."""
+
+    llm: "LLM"
+
+    def preferred(self, ids, prompts, answers) -> list[float | None]:
+        """1.0 if an answer is better than the judge's own, 0.0 if not, None: it failed.
+
+        The judge, in the paper the base model, answers first and then compares (App. G,
+        Fig. 9), without evidence. The answer is always A, so that a judge that favours
+        a position favours all alike.
+        """
+        rows = zip(prompts, answers, strict=True)
+        fields = [{"question": prompt, "response": answer} for prompt, answer in rows]
+        replies = judge.ask(self.llm, "judge_relevance", fields, None, 2048)
+        scores = {"A": 1.0, "B": 0.0, None: None}
+        return [scores[preferred(reply)] for reply in replies]
+
+
+Engine = ExactEngine | PreferenceEngine
+
+
+def engine_of(p: "ReasonParams") -> Engine:
+    """The engine that `p.verifier` names; p.relevance_model prefers, if it is named."""
+    if p.verifier != "judge":
+        return engines.exact_engine(p)
+    model, url = p.relevance_model or p.judge_model, p.relevance_url or p.judge_url
+    parts = engines.claim_parts(p, *engines.stored_evidence(p))
+    return PreferenceEngine(**parts, llm=judge_llm(p, model, url))
+
+
+# What the engine says of a batch of responses: ids of prompts, prompts, responses
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A response's reward and what it is made of.
+
+    parts: None if malformed; supports: of the answer's claims, None if malformed or
+    failed; wins: None if malformed, failed or not asked for (μ = 0).
+    """
+
+    reward: float | None
+    parts: Reasoned | None
+    supports: list[Support | None] | None
+    wins: bool | None
+
+
+def scored(arm: str, engine: Engine, ids, prompts, responses) -> list[Scored]:
     """Each response with its reward under an arm of WEIGHTS.
 
-    ids: of the prompts, by which the engine knows their evidence. The engine sees the
-    answers of well-formed responses alone, all in one batch, and nothing if there are
-    none. Raises ValueError on an arm without a reward.
+    The engine sees the answers of well-formed responses alone, all in one batch, and
+    nothing if there are none.
     """
-    if arm not in WEIGHTS:
-        known = ", ".join(WEIGHTS)
-        raise ValueError(f"arm={arm} has no reward; those with one: {known}")
     detail_weight, relevance_weight = WEIGHTS[arm]
     split = [parts(response) for response in responses]
     rows = zip(ids, prompts, split, strict=True)
@@ -112,43 +144,22 @@ def scored(
 
 
 def rewards_by_arm(
-    arms: Iterable[str],
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
+    arms: Iterable[str], engine: Engine, *rows: Sequence[str]
 ) -> dict[str, list[float | None]]:
     """Arm → the reward of each response."""
-    rows = ids, prompts, responses
     return {arm: [one.reward for one in scored(arm, engine, *rows)] for arm in arms}
 
 
-def precisions(
-    engine: "Engine",
-    ids: Sequence[str],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> list[float | None]:
+def precisions(engine: Engine, *rows: Sequence[str]) -> list[float | None]:
     """F / T of each response's answer; SFT's and DPO's are chosen by it (§2.2, §2.3).
 
     None if it is malformed, has no claim, or the verifier failed.
     """
-    scores = scored("fact", engine, ids, prompts, responses)
-    claims = [counts(one.supports) for one in scores]
+    claims = [counts(one.supports) for one in scored("fact", engine, *rows)]
     return [c[0] / c[1] if c and c[1] else None for c in claims]
 
 
 # TRL
-
-
-def reward_function(p: "Reason", folder: Path) -> Callable[..., list[float | None]]:
-    """The reward of `p.arm` with TRL's `reward_funcs` signature: on the engine of p, or
-    by the reward service at p.reward_url."""
-    if p.reward_url:
-        return trl_reward(p.arm, remote(p))
-    from factkit.reason.preference import engine_of
-
-    return trl_reward(p.arm, functools.partial(scored, p.arm, engine_of(p)))
 
 
 def trl_reward(
@@ -164,17 +175,13 @@ def trl_reward(
     failures = Failures(arm)
 
     def reason_reward(
-        completions: list,
-        id: list[str],
-        question: list[str],
-        log_metric: Callable[[str, float], None] | None = None,
-        **_: object,
+        completions, id, question, log_metric=None, **_
     ) -> list[float | None]:
-        texts = models.completion_texts(completions)
-        scores = score(id, question, texts)
+        scores = score(id, question, models.completion_texts(completions))
         rewards = [one.reward for one in scores]
-        if log_metric:
-            log_batch(scores, log_metric)
+        for name, values in logged(scores).items() if log_metric else ():
+            if values:
+                log_metric(name, sum(values) / len(values))
         failures.count(rewards)
         return rewards
 
@@ -182,26 +189,18 @@ def trl_reward(
     return reason_reward
 
 
-def log_batch(
-    scores: Sequence[Scored], log_metric: Callable[[str, float], None]
-) -> None:
-    """Log a batch's share of malformed responses and of failures, and means of the
-    well-formed ones: words of reasoning and answer (Fig 2), F, T, precision, wins."""
-    log_metric("malformed", _mean([one.parts is None for one in scores]))
-    log_metric("judge_failures", _mean([one.reward is None for one in scores]))
+def logged(scores: Sequence[Scored]) -> dict[str, list[float]]:
+    """Metric → its values in a batch: of all whether malformed or failed; of the well-
+    formed words of reasoning and answer (Fig 2), T, F, precision, wins."""
     formed = [one.parts for one in scores if one.parts]
-    if formed:
-        log_metric("reasoning_words", _mean([len(p.reasoning.split()) for p in formed]))
-        log_metric("answer_words", _mean([len(p.answer.split()) for p in formed]))
     claims = [c for c in (counts(one.supports) for one in scores) if c]
-    if claims:
-        log_metric("supported_claims", _mean([f for f, _ in claims]))
-        log_metric("total_claims", _mean([t for _, t in claims]))
-    if precise := [f / t for f, t in claims if t]:
-        log_metric("precision", _mean(precise))
-    if wins := [one.wins for one in scores if one.wins is not None]:
-        log_metric("wins", _mean(wins))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return {
+        "malformed": [one.parts is None for one in scores],
+        "judge_failures": [one.reward is None for one in scores],
+        "reasoning_words": [len(two.reasoning.split()) for two in formed],
+        "answer_words": [len(two.answer.split()) for two in formed],
+        "supported_claims": [f for f, _ in claims],
+        "total_claims": [t for _, t in claims],
+        "precision": [f / t for f, t in claims if t],
+        "wins": [one.wins for one in scores if one.wins is not None],
+    }

@@ -2,7 +2,7 @@
 
 Claims of all responses are extracted at once, verified at once, equal ones once. Two
 engines of one interface: exact (`verify.exact`), and by evidence with a judge; what one
-paper alone asks for is in an engine of its own (`whole_response`, `preference`).
+paper alone asks for is in an engine of its own.
 """
 
 import json

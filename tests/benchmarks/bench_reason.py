@@ -35,7 +35,7 @@ import pandas as pd
 from factkit import params
 
 if TYPE_CHECKING:
-    from factkit.reason.preference import PreferenceEngine
+    from factkit.reason.rewards import PreferenceEngine
 
 RESPONSES, LEADS, ROUNDS, SAMPLE = 64, 6, 3, 2
 Case = tuple[str, int, int]  # arm, responses, calls at once
@@ -61,12 +61,12 @@ class ReasonedBatch(veriscore.Batch):
 
     def engine(self, llm) -> "PreferenceEngine":
         """The engine of a run with a judge."""
-        from factkit.reason.preference import PreferenceEngine, preferences
+        from factkit.reason.rewards import PreferenceEngine
 
         claims = super().engine(llm)
         shared = ("extract", "verify", "pieces", "search", "claim_chunks")
         parts = {name: getattr(claims, name) for name in shared}
-        return PreferenceEngine(**parts, preferred=preferences(llm))
+        return PreferenceEngine(**parts, llm=llm)
 
 
 def compare(batch: ReasonedBatch, cases: list[Case], rounds: int, sample: int) -> None:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
     from factkit.llm import Totals
-    from factkit.rar.whole_response import EvidenceEngine
+    from factkit.rar.rewards import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-veriscore"
@@ -299,8 +299,7 @@ class Batch:
 
         Raises AssertionError as `score`.
         """
-        from factkit.backends import Endpoint
-        from factkit.llm import LLM, Limits
+        from factkit.llm import LLM, Endpoint, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
             endpoint = Endpoint(url, "fake", api_key="none")
@@ -328,8 +327,7 @@ class Batch:
 
         from factkit import assets
         from factkit.evaluate.long_form import search_words
-        from factkit.rar import whole_response
-        from factkit.rar.whole_response import EvidenceEngine
+        from factkit.rar.rewards import EvidenceEngine
         from factkit.retrieval.evidence import EvidenceCache
         from factkit.verify import claims, support
 
@@ -338,9 +336,7 @@ class Batch:
         return EvidenceEngine(
             extract=claims.llm_extractor(llm),
             verify=support.llm_claim_verifier(llm),
-            contradiction=whole_response.contradictions(llm),
-            rate=whole_response.ratings(llm),
-            judge=whole_response.quality(llm),
+            llm=llm,
             whole=EvidenceCache(self.evidence, tokenizer, 512),
             pieces=EvidenceCache(self.evidence, tokenizer, 256),
             search=search_words(self.evidence),

@@ -7,12 +7,10 @@ that each reply has its form, or counts as failed, is what is tested.
 import pytest
 from transformers import AutoTokenizer
 
-from factkit import backends, llm
+from factkit import llm
 from factkit.corpus import load_leads
 from factkit.evaluate.long_form import search_words
-from factkit.rar import whole_response
-from factkit.rar.rewards import rewards_of
-from factkit.rar.whole_response import EvidenceEngine
+from factkit.rar.rewards import EvidenceEngine, rewards_of
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify import claims, support
 
@@ -32,7 +30,7 @@ def asked():
 @pytest.fixture(scope="module")
 def judge(endpoint, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return llm.LLM(backends.Endpoint(endpoint, "judge"), cache=cache)
+    return llm.LLM(llm.Endpoint(endpoint, "judge"), cache=cache)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +42,7 @@ def engine(judge, smollm, asked):
     return EvidenceEngine(
         extract=claims.llm_extractor(judge),
         verify=support.llm_claim_verifier(judge),
-        contradiction=whole_response.contradictions(judge),
-        rate=whole_response.ratings(judge),
-        judge=whole_response.quality(judge),
+        llm=judge,
         whole=EvidenceCache(evidence, tokenizer, 256),
         pieces=EvidenceCache(evidence, tokenizer, 128),
         search=search_words(evidence),

@@ -1,0 +1,44 @@
+"""Whatever a text holds, it stays within its field of every prompt to a judge."""
+
+import json
+from types import SimpleNamespace
+
+from fake_llm import FakeLLM, hostile, template_of, text_of
+from hypothesis import given, settings
+
+from factkit import prompts
+from factkit.llm import Reply
+from factkit.rar.rewards import EvidenceEngine
+from factkit.reason.rewards import PreferenceEngine
+from factkit.rlfh import annotators
+from factkit.verify import claims, support
+
+UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
+
+
+@settings(max_examples=40)
+@given(text=hostile)
+def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
+    llm = FakeLLM(lambda prompt: Reply("fails"))
+    found = [SimpleNamespace(chunk=SimpleNamespace(text=text))]
+    whole = SimpleNamespace(search=lambda *_: found)
+    rows = ["i"], [text], [text]
+    engine = EvidenceEngine(**UNUSED, llm=llm, whole=whole)
+    for judge in (engine.no_contradiction, engine.rating, engine.quality):
+        judge(*rows)
+    PreferenceEngine(**UNUSED, llm=llm).preferred(*rows)
+    claims.llm_extractor(llm)([text], [f"A{text}"])
+    support.llm_claim_verifier(llm)([(text, [text, "e"])])
+    annotators.llm_verifier(llm)([(text, [text])])
+    annotators.llm_rater(llm)([text], [text], [[text]])
+    annotators.llm_statements(llm)([text], [f"A{text}"])
+    annotate = annotators.single_pass_annotator(llm, lambda i, t: [text])
+    annotate(["i"], [text], [f"A{text}"])
+    for request in llm.requests:
+        template = prompts.template(template_of(request)).splitlines()
+        lines = text_of(request).splitlines()
+        places = sum(line.endswith("}") and ": {" in line for line in template[-4:])
+        assert lines[:-places] == template[:-places]
+        values = [json.loads(line.partition(": ")[2]) for line in lines[-places:]]
+        assert all(isinstance(value, str | list) for value in values)
+        assert not any("<" in line or "[INST]" in line for line in lines[-places:])

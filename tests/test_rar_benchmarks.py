@@ -1,0 +1,155 @@
+"""lm-evaluation-harness: its arguments, its names, its results, a run, and resuming."""
+
+import json
+
+import pytest
+
+from factkit import params
+from factkit.rar import benchmarks
+from factkit.rar.benchmarks import RUN_CODE, SUITES, BenchmarkError, arguments, scores
+
+FAKE = """
+import json, os, pathlib, sys
+path = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
+settings = json.loads(path.read_text())
+folder = pathlib.Path(settings["output_path"])
+calls = folder / "calls.json"
+seen = json.loads(calls.read_text()) if calls.exists() else []
+allowed = os.environ.get("HF_ALLOW_CODE_EVAL")
+calls.write_text(json.dumps([*seen, [settings["tasks"], allowed]]))
+if "aime25" in settings["tasks"]:
+    sys.exit(3)
+metrics = {"gsm8k": "exact_match,flexible-extract", "mbpp_instruct":
+    "pass_at_1,extract_code", "gpqa_main_cot_zeroshot": "exact_match,flexible-extract"}
+results = {t: {metrics[t]: 0.5} for t in settings["tasks"] if t in metrics}
+path = folder / f"results_{len(seen)}.json"
+path.write_text(json.dumps({"results": results}))
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs benchmarks by a package lm_eval that writes 0.5, and tells its calls."""
+    package = tmp_path / "site" / "lm_eval"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(FAKE)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    folder = tmp_path / "out"
+
+    def run_named(names):
+        found = benchmarks.run("m", load(names), folder)
+        return found, json.loads((folder / "calls.json").read_text())
+
+    return run_named
+
+
+def load(names="gsm8k", **values):
+    return params.load(
+        "rar", "tiny", {"utility_benchmarks": names, "allow_code": True} | values
+    )
+
+
+def test_benchmarks_are_checked_before_anything_runs():
+    for names, problem in [
+        ("gsm8k mmlu", "there are best_guess"),
+        ("", "there are best_guess"),
+        *((name, f"{name} runs code.*allow_code=true") for name in RUN_CODE),
+    ]:
+        with pytest.raises(params.ParamError, match=problem):
+            load(names, allow_code=False)
+
+
+def test_the_configuration_names_tasks_model_and_chat(tmp_path):
+    p = load()
+    settings = arguments("org/m", ["gsm8k", "bbh"], p, tmp_path)
+    assert settings["tasks"] == ["gsm8k", "bbh_cot_fewshot"]
+    assert settings["model"] == "hf"
+    assert settings["model_args"] == {
+        "pretrained": "org/m",
+        "dtype": "auto",
+        "think_end_token": "</think>",
+        "max_length": p.max_context_length,
+    }
+    assert settings["gen_kwargs"] == {"max_gen_toks": p.max_completion_length}
+    assert settings["apply_chat_template"] is True
+    assert settings["trust_remote_code"] is settings["confirm_run_unsafe_code"] is False
+
+
+def test_an_adapter_is_loaded_on_its_base(tmp_path):
+    config = {"base_model_name_or_path": "org/base", "r": 32}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    folder = str(tmp_path)
+    for rollouts, expected in (
+        ("vllm_colocate", {"lora_local_path": folder, "max_lora_rank": 32}),
+        ("transformers", {"peft": folder}),
+    ):
+        settings = arguments(folder, ["gsm8k"], load(rollouts=rollouts), tmp_path)
+        assert settings["model_args"].items() >= expected.items()
+        assert settings["model_args"]["pretrained"] == "org/base"
+
+
+def test_code_runs_in_a_container_alone(tmp_path, monkeypatch):
+    for name in RUN_CODE:
+        monkeypatch.setattr(benchmarks, "in_container", lambda: False)
+        with pytest.raises(BenchmarkError, match=f"{name}: runs code .* no container"):
+            arguments("m", [name], load(), tmp_path)
+        monkeypatch.setattr(benchmarks, "in_container", lambda: True)
+        settings = arguments("m", [name], load(), tmp_path)
+        assert settings["confirm_run_unsafe_code"] is True
+
+
+def test_the_latest_results_count_and_damaged_ones_are_refused(tmp_path):
+    def write(number, content):
+        (tmp_path / f"results_{number}.json").write_text(content)
+
+    for number, value in ((1, 0.25), (2, 0.5)):
+        results = {"gsm8k": {"exact_match,flexible-extract": value}, "other": {}}
+        write(number, json.dumps({"results": results}))
+    assert scores(tmp_path) == {"gsm8k": 0.5}
+    for content in ("{", "[]", '{"results": {"gsm8k": {"exact_match,strict": 0.1}}}'):
+        write(3, content)
+        with pytest.raises(BenchmarkError, match=r"results_3\.json.*remove the file"):
+            scores(tmp_path)
+
+
+def test_a_run_asks_only_for_what_the_folder_lacks(run):
+    assert run("gsm8k win_rate")[0] == {"gsm8k": 0.5}
+    found, calls = run("gsm8k gpqa")
+    assert found == {"gsm8k": 0.5, "gpqa": 0.5}
+    assert calls == [[["gsm8k"], None], [["gpqa_main_cot_zeroshot"], None]]
+
+
+def test_code_is_allowed_to_lm_eval_only_where_it_is_to_us(run, monkeypatch):
+    monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
+    monkeypatch.setattr(benchmarks, "in_container", lambda: True)
+    run("gsm8k")
+    assert [allowed for _, allowed in run("mbpp")[1]] == [None, "1"]
+
+
+def test_a_failing_harness_is_an_error_and_so_is_a_result_that_is_missing(run):
+    with pytest.raises(BenchmarkError, match="exit code 3"):
+        run("aime25")
+    with pytest.raises(BenchmarkError, match="no score of bbh"):
+        run("bbh")
+
+
+def test_lm_eval_has_each_task_with_its_metric_and_filter():
+    """Reading its thousands of files takes most of a minute."""
+    tasks = pytest.importorskip("lm_eval.tasks", reason="comes with the gpu extra")
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    index = tasks.TaskManager().task_index
+    for name, (task, wanted) in SUITES.items():
+        config = load_yaml(index[task].yaml_path, resolve_func=False)
+        metric, _, filtered = wanted.partition(",")
+        if "group" in config:
+            metrics = config["aggregate_metric_list"]
+            filters = {m.get("filter_list", "none") for m in metrics}
+        else:
+            metrics = config["metric_list"]
+            filters = {f["name"] for f in config.get("filter_list", [{"name": "none"}])}
+        names = {m["metric"] if isinstance(m["metric"], str) else "" for m in metrics}
+        runs_code = name in RUN_CODE  # code metrics are functions
+        assert (metric in names or runs_code) and filtered in filters, name
+        assert bool(config.get("unsafe_code")) == runs_code, name
