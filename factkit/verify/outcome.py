@@ -283,6 +283,7 @@ def _is_list(after: str, asked: frozenset[str]) -> bool:
         if item:
             names = all(word[0].isupper() or word[0].isdigit() for word in item)
             known = [word.casefold() in FRAME | asked for word in words]
-            short = len(words) < 3 and not any(known) and words[0][-2:] != "ly"
+            aside = words[0] == "not" or words[0].endswith("ly")  # "obviously"
+            short = len(words) < 3 and not any(known) and not aside
             return "(" not in mark[0] and (names and not all(known) or short)
     return False
