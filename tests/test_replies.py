@@ -15,8 +15,7 @@ from factkit.curate.requests import Factual
 from factkit.llm import Reply
 from factkit.rar.rewards import Check, Rating
 from factkit.reason import strategies
-from factkit.rlfh import annotators
-from factkit.rlfh.annotators import Statements
+from factkit.rlfh import feedback
 from factkit.verify import support
 from factkit.verify.claims import Claims
 from factkit.verify.judge import Choice, Grade
@@ -28,11 +27,11 @@ FORMS = {
     "check": Check,
     "rating": Rating,
     "support": support.Label,
-    "truth": annotators.Label,
+    "truth": feedback.Label,
     "factual": Factual,
     "choice": Choice,
     "claims": Claims,
-    "statements": Statements,
+    "statements": feedback.Statements,
 }
 FIELDS = {"support": "label", "truth": "label", "factual": "label", "choice": "label"}
 UPPER = {"check": "SCORE", "rating": "SCORE"}
@@ -45,9 +44,9 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
         case "preference":
             return preferred(reply)
         case "ratings":
-            return annotators.ratings_of(reply, n)
+            return feedback.ratings_of(reply, n)
         case "feedback":
-            told = annotators.feedback(reply)
+            told = feedback.read_feedback(reply)
             return told and [
                 [
                     s.text,
