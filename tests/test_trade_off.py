@@ -16,7 +16,6 @@ from factkit.rar.trade_off import (
     Answers,
     answer,
     by_exposure,
-    form_ids,
     halves,
     measure,
     stopped_at,
@@ -216,7 +215,7 @@ def test_the_items_means_are_the_metrics(p, engine, path):
 
 # A judge
 
-FORMED = dict.fromkeys(form_ids(), "hello")
+FORMED = dict.fromkeys(FORMS, "hello")
 
 
 @pytest.fixture
@@ -248,7 +247,7 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     assert measured.metrics["best_guess_accuracy"] == 0
     assert [text for _, _, text in read[:3]] == ["so", FACTS[2].object, "so"]
     # "hello" is one word, in lower case, without a comma
-    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for _, pattern in FORMS]
+    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for pattern in FORMS.values()]
     assert 2 <= sum(map(bool, kept)) < len(FORMS) / 2
     rate = sum(map(bool, kept)) / len(FORMS)
     assert measured.metrics["format_following"] == rate
@@ -281,13 +280,22 @@ KEPT = [
     *("It has walls.", "<<Map>> It shows places.", "carrot; cumin", "1 2 3 4 5"),
 ]
 BROKEN = ("Ok, hot zebras", "ok.\n" * 70, "Um, IS it", "a " * 60, '"x, hot z"; ', "")
+# of other numbers of words, sentences, items and lines than KEPT, in its places
+NEARLY = {3: "word " * 11, 4: "sea " * 49, 5: "A dog barks. It", 6: "One. Two. 3.5 km."}
+NEARLY |= {7: "- a\n- b\n- c - d\n- e", 8: "1. a\n2. b\n3. c 4. d", 9: "a\nb\nc d"}
 
 
 def test_each_form_can_be_kept_and_broken():
-    for (prompt, pattern), kept in zip(FORMS, KEPT, strict=True):
-        assert re.fullmatch(pattern, kept, re.DOTALL), prompt
+    for (prompt, pattern), kept in zip(FORMS.items(), KEPT, strict=True):
+        assert re.fullmatch(pattern, kept.strip(), re.DOTALL), prompt
         broken = [re.fullmatch(pattern, text, re.DOTALL) for text in BROKEN]
         assert not all(broken[:-1]) and not broken[-1], prompt
+    patterns = list(FORMS.values())
+    for place, text in NEARLY.items():
+        assert not re.fullmatch(patterns[place], text.strip(), re.DOTALL), text
+    essay = "The sea is wide, and nobody knows its end " * 200
+    for pattern in patterns:  # none takes more than a moment
+        re.fullmatch(pattern, essay, re.DOTALL)
 
 
 def letters(texts, truncation, max_length):
@@ -420,5 +428,4 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
     assert len(loaded) == 2
     judged = p.model_copy(update={"verifier": "judge"})
     texts = answer("folder", EXAMPLES, ["text"], judged, tmp_path / "b.json").texts
-    assert list(texts) == [*asked, *form_ids()]
-    assert texts["form-01"] == f"to Question: {FORMS[0][0]}\nAnswer:"
+    assert texts == asked | {q: f"to Question: {q}\nAnswer:" for q in FORMS}
