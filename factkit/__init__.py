@@ -8,6 +8,14 @@ __version__ = "0.1.0"
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 
+class UserError(ValueError):
+    """What was given to the kit is wrong; the message names it, and the fix."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of the stack, of which no line would help."""
+        return [f"{type(self).__name__}: {self}"]
+
+
 def show_source(*objects: object) -> None:
     """Display the source of functions or classes, highlighted, in a notebook."""
     import inspect

@@ -162,13 +162,13 @@ def index_entries(
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
     from factkit.retrieval import entries
-    from factkit.veri import corpora as claim_corpora
+    from factkit.veri import benchmarks
 
     name = corpus.name.removesuffix(".zip")
-    if name not in claim_corpora.CORPORA:
-        known = ", ".join(claim_corpora.CORPORA)
+    if name not in benchmarks.CORPORA:
+        known = ", ".join(benchmarks.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entries.build_index(claim_corpora.entries(name, corpus), folder, name))
+    print(entries.build_index(benchmarks.entries(name, corpus), folder, name))
 
 
 @app.command()
@@ -264,8 +264,8 @@ def _print_outcome(p: Any, paper: str) -> None:
 
 def main() -> None:
     """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
+    from factkit import UserError
     from factkit.assets import AssetError
-    from factkit.errors import UserError
     from factkit.sweeps import SweepError
 
     try:

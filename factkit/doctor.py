@@ -72,88 +72,49 @@ def estimate(paper: str, p: Any) -> list[Row]:
     """Memory, tokens, calls and GPU-hours of an RL run: (what, value, how reckoned)."""
     if p.rollouts == "transformers":
         return [("GPU-hours", "0", "runs on CPUs: notebook 00 has its minutes")]
-    responses = p.rl_steps * p.rl_batch_size
-    tokens = responses * sum(_tokens(paper, p))
-    how = f"{p.rl_steps} steps × {p.rl_batch_size} responses × {sum(_tokens(paper, p))}"
-    rows = [("rollout tokens of an RL run", f"{tokens:,}", how)]
+    responses, (prompt, response, _) = p.rl_steps * p.rl_batch_size, tokens(paper, p)
+    each = f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response})"
+    total = responses * (prompt + response)
+    rows = [("rollout tokens of an RL run", f"{total:,}", each)]
     for arm in p.arms.split():
-        if each := judge_calls(paper, p, arm):
+        if calls := judge_calls(paper, p, arm):
             what = f"judge calls training {arm}"
-            rows.append((what, f"{each * responses:,}", f"{each} a response"))
+            rows.append((what, f"{calls * responses:,}", f"{calls} a response"))
     if paper in CLAIMS and p.search_url:
         searches = p.train_requests + p.dev_requests + p.test_requests
-        what = f"one a request, {p.pages} pages each at most"
-        rows.append(("web searches", f"{searches:,}", what))
+        how = f"one a request, {p.pages} pages each at most"
+        rows.append(("web searches", f"{searches:,}", how))
     if paper == "veri":
-        what = f"{p.max_searches} a trajectory at most"
-        rows.append(("searches of an RL run", f"{p.max_searches * responses:,}", what))
-    shape = SHAPES.get(p.policy)
-    if shape is None:
+        searches, how = p.max_searches * responses, "all that a trajectory may have"
+        rows.append(("searches of an RL run", f"{searches:,}", how))
+    if p.policy not in SHAPES:
         how = f"ask: accelerate estimate-memory {p.policy}"
         return [("parameters", "unknown", how), *rows]
-    memory_rows = [
+    rows += [
         (f"memory a GPU: {what}", f"{gb:.1f} GB", how)
-        for what, (gb, how) in memory(paper, p, shape).items()
+        for what, (gb, how) in memory(paper, p).items()
     ]
-    hours = gpu_hours(paper, p, shape)
     notes = {
         "rollouts": f"assumed: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size",
         "training": f"assumed: {UTILISATION[p.deepspeed]:.0%} of the GPU's peak",
     }
-    return [
-        ("parameters", f"{shape.billions} billion", p.policy),
-        *memory_rows,
-        *rows,
-        *((f"GPU-hours: {k}", f"{hours[k]:.1f}", how) for k, how in notes.items()),
+    return rows + [
+        (f"GPU-hours: {stage}", f"{hours:.1f}", notes[stage])
+        for stage, hours in gpu_hours(paper, p).items()
     ]
 
 
-def memory(paper: str, p: Any, shape: Shape) -> dict[str, tuple[float, str]]:
-    """GB of each training GPU in an RL step: what → (GB, how reckoned)."""
-    weights = shape.billions
-    trained = shape.lora(p.lora_rank) / 1e9 if p.lora_rank else weights
-    size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
-    sharded = p.num_processes if p.deepspeed else 1
-    share = 0 if p.deepspeed == "zero3_offload" else 1 / sharded
-    where = "on the host" if not share else f"sharded over {sharded} GPU(s)"
-    optimizer = 12 if p.deepspeed else 8  # Adam, with a float32 copy of the weights
-    copies = int(p.beta > 0 and not p.lora_rank)  # the policy without its adapter
-    prompt, response = _tokens(paper, p)
-    batch = p.rl_batch_size // p.num_processes
-    rows = min(p.micro_batch_size or batch, batch)
-    hidden = rows * (prompt + response) * shape.hidden * shape.layers * 2 / 1e9
-    logits = rows * response * shape.vocabulary * 8 / 1e9
-    gathered = 4 * shape.vocabulary * shape.hidden / 1e9 * bool(p.deepspeed)
-    engine = p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate")
-    return {
-        "weights": (size * weights * share, f"{size} B each, {where}"),
-        "gradients": (4 * trained * share, f"4 B a trained weight, {where}"),
-        "optimizer": (optimizer * trained * share, f"Adam: {optimizer} B, {where}"),
-        "reference": (copies * size * weights * share, f"{copies} copies"),
-        "gathered layer": (gathered, "4 B × the embedding, as DeepSpeed's estimate"),
-        "activations": (hidden, f"{rows} sequences, one hidden state a layer kept"),
-        "logits": (logits, f"{rows} responses × vocabulary × 4 B, and their gradient"),
-        "rollout engine": (engine, "vLLM's weights and KV cache"),
-    }
-
-
-def gpu_hours(paper: str, p: Any, shape: Shape) -> dict[str, float]:
-    """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
-    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
-    gpus, engines = p.num_processes + server, server or p.num_processes
-    responses = p.rl_steps * p.rl_batch_size
-    written = responses * _written(paper, p)
-    rate = DECODE_TOKENS_S * 8 / shape.billions  # tokens/s a GPU
-    passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
-    passes += 2 * (
-        getattr(p, "method", "") == "ppo"
-    )  # the values of a rollout's tokens
-    flops = passes * shape.billions * 1e9 * responses * sum(_tokens(paper, p))
-    speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
-    return {
-        "rollouts": written / rate / engines * gpus / 3600,
-        "training": flops / speed * gpus / 3600,
-    }
+def tokens(paper: str, p: Any) -> tuple[int, int, int]:
+    """Tokens of a prompt, as far as there is room; of a full response; and of those of
+    it that the policy writes."""
+    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
+    written = response
+    if paper == "truthrl" and p.retriever:
+        prompt += p.retrieved_chunks * p.chunk_tokens
+    if paper == "veri":  # a trajectory: turns, and what is found between them
+        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
+        written *= p.max_searches + 1
+    return min(prompt, max(p.max_context_length - response, 0)), response, written
 
 
 def judge_calls(paper: str, p: Any, arm: str) -> int:
@@ -170,25 +131,57 @@ def judge_calls(paper: str, p: Any, arm: str) -> int:
         return by_claim + ("relevance" in arm)  # a comparison with the judge's answer
     if paper == "rlfh":
         return 1 if p.annotation == "single_pass" else by_claim + 1
-    if paper == "truthrl" and arm.startswith(("binary", "ternary")):
-        return 0 if arm == "ternary_strict_match" else 1 + ("reason" in arm)
-    return 0
+    by_outcome = arm.startswith(("binary", "ternary")) and "strict_match" not in arm
+    return 1 + ("reason" in arm) if paper == "truthrl" and by_outcome else 0
 
 
-def _tokens(paper: str, p: Any) -> tuple[int, int]:
-    """Tokens of a prompt, as far as there is room, and of a full response."""
-    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
-    if paper == "truthrl" and p.retriever:
-        prompt += p.retrieved_chunks * p.chunk_tokens
-    if paper == "veri":  # a trajectory: turns, and what is found between them
-        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
-    return min(prompt, max(p.max_context_length - response, 0)), response
+def memory(paper: str, p: Any) -> dict[str, tuple[float, str]]:
+    """GB of each training GPU in an RL step: what → (GB, how reckoned)."""
+    shape = SHAPES[p.policy]
+    weights = shape.billions
+    trained = shape.lora(p.lora_rank) / 1e9 if p.lora_rank else weights
+    size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
+    share = 1 / p.num_processes if p.deepspeed else 1
+    share *= p.deepspeed != "zero3_offload"  # which leaves all on the host
+    where = f"{share:.3g} of them on a GPU"
+    adam = 12 if p.deepspeed else 8  # with a float32 copy of the weights
+    copies = p.beta > 0 and not p.lora_rank  # else the policy without its adapter
+    prompt, response, _ = tokens(paper, p)
+    batch = p.rl_batch_size // p.num_processes
+    rows = min(p.micro_batch_size or batch, batch)
+    hidden = rows * (prompt + response) * shape.hidden * shape.layers * 2 / 1e9
+    logits = rows * response * shape.vocabulary * 8 / 1e9
+    gathered = 4 * shape.vocabulary * shape.hidden / 1e9 * bool(p.deepspeed)
+    engine = p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate")
+    return {
+        "weights": (size * weights * share, f"{size} B each, {where}"),
+        "gradients": (4 * trained * share, f"4 B a trained weight, {where}"),
+        "optimizer": (adam * trained * share, f"Adam: {adam} B, {where}"),
+        "reference": (copies * size * weights * share, f"{int(copies)} copies"),
+        "gathered layer": (gathered, "4 B × the embedding, as DeepSpeed's estimate"),
+        "activations": (hidden, f"{rows} sequences, one hidden state a layer kept"),
+        "logits": (logits, f"{rows} responses × vocabulary × 4 B, and their gradient"),
+        "rollout engine": (engine, "vLLM's weights and KV cache"),
+    }
 
 
-def _written(paper: str, p: Any) -> int:
-    """Tokens of a full response that the policy writes."""
-    turns = p.max_searches + 1 if paper == "veri" else 1
-    return turns * p.max_completion_length
+def gpu_hours(paper: str, p: Any) -> dict[str, float]:
+    """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
+    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
+    gpus, engines = p.num_processes + server, server or p.num_processes
+    billions, responses = SHAPES[p.policy].billions, p.rl_steps * p.rl_batch_size
+    prompt, response, written = tokens(paper, p)
+    rate = DECODE_TOKENS_S * 8 / billions  # tokens/s a GPU
+    passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
+    passes += 2 * (
+        getattr(p, "method", "") == "ppo"
+    )  # the values of a rollout's tokens
+    flops = passes * billions * 1e9 * responses * (prompt + response)
+    speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
+    return {
+        "rollouts": responses * written / rate / engines * gpus / 3600,
+        "training": flops / speed * gpus / 3600,
+    }
 
 
 # ---- what this machine has
@@ -203,7 +196,7 @@ def examine(
     if profile in GPUS_NEEDED:
         checks += _gpus(profile)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
-        needed = sum(gb for gb, _ in memory(paper, p, SHAPES[p.policy]).values())
+        needed = sum(gb for gb, _ in memory(paper, p).values())
         found = f"{needed:.0f} of {GPU_GB} GB"
         remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
         checks.append(("memory a GPU", found, needed < GPU_GB, remedy))

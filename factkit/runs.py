@@ -16,9 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import statistics
+from factkit import UserError, statistics
 from factkit.assets import write_atomically
-from factkit.errors import UserError
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 
@@ -231,13 +230,12 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
     path = folder.with_name(f".{folder.name}.lock")
     lock = FileLock(path, is_singleton=True)
     try:
-        lock.acquire(timeout=ENDING_S)
+        lock.acquire(timeout=-1 if wait else ENDING_S)
     except Timeout:
-        writer = f"{relative(folder)} is being written by {path.read_text().strip()}"
-        if not wait:
-            raise RunError(f"{writer}: wait until it is done, or stop it") from None
-        print(f"{writer}: waiting for it")
-        lock.acquire()
+        raise RunError(
+            f"{relative(folder)} is being written by {path.read_text().strip()}: wait "
+            "until it is done, or stop it"
+        ) from None
     path.write_text(f"process {os.getpid()} on {platform.node()} since {_now()}\n")
     return lock
 

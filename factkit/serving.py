@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from factkit.errors import UserError
+from factkit import UserError
 from factkit.params import ParamError
 
 if TYPE_CHECKING:

@@ -69,7 +69,10 @@ def snakemake(
                 "goes on with the rest"
             ) from None
     if done.returncode == 2:
-        raise params.ParamError(f"snakemake does not take {' '.join(extra)}: see above")
+        raise params.ParamError(
+            f"snakemake does not take {' '.join(extra)}; a list is one word, as "
+            '--arms "sft ternary"'
+        )
     if done.returncode:
         raise SweepError(
             f"a run failed: its notebook.partial.ipynb below {where} shows the error; "

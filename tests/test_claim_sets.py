@@ -1,26 +1,25 @@
-"""Veri-R1's claims: whom they are about in which set, what is searched, prompts."""
+"""Veri-R1's claims: whom they are about in which set, what is searched, prompts, and
+which of the paper's sets a language model keeps."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params, prompts, runs
-from factkit.datasets.examples import refuse_overlap
+from factkit.datasets.examples import Example, refuse_overlap
+from factkit.llm import LLM, Endpoint, Limits
 from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
-from factkit.veri import claim_filter
 from factkit.veri import claims as claim_sets
-from factkit.veri.arms import ARMS
+from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as w
 from factkit.world import trajectories as world_trajectories
 
-VERI_ARMS = tuple(ARMS)
-
+SUPPORT, REFUTE, NEI = w.LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}
 ODD = [
     Chunk("Naïve (film)_sentences_0_2", "Naïve", 'A "b"\u2028c\nd\u0085e', 5),
@@ -44,13 +43,18 @@ def made(p):
 
 
 @pytest.fixture(scope="module")
-def sets(p):
-    return claim_sets.claim_sets(p)[0]
+def data(p):
+    return claim_sets.claim_sets(p)
 
 
 @pytest.fixture(scope="module")
-def entries(p):
-    return claim_sets.claim_sets(p)[1]
+def sets(data):
+    return data[0]
+
+
+@pytest.fixture(scope="module")
+def entries(data):
+    return data[1]
 
 
 @pytest.fixture(scope="module")
@@ -61,43 +65,22 @@ def search(entries):
 # ---- the fact world
 
 
-def test_there_is_a_set_for_each_split_of_the_size_asked_for(p, sets):
-    assert tuple(sets) == p.splits
-    assert {name: len(of) for name, of in sets.items()} == SIZES
-    assert {e.meta["set"] for of in sets.values() for e in of} == {"world"}
-
-
-def test_no_person_and_no_claim_is_in_two_sets(sets):
+def test_sets_have_their_size_balanced_labels_and_hops_and_no_person_in_two(sets):
     refuse_overlap(sets)
-    people = Counter(e for of in sets.values() for e in {c.entity for c in of})
-    assert set(people.values()) == {1}
-
-
-def test_the_sets_share_the_people_in_the_ratio_of_their_claims(made):
-    """Here there are as many claims as people."""
-    for sizes in ({"train": 90, "test": 30}, {"train": 30, "test": 90}):
-        for name, claims in claim_sets.world_sets(made, sizes).items():
-            people = len({e.entity for e in claims})
-            assert sizes[name] / 3 < people <= sizes[name]
-
-
-def test_labels_and_hops_are_balanced_in_each_set(sets):
-    for of in sets.values():
-        kinds = Counter((e.label, e.meta["hops"]) for e in of)
-        assert set(kinds.values()) == {len(of) // 6} and len(kinds) == 6
+    assert {name: len(claims) for name, claims in sets.items()} == SIZES
+    for claims in sets.values():
+        kinds = Counter((e.label, e.meta["hops"]) for e in claims)
+        assert set(kinds.values()) == {len(claims) // 6} and len(kinds) == 6
+        assert {e.meta["set"] for e in claims} == {"world"}
 
 
 def test_a_claim_s_gold_evidence_is_what_settles_it(sets, made, entries):
     texts = {piece.id: piece.text for entry in entries for piece in shown(entry)}
-    for example in (e for of in sets.values() for e in of):
-        assert example.answers == [example.label]
-        assert len(example.evidence) == example.meta["hops"] * (
-            example.label != "NOT ENOUGH INFO"
-        )
-        assert set(example.evidence) <= set(texts)
-        verdict = w.verify(made, example.question)
-        settled = {"SUPPORT": "supported", "REFUTE": "contradicted"}
-        assert verdict == settled.get(example.label, "inconclusive")
+    settled = {SUPPORT: "supported", REFUTE: "contradicted", NEI: "inconclusive"}
+    for example in (e for claims in sets.values() for e in claims):
+        hops = example.meta["hops"] * (example.label != NEI)
+        assert len(example.evidence) == hops and set(example.evidence) <= set(texts)
+        assert w.verify(made, example.question) == settled[example.label]
 
 
 def test_the_sets_are_the_same_again_and_others_in_another_world(p, sets):
@@ -105,37 +88,24 @@ def test_the_sets_are_the_same_again_and_others_in_another_world(p, sets):
     assert claim_sets.claim_sets(load(world_people=120, world_seed=1))[0] != sets
 
 
-def test_an_entry_of_each_fact_is_searched(made, entries, search):
-    assert len(entries) == len(made.facts)
-    found = search([w.statement(fact) for fact in made.facts], 1)
-    assert [hits[0].id for hits in found] == [w.document_id(f) for f in made.facts]
+# ---- what is searched
 
 
-# ---- files
-
-
-def test_entries_and_given_texts_come_back_from_their_files(tmp_path, entries):
-    for written in (entries, ODD, []):
-        claim_sets.write_entries(tmp_path / "entries.jsonl", written)
-        assert claim_sets.read_entries(tmp_path / "entries.jsonl") == written
+def test_given_texts_come_back_from_their_file(tmp_path):
     given = {"a": ODD, "b\u2028": [], "c": ODD[:1]}
     claim_sets.write_given(tmp_path / "given.jsonl", given)
     assert claim_sets.read_given(tmp_path / "given.jsonl") == given
 
 
-def test_a_policy_searches_what_the_data_run_wrote(tmp_path, p, entries, search):
-    p = p.model_copy(update={"output_dir": str(tmp_path)})
+def test_a_policy_searches_what_the_data_run_wrote_or_a_service(
+    tmp_path, p, entries, search, monkeypatch
+):
+    p = p.model_copy(update={"output_dir": str(tmp_path), "seed": 3, "arm": "sft"})
     folder = runs.run_folder(p.data_notebook, p)
-    folder.mkdir(parents=True)
-    claim_sets.write_entries(folder / "entries.jsonl", entries)
+    claim_sets.write_entries(folder / "entries.jsonl", [*entries, *ODD])
     queries = [w.statement(f) for f in w.build_world(people=120).facts[:5]]
-    for arm in VERI_ARMS:  # one data run for all
-        of_arm = p.model_copy(update={"arm": arm, "seed": 3})
-        found = claim_sets.searcher(of_arm)(queries, 3)
-        assert found == world_trajectories.marking(search)(queries, 3)
-
-
-def test_or_the_service_whose_address_is_given(monkeypatch, p):
+    found = claim_sets.searcher(p)(queries, 3)
+    assert found == world_trajectories.marking(search)(queries, 3)
     monkeypatch.setattr(claim_sets, "over_http", lambda url: url)
     url = "http://127.0.0.1:8002/retrieve"
     assert claim_sets.searcher(p.model_copy(update={"search_url": url})) == url
@@ -147,43 +117,19 @@ def test_or_the_service_whose_address_is_given(monkeypatch, p):
 def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
     p, sets, entries, search
 ):
-    train = sets["train"]
-    for context in (0, 1, 3):
+    """And where it stands among the others tells nothing."""
+    for context in (0, 3):
         p = p.model_copy(update={"context_entries": context})
-        given = claim_sets.given_offline(train, entries, search, p)
-        asked = claim_sets.asked_offline(train, given, p)
-        for example, prompt in zip(train, asked, strict=True):
-            texts = given[example.id]
-            ids = [text.id for text in texts]
+        given = claim_sets.given_offline(sets["train"], entries, search, p)
+        asked = claim_sets.asked_offline(sets["train"], given, p)
+        for example, prompt in zip(sets["train"], asked, strict=True):
+            ids = [text.id for text in given[example.id]]
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
             assert len(set(ids) - set(example.evidence)) <= context
-            assert listed(texts) in prompt and example.question in prompt
-
-
-def test_where_gold_evidence_stands_among_the_others_tells_nothing(
-    p, sets, entries, search
-):
-    given = claim_sets.given_offline(sets["train"], entries, search, p)
-    places = Counter(
-        [text.id for text in given[e.id]].index(e.evidence[0])
-        for e in sets["train"]
-        if e.evidence
-    )
+            assert listed(given[example.id]) in prompt and example.question in prompt
+    claims = [e for e in sets["train"] if e.evidence]
+    places = Counter([t.id for t in given[e.id]].index(e.evidence[0]) for e in claims)
     assert len(places) >= 3 and max(places.values()) < 0.6 * places.total()
-    assert claim_sets.given_offline(sets["train"], entries, search, p) == given
-
-
-def test_of_an_entry_of_sentences_each_is_given_and_the_gold_one_for_sure(p):
-    entries = entries_of_sentences("Bo Berg", [f"Bo did {n}." for n in range(7)])
-    gold = "Bo Berg_sentence_4"
-    claim = w.claims(w.build_world(), 1, 0)[0]
-    claim = claim.model_copy(update={"evidence": [gold]})
-    nothing = lambda queries, k: [[] for _ in queries]  # noqa: E731
-    first = lambda queries, k: [entries[:1] for _ in queries]  # noqa: E731
-    for search, others in ((nothing, []), (first, [0, 1, 2])):
-        (texts,) = claim_sets.given_offline([claim], entries, search, p).values()
-        names = {f"Bo Berg_sentence_{n}" for n in others}
-        assert {text.id for text in texts} == {gold} | names
 
 
 def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(sets):
@@ -192,58 +138,59 @@ def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(sets):
         (prompt,) = claim_sets.asked([example], p)
         frame = prompts.template(p.prompt_template).split("{claim}")
         assert prompt == example.question.join(frame)
-        assert not any(name in prompt for name in example.evidence)
+
+
+def test_the_prompts_example_of_an_answer_is_one_once_it_has_a_label():
+    for name in ("verify_claim_online", "verify_claim_offline"):
+        text = prompts.template(name)
+        form = text[text.rindex("<answer>") : text.rindex("</answer>")] + "</answer>"
+        for label in w.LABELS:
+            filled = form.replace("one of SUPPORT, REFUTE, NOT ENOUGH INFO", label)
+            turns = [Turn(f"<think> So. </think>{filled}", by_model=True)]
+            assert answer_of(turns).label == label and well_formed(turns, online=False)
 
 
 # ---- the paper's sets
 
 
-def claims_of(name, n, labels=w.LABELS):
-    """n claims of a set, a page each: as its file has them."""
+def rows_of(name, numbers, kind="claim"):
+    """Published rows of a set, each about a page of its own."""
     return [
         {
-            "id": f"{i}",
-            "question": f"{name} claim {i}.",
+            "id": f"{kind}{i}",
+            "question": f"{name} {kind} {i}.",
             "golden_answers": {
-                "label": labels[i % len(labels)],
+                "label": w.LABELS[i % 3],
                 "evidence": [f"{name} {i}_sentence_1"],
             },
             "data_source": name,
         }
-        for i in range(n)
+        for i in numbers
     ]
-
-
-def write_parquet(path, rows):
-    import pyarrow
-    from pyarrow import parquet
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with FEVEROUS's published claims, to train on and to test on, of which
     two are about the same pages; and a corpus."""
-    train = claims_of("feverous", 60)
-    test = claims_of("feverous", 62)[58:]
-    for row in test:
-        row["question"] = row["question"].replace("claim", "other claim")
-    write_parquet(tmp_path / claim_sets.PUBLISHED, train)
-    write_parquet(tmp_path / "evaluation" / "feverous.parquet", test)
-    names = [f"feverous {i}" for i in range(62)] + ["A page of no claim"]
-    (tmp_path / "pages").write_text(json.dumps(names))
+    import pyarrow
+    from pyarrow import parquet
 
-    def pages(path):
-        for name in json.loads(Path(path).read_text()):
-            yield from entries_of_sentences(
-                name, [f"{name} did {i}." for i in range(4)]
-            )
-
-    corpora = {"absent": None, "pages": pages}
-    monkeypatch.setattr(claim_sets.claim_corpora, "CORPORA", corpora)
-    monkeypatch.setattr(claim_sets.claim_corpora, "entries", lambda n, p: corpora[n](p))
+    (tmp_path / "evaluation").mkdir()
+    for path, rows in (
+        (claim_sets.PUBLISHED, rows_of("feverous", range(60))),
+        ("evaluation/feverous.parquet", rows_of("feverous", range(58, 62), "test")),
+    ):
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / path)
+    (tmp_path / "pages").touch()
+    titles = [*(f"feverous {i}" for i in range(62)), "A page of no claim"]
+    pages = [
+        entry
+        for title in titles
+        for entry in entries_of_sentences(title, [f"{title} {i}." for i in range(4)])
+    ]
+    monkeypatch.setattr(claim_sets.benchmarks, "CORPORA", ("absent", "pages"))
+    monkeypatch.setattr(claim_sets.benchmarks, "entries", lambda name, path: pages)
     return tmp_path
 
 
@@ -253,46 +200,31 @@ def of_benchmarks(folder, **values):
 
 
 def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
-    sets, _, dropped = of_benchmarks(folder)
-    assert {name: len(of) for name, of in sets.items()} == {
-        "train": 24,
-        "dev": 6,
-        "test": 4,
-    }
+    sets, entries, dropped = of_benchmarks(folder)
+    assert {k: len(v) for k, v in sets.items()} == {"train": 24, "dev": 6, "test": 4}
     assert dropped["shares an entity with a test claim"] == 2
     refuse_overlap(sets)
-    assert len({e.entity for of in sets.values() for e in of}) == 34
-
-
-def test_the_entries_are_those_of_the_evidence_s_pages(folder):
-    sets, entries, _ = of_benchmarks(folder)
-    assert len({entry.doc_id for entry in entries}) == 62
-    given = {piece.id for entry in entries for piece in shown(entry)}
-    assert {i for of in sets.values() for e in of for i in e.evidence} <= given
+    assert len({entry.doc_id for entry in entries}) == 62  # the evidence's pages alone
+    texts = {piece.id for entry in entries for piece in shown(entry)}
+    assert {i for claims in sets.values() for e in claims for i in e.evidence} <= texts
 
 
 def test_without_the_published_file_claims_are_trained_on_that_are_verified(
     folder, monkeypatch
 ):
+    load_set, seen = claim_sets.benchmarks.load, []
+    pool, _ = load_set("veri_r1", str(folder / claim_sets.PUBLISHED))
     (folder / claim_sets.PUBLISHED).unlink()
-    claims = [
-        {
-            "id": i,
-            "claim": f"feverous claim {i}.",
-            "label": ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")[i % 3],
-            "evidence": [{"content": [f"feverous {i}_sentence_1"], "context": {}}],
-        }
-        for i in range(58)
-    ]
-    lines = "".join(json.dumps(claim) + "\n" for claim in claims)
-    (folder / claim_sets.FILES["feverous"][0]).write_text(lines)
-    seen = []
 
-    def keep(examples, texts_of, llm):
+    def loaded(name, path):
+        return (pool, Counter()) if path.endswith("jsonl") else load_set(name, path)
+
+    def keep(examples, entries, search, llm, p):
         seen.extend(examples)
-        return examples[:40], Counter({"kept": 40, "wrong label": len(examples) - 40})
+        return examples[:40], Counter({"kept": 40})
 
-    monkeypatch.setattr(claim_filter, "keep_verified", keep)
+    monkeypatch.setattr(claim_sets.benchmarks, "load", loaded)
+    monkeypatch.setattr(claim_sets, "keep_verified", keep)
     monkeypatch.setattr(claim_sets, "judge_llm", lambda p, model, url: None)
     monkeypatch.setattr(claim_sets, "TRAINED_ON", ("feverous",))
     monkeypatch.setattr(claim_sets, "POOL", 19)
@@ -300,23 +232,79 @@ def test_without_the_published_file_claims_are_trained_on_that_are_verified(
     assert Counter(e.label for e in seen) == dict.fromkeys(w.LABELS, 19)
     kept = {e.id for e in seen[:40]}
     assert {e.id for name in ("train", "dev") for e in sets[name]} <= kept
-    assert dropped["kept"] == 40 and dropped["wrong label"] == 17
+    assert dropped["kept"] == 40
 
 
-def test_hover_is_tested_on_with_two_labels(folder):
-    rows = [
-        {
-            "uid": f"u{i}",
-            "claim": f"HoVer claim {i}.",
-            "supporting_facts": [[f"feverous {i}", 0], [f"feverous {i + 20}", 1]],
-            "label": ("SUPPORTED", "NOT_SUPPORTED")[i % 2],
-            "num_hops": 2,
-        }
-        for i in range(20)
-    ]
-    (folder / claim_sets.FILES["hover"][1]).write_text(json.dumps(rows))
-    sets, _, _ = of_benchmarks(folder, eval_sets="feverous hover", test_claims=8)
-    hover = [e for e in sets["test"] if e.meta["set"] == "hover"]
-    assert Counter(e.label for e in hover) == {"SUPPORT": 4, "NOT ENOUGH INFO": 4}
-    trained_on = {e.entity for name in ("train", "dev") for e in sets[name]}
-    assert not trained_on & {e.entity for e in sets["test"]}
+# ---- the filter
+
+PAGES = [
+    entry
+    for title in ("Bo", "Al", "Cy")
+    for entry in entries_of_sentences(title, [f"{title} did {i}." for i in range(9)])
+]
+
+
+def claim(name, label=SUPPORT, evidence=("Bo_sentence_4",), answers=None):
+    return Example(
+        id=name,
+        question=f"Claim {name}.",
+        answers=answers or [label],
+        entity="Bo",
+        label=label,
+        evidence=list(evidence),
+    )
+
+
+def verdict(label, *evidence):
+    ids = ", ".join(f"[[{e}]]" for e in evidence)
+    return f"<think> So. </think>\n<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
+
+
+def keep(examples, llm):
+    search = in_process(CorpusIndex(PAGES))
+    return claim_sets.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
+
+
+def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
+    four, two = ["Bo_sentence_4"], ["Bo_sentence_4", "Al_sentence_0"]
+    cases = (
+        (claim("a0"), verdict(SUPPORT, *four), "kept"),
+        (claim("a1"), verdict(REFUTE, *four), "wrong label"),
+        (claim("a2"), verdict(NEI), "wrong label"),
+        (claim("a3"), verdict(SUPPORT), "wrong evidence"),
+        (claim("a5"), verdict(SUPPORT, *four, "Bo_sentence_5"), "wrong evidence"),
+        (claim("a6", REFUTE, two), verdict(REFUTE, *two[::-1]), "kept"),
+        (claim("a7", REFUTE, two), verdict(REFUTE, two[1]), "wrong evidence"),
+        (claim("a8", NEI), verdict(NEI, "Bo_sentence_1"), "kept"),
+        (claim("b1", NEI, answers=[NEI, REFUTE]), verdict(REFUTE, *four), "kept"),
+        (claim("b2"), "I think that it is true.", "unreadable"),
+        (claim("b4"), refuse(400), "failed"),
+        (claim("b5"), answer(None), "failed"),
+        (claim("b6", evidence=["Gus_sentence_0"]), None, "evidence not in the corpus"),
+    )
+    replies = {example.id: reply for example, reply, _ in cases}
+
+    def behave(body, attempt):
+        reply = replies[prompt_of(body).partition("Claim ")[2].partition(".")[0]]
+        return answer(reply) if isinstance(reply, str) else reply
+
+    with serve(behave) as server:
+        llm = LLM(Endpoint(server.url, "m", "k"), limits=Limits(attempts=1))
+        kept, counts = keep([example for example, *_ in cases], llm)
+    assert kept == [example for example, _, fate in cases if fate == "kept"]
+    assert counts == Counter(fate for *_, fate in cases)
+    assert len(server.bodies) == len(cases) - 1  # what can't be cited isn't asked
+    assert all("\n[[Bo_sentence_4]]: Bo did 4.\n" in p for p in server.prompts())
+
+
+def test_a_failed_call_is_asked_again_and_an_answer_is_not(tmp_path):
+    def behave(body, attempt):
+        failing = "Claim b." in prompt_of(body) and attempt == 0
+        return refuse(400) if failing else answer(verdict(SUPPORT, "Bo_sentence_4"))
+
+    with serve(behave) as server:
+        llm = LLM(Endpoint(server.url, "m", "k"), tmp_path, Limits(attempts=1))
+        examples = [claim("a"), claim("b")]
+        first, again = keep(examples, llm), keep(examples, llm)
+    assert [e.id for e in first[0]] == ["a"] and first[1]["failed"] == 1
+    assert [e.id for e in again[0]] == ["a", "b"] and len(server.bodies) == 3

@@ -29,13 +29,13 @@ def test_an_adapter_has_the_weights_that_peft_gives_it():
 
 def test_zero3_shards_what_is_trained_and_offload_leaves_none():
     p = load("truthrl", deepspeed="zero3", num_processes=4)
-    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p, LLAMA).items()}
+    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p).items()}
     assert gb["weights"] == pytest.approx(2 * 8.03 / 4)
     assert gb["gradients"] == pytest.approx(4 * 8.03 / 4)
     assert gb["optimizer"] == pytest.approx(12 * 8.03 / 4)
     assert gb["reference"] == pytest.approx(2 * 8.03 / 4)
     p = p.model_copy(update={"deepspeed": "zero3_offload", "beta": 0.0})
-    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p, LLAMA).items()}
+    gb = {what: n for what, (n, _) in doctor.memory("truthrl", p).items()}
     assert gb["weights"] == gb["optimizer"] == gb["gradients"] == 0
 
 
@@ -98,9 +98,9 @@ def test_an_arm_whose_reward_asks_no_judge_has_no_row():
 
 def test_a_prompt_has_its_references_as_far_as_the_context_goes():
     p = load("truthrl", variant="retrieval")
-    assert doctor._tokens("truthrl", p)[0] == 200 + 24 * 512
+    assert doctor.tokens("truthrl", p)[0] == 200 + 24 * 512
     p = p.model_copy(update={"max_context_length": 4096})
-    assert doctor._tokens("truthrl", p)[0] == 2048
+    assert doctor.tokens("truthrl", p)[0] == 2048
 
 
 def test_every_profile_is_estimated_and_a_gpu_profile_fits_its_gpu():
@@ -109,7 +109,7 @@ def test_every_profile_is_estimated_and_a_gpu_profile_fits_its_gpu():
         rows = doctor.estimate(paper, p)
         assert all(all(row) for row in rows), (paper, profile, variant)
         if profile.startswith("h100"):
-            gb = doctor.memory(paper, p, doctor.SHAPES[p.policy]).values()
+            gb = doctor.memory(paper, p).values()
             assert all(math.isfinite(n) and n >= 0 for n, _ in gb)
             assert sum(n for n, _ in gb) < doctor.GPU_GB, (paper, profile, variant)
         else:

@@ -32,7 +32,6 @@ NO_ROWS = {
         *("{", "[]", "{}", "\udcff"),
         '{"gold": [], "also_right": [], "trajectory": []}',
         '{"gold": [], "also_right": [], "trajectory": [1]}',
-        '{"gold": [], "also_right": [], "trajectory": [[1, 2]]}',
         '{"id": "c", "claim": "b", "set": "s", "label": "SUPPORT", "gold": [], '
         '"trajectory": [], "label_probability": null, "also_right": []}',
     ],

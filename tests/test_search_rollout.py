@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 import zlib
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,24 +20,30 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
-from retriever import INDEX, Spy, serving_index
+from retriever import INDEX, serving_index
 
 from factkit import models, params
-from factkit import search as search_module
+from factkit import search as searching_for
+from factkit.datasets.examples import Example
 from factkit.http_client import ServiceError
-from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_entry, shown
-from factkit.search import in_process, over_http, searchable
-from factkit.train import grpo, launch, setup, sft
-from factkit.veri import rewards, search_play, search_rollout, search_sampling
+from factkit.search import in_process
+from factkit.train import grpo, setup, sft
+from factkit.veri import claims, evaluate, search_rollout
 from factkit.veri.evaluate import read_verified
-from factkit.veri.search_rollout import FORCED, Rollout, observation, rollouts
-from factkit.veri.search_sampling import STOPS
+from factkit.veri.search_rollout import (
+    FORCED,
+    STOPS,
+    Rollout,
+    observation,
+    prompt_tokens,
+    rollouts,
+    sft_row,
+)
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as world
 from factkit.world import texts as world_text
-from factkit.world import trajectories as world_trajectories
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {
@@ -114,18 +120,6 @@ def pieces():
 def words():
     """The fact world's tokenizer, in which a tag is one token."""
     return world_text.build_tokenizer(world.build_world(people=20), "claims")
-
-
-class Letters:
-    """A token is a character, so that anything can be said, also what is no text."""
-
-    eos_token_id = 0
-
-    def __call__(self, text, **_):
-        return {"input_ids": [ord(letter) for letter in text]}
-
-    def decode(self, ids, **_):
-        return "".join(chr(i) for i in ids)
 
 
 def encode(tokenizer, text):
@@ -255,7 +249,6 @@ def test_a_batch_s_trajectories_are_those_of_each_alone_in_their_budgets(
             for i in range(len(ids))
         ]
         assert rollout.logprobs == logprobs
-        assert rollout.forced == t.forced(rollout.turns)
         assert len(rollout.ids) <= p.longest - p.max_prompt_length
     for k, (batch, most) in enumerate(saying.asked):
         expected = []
@@ -266,8 +259,7 @@ def test_a_batch_s_trajectories_are_those_of_each_alone_in_their_budgets(
                 expected.append(prompt + before)
         assert batch == expected != []
         assert all(0 < n <= p.max_completion_length for n in most)
-    queries = [query for batch in find.asked for query in batch]
-    assert len(queries) == len(set(queries)) and [] not in find.asked
+    assert [] not in find.asked
 
 
 # ---- what ends a trajectory
@@ -299,20 +291,6 @@ def search_for(what):
 ANSWER = "SUPPORT\nEvidence: [[Iron_sentence_0]]\n</answer>"
 
 
-def test_after_the_last_search_the_system_opens_the_answer():
-    for tokenizer, searches in ((few, 1), (pieces, 3)):
-        turns = [search_for(f"fox {'den ' * n}") for n in range(searches + 1)]
-        find = Finding()
-        how = {"search": find, "max_searches": searches}
-        made = tell(tokenizer(), *turns, f" {ANSWER}", **how)
-        assert len(find.asked) == searches
-        writers = [turn.by_model for turn in made.turns]
-        assert writers == [True, False] * searches + [True, False, True]
-        assert made.turns[-2] == Turn(FORCED, by_model=False) and made.forced
-        assert answer_of(made.turns).label == "SUPPORT"
-        assert not well_formed(made.turns, online=True)
-
-
 def test_what_is_left_of_the_turn_is_for_the_forced_answer_if_anything_is():
     asking = encode(few(), "<search> fox </search>")  # 3 tokens, the opening has 2
     for limit, asked in ((8, [8, 8, 3]), (6, [6, 6, 1]), (5, [5, 5]), (3, [3, 3])):
@@ -320,8 +298,7 @@ def test_what_is_left_of_the_turn_is_for_the_forced_answer_if_anything_is():
         p = load(max_completion_length=limit, max_searches=1)
         (made,) = rollouts([[7]], saying, Finding(), few(), p)
         assert [most for _, (most,) in saying.asked] == asked
-        assert made.forced == (len(asked) == 3)
-        assert made.forced == t.forced(made.turns)
+        assert t.forced(made.turns) == (len(asked) == 3)
 
 
 # ---- who writes what
@@ -331,32 +308,6 @@ GOOD = (
     "<think> The fox. </think>\n<answer>\nLabel: SUPPORT\n"
     "Evidence: [[Fox_sentence_1]]\n</answer>",
 )
-
-
-def test_a_script_s_turns_told_by_a_policy_are_the_script_s_trajectory():
-    """In the fact world, with the script's search."""
-    made = world.build_world(people=20)
-    find = in_process(CorpusIndex(world_trajectories.world_entries(made)))
-    careful = world_trajectories.Habits(own_words=1.0, second_hop=1.0, precise=1.0)
-    for example in world.claims(made, 12, 0):
-        script = world_trajectories.online(
-            made,
-            example.question,
-            lambda query, k: find([query], k)[0],
-            careful,
-            random.Random(0),
-        )
-        said = [turn.text for turn in script if turn.by_model]
-        told = tell(words(), *said, search=find, retrieved_entries=3)
-        assert [turn.by_model for turn in told.turns] == [u.by_model for u in script]
-        assert whole(told.turns) == whole(script)
-        assert answer_of(told.turns) == answer_of(script)
-        assert well_formed(told.turns, online=True)
-
-
-def whole(turns):
-    """The text of turns without white space."""
-    return "".join("".join(turn.text for turn in turns).split())
 
 
 HOSTILE = page_entry(
@@ -375,8 +326,6 @@ def test_an_entry_s_tags_neither_answer_nor_break_the_form_nor_end_the_sequence(
     assert HOSTILE.text.split("\n")[1] in made.turns[1].text
     assert well_formed(made.turns, online=True)
     assert answer_of(made.turns) == t.Answer("SUPPORT", ("Fox_sentence_1",))
-    asking = tell(pieces(), GOOD[0], search=found_to_be(HOSTILE))
-    assert answer_of(asking.turns) == t.Answer(None, ())
     ids, text = observation([HOSTILE], pieces(), 1000)
     assert pieces().eos_token_id not in ids and "<|end|>" in text
 
@@ -389,63 +338,30 @@ def test_an_observation_keeps_its_budget_and_closes_its_tag():
         for most in range(len(least), len(whole) + 3):
             ids, text = observation(ENTRIES, tokenizer, most)
             assert len(ids) == min(most, len(whole))
-            assert t.steps([Turn(text, by_model=False)])[0][0] == "information"
+            assert t.steps([Turn(text, by_model=False)])[0].kind == "information"
             assert ids == whole or ids[:-end] == whole[: most - end]
             assert ids[-end:] == whole[-end:]
 
 
-# ---- what is searched for
-
-QUERIES = {
-    "markup": '<b>&amp;</b> [[Iron]] {json: "fox"} \'; DROP TABLE -- AND OR NOT *',
-    "long": "fox " * 2_500,
-    "empty": "",
-    "space": " \n\t ",
-    "nul": "fox\x00den\x1b[31m",
-    "surrogate": "half a \ud800 fox \udfff",
-    "tags": "<information> <plan> </think> fox",
-}
-
-
-@pytest.mark.parametrize("by_http", [False, True])
-def test_an_odd_query_does_no_harm(by_http):
-    how = load(max_completion_length=20_000, max_observation_length=2_000)
-    for query in QUERIES.values():
-        index = Spy()
-        turn = [ord(letter) for letter in f"<search>{query}</search>"]
-        saying = Saying({7: [turn, [ord("x")]], 8: [[ord("y")]]})
-        with serving_index(index) if by_http else nullcontext() as url:
-            search = over_http(url) if by_http else in_process(index)
-            made, other = rollouts([[7], [8]], saying, search, Letters(), how)
-        assert [turn.by_model for turn in made.turns] == [True, False, True]
-        assert made.turns[0].text == f"<search>{query}</search>"
-        assert index.queries == ([searchable(query)] if searchable(query) else [])
-        assert bool(searchable(query)) == ("[[" in made.turns[1].text)
-        assert len(other.turns) == 1
-        json.dumps(t.as_rows(made.turns))
+# ---- a search that fails
 
 
 def test_whatever_ends_a_search_ends_the_rollouts(monkeypatch):
-    """Nothing is made of a retriever that goes down between turns, of any other error,
-    or of fewer results than queries."""
+    """Nothing is made of a retriever that goes down between turns, or of fewer results
+    than queries."""
 
     def say(before=lambda n: None):
         turns = [encode(few(), search_for(word)) for word in ("fox", "iron")]
         saying = Saying({7: turns, 8: turns[:1]})
         return lambda *rows: before(len(saying.asked)) or saying(*rows)
 
-    monkeypatch.setattr(search_module, "PATIENCE_S", 0)
+    monkeypatch.setattr(searching_for, "PATIENCE_S", 0)
     with ExitStack() as stack:
-        search = over_http(stack.enter_context(serving_index()))
+        search = searching_for.over_http(stack.enter_context(serving_index()))
         generate = say(lambda n: stack.close() if n == 1 else None)
         with pytest.raises(ServiceError, match="serve-search"):
             rollouts([[7], [8]], generate, search, few(), load())
 
-    def broken(queries, k):
-        raise KeyError("no such index")
-
-    with pytest.raises(KeyError, match="no such index"):
-        rollouts([[7]], say(), broken, few(), load())
     with pytest.raises(ValueError, match="zip"):
         rollouts([[7]], say(), lambda queries, k: [], few(), load())
 
@@ -492,7 +408,7 @@ def chain(tokenizer, *paths):
 
 
 def greedy(model, tokenizer, batch_size=64):
-    return search_sampling.with_model(
+    return search_rollout.with_model(
         model, tokenizer, models.Sampling(0, 0, 1, batch_size)
     )
 
@@ -513,7 +429,6 @@ def test_a_turn_ends_with_the_token_that_completes_a_tag_or_the_sequence():
     longer.add_tokens([">\n"])
     for tokenizer, path, turn in (
         (pieces(), "B </ search > C", "</ search >"),
-        (pieces(), "B </ answer > C", "</ answer >"),
         # only tokens of its own complete a tag
         (pieces(), "</ search > C A D </", "search > C A D </ search >"),
         # not one that opens, nor another kind's
@@ -524,7 +439,6 @@ def test_a_turn_ends_with_the_token_that_completes_a_tag_or_the_sequence():
         (pieces(), "B C <|end|> A", "C <|end|>"),
         (pieces(), "B C A B", "C A B C A B C A B C A B C A B C A B C A"),
         # a tag may be a token, or the last one hold more
-        (few(), "SUPPORT REFUTE </search> <answer>", "REFUTE </search>"),
         (words(), "SUPPORT REFUTE </answer> <answer>", "REFUTE </answer>"),
     ):
         assert say(tokenizer, path.split(" ")) == turn.split(" ")
@@ -559,8 +473,8 @@ def talkative():
     generate, find = greedy(model, few()), in_process(INDEX)
     alone = [rollouts([prompt], generate, find, few(), p)[0] for prompt in prompts]
     kinds = {
-        "forced": sum(r.forced for r in alone),
-        "searching": sum(not r.forced and len(r.turns) > 1 for r in alone),
+        "forced": sum(t.forced(r.turns) for r in alone),
+        "searching": sum(len(r.turns) == 3 for r in alone),
         "silent": sum(r.ids[-1] == few().eos_token_id for r in alone),
         "answering": sum(r.turns[-1].text.endswith("</answer>") for r in alone),
         "cut": sum(r.env_mask[-12:] == [1] * 12 for r in alone),
@@ -676,10 +590,10 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     """And an engine gets each one's own limit, a server all of a turn in a request."""
     model, prompts, alone, p = talkative
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
-    generate = search_sampling.with_engine(engine, SAMPLING, adapter)
+    generate = search_rollout.with_engine(engine, SAMPLING, adapter)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serving_model(model) as (url, bodies):
-        generate = search_sampling.with_server(url, "policy", SAMPLING)
+        generate = search_rollout.with_server(url, "policy", SAMPLING)
         by_server = rollouts(prompts, generate, find, few(), p)
     assert by_server == by_engine
     bare = [[replace(r, logprobs=[]) for r in made] for made in (by_engine, alone)]
@@ -693,7 +607,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
         assert (how.temperature, how.top_p) == (0.0, 0.9)
     limits = [how.max_tokens for _, how in engine.asked]
     assert limits[: len(prompts)] == [12] * len(prompts)
-    forced = [rollout for rollout in by_engine if rollout.forced]
+    forced = [rollout for rollout in by_engine if t.forced(rollout.turns)]
     assert all(0 < n < 12 for n in limits[-len(forced) :])
     assert bodies[0]["prompt"] == prompts
     sampling = [bodies[0][name] for name in ("temperature", "top_p", "max_tokens")]
@@ -705,30 +619,12 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
 # ---- prompts and what SFT is shown
 
 
-def test_prompts_are_tokens_with_chat_a_turn_of_one_and_none_too_long():
-    texts = ["fox iron", "den"]
-    plain = search_rollout.encode_prompts(texts, few(), load())
-    assert plain == [encode(few(), prompt) for prompt in texts]
-    tokenizer = copy.deepcopy(few())
-    tokenizer.chat_template = (
-        "{{ messages[0]['role'] }} {{ messages[0]['content'] }} den"
-    )
-    chat = search_rollout.encode_prompts(texts, tokenizer, load(chat=True))
-    assert chat == [encode(few(), f"user {prompt} den") for prompt in texts]
-    p = load(max_prompt_length=8)
-    search_rollout.encode_prompts(["fox " * 8], few(), p)
-    with pytest.raises(ValueError, match="has 9 tokens, max_prompt_length is 8: 'den"):
-        search_rollout.encode_prompts(["fox", "den" + " fox" * 8], few(), p)
-
-
-@pytest.mark.parametrize("tokenizer", [few, pieces, words])
-def test_sft_has_the_tokens_and_the_mask_of_a_rollout(tokenizer):
+def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
     """Of a script's trajectory, whose information is whole, as of a rollout's own."""
     told = [search_for("SUPPORT"), search_for("REFUTE"), "<answer> SUPPORT </answer>"]
-    for most in (30, 400):
-        values = {"max_completion_length": 200, "max_observation_length": most}
-        p, find, end = load(**values), Finding(), tokenizer().eos_token_id
-        (prompt,) = search_rollout.encode_prompts(["SUPPORT"], tokenizer(), p)
+    for tokenizer, most in ((few, 30), (pieces, 30), (pieces, 400), (words, 400)):
+        p = load(max_completion_length=200, max_observation_length=most)
+        (prompt,), find = prompt_tokens(["SUPPORT"], tokenizer(), p), Finding()
         saying = Saying({prompt[0]: [encode(tokenizer(), turn) for turn in told]})
         (made,) = rollouts([prompt], saying, find, tokenizer(), p)
         script = []
@@ -737,19 +633,15 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout(tokenizer):
             for query in t.queries(script[-1:]):
                 entries = [piece for e in find.entries(query, 2) for piece in shown(e)]
                 script.append(Turn(t.information(entries), by_model=False))
-        trajectories = [script]
-        if tokenizer is pieces and most == 400:  # others lack words for all of it
-            trajectories.append(made.turns)
-        for trajectory in trajectories:
-            row = search_rollout.sft_row("SUPPORT", trajectory, tokenizer(), p)
-            assert row["input_ids"] == [*prompt, *made.ids, end]
-            assert row["completion_mask"] == [0] * len(prompt) + [*made.env_mask, 1]
+        row = sft_row("SUPPORT", script, tokenizer(), p)
+        assert row["input_ids"] == [*prompt, *made.ids, tokenizer().eos_token_id]
+        assert row["completion_mask"] == [0] * len(prompt) + [*made.env_mask, 1]
 
 
 def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
     told = [("fox </answer>",), (search_for("iron"), "den </answer>")]
     made = [tell(few(), *turns).turns for turns in told]
-    rows = [search_rollout.sft_row("den fox", turns, few(), load()) for turns in made]
+    rows = [sft_row("den fox", turns, few(), load()) for turns in made]
     trainers = []
     monkeypatch.setattr(
         setup, "train_and_keep", lambda of, *_, **__: trainers.append(of)
@@ -782,7 +674,7 @@ def test_log_probabilities_are_those_of_a_plain_forward_without_padding():
         )
         mask = [draw.randrange(2) for _ in range(n)]
         made.append(Rollout(prompt, ids, mask, logprobs=[9.0] * n))
-    search_play.add_logprobs(made, model, tokenizer, batch_size=3)
+    evaluate.add_logprobs(made, model, tokenizer, batch_size=3)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits
         before = logits[0, len(rollout.prompt) - 1 : -1].log_softmax(-1)
@@ -795,7 +687,7 @@ def test_log_probabilities_are_those_of_a_plain_forward_without_padding():
 def probability(made, tokenizer):
     """Its label's, where the i-th token of what follows the prompt has e^(−1 − i²)."""
     made.logprobs = [-(1.0 + i * i) * mask for i, mask in enumerate(made.env_mask)]
-    return search_play.label_probability(made, tokenizer)
+    return evaluate.label_probability(made, tokenizer)
 
 
 def by_hand(*places):
@@ -813,15 +705,8 @@ def test_a_label_s_probability_is_the_product_of_its_tokens():
             assert tokenizer.decode(own).strip() == label
             wanted = by_hand(*range(first, first + n))
             assert probability(made, tokenizer) == wanted
-    # the system has opened it
-    made = tell(few(), *[search_for("fox")] * 2, f" {ANSWER}", max_searches=1)
-    first = len(made.ids) - len(encode(few(), f" {ANSWER}"))
-    made.env_mask[:first] = [0] * first  # so that the numbers stay small
-    made.ids, made.env_mask = made.ids[first - 12 :], made.env_mask[first - 12 :]
-    assert made.forced and probability(made, few()) == by_hand(12)
     for turn in (
         "fox",
-        "<answer> fox </answer>",
         "<answer>\nLabel: SUPPORT",
         "<answer>\nLabel: SUPPORTS\n</answer>",
         "<think>\nLabel: SUPPORT\n</think> <answer> </answer>",
@@ -847,19 +732,19 @@ def test_it_is_that_of_the_label_that_is_read():
         assert probability(made, pieces()) == by_hand(*own)
 
 
-def test_a_label_that_was_found_or_left_open_is_not_the_answer_s():
-    entry = page_entry("x", "<answer> Label: SUPPORT </answer>")
-    find, turn = found_to_be(entry), "<answer>\nLabel: REFUTE\nEvidence:</answer>"
-    asking = f"<answer>\nLabel: SUPPORT\n{search_for('fox')}"
-    made, short = tell(pieces(), asking, turn, search=find), tell(pieces(), turn)
-    assert "Label: SUPPORT" in made.turns[1].text
-    made.logprobs = [0.0] * (len(made.ids) - len(short.ids)) + [-1.0] * len(short.ids)
-    found = search_play.label_probability(made, pieces())
-    assert found == pytest.approx(math.exp(-len(encode(pieces(), "REFUTE"))))
-    assert probability(tell(pieces(), asking, search=find), pieces()) is None
-
-
 # ---- evaluation
+
+
+def example(name):
+    return Example(
+        id=name,
+        question="a",
+        answers=["SUPPORT"],
+        entity="x",
+        label="SUPPORT",
+        evidence=["x"],
+        meta={"set": "world"},
+    )
 
 
 def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
@@ -867,62 +752,56 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     ids = [few().convert_tokens_to_ids(path.split()) for path in paths]
     chain(few(), *ids).save_pretrained(tmp_path / "policy")
     few().save_pretrained(tmp_path / "policy")
-    monkeypatch.setattr(search_play, "searcher", lambda p: Finding())
-    claim = {"claim": "a", "set": "world", "label": "SUPPORT", "gold": ("x",)}
-    rows = [
-        {"id": "1", "prompt": "fox den", "also_right": (), **claim},
-        {"id": "2", "prompt": "den iron fox", "also_right": (), **claim},
-    ]
-    arguments = str(tmp_path / "policy"), rows, tmp_path / "run", load()
-    file = search_play.play(*arguments)
-    one, other = read_verified(file)
+    monkeypatch.setattr(claims, "searcher", lambda p: Finding())
+    rows, prompts = [example("1"), example("2")], ["fox den", "den iron fox"]
+    arguments = tmp_path / "policy", rows, tmp_path / "run", load(), prompts
+    one, other = evaluate.played(*arguments)
     assert one.answer.label == "SUPPORT" and other.answer.label is None
+    assert (one.id, one.claim, one.gold, one.set) == ("1", "a", ("x",), "world")
     logit = math.sqrt(32)  # `chain`
     sure = math.exp(logit) / (math.exp(logit) + len(few()) - 1)
     assert one.label_probability == pytest.approx(sure, rel=1e-4)
     assert other.label_probability is None
-    monkeypatch.setattr(search_play, "searcher", None)
-    assert search_play.play(*arguments) == file
+    monkeypatch.setattr(claims, "searcher", None)
+    assert evaluate.played(*arguments) == [one, other]
 
 
-@pytest.mark.parametrize("error", [None, ServiceError])
 def test_an_engine_that_played_is_shut_down_whatever_happens(
-    talkative, vllm, monkeypatch, tmp_path, error
+    talkative, vllm, monkeypatch, tmp_path
 ):
     """Left to itself, it could keep the process from ending."""
-    ended, loaded = [], []
+    ended = []
 
     class LLM(FakeEngine):
         def __init__(self, path, **arguments):
             super().__init__(talkative[0])
+            assert arguments["max_model_len"] == load().max_context_length
             core = SimpleNamespace(shutdown=lambda: ended.append(path))
             self.llm_engine = SimpleNamespace(engine_core=core)
-            loaded.append((path, arguments))
 
         def get_tokenizer(self):
             return few()
 
-    def search(queries, k):
-        if error:
-            raise error("down")
-        return Finding()(queries, k)
+    def down(queries, k):
+        raise ServiceError("down")
 
     sys.modules["vllm"].LLM = LLM
     for name in ("vllm.lora", "vllm.lora.request"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["vllm.lora.request"].LoRARequest = None
-    monkeypatch.setattr(search_play, "searcher", lambda p: search)
-    claim = {"claim": "a", "set": "world", "label": "SUPPORT", "gold": ["x"]}
     rows = [
-        {"id": str(i), "prompt": few().decode(prompt), "also_right": [], **claim}
+        {"claim": example(str(i)).model_dump(), "prompt": few().decode(prompt)}
         for i, prompt in enumerate(talkative[1])
     ]
     p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
-    play = search_play.play.__wrapped__
-    with pytest.raises(error, match="down") if error else nullcontext():
+    play = evaluate.play.__wrapped__
+    monkeypatch.setattr(claims, "searcher", lambda p: down)
+    with pytest.raises(ServiceError, match="down"):
         play("policy", rows, tmp_path, p)
-    assert ended == ["policy"] and loaded[0][1]["max_model_len"] == p.max_context_length
-    assert (tmp_path / "verified.jsonl").exists() == (error is None)
+    assert ended == ["policy"] and not (tmp_path / "verified.jsonl").exists()
+    monkeypatch.setattr(claims, "searcher", lambda p: Finding())
+    played = read_verified(play("policy", rows, tmp_path, p))
+    assert ended == ["policy"] * 2 and len(played) == len(rows)
 
 
 # ---- TRL
@@ -962,7 +841,9 @@ def searches(p, folder):
     """A reward: the number of searches, of the trajectories that the rollout gives."""
 
     def found(trajectory, **_):
-        return [float(len(t.queries(t.from_rows(rows)))) for rows in trajectory]
+        return [
+            float(len(t.queries([Turn(*turn) for turn in rows]))) for rows in trajectory
+        ]
 
     return found
 
@@ -1027,7 +908,7 @@ def test_trl_s_mask_and_the_rewards_trajectories_are_the_rollout_s(
     searching(monkeypatch)
     made = spy_on(monkeypatch, look)
     curve = train(start, tmp_path, make_reward)
-    assert rewarded == [[t.as_rows(r.turns) for r in batch] for batch in made]
+    assert rewarded == [[r.turns for r in batch] for batch in made]
     for batch, rows, logged in zip(made, masked, curve, strict=True):
         left = list(rows)  # TRL shuffles them
         for rollout in batch:
@@ -1088,15 +969,3 @@ def test_a_run_whose_search_fails_ends_and_goes_on_as_one_that_ran_through(
     for a, b in zip(whole, resumed, strict=True):
         for column in ("step", "loss", "reward", "kl", "grad_norm"):
             assert float(a[column]) == pytest.approx(float(b[column]), abs=1e-6)
-
-
-def test_a_policy_learns_to_search(start, tmp_path, monkeypatch):
-    searching(monkeypatch)
-    values = {"rl_steps": 20, "num_generations": 8, "beta": 0.0, "checkpoint_steps": 99}
-    rewards = [float(row["reward"]) for row in train(start, tmp_path, **values)]
-    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.5
-
-
-def test_rollout_and_reward_functions_are_handed_on_by_name():
-    for function in (search_rollout.rollout_function, rewards.reward_function):
-        assert launch._named(launch._name(function)) is function

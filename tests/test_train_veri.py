@@ -10,13 +10,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
 from factkit.train import grpo, sft
 from factkit.veri import claims as claim_sets
-from factkit.veri import (
-    rewards,
-    search_play,
-    search_rollout,
-    search_sampling,
-    trajectories,
-)
+from factkit.veri import evaluate, rewards, search_rollout
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
 from factkit.veri.evaluate import of_examples, write_verified
@@ -46,7 +40,7 @@ def data():
     sets, entries, _ = claim_sets.claim_sets(p)
     search = in_process(CorpusIndex(entries))
     given = claim_sets.given_offline(sets["train"], entries, search, p)
-    told = trajectories.scripted(p, sets["train"], search)
+    told = veri.scripted(p, sets["train"], search)
     taught = of_examples(sets["train"], told)
     shown = veri.shown_rows(sets["train"], taught, given, p)
     return SimpleNamespace(
@@ -179,7 +173,7 @@ def test_offline_rl_alone_keeps_policies_as_often_as_checkpoints():
         assert len(veri.reward_params(p).kept_steps) > 1
 
 
-def answer(label):
+def answered(label):
     text = f"<think>t</think><answer>\nLabel: {label}\nEvidence:\n</answer>"
     return [Turn(text, by_model=True)]
 
@@ -195,31 +189,24 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
         Turn("\n<answer>\nLabel:", by_model=False),
         Turn(f" {dev[0].label}\nEvidence:\n</answer>", by_model=True),
     ]
-    assert t.answer_of(opened).label == dev[0].label
+    wrong = {y: next(x for x in t.LABELS if x != y) for y in t.LABELS}
     for right, best in (((2, 1, 0), 2), ((0, 2, 1), 4), ((1, 2, 2), 7), ((0,) * 3, 7)):
         numbers, seen = dict(zip((2, 4, 7), right, strict=True)), []
 
-        def play(policy, rows, folder, p, numbers=numbers, seen=seen):
-            step = int(folder.name.removeprefix("validation_"))
+        def play(policy, examples, folder, p, prompts, numbers=numbers, seen=seen):
+            n = numbers[int(folder.name.removeprefix("validation_"))]
             seen.append((policy, p.max_searches))
-            prompts = claim_sets.asked_offline(dev, data.given, p)
-            assert [row["prompt"] for row in rows] == prompts
-            wrong = {y: next(x for x in t.LABELS if x != y) for y in t.LABELS}
-            turns = [
-                answer(e.label if i < numbers[step] else wrong[e.label])
-                for i, e in enumerate(dev)
-            ]
-            if not numbers[step]:
-                turns[0] = opened
-            write_verified(folder / "v.jsonl", of_examples(dev, turns))
-            return folder / "v.jsonl"
+            assert prompts == claim_sets.asked_offline(dev, data.given, p)
+            labels = [e.label if i < n else wrong[e.label] for i, e in enumerate(dev)]
+            turns = list(map(answered, labels))
+            return of_examples(dev, turns if n else [opened, *turns[1:]])
 
-        monkeypatch.setattr(search_play, "play", play)
+        monkeypatch.setattr(veri, "played", play)
         policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
         assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
         assert accuracy == {step: n / 3 for step, n in numbers.items()}
         names = [tmp_path / name for name in ("model-2", "model-4", "model")]
-        assert seen == [(str(path), 0) for path in names]
+        assert seen == [(path, 0) for path in names]
 
 
 # ---- where it starts
@@ -254,19 +241,6 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
     assert (run.folder / "model").exists()
 
 
-# ---- what a run depends on
-
-
-def test_a_run_depends_on_what_trains_it():
-    searches = {"max_searches", "retrieved_entries", "max_observation_length", "seed"}
-    for arm in VERI_ARMS:
-        names = ARMS[arm].reads.model_fields.keys()
-        assert searches <= names and "arms" not in names
-        assert ("sft_epochs" in names) == (arm not in UNTRAINED)
-        assert ("rl_steps" in names) == (arm not in (*UNTRAINED, "sft"))
-        assert ("larger_policy" in names) == (arm == "larger")
-
-
 # ---- what is shown and played
 
 
@@ -297,14 +271,6 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
     assert [turns for _, turns in rows] == [forced] * len(data.train)
 
 
-def test_a_script_shows_how_it_is_done(data):
-    shown = veri.shown_to_sft(load(), data.train, data.search)
-    assert shown == data.told
-    assert all(t.well_formed(turns, online=True) for turns in shown)
-    asked = [t.queries(turns) for turns in shown]
-    assert asked == [[example.question] for example in data.train]
-
-
 def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
     made = []
 
@@ -312,7 +278,7 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
         made.append((url, model, sampling.temperature, sampling.max_new_tokens))
         return lambda prompts, most: ([[3] for _ in prompts], None)
 
-    monkeypatch.setattr(search_sampling, "with_server", with_server)
+    monkeypatch.setattr(search_rollout, "with_server", with_server)
     p = load(verifier="judge", judge_model=start, judge_url="http://there/v1")
     shown = veri.shown_to_sft(p, data.train, data.search)
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
@@ -330,10 +296,10 @@ def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
         write_verified(folder / "x.jsonl", of_examples(data.train, data.told))
         return folder / "x.jsonl"
 
-    monkeypatch.setattr(search_play, "play", play)
+    monkeypatch.setattr(evaluate, "play", play)
     for rollouts in ("transformers", "vllm_colocate", "vllm_server"):
         p = load(rollouts=rollouts, rl_batch_size=96, num_processes=2)
-        verified = veri.played(tmp_path / "model", data.train, tmp_path, p)
+        verified = evaluate.played(tmp_path / "model", data.train, tmp_path, p)
         assert [row.trajectory for row in verified] == data.told
         assert seen["policy"] == str(tmp_path / "model")
         prompts = [row["prompt"] for row in seen["rows"]]
@@ -346,23 +312,17 @@ def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
 # ---- deviations
 
 
-def said(**values):
-    return "; ".join(veri.deviations(load(**values)))
-
-
 def test_what_no_parameter_shows_is_said_where_it_differs():
     for arm in VERI_ARMS:
+        told = "; ".join(veri.deviations(load(arm=arm, cold_start=True)))
         trained = arm not in UNTRAINED
-        assert ("online RL: the last policy" in said(arm=arm)) == trained
-        assert ("SFT: full parameters" in said(arm=arm)) == trained
-        assert "SFT: full" not in said(arm=arm, lora_rank=8)
-        cold = "every other trajectory is told offline" in said(
-            arm=arm, cold_start=True
-        )
-        assert cold == trained and "told offline" not in said(arm=arm)
-        assert "by templates" in said(arm=arm) and "BM25" in said(arm=arm)
+        for words in ("online RL: the last policy", "SFT: full", "is told offline"):
+            assert (words in told) == trained
+        assert "by templates" in told and "BM25" in told
+        told = "; ".join(veri.deviations(load(arm=arm, lora_rank=8)))
+        assert "SFT: full" not in told and "told offline" not in told
     real = params.load("veri", "h100_full")
-    whole = "; ".join(veri.deviations(real))
-    assert "by templates" not in whole and "share an entity" in whole
+    told = "; ".join(veri.deviations(real))
+    assert "by templates" not in told and "share an entity" in told
     alone = real.model_copy(update={"search_url": ""})
     assert "gold evidence alone" in "; ".join(veri.deviations(alone))

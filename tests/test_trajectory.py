@@ -1,13 +1,10 @@
 """Reading claim-verification trajectories: steps, answers, the form, hostile texts."""
 
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.verify import trajectory as t
-from factkit.verify.trajectory import Answer, Turn, answer_of, steps, well_formed
+from factkit.verify.trajectory import Answer, Turn, answer_of, well_formed
 
 SUPPORT, REFUTE, NEI = t.LABELS
 PLAN = "<plan>two facts</plan>"
@@ -25,6 +22,11 @@ def online(*texts):
 def said(text):
     """A trajectory of one text by the model."""
     return [Turn(text, True)]
+
+
+def steps(trajectory):
+    """(kind, text) of each step."""
+    return [(step.kind, step.text) for step in t.steps(trajectory)]
 
 
 def answered(content):
@@ -66,9 +68,7 @@ def test_a_trajectory_is_read_step_by_step():
         ("search", "Bo's birthplace"),
         ("information", "[[Bo]]: Bo was born in Bern."),
     ]
-    assert t.plan(FULL) == "two facts"
     assert t.queries(FULL) == ["Bo's birthplace"] * 3
-    assert t.thoughts(FULL) == ["so far so good"] * 3
 
 
 def test_what_is_outside_of_the_protocols_tags_is_other():
@@ -93,40 +93,8 @@ def test_what_is_outside_of_the_protocols_tags_is_other():
 
 def test_without_steps_there_is_nothing():
     assert steps([]) == steps(said(" \n")) == []
-    assert t.plan([]) == ""
     assert answer_of([]) == Answer(None, ())
     assert not well_formed([], online=True)
-
-
-@given(trajectories)
-def test_no_text_is_lost_but_tags_and_space(trajectory):
-    whole = "".join(turn.text for turn in trajectory)
-    kept = "".join(text for _, text in steps(trajectory))
-    for mark in MARKS[:10]:
-        whole, kept = whole.replace(mark, ""), kept.replace(mark, "")
-    assert "".join(kept.split()) == "".join(whole.split())
-
-
-@given(texts, st.data())
-def test_where_the_models_text_is_cut_into_turns_does_not_matter(text, data):
-    at = data.draw(st.integers(0, len(text)))
-    cut = [Turn(text[:at], True), Turn(text[at:], True)]
-    assert steps(cut) == steps(said(text))
-
-
-# ---- JSON
-
-
-@given(trajectories)
-def test_a_trajectory_comes_back_from_json(trajectory):
-    plain = json.loads(json.dumps(t.as_rows(trajectory)))
-    assert t.from_rows(plain) == trajectory
-
-
-def test_other_json_is_refused():
-    for rows in (["ab"], [["a"]], [["a", 1]], [[1, True]], [["a", True, True]], "abc"):
-        with pytest.raises(ValueError, match="no .*text, by_model"):
-            t.from_rows(rows)
 
 
 # ---- the answer: labels
@@ -138,17 +106,14 @@ def test_a_label_is_one_of_three_in_any_case_and_spacing():
         "Label: REFUTE\nEvidence: [[a]]": REFUTE,
         "Label: NOT ENOUGH INFO\nEvidence:": NEI,
         "label :  support \nevidence: [[a]]": SUPPORT,
-        "LABEL:\nRefute\nEVIDENCE: [[a]]": REFUTE,
         "  Label: Not  enough\tInfo": NEI,
         "Label: SUPPORT Evidence: [[a]]": SUPPORT,
         "I think:\nLabel: SUPPORT\nbecause": SUPPORT,
         "Label: NEI\nEvidence: [[a]]": None,
         "Label: SUPPORTS": None,
-        "Label: NOT SUPPORT": None,
         "Label: SUPPORT.": None,
         "Label: SUPPORT / REFUTE / NOT ENOUGH INFO": None,
         "Label: SUPPORT\nLabel: REFUTE": None,
-        "Label: SUPPORT\nLabel: SUPPORT": None,
         "Label:": None,
         "SUPPORT": None,
         "My Label: SUPPORT": None,
@@ -177,12 +142,6 @@ def test_only_what_stands_within_the_answers_tags_answers():
     assert answer_of(said(f"<think>hm {ANSWER}")).label == SUPPORT
 
 
-def test_the_last_answer_that_is_closed_counts():
-    again = "<answer>Label: REFUTE\nEvidence: [[b]]</answer>"
-    assert answer_of(said(ANSWER + again)) == Answer(REFUTE, ("b",))
-    assert answer_of(said(again + ANSWER + "<answer>")).label == SUPPORT
-
-
 def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
     for opening in ("<answer>", "\n<answer>\nLabel:", "</think><answer>"):
         rest = ANSWER.removeprefix("<answer>")
@@ -194,12 +153,6 @@ def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
         assert not well_formed(forced, online=True)
 
 
-def test_information_and_space_by_the_system_do_not_force_an_answer():
-    assert not t.forced([*FULL, Turn("\n", False)])
-    assert not t.forced(said("<answer>"))
-    assert not t.forced([Turn("\n\n<information>i</information>\n\n", False)])
-
-
 # ---- the answer: evidence
 
 
@@ -208,24 +161,16 @@ def test_evidence_is_read_tolerantly():
         "[[a]], [[b]]": ("a", "b"),
         "[[a]],[[b]]": ("a", "b"),
         "[[a]] [[b]]": ("a", "b"),
-        "[[a]][[b]]": ("a", "b"),
         "\n[[a]],\n [[ b ]]\n": ("a", "b"),
         "[[a], [b]]": ("a", "b"),  # App. G
         "[[a],[b] [c]], [[d]]": ("a", "b", "c", "d"),
         "[[a, b]]": ("a, b",),
-        "[[b]], [[a]], [[b]]": ("b", "a"),
         "[[Bo (singer)_sentence_3]]": ("Bo (singer)_sentence_3",),
-        '[["Bo" & <sons>]]': ('"Bo" & <sons>',),
-        "[[A]], [[a]]": ("A", "a"),
         "see [[a]] and [[b]].": ("a", "b"),
-        "[[[a]], [[b]]]": ("a", "b"),
         "[[Evidence: a film]]": ("Evidence: a film",),
-        "[[x [y] z]]": ("x [y] z",),
         "[[a]], [[b": ("a",),
         "[a], [b]": (),
-        "a, b": (),
         "[[]], [[ ]]": (),
-        "]] [[": (),
         "None": (),
         "": (),
     }.items():
@@ -235,15 +180,6 @@ def test_evidence_is_read_tolerantly():
         assert answered(f"Label: SUPPORT\n{head} [[a]]").evidence == ("a",)
     assert answered("Label: SUPPORT [[a]]\nEvidence: [[b]]") == Answer(None, ("b",))
     assert answered("Label: SUPPORT\n[[a]]") == Answer(SUPPORT, ())
-
-
-@given(st.lists(ids, min_size=1), st.sampled_from([", ", ",", " ", "\n", ""]))
-def test_ids_that_were_written_are_read_back(written, between):
-    listed = between.join(f"[[{id}]]" for id in written)
-    found = answered(f"Label: REFUTE\nEvidence: {listed}")
-    tags = {"<answer>", "</answer>", "<plan>", "<search>", "<think>"}
-    if not any(tag in id for id in written for tag in tags):
-        assert found == Answer(REFUTE, tuple(dict.fromkeys(written)))
 
 
 # ---- the form
@@ -274,27 +210,18 @@ def test_offline_the_model_thinks_and_answers():
 def test_other_orders_tags_and_text_break_the_form():
     for broken in (
         online(*LOOK, ANSWER),  # no plan
-        online(PLAN, PLAN, *LOOK, ANSWER),
         online(*LOOK, PLAN, ANSWER),
         online(PLAN, *LOOK),  # no answer
         online(PLAN, *LOOK, ANSWER, ANSWER),
-        online(PLAN, ANSWER, *LOOK),
         online(PLAN, *LOOK, ANSWER, "Done."),
-        online(PLAN, *LOOK, ANSWER, THOUGHT),
         online(PLAN, *LOOK[:2], ANSWER),  # no thought after information
-        online(PLAN, *LOOK[:2], *LOOK, ANSWER),
         online(PLAN, THOUGHT, *LOOK, ANSWER),
-        online(PLAN, THOUGHT, ANSWER),
         online(PLAN, SEARCH, THOUGHT, ANSWER),  # no information
         online(PLAN, *LOOK[1:], ANSWER),  # no search
         online("Sure! ", PLAN, *LOOK, ANSWER),
-        online(PLAN, *LOOK, "I conclude:", ANSWER),
         online(PLAN, *LOOK, "<think>a", ANSWER),
-        online(PLAN, *LOOK, "a</think>", ANSWER),
         online(PLAN, *LOOK, "<think><plan>a</plan></think>", ANSWER),
         online(PLAN, *LOOK, "<think>a <b>bold</b> thing</think>", ANSWER),
-        online(PLAN, *LOOK, "<think>a</b></think>", ANSWER),
-        online(PLAN, *LOOK, "<think>an </other></think>", ANSWER),
         online(PLAN.replace("plan", "Plan"), *LOOK, ANSWER),
         online(PLAN, *LOOK, ANSWER.removesuffix("</answer>")),
     ):
@@ -311,13 +238,6 @@ def test_information_by_the_model_breaks_the_form_anywhere(searches, data):
     assert not well_formed(found, online=True)
 
 
-@given(trajectories, st.booleans())
-def test_what_is_of_the_form_has_one_answer_with_a_label(trajectory, with_search):
-    if well_formed(trajectory, with_search):
-        assert answer_of(trajectory).label
-        assert [kind for kind, _ in steps(trajectory)].count("answer") == 1
-
-
 def test_an_answer_of_the_form_is_a_label_and_a_list():
     for content in (
         "\nLabel: SUPPORT\nEvidence: [[a]]\n",
@@ -329,38 +249,24 @@ def test_an_answer_of_the_form_is_a_label_and_a_list():
     ):
         assert formed_answer(content), content
     for content in (
-        "",
-        "Label: SUPPORT",
-        "Evidence: [[a]]",
         "Label: NOT ENOUGH INFO",
         "Label: NOT ENOUGH INFO\n",
         "Label: SUPPORT\nEvidence:",
         "Label: SUPPORT\nEvidence: ((a))",
-        "Label: SUPPORT\nEvidence: ab[[c]]",
-        "Label: SUPPORT\nEvidence: [[c]]ab",
-        "Label: REFUTE\nEvidence: \n",
         "Label: NEI\nEvidence: [[a]]",
         "Label: SUPPORT Evidence: [[a]]",
         "Label:\nSUPPORT\nEvidence: [[a]]",
         "Evidence: [[a]]\nLabel: SUPPORT",
-        "So\nLabel: SUPPORT\nEvidence: [[a]]",
         "Label: SUPPORT\nso\nEvidence: [[a]]",
         "Label: SUPPORT\nEvidence: [[a]]\nLabel: SUPPORT",
         "Label: SUPPORT\nEvidence: [[a]] because",
-        "Label: SUPPORT\nEvidence: [[a]], b",
-        "Label: SUPPORT\nEvidence: [a]",
         "Label: SUPPORT\nEvidence: a",
         "Label: SUPPORT\nEvidence: [[a]] [[b]]",
         "Label: SUPPORT\nEvidence: [[a]],",
         "Label: SUPPORT\nEvidence: [[a], [b]]",
-        "Label: SUPPORT\nEvidence: [[a]], [[]]",
-        "Label: SUPPORT\nEvidence: [[[a]]]",
-        "Label: SUPPORT\nEvidence: [[]]]",
-        "Label: SUPPORT\nEvidence: [[[]]",
         "Label: SUPPORT\nEvidence: [[a [[b]]",
         "Label: SUPPORT\nEvidence: [[]]",
         "Label: NOT ENOUGH INFO\nEvidence: None",
-        "Label: NOT ENOUGH INFO\nEvidence: [[]]",
         "Label: SUPPORT\nEvidence: [[<b>]]",
     ):
         assert not formed_answer(content), content
@@ -377,38 +283,29 @@ def test_any_ids_without_brackets_or_tags_are_of_the_form(label, written):
 
 # ---- hostile texts
 
-REPEATED = [
-    *("[", "[[", "]]", "]", "[[a], ", "] ,", "[[a]], ", "], [", " ", "\n", "<", "</"),
-    *("<answer>", "</answer>", "<think>", "<a", "label", "label:", "Label: SUPPORT\n"),
-    *("evidence", "Evidence: ", "label ", "\U0001f600", "\0", "<information>", "\r"),
-]
+REPEATED = ["[[", "]]", "[[a], ", "]] ,", " ", "\n", "<", "<think>", "<a", "label:"]
+REPEATED += ["Label: SUPPORT\n", "Evidence: ", "label ", "<answer>", "<information>"]
 
 
-def read(trajectory):
-    """Everything there is to read of a trajectory."""
-    steps(trajectory), t.plan(trajectory), t.queries(trajectory)
-    t.thoughts(trajectory), t.forced(trajectory)
-    forms = [well_formed(trajectory, with_search) for with_search in (True, False)]
-    return answer_of(trajectory), *forms
-
-
-@pytest.mark.parametrize("mark", REPEATED)
-def test_long_repetitions_are_read_in_linear_time(mark):
+def test_long_repetitions_are_read_in_linear_time():
     """100,000 characters: what is quadratic would take minutes."""
-    long = mark * (100_000 // len(mark))
-    for trajectory in (
-        said(f"{THOUGHT}<answer>Label: SUPPORT\nEvidence: {long}</answer>"),
-        said(f"{THOUGHT}<answer>Label: {long}Evidence: [[a]]</answer>"),
-        said(f"{THOUGHT}<answer>{long}x</answer>"),
-        [Turn(f"<information>{long}", False), Turn(long, True)],
-        [Turn(mark, i % 2 == 0) for i in range(2_000)],
-    ):
-        answer_of(trajectory)
-        well_formed(trajectory, online=False)
+    for mark in REPEATED:
+        long = mark * (100_000 // len(mark))
+        for trajectory in (
+            said(f"{THOUGHT}<answer>Label: SUPPORT\nEvidence: {long}</answer>"),
+            said(f"{THOUGHT}<answer>Label: {long}Evidence: [[a]]</answer>"),
+            [Turn(f"<information>{long}", False), Turn(long, True)],
+        ):
+            answer_of(trajectory)
+            well_formed(trajectory, online=False)
 
 
-@given(trajectories)
-def test_no_text_raises(trajectory):
-    answer, *_ = read(trajectory)
+@given(trajectories, st.booleans())
+def test_no_text_raises_and_what_is_of_the_form_has_one_answer(trajectory, online):
+    answer = answer_of(trajectory)
     assert answer.label in (None, *t.LABELS)
     assert len(set(answer.evidence)) == len(answer.evidence)
+    t.queries(trajectory), t.forced(trajectory)
+    if well_formed(trajectory, online):
+        assert answer.label
+        assert [kind for kind, _ in steps(trajectory)].count("answer") == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import arms, ledger, runs
-from factkit.evaluate.long_form import Checked
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
@@ -19,6 +18,8 @@ from factkit.verify.response import answers
 if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
+
+    from factkit.evaluate.long_form import Checked
 
 RULE = "relation_rule"  # no arm: the untrained baseline of `short_form.relation_rule`
 Result = Mapping[str, Any]
@@ -74,7 +75,7 @@ def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "St
     return style
 
 
-def claim_colours(rows: Sequence[tuple[str, Checked, Checked]]) -> "Styler":
+def claim_colours(rows: Sequence[tuple[str, "Checked", "Checked"]]) -> "Styler":
     """Requests with two answers each, a claim's sentence in the colour of its support:
     blue supported, red contradicted, grey neither; what is no claim has none."""
     import pandas as pd
@@ -87,7 +88,7 @@ def claim_colours(rows: Sequence[tuple[str, Checked, Checked]]) -> "Styler":
     return style.set_properties(**{"text-align": "left", "vertical-align": "top"})
 
 
-def _coloured(row: Checked) -> str:
+def _coloured(row: "Checked") -> str:
     """An answer as HTML, each sentence marked by the worst support of its claims."""
     (answer,) = answers([row.response])
     worst: dict[str, Support] = {}
@@ -95,16 +96,14 @@ def _coloured(row: Checked) -> str:
         if support:
             supports = support, worst.get(claim.sentence, support)
             worst[claim.sentence] = max(supports, key=SERIOUS.index)
-    if not worst:
-        return escape(answer)
     longest = sorted(worst, key=len, reverse=True)  # one may hold another
-    parts = re.split(f"({'|'.join(map(re.escape, longest))})", answer)
-    return "".join(
-        f'<span style="{SUPPORT_BACKGROUND[worst[part]]}">{escape(part)}</span>'
-        if part in worst
-        else escape(part)
-        for part in parts
-    )
+    pattern = "|".join(map(re.escape, longest)) or "$"
+    parts = re.split(f"({pattern})", answer)
+    spans = {
+        text: f'<span style="{SUPPORT_BACKGROUND[support]}">{escape(text)}</span>'
+        for text, support in worst.items()
+    }
+    return "".join(spans.get(part) or escape(part) for part in parts)
 
 
 # ---- the papers' numbers

@@ -16,10 +16,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from factkit.errors import UserError
+from factkit import UserError
 from factkit.params.stages import PROFILES, RunParams
 
 ROOT = Path(__file__).resolve().parents[2]
+FAST = yaml.CSafeLoader  # ten times as fast as SafeLoader
 
 # notebooks' parameters → their class
 CLASSES = {
@@ -86,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
     try:
         text = path.read_text(encoding="utf-8")
-        node, values = yaml.compose(text), yaml.safe_load(text)
+        node, values = yaml.compose(text, FAST), yaml.load(text, FAST)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(values, dict):
@@ -176,16 +177,11 @@ def _refuse_other_files(
     for other in PROFILES:
         path = ROOT / "params" / other / f"{paper}.yaml"
         theirs = read_yaml(path) if path.is_file() else {}
-        differs = [
-            key
-            for key in (theirs.keys() & own.keys()) - {"profile", "variant"}
-            if theirs[key] != own[key]
-        ]
-        if not differs or not theirs.keys() <= injected.keys():
-            continue
-        values = [injected[key] for key in differs]
-        mine = sum(v == own[key] for key, v in zip(differs, values, strict=True))
-        if not mine and any(injected[key] == theirs[key] for key in differs):
+        shared = (theirs.keys() & own.keys()) - {"profile", "variant"}
+        differs = [key for key in shared if theirs[key] != own[key]]
+        taken = [key for key in differs if injected.get(key) == theirs[key]]
+        kept = [key for key in differs if injected.get(key) == own[key]]
+        if theirs.keys() <= injected.keys() and taken and not kept:
             raise ParamError(
                 f"profile={profile!r}, variant={variant!r}, but the values are those "
                 f"of params/{other}/{paper}.yaml: give {' '.join(files)}, in this order"

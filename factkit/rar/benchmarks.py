@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit import UserError
 from factkit.assets import write_atomically
-from factkit.errors import UserError
 from factkit.verify.response import CLOSE
 
 if TYPE_CHECKING:

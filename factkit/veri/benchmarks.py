@@ -1,17 +1,18 @@
-"""The claims of Veri-R1 (§3.1, App. E), from the sets' own files to the one schema.
+"""The paper's claims (§3.1, App. E) and the corpora that they are verified in.
 
-| set | file | evidence | labels |
-|---|---|---|---|
-| fever | its JSON lines | sentences; none for NOT ENOUGH INFO | three |
-| feverous | its JSON lines | sentences | three |
-| exfever | its CSV | pages | three |
-| scifact | claims_….jsonl | sentences; none for NOT ENOUGH INFO | three |
-| hover | its JSON | pages | SUPPORT, and the other two as one |
-| veri_r1 | the published .parquet or its JSON lines | as its rows' set | as its set |
+| set | file | evidence | labels | corpus: its entries |
+|---|---|---|---|---|
+| fever | its JSON lines | sentences | three | wiki-pages: three sentences |
+| feverous | its JSON lines | sentences | three | feverous_wikiv1.db: the same |
+| exfever | its CSV | pages | three | as HoVer |
+| scifact | claims_….jsonl | sentences | three | corpus.jsonl: three sentences |
+| hover | its JSON | pages | SUPPORT or not | wiki_wo_links.db: a page's summary |
+| veri_r1 | the published .parquet or its JSON lines | as its rows' set | | |
 
 An example's `question` is the claim, `label` one of `world.LABELS`, `answers` the
 labels that count as right, `evidence` the ids of the gold evidence
-(`retrieval.entries`), `entity` the page of the first, `meta["set"]` the set.
+(`retrieval.entries`), `entity` the page of the first, `meta["set"]` the set. In FEVER
+and SciFact a claim of NOT ENOUGH INFO has no evidence.
 
 What the paper leaves open is as in its published files (H0key-22/Veri-R1 on GitHub):
 - Where FEVER offers several sets of evidence, each enough by itself, all of them are
@@ -19,8 +20,7 @@ What the paper leaves open is as in its published files (H0key-22/Veri-R1 on Git
   SciFact are read alike.
 - HoVer's NOT_SUPPORTED may be refuted or lack information: any label but SUPPORT is
   right, and as for NOT ENOUGH INFO no evidence is needed (the last columns of Tables 7
-  and 8 are equal). So `label` is NOT ENOUGH INFO and `answers` holds REFUTE, too. Its
-  evidence is annotated by sentence; pages are scored.
+  and 8 are equal). Its evidence is annotated by sentence; pages are scored.
 - Of HoVer there are 500 claims a label (the paper's App. E says 448). The 237 of
   SciFact are of its training and its development claims.
 
@@ -29,47 +29,55 @@ published training file this was perhaps not so: in 9 % of its claims the annota
 also marked such an element.
 """
 
-import ast
 import html
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest
 from factkit.datasets.rows import Loaded, Row, RowError, Source
-from factkit.retrieval.entries import page_id, page_of, sentence_id
+from factkit.retrieval.chunks import Chunk
+from factkit.retrieval.entries import (
+    entries_of_sentences,
+    page_entry,
+    page_id,
+    page_of,
+    sentence_id,
+)
 from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 NOT_SUPPORTED = "NOT_SUPPORTED"  # HoVer's
 WRITTEN = {
-    "SUPPORT": SUPPORT,
-    "SUPPORTS": SUPPORT,
-    "SUPPORTED": SUPPORT,
-    "REFUTE": REFUTE,
-    "REFUTES": REFUTE,
-    "CONTRADICT": REFUTE,
+    **dict.fromkeys(("SUPPORT", "SUPPORTS", "SUPPORTED"), SUPPORT),
+    **dict.fromkeys(("REFUTE", "REFUTES", "CONTRADICT"), REFUTE),
     "NOT ENOUGH INFO": NEI,
     NOT_SUPPORTED: NOT_SUPPORTED,
 }
 HOPS = 2  # of HoVer's claims (App. E)
+ESCAPED = dict(zip("-LRB- -RRB- -LSB- -RSB- -COLON-".split(), "()[]:", strict=True))
+WIKI = "wiki-*.jsonl"  # files of FEVER's Wikipedia
+_SENTENCE = re.compile(r"(.+)_sentence_(\d{1,9})", re.DOTALL)
+_LINE = re.compile(r"(\d{1,9})\t([^\t\n]*)")
+_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 
-_ESCAPED = {
-    "-LRB-": "(",
-    "-RRB-": ")",
-    "-LSB-": "[",
-    "-RSB-": "]",
-    "-COLON-": ":",
-}
-_FEVEROUS_SENTENCE = re.compile(r"(.+)_sentence_(\d{1,9})", re.DOTALL)
+
+def load(name: str, path: str) -> Loaded:
+    """The claims of a set's file; see `rows.load`."""
+    return rows.load(SOURCES, name, path)
 
 
 def balanced(
-    examples: Sequence[Example],
-    per_label: int,
-    seed: int = 0,
-    labels: Sequence[str] = LABELS,
+    examples: Sequence[Example], per_label: int, labels: Sequence[str] = LABELS
 ) -> list[Example]:
     """`per_label` examples of each label (§3.2), drawn at random, in their order.
 
@@ -84,49 +92,53 @@ def balanced(
                 f"{per_label} claims a label: there are {len(ids)} with {label!r}; "
                 "ask for fewer, or add claims"
             )
-        drawn |= set(random.Random(f"balanced {seed} {label}").sample(ids, per_label))
+        drawn |= set(random.Random(f"balanced 0 {label}").sample(ids, per_label))
     return [e for e in examples if e.id in drawn]
 
 
-# ---- a row's example
+def fever_text(written: str) -> str:
+    """FEVER's text with brackets and colons for -LRB-, -COLON- and their like."""
+    return re.sub("|".join(ESCAPED), lambda match: ESCAPED[match[0]], written)
+
+
+def fever_title(written: str) -> str:
+    """A title of FEVER's as Wikipedia writes it: Hook_-LRB-film-RRB- → Hook (film)."""
+    return fever_text(written.replace("_", " "))
+
+
+# ---- a row's claim
 
 
 def _fever(row: Row) -> Example:
     """FEVER (Thorne et al. 2018): train.jsonl, paper_dev.jsonl and their like.
 
-    Rows {id, claim, label, evidence}; evidence is sets of [annotation, evidence, page,
-    sentence], the last two null for NOT ENOUGH INFO.
+    Evidence is sets of [annotation, evidence, page, sentence], the last two null for
+    NOT ENOUGH INFO.
     """
-    evidence = []
-    for annotations in _lists(row, "evidence"):
-        for item in annotations:
-            if not isinstance(item, list) or len(item) != 4:
-                raise RowError("evidence: not [annotation, evidence, page, sentence]")
-            if item[2] is not None:
-                evidence.append(_of_sentence(fever_title(item[2]), item[3]))
-    return _claim("fever", _id(row), row, _label(row), evidence)
+    named = tuple[Any, Any, str, NonNegativeInt] | tuple[Any, Any, None, None]
+    groups = _field(row, "evidence", list[list[named]])
+    items = [item for group in groups for item in group]
+    gold = [sentence_id(fever_title(page), n) for *_, page, n in items if page]
+    return _claim("fever", row, gold)
 
 
 def _feverous(row: Row) -> Example:
     """FEVEROUS (Aly et al. 2021): feverous_train_challenges.jsonl and its like.
 
-    Rows {id, claim, label, evidence: [{content: [element, …]}, …], challenge}; the
-    first row of the official files is empty. Of a claim's sets of evidence those are
-    gold that hold sentences only; a claim without such a set is dropped.
+    The first row of the official files is empty. Of a claim's sets of evidence those
+    are gold that hold sentences only; a claim without such a set is dropped.
     """
     if not rows.text(row, "claim").strip():
         raise RowError("empty question")
-    label = _label(row)
-    evidence = []
+    gold = []
     for annotation in rows.objects(row, "evidence"):
-        elements = rows.strings("content", annotation.get("content"))
-        matches = [_FEVEROUS_SENTENCE.fullmatch(element) for element in elements]
+        elements = _field(annotation, "content", list[str])
+        matches = [_SENTENCE.fullmatch(element) for element in elements]
         if all(matches):
-            evidence += [sentence_id(m[1], int(m[2])) for m in matches]
-    if not evidence:
+            gold += [sentence_id(match[1], int(match[2])) for match in matches]
+    if not gold:
         raise RowError("no evidence of sentences only")
-    kind = rows.optional(row, "challenge")
-    return _claim("feverous", _id(row), row, label, evidence, kind)
+    return _claim("feverous", row, gold, rows.optional(row, "challenge"))
 
 
 def _exfever(row: Row) -> Example:
@@ -134,51 +146,37 @@ def _exfever(row: Row) -> Example:
 
     The rows have no id: it is a hash of the claim.
     """
-    label = _label(row)
-    try:
-        titles = ast.literal_eval(rows.text(row, "golden entity"))
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        raise RowError("golden entity: not a list of titles") from None
-    titles = rows.strings("golden entity", titles)
-    evidence = [page_id(title.replace("_", " ")) for title in titles]
-    made = digest(rows.text(row, "claim").strip())
-    return _claim("exfever", made, row, label, evidence, f"{len(set(evidence))}hop")
+    gold = [
+        page_id(title.replace("_", " ")) for title in rows.texts(row, "golden entity")
+    ]
+    own_id = digest(rows.text(row, "claim").strip())
+    return _claim("exfever", row | {"id": own_id}, gold, f"{len(set(gold))}hop")
 
 
 def _scifact(row: Row) -> Example:
     """SciFact (Wadden et al. 2020): claims_train.jsonl, claims_dev.jsonl.
 
-    Rows {id, claim, evidence: {document: [{sentences, label}, …]}}. CONTRADICT is
-    REFUTE, no evidence NOT ENOUGH INFO (App. E).
+    Evidence is {document: [{sentences, label}, …]}. CONTRADICT is REFUTE, no evidence
+    NOT ENOUGH INFO (App. E).
     """
-    documents = row.get("evidence")
-    if not isinstance(documents, Mapping):
-        raise RowError("evidence: missing or not an object")
-    evidence, labels = [], set()
-    for document in documents:
-        for rationale in rows.objects(documents, document):
+    gold, labels = [], set()
+    for document, rationales in _field(row, "evidence", dict[str, list[dict]]).items():
+        for rationale in rationales:
             labels.add(_label(rationale))
-            numbers = rationale.get("sentences")
-            if not isinstance(numbers, list):
-                raise RowError("sentences: not a list of numbers")
-            evidence += [_of_sentence(f"doc_id={document}", n) for n in numbers]
+            numbers = _field(rationale, "sentences", list[NonNegativeInt])
+            gold += [sentence_id(f"doc_id={document}", n) for n in numbers]
     if len(labels) > 1:
         raise RowError("evidence for and against the claim")
-    label = labels.pop() if labels else NEI
-    return _claim("scifact", _id(row), row, label, evidence)
+    return _claim("scifact", row | {"label": labels.pop() if labels else NEI}, gold)
 
 
 def _hover(row: Row) -> Example:
-    """HoVer (Jiang et al. 2020): hover_dev_release_v1.1.json; claims of two hops only.
-
-    Rows {uid, claim, supporting_facts: [[title, sentence], …], label, num_hops}.
-    """
+    """HoVer (Jiang et al. 2020): hover_dev_release_v1.1.json; claims of two hops."""
     if row.get("num_hops") != HOPS:
         raise RowError(f"not of {HOPS} hops")
-    facts = rows.titled(row, "supporting_facts", "sentence")
-    evidence = [page_id(html.unescape(title)) for title, _ in facts]
-    own_id, label = rows.text(row, "uid"), _label(row)
-    return _claim("hover", own_id, row, label, evidence, f"{HOPS}hop")
+    titles = [title for title, _ in rows.titled(row, "supporting_facts", "sentence")]
+    gold = [page_id(html.unescape(title)) for title in titles]
+    return _claim("hover", row | {"id": row.get("uid")}, gold, f"{HOPS}hop")
 
 
 def _veri_r1(row: Row) -> Example:
@@ -193,46 +191,36 @@ def _veri_r1(row: Row) -> Example:
         row = {"id": row.get("id"), "claim": row.get("question"), "source": source}
         row |= gold if isinstance(gold, Mapping) else {}
     source = rows.text(row, "source")
-    if source not in PUBLISHED:
-        raise RowError("source: none of " + ", ".join(PUBLISHED))
-    evidence = rows.strings("evidence", row.get("evidence"))
+    if source not in SETS:
+        raise RowError("source: none of " + ", ".join(SETS))
+    evidence = _field(row, "evidence", list[str])
     if source == "fever":
         pages = [(page_of(e), e) for e in evidence]
         evidence = [fever_title(page) + e.removeprefix(page) for page, e in pages]
     elif source == "hover":
         evidence = [html.unescape(page_of(e)) for e in evidence]
-    own_id = _id(row).removeprefix("exfever_")
-    return _claim(source, own_id, row, _label(row), map(page_id, evidence))
+    own_id = _field(row, "id", str).removeprefix("exfever_")
+    return _claim(source, row | {"id": own_id}, map(page_id, evidence))
 
 
-def _claim(
-    name: str,
-    own_id: str,
-    row: Row,
-    label: str,
-    evidence: Iterable[str],
-    relation: str = "",
-) -> Example:
+def _claim(name: str, row: Row, evidence: Iterable[str], relation: str = "") -> Example:
     """The example of a row, with each evidence once. RowError without evidence where
     the label is nothing without it."""
-    evidence = list(dict.fromkeys(evidence))
-    if not evidence and label != NEI:
+    gold, label = list(dict.fromkeys(evidence)), _label(row)
+    if not gold and label != NEI:
         raise RowError("no evidence")
-    own_id = f"{name}-{own_id}"
+    own_id = f"{name}-{_field(row, 'id', int | str)}"
     answers = [NEI, REFUTE] if label == NOT_SUPPORTED else [label]
     return Example(
         id=own_id,
         question=rows.text(row, "claim").strip(),
         answers=answers,
-        entity=page_of(evidence[0]) if evidence else own_id,
+        entity=page_of(gold[0]) if gold else own_id,
         relation=relation,
         label=answers[0],
-        evidence=evidence,
+        evidence=gold,
         meta={"set": name},
     )
-
-
-# ---- parts of a row
 
 
 def _label(row: Row) -> str:
@@ -243,52 +231,134 @@ def _label(row: Row) -> str:
     return WRITTEN[written]
 
 
-def _id(row: Row) -> str:
-    value = row.get("id")
-    if not isinstance(value, int | str) or isinstance(value, bool) or value == "":
-        raise RowError("id: missing or not a number")
-    return str(value)
+def _field(row: Row, name: str, kind: Any) -> Any:
+    """A field of that type; RowError if it is none."""
+    try:
+        return TypeAdapter(kind).validate_python(row.get(name))
+    except ValidationError as error:
+        raise RowError(f"{name}: {error.errors()[0]['msg']}") from None
 
 
-def _lists(row: Row, name: str) -> list[list]:
-    value = row.get(name)
-    if not isinstance(value, list) or not all(isinstance(v, list) for v in value):
-        raise RowError(f"{name}: not a list of lists")
-    return value
+# ---- a corpus's entries, row by row; sentences are numbered as the evidence is
 
 
-def _of_sentence(page: object, number: object) -> str:
-    """The id of a sentence; RowError if page or number are none."""
-    page = rows.string("evidence", page)
-    if not isinstance(number, int) or number < 0:
-        raise RowError("evidence: a sentence's number is missing or below 0")
-    return sentence_id(page, number)
+def entries(name: str, path: str | Path) -> Iterator[Chunk]:
+    """The entries of one of `CORPORA`, as they are read.
+
+    Raises DataError, with file, row and value, on a row that is not of the corpus, once
+    it is reached.
+    """
+    values_of, entries_of = CORPORA[name]
+    values = values_of(rows.existing(path, folder=True))
+    for number, row in enumerate(values, start=1):
+        try:
+            if isinstance(row, RowError):
+                raise row
+            if not isinstance(row, Mapping):
+                raise RowError("not a JSON object")
+            yield from entries_of(row)
+        except RowError as error:
+            raise DataError(
+                f"{path}, row {number}: {error.args[0]}: {str(row)[:80]!r}; mend "
+                "the row, or fetch the file again"
+            ) from None
 
 
-def fever_title(written: object) -> str:
-    """A title of FEVER's as Wikipedia writes it: Hook_-LRB-film-RRB- → Hook (film)."""
-    return fever_text(rows.string("evidence", written).replace("_", " "))
+def _fever_page(row: Row) -> list[Chunk]:
+    """FEVER's Wikipedia of June 2017 (CC BY-SA 3.0), 5.4 million summaries.
+
+    Rows {id, text, lines}: the id is the title, a line of `lines` a sentence's number,
+    the sentence and its links, between tabs. What of a line is no number and sentence
+    belongs to the line before, and is links. The first row of every file is empty.
+    """
+    title = fever_title(rows.text(row, "id"))
+    lines = (_LINE.match(line) for line in rows.text(row, "lines").split("\n"))
+    numbered = {int(line[1]): fever_text(line[2]) for line in lines if line}
+    return entries_of_sentences(title, numbered) if title else []
 
 
-def fever_text(written: str) -> str:
-    """FEVER's text with brackets and colons for -LRB-, -COLON- and their like."""
-    return re.sub("|".join(_ESCAPED), lambda match: _ESCAPED[match[0]], written)
+def _feverous_page(row: Row) -> list[Chunk]:
+    """FEVEROUS's Wikipedia of December 2020 (CC BY-SA 3.0), without tables and lists.
+
+    Rows {title, sentence_0, sentence_1, …}; [[Hook_(film)|Hook]] is a link.
+    """
+    numbered = {}
+    for name, value in row.items():
+        if sentence := re.fullmatch(r"sentence_(\d{1,9})", name):
+            text = rows.string(name, value)
+            text = _LINK.sub(lambda link: link[1].replace("_", " "), text)
+            numbered[int(sentence[1])] = text
+    return entries_of_sentences(rows.text(row, "title"), numbered)
 
 
-# ---- loading
+def _hover_page(row: Row) -> list[Chunk]:
+    """HotpotQA's Wikipedia of October 2017 (CC BY-SA 4.0), as HoVer's authors give it:
+    5.2 million summaries by title."""
+    title, text = rows.text(row, "id"), rows.text(row, "text")
+    return [page_entry(html.unescape(title), text)] if text.strip() else []
 
 
-SOURCES = {
+def _abstract(row: Row) -> list[Chunk]:
+    """SciFact's 5,183 abstracts (ODC-By 1.0).
+
+    Rows {doc_id, title, abstract: [sentence, …]}. Ids have the document's number, as
+    `doc_id=4983_sentence_0`; the title is in the entry's text.
+    """
+    number, sentences = _field(row, "doc_id", int), _field(row, "abstract", list[str])
+    title = f"doc_id={number}"
+    return entries_of_sentences(title, sentences, rows.text(row, "title"))
+
+
+def _wiki_pages(path: Path) -> Iterator[Any]:
+    """The rows of all files of a folder or zip."""
+    files = list(path.rglob(WIKI))
+    if zipfile.is_zipfile(path):
+        packed = zipfile.ZipFile(path)
+        names = [name for name in packed.namelist() if Path(name).match(WIKI)]
+        files = [zipfile.Path(packed, name) for name in names]
+    if not files:
+        raise DataError(f"{path}: no folder or zip with files {WIKI}")
+    for file in sorted(files, key=str):
+        yield from rows.json_lines(file)
+
+
+def _feverous_wiki(path: Path) -> Iterator[Any]:
+    """Pages with their titles, which the database has apart from their JSON."""
+    for row in _table(path, "id, data", "wiki"):
+        page = rows.parsed(str(row["data"]).encode())
+        yield {"title": row["id"]} | page if isinstance(page, dict) else page
+
+
+def _table(file: Path, columns: str, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a SQLite table, as they are read."""
+    uri = f"{file.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            yield from map(dict, database.execute(f"SELECT {columns} FROM {table}"))
+    except sqlite3.Error as error:
+        raise DataError(
+            f"{file}: no SQLite file with {table}({columns}): {error}; fetch it again"
+        ) from None
+
+
+SETS = {
     "fever": Source(_fever),
     "feverous": Source(_feverous),
     "exfever": Source(_exfever),
     "scifact": Source(_scifact),
     "hover": Source(_hover),
-    "veri_r1": Source(_veri_r1),
 }
-PUBLISHED = tuple(SOURCES)[:-1]  # the sets that Veri-R1's published claims are of
-
-
-def load(name: str, path: str) -> Loaded:
-    """The claims of a set's file; see `rows.load`."""
-    return rows.load(SOURCES, name, path)
+SOURCES = SETS | {"veri_r1": Source(_veri_r1)}
+# name → what reads its rows, what makes entries of a row
+CORPORA: dict[
+    str, tuple[Callable[[Path], Iterator[Any]], Callable[[Row], list[Chunk]]]
+] = {
+    "feverous_wikiv1.db": (_feverous_wiki, _feverous_page),
+    "wiki_wo_links.db": (
+        partial(_table, columns="id, text", table="documents"),
+        _hover_page,
+    ),
+    "wiki-pages": (_wiki_pages, _fever_page),
+    "corpus.jsonl": (rows.of_file, _abstract),
+}

@@ -13,25 +13,39 @@ What is asked of an answer, y the claim's label, G its gold evidence, P the cite
 
 The paper relaxes NOT ENOUGH INFO for the two accuracies alone, so its evidence score is
 the mean over all claims, also over the third of FEVER's and SciFact's that have no gold
-evidence: nothing can be found for them, and their score is 0 whatever is cited. What
-there is to find is in `checkable_evidence_score`, of SUPPORT and REFUTE alone, and
-`nei_evidence_score` is of the others. An answer without a readable label is wrong.
+evidence: their score is 0 whatever is cited. What there is to find is in
+`checkable_evidence_score`, and `nei_evidence_score` is of the others. An answer without
+a readable label is wrong.
 """
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BeforeValidator
 
+from factkit import models
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as kept
+from factkit.evaluate import rows as files
+from factkit.rewards import token_mapping
 from factkit.statistics import means, resampled_means
+from factkit.train import launch
+from factkit.veri import claims, search_rollout
+from factkit.veri.search_rollout import Rollout
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel as Model
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from factkit.veri.arms import VeriParams
+
+_LABELS = "|".join(LABELS).replace(" ", r"\s+")
+LABEL_LINE = re.compile(rf"^[^\S\n]*label\s*:\s*({_LABELS})", re.I | re.M)
 SHORT = dict(zip(LABELS, ("support", "refute", "nei"), strict=True))
 LOW, HIGH = 0.85, 0.95  # §4.3
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
@@ -41,10 +55,11 @@ COMPARED = (  # by the claims of published/veri_claims.csv
     *(f"{label}_{metric}" for label in ("support", "refute") for metric in ACCURACIES),
     "nei_joint_accuracy",  # of NOT ENOUGH INFO the three are one
     *(
-        f"{label}_{of}"
+        f"{label}_{name}"
         for label in SHORT.values()
-        for of in ("low_confidence_accuracy", "high_confidence_accuracy", "confidence")
+        for name in ("low_confidence_accuracy", "high_confidence_accuracy")
     ),
+    *(f"{label}_confidence" for label in SHORT.values()),
     *("confidence", "high_confidence_share"),
     *("searched_twice", "repeated_query"),
     *("checkable_as_nei", "nei_as_support", "nei_as_refute"),
@@ -66,7 +81,7 @@ class Verified:
     set: str
     label: str
     gold: tuple[str, ...]
-    trajectory: Annotated[list[Turn], BeforeValidator(t.from_rows)]
+    trajectory: list[Turn]
     label_probability: float | None
     also_right: tuple[str, ...] = ()
 
@@ -77,9 +92,9 @@ class Verified:
     def answer(self) -> Answer:
         return t.answer_of(self.trajectory)
 
-    def right(self, said: str | None) -> bool:
+    def right(self, label: str | None) -> bool:
         """Whether a label is right."""
-        return said in (self.label, *self.also_right)
+        return label in (self.label, *self.also_right)
 
 
 def check_claim(label: str, gold: Sequence[str]) -> None:
@@ -91,51 +106,35 @@ def check_claim(label: str, gold: Sequence[str]) -> None:
         raise ValueError(f"a claim with label {label} has no gold evidence")
 
 
-def claim_rows(examples: Iterable[Example]) -> list[dict[str, Any]]:
-    """The fields of `Verified` that are the claims' own."""
-    return [
-        {
-            "id": e.id,
-            "claim": e.question,
-            "set": e.meta["set"],
-            "label": e.label,
-            "gold": tuple(e.evidence),
-            "also_right": tuple(e.answers[1:]),
-        }
-        for e in examples
-    ]
-
-
 def of_examples(
-    examples: Sequence[Example], trajectories: Iterable[list[Turn]]
+    examples: Sequence[Example],
+    trajectories: Sequence[list[Turn]],
+    sure: Sequence[float | None] = (),
 ) -> list[Verified]:
-    """Claims with what was done to verify them; how sure it was is not known."""
+    """Claims with what was done to verify them; sure: their label_probability."""
+    sure = sure or [None] * len(examples)
     return [
-        Verified(**row, trajectory=of, label_probability=None)
-        for row, of in zip(claim_rows(examples), trajectories, strict=True)
+        Verified(
+            *(e.id, e.question, e.meta["set"], e.label, tuple(e.evidence)),
+            trajectory=turns,
+            label_probability=probability,
+            also_right=tuple(e.answers[1:]),
+        )
+        for e, turns, probability in zip(examples, trajectories, sure, strict=True)
     ]
-
-
-# ---- files
 
 
 def write_verified(path: Path, rows: Iterable[Verified]) -> None:
     """Write rows as JSON lines, byte-equal for equal rows."""
-    plain = (vars(row) | {"trajectory": t.as_rows(row.trajectory)} for row in rows)
-    kept.write(path, plain)
+    files.write(path, map(vars, rows))
 
 
 def read_verified(path: Path) -> list[Verified]:
     """The rows that `write_verified` wrote; DataError as `rows.read`."""
-    return kept.read(path, Verified)
+    return files.read(path, Verified)
 
 
 # ---- one answer
-
-
-def covers(answer: Answer, gold: Sequence[str]) -> bool:
-    """G ⊆ P: whether all gold evidence is cited; more may be."""
-    return set(gold) <= set(answer.evidence)
 
 
 def evidence_score(answer: Answer, gold: Sequence[str]) -> float:
@@ -151,20 +150,25 @@ def evidence_score(answer: Answer, gold: Sequence[str]) -> float:
     return len(cited & true) / len(cited | true) if cited | true else 0.0
 
 
-def verified(answer: Answer, label: str, gold: Sequence[str]) -> bool:
-    """Whether the label is right and, unless it is NOT ENOUGH INFO, all gold evidence
-    is cited (§3.2, verification accuracy)."""
-    return answer.label == label and (label == NEI or covers(answer, gold))
+def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
+    """What an answer counts in each metric of the table above that is asked of it."""
+    cited, true = set(answer.evidence), set(gold)
+    right, enough = answer.label == label, label == NEI
+    score = evidence_score(answer, gold)
+    counted = {
+        "joint_accuracy": float(right and (enough or cited == true)),
+        "verification_accuracy": float(right and (enough or true <= cited)),
+        "label_accuracy": float(right),
+        "evidence_score": score,
+    }
+    if gold:
+        counted["evidence_cover"] = float(true <= cited)
+    if label != NEI:
+        counted["checkable_evidence_score"] = score
+    return counted
 
 
-def joint(answer: Answer, label: str, gold: Sequence[str]) -> bool:
-    """Whether label and, unless it is NOT ENOUGH INFO, evidence are right, with nothing
-    more cited (§3.2, joint accuracy)."""
-    exact = set(answer.evidence) == set(gold)
-    return answer.label == label and (label == NEI or exact)
-
-
-# ---- scores
+# ---- many
 
 
 def scores(rows: Sequence[Verified]) -> dict[str, float]:
@@ -174,30 +178,30 @@ def scores(rows: Sequence[Verified]) -> dict[str, float]:
     for each label `…_recall` (right of the claims that have it, which is their label
     accuracy) and `…_precision` (right of the answers that give it; Fig 5e-f).
     empty_as_one_evidence_score: what the evidence score would be if 0/0 were 1 in an
-    answer with a label. What would be a mean over nothing is left out. Raises
-    ValueError without rows.
+    answer with a label. What would be a mean over nothing is left out.
     """
-    if not rows:
-        raise ValueError("no claims to score")
     return means(map(_marks, rows))
 
 
 def summary(
     rows: Sequence[Verified], max_searches: int = t.MAX_SEARCHES
 ) -> dict[str, float]:
-    """What a run is told by: `scores`, also of each set as `<set>_…`; `by_confidence`;
-    what `_conduct` tells; format_share, searches, forced_share.
-    """
-    metrics = scores(rows) | by_confidence(rows) | means(map(_conduct, rows))
+    """What a run is told by: `scores`, also of each set as `<set>_…`; means of what
+    `_conduct` tells; format_share (of the protocol's form), searches, forced_share (the
+    system had to open the answer)."""
+    metrics = scores(rows) | means(map(_conduct, rows))
     sets = dict.fromkeys(row.set for row in rows)
     for name in sets if len(sets) > 1 else ():
-        of = scores([row for row in rows if row.set == name])
-        metrics |= {f"{name}_{k}": v for k, v in of.items()}
-    return metrics | {
-        "format_share": format_share(rows, online=True, max_searches=max_searches),
-        "searches": searches(rows),
-        "forced_share": forced_share(rows),
-    }
+        own = scores([row for row in rows if row.set == name])
+        metrics |= {f"{name}_{k}": v for k, v in own.items()}
+    return metrics | means(
+        {
+            "format_share": t.well_formed(row.trajectory, True, max_searches),
+            "searches": len(t.queries(row.trajectory)),
+            "forced_share": t.forced(row.trajectory),
+        }
+        for row in rows
+    )
 
 
 def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
@@ -209,24 +213,14 @@ def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
     several = len({row.set for row in rows}) > 1
     table: dict[str, dict[str, float]] = {}
     for row in rows:
-        marks = _marks(row) | _tier(row) | _conduct(row)
-        marks = {k: round(v, 7) for k, v in marks.items() if k in COMPARED}
+        counted = _marks(row) | _conduct(row)
+        counted = {k: round(v, 7) for k, v in counted.items() if k in COMPARED}
         if several:
-            own = {f"{row.set}_{k}": v for k, v in marks.items() if k in OF_A_SET}
-            marks |= own
-        if table.setdefault(f"{row.set}/{row.id}", marks) is not marks:
+            own = {f"{row.set}_{k}": v for k, v in counted.items() if k in OF_A_SET}
+            counted |= own
+        if table.setdefault(f"{row.set}/{row.id}", counted) is not counted:
             raise ValueError(f"two claims are {row.set}/{row.id}")
     return table
-
-
-def by_confidence(rows: Sequence[Verified]) -> dict[str, float]:
-    """`<label>_low_confidence_accuracy` and `…_high_…`: the share of right labels among
-    the answers that give the label with a probability < 0.85 and > 0.95 (Fig 5c-d).
-
-    The paper speaks of logits, near 1 where the model is sure; we take probabilities.
-    Left out: answers without one, and means over nothing.
-    """
-    return means(map(_tier, rows))
 
 
 def bootstrap(
@@ -235,68 +229,34 @@ def bootstrap(
     """95 % percentile intervals of `scores` over resampled claims.
 
     A resample without a claim for a metric (none with that label, say) counts for none
-    of that metric. Raises ValueError without rows.
+    of that metric.
     """
-    names = list(scores(rows))
-    marks = map(_marks, rows)
-    table = np.array([[of.get(name, np.nan) for name in names] for of in marks])
+    names, each = list(scores(rows)), list(map(_marks, rows))
+    table = np.array([[row.get(name, np.nan) for name in names] for row in each])
     intervals = {}
-    for name, of in zip(names, resampled_means(table, resamples, seed), strict=True):
-        ordered = np.sort(of).tolist()
+    for name, drawn in zip(names, resampled_means(table, resamples, seed), strict=True):
+        ordered = np.sort(drawn).tolist()
         low, high = int(0.025 * len(ordered)), int(0.975 * len(ordered)) - 1
         intervals[name] = ordered[low], ordered[max(high, 0)]
     return intervals
 
 
-def format_share(
-    rows: Sequence[Verified], online: bool, max_searches: int = t.MAX_SEARCHES
-) -> float:
-    """The share of trajectories of the protocol's form (`trajectory.well_formed`)."""
-    return _mean([t.well_formed(r.trajectory, online, max_searches) for r in rows])
-
-
-def searches(rows: Sequence[Verified]) -> float:
-    """The mean number of searches."""
-    return _mean([len(t.queries(row.trajectory)) for row in rows])
-
-
-def forced_share(rows: Sequence[Verified]) -> float:
-    """The share of trajectories in which the system had to open the answer."""
-    return _mean([t.forced(row.trajectory) for row in rows])
-
-
 def _marks(row: Verified) -> dict[str, float]:
-    """What a claim counts in each metric that is a mean over it and others."""
-    answer, label, gold = row.answer, row.label, row.gold
-    said, right = answer.label, float(row.right(answer.label))
-    if right:
-        answer = Answer(label, answer.evidence)
-    marks = {
-        "joint_accuracy": float(joint(answer, label, gold)),
-        "verification_accuracy": float(verified(answer, label, gold)),
-        "label_accuracy": right,
-        "evidence_score": evidence_score(answer, gold),
-    }
-    if gold:
-        marks["evidence_cover"] = float(covers(answer, gold))
-    marks |= {f"{SHORT[label]}_{name}": value for name, value in marks.items()}
-    marks[f"{SHORT[label]}_recall"] = right
-    if said:
-        marks[f"{SHORT[said]}_precision"] = right
-    if label != NEI:
-        marks["checkable_evidence_score"] = marks["evidence_score"]
-    empty = said and not gold and not answer.evidence
-    marks["empty_as_one_evidence_score"] = 1.0 if empty else marks["evidence_score"]
-    return marks
-
-
-def _tier(row: Verified) -> dict[str, float]:
-    """What a claim counts in `by_confidence`."""
-    said, sure = row.answer.label, row.label_probability
-    if said is None or sure is None or LOW <= sure <= HIGH:
-        return {}
-    tier = "low" if sure < LOW else "high"
-    return {f"{SHORT[said]}_{tier}_confidence_accuracy": float(row.right(said))}
+    """What a claim counts in each of `scores`."""
+    given = row.answer
+    right = row.right(given.label)
+    answer = Answer(row.label if right else given.label, given.evidence)
+    counted, short = marks(answer, row.label, row.gold), SHORT[row.label]
+    checkable = counted.pop("checkable_evidence_score", None)
+    counted |= {f"{short}_{name}": value for name, value in counted.items()}
+    counted[f"{short}_recall"] = float(right)
+    if given.label:
+        counted[f"{SHORT[given.label]}_precision"] = float(right)
+    if checkable is not None:
+        counted["checkable_evidence_score"] = checkable
+    empty = given.label and not row.gold and not given.evidence
+    counted["empty_as_one_evidence_score"] = 1.0 if empty else counted["evidence_score"]
+    return counted
 
 
 def _conduct(row: Verified) -> dict[str, float]:
@@ -305,27 +265,111 @@ def _conduct(row: Verified) -> dict[str, float]:
     searched_twice: with two queries that differ or more; repeated_query: with one more
     than once (App. J). nei_as_support, nei_as_refute: how NOT ENOUGH INFO was mistaken
     (§4.3); checkable_as_nei: how another label was. Of an answer whose label has a
-    probability: confidence, also as `<label said>_confidence`, and
-    high_confidence_share (Fig 5a-b).
+    probability (the paper speaks of logits, near 1 where the model is sure):
+    confidence, also as `<label said>_confidence`; high_confidence_share (Fig 5a-b); and
+    `<label said>_low_confidence_accuracy` below 0.85, `…_high_…` above 0.95 (Fig 5c-d).
     """
-    asked, said = t.queries(row.trajectory), row.answer.label
-    marks = {
-        "searched_twice": float(len(set(asked)) > 1),
-        "repeated_query": float(len(set(asked)) < len(asked)),
+    queries, said = t.queries(row.trajectory), row.answer.label
+    right = float(row.right(said))
+    counted = {
+        "searched_twice": float(len(set(queries)) > 1),
+        "repeated_query": float(len(set(queries)) < len(queries)),
     }
     if row.label == NEI:
         for label in LABELS[:2]:
-            wrong = said == label and not row.right(said)
-            marks[f"nei_as_{SHORT[label]}"] = float(wrong)
+            mistaken = said == label and not right
+            counted[f"nei_as_{SHORT[label]}"] = float(mistaken)
     else:
-        marks["checkable_as_nei"] = float(said == NEI)
-    if said and (sure := row.label_probability) is not None:
-        marks |= {"confidence": sure, f"{SHORT[said]}_confidence": sure}
-        marks["high_confidence_share"] = float(sure > HIGH)
-    return marks
+        counted["checkable_as_nei"] = float(said == NEI)
+    sure = row.label_probability
+    if said and sure is not None:
+        counted |= {"confidence": sure, f"{SHORT[said]}_confidence": sure}
+        counted["high_confidence_share"] = float(sure > HIGH)
+        if not LOW <= sure <= HIGH:
+            tier = "low" if sure < LOW else "high"
+            counted[f"{SHORT[said]}_{tier}_confidence_accuracy"] = right
+    return counted
 
 
-def _mean(values: Sequence[float]) -> float:
-    if not values:
-        raise ValueError("no claims to score")
-    return sum(values) / len(values)
+# ---- what a policy does
+
+
+def played(
+    policy: str | Path,
+    examples: Sequence[Example],
+    folder: Path,
+    p: "VeriParams",
+    prompts: Sequence[str] = (),
+) -> list[Verified]:
+    """What the policy does with the claims, greedily and with the search (§3.2); kept
+    in folder/verified.jsonl. prompts: by default those of a policy that searches."""
+    texts = prompts or claims.asked(examples, p)
+    both = zip(examples, texts, strict=True)
+    rows = [{"claim": e.model_dump(), "prompt": text} for e, text in both]
+    alone: dict[str, object] = {"num_processes": 1}
+    if p.rollouts != "transformers":  # an engine of its own, in a process of its own
+        alone["rollouts"] = "vllm_colocate"
+    return read_verified(play(str(policy), rows, folder, p.model_copy(update=alone)))
+
+
+@launch.distributed
+def play(
+    policy: str, rows: Sequence[dict[str, Any]], folder: Path, p: "VeriParams"
+) -> Path:
+    """The greedy trajectories of the policy in the folder `policy`, in a file.
+
+    rows: `prompt` and the example `claim`. Returns folder/verified.jsonl, as
+    `read_verified` reads it; skipped if it is there.
+    """
+    path = folder / "verified.jsonl"
+    if path.exists():
+        return path
+    sampling, search = models.sampling_of(p), claims.searcher(p)
+
+    def rolled_out(generate: search_rollout.Generate, tokenizer: "Tokenizer"):
+        texts = [row["prompt"] for row in rows]
+        ids = search_rollout.prompt_tokens(texts, tokenizer, p)
+        return search_rollout.rollouts(ids, generate, search, tokenizer, p)
+
+    if sampling.vllm is None:
+        model, tokenizer = models.load_policy(policy, p.dtype)
+        generate = search_rollout.with_model(model, tokenizer, sampling)
+        made = rolled_out(generate, tokenizer)
+        add_logprobs(made, model, tokenizer, p.eval_batch_size)
+    else:
+        with models.engine(policy, 0, sampling.vllm) as (llm, adapter):
+            tokenizer = llm.get_tokenizer()
+            generate = search_rollout.with_engine(llm, sampling, adapter)
+            made = rolled_out(generate, tokenizer)
+    examples = [Example(**row["claim"]) for row in rows]
+    sure = [label_probability(rollout, tokenizer) for rollout in made]
+    write_verified(path, of_examples(examples, [r.turns for r in made], sure))
+    return path
+
+
+def add_logprobs(
+    made: Sequence[Rollout], model: "Model", tokenizer: "Tokenizer", batch_size: int
+) -> None:
+    """Fill in the log-probabilities of sampled tokens, at temperature 1, in place."""
+    prompts, completions = [r.prompt for r in made], [r.ids for r in made]
+    logps = models.token_logps(model, tokenizer, prompts, completions, batch_size)
+    for rollout, row in zip(made, logps, strict=True):
+        both = zip(row.tolist(), rollout.env_mask, strict=True)
+        rollout.logprobs = [logp if mine else 0.0 for logp, mine in both]
+
+
+def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
+    """The probability of the label that the policy wrote, given all before it (§4.3).
+
+    The product over the label's tokens; None if there is no readable label.
+    """
+    if t.answer_of(rollout.turns).label is None:
+        return None
+    text, offsets = token_mapping.offsets_of(rollout.ids, tokenizer)
+    begin = text.rfind("<answer>") + len("<answer>")
+    written = LABEL_LINE.search(text[begin:])
+    if not written:
+        return None
+    start, end = (begin + place for place in written.span(1))
+    steps = zip(rollout.logprobs, offsets, strict=True)
+    return math.exp(sum(p for p, (a, b) in steps if a < end and b > start))

@@ -1,13 +1,39 @@
-"""Figures of Veri-R1, drawn from results beside the published numbers."""
+"""Veri-R1's figures beside the published numbers, and trajectories to step through."""
 
+import re
 from collections.abc import Mapping, Sequence
+from html import escape
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-from factkit.figures import bars, legend_below, new_figure, percent_axis, tables
-from factkit.veri.evaluate import SHORT
+import numpy as np
+
+from factkit.figures import (
+    ABSTAIN,
+    CORRECT,
+    LEGEND,
+    PAGE,
+    PUBLISHED,
+    bars,
+    legend_below,
+    look,
+    new_figure,
+    percent_axis,
+    say,
+    spaced,
+    tables,
+)
+from factkit.veri import rewards
+from factkit.veri.evaluate import HIGH, LOW, SHORT, Verified
+from factkit.verify.trajectory import INFORMATION, LABELS, OTHER, forced, steps
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import HTML
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
 
 Results = Sequence[Mapping[str, Any]]
 MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
@@ -26,8 +52,14 @@ REWARDED = {  # the evidence score of SUPPORT and REFUTE: NEI has no gold eviden
     "verification_accuracy": "verification accuracy of rollouts",
     "evidence_cover": "evidence cover of rollouts",
 }
-TOLD = {short: said.replace(" INFO", "\nINFO") for said, short in SHORT.items()}
+TOLD = {short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()}
 PAPER = "paper (Qwen2.5)"
+FLOOR = -30.0  # ln p of the first bin, which holds what is lower
+ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # opens one that was found
+STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white"
+TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
+CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
+RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
 
 
 def main_arms(results: Results) -> "Figure":
@@ -58,7 +90,7 @@ def by_label(results: Results) -> "Figure":
     paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
     figure, axes = new_figure(12.0, 3.6, columns=3)
     for ax, metric in zip(axes, list(METRICS)[:3], strict=True):
-        names = {f"{label}_{metric}": said for label, said in TOLD.items()}
+        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
         bars.grouped(ax, groups, names, paper, PAPER)
         percent_axis(ax, METRICS[metric].replace("\n", " "))
         ax.set_xlabel("gold label")
@@ -72,7 +104,7 @@ def precision_and_recall(results: Results) -> "Figure":
     groups = _groups(results, SCALES)
     figure, axes = new_figure(9.5, 3.6, columns=2)
     for ax, metric in zip(axes, ("recall", "precision"), strict=True):
-        names = {f"{label}_{metric}": said for label, said in TOLD.items()}
+        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
         bars.grouped(ax, groups, names)
         percent_axis(ax, metric)
         ax.set_ylim(0, 1)
@@ -95,3 +127,203 @@ def _groups(results: Results, arms: Sequence[str]) -> dict[str, Results]:
     """The results of these arms; one of an arm that is one policy whatever the seed."""
     groups = tables.by_arm([r for r in results if r["arm"] in arms])
     return {arm: tables.policies(arm, runs) for arm, runs in groups.items()}
+
+
+# ---- confidence: the probability of the label that is written; the paper's is a logit
+
+
+def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
+    """Of a run's items.csv the answers whose label has a probability: the label that
+    was said, whether it is right, its p."""
+    import pandas as pd
+
+    parts = [pd.DataFrame(columns=["label", "right", "p"])]
+    for label, short in SHORT.items():
+        if f"{short}_confidence" in items:
+            rows = items[items[f"{short}_confidence"].notna()]
+            right = rows["label_accuracy"] == 1
+            columns = {"label": label, "right": right, "p": rows[f"{short}_confidence"]}
+            parts.append(pd.DataFrame(columns))
+    filled = [part for part in parts if len(part)]
+    return pd.concat(filled) if filled else parts[0]
+
+
+def label_probabilities(answers: "AnswersByArm") -> "Figure":
+    """Fig 5a–b: how likely the labels are that each arm writes, by label.
+
+    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
+    stops being low and starts being high.
+    """
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
+        groups = {label: table.p[table.label == label] for label in LABELS}
+        _histograms(ax, groups, np.arange(21) / 20)
+        for limit in (LOW, HIGH):
+            ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("probability of the label that is written")
+        percent_axis(ax, "answers with the label")
+        ax.set_title(spaced(arm), fontsize=10, loc="left")
+    return figure
+
+
+def label_log_probabilities(answers: "AnswersByArm") -> "Figure":
+    """Figs 6–8: the logarithm of the same probabilities, a panel a label.
+
+    Shares are on a logarithmic scale, for answers of low confidence are rare.
+    """
+    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
+    lowest = min((table.p.min() for table in answers.values() if len(table)), default=1)
+    least = min(log(max(lowest, exp(FLOOR))), -1.0)
+    for ax, label in zip(axes, LABELS, strict=True):
+        groups = {
+            spaced(arm): np.log(table.p[table.label == label].clip(exp(least), 1))
+            for arm, table in answers.items()
+        }
+        _histograms(ax, groups, np.linspace(least, 0.0, 31), log=True)
+        ax.set_title(label, fontsize=10, loc="left")
+        ax.set_xlabel("ln of the label's probability")
+        ax.set_yscale("log")
+        ax.set_ylim(top=1.3)
+        ax.set_ylabel("answers with the label (%)")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+        ax.yaxis.set_minor_formatter("")
+    return figure
+
+
+def _histograms(
+    ax: "Axes",
+    groups: Mapping[str, "pd.Series"],
+    edges: np.ndarray,
+    log: bool = False,
+) -> None:
+    """Each group's values as shares of it; log: of a logarithmic axis."""
+    for i, (name, values) in enumerate(groups.items()):
+        if len(values):
+            inside = np.clip(values.astype(float), edges[0], edges[-1])
+            share = np.histogram(inside, edges)[0] / len(values)
+            colour, style, _ = look(i)
+            looks = {"color": colour, "ls": style, "lw": 1.6}
+            if log:
+                share = np.where(share > 0, share, np.nan)
+            else:
+                looks["baseline"] = None
+            looks["label"] = f"{name} (n = {len(values)})"
+            ax.stairs(share, edges, **looks)
+    ax.set_xlim(edges[0], edges[-1])
+    if ax.patches:
+        ax.legend(**LEGEND, loc="upper left")
+    else:
+        say(ax, "no such answers")
+
+
+def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
+    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
+    (> 0.95) confidence are right, by label.
+
+    The number of answers stands on each bar; those between are told below.
+    """
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
+        low, high = table[table.p < LOW], table[table.p > HIGH]
+        tiers = (
+            ("low: below 85 %", low, -0.2, ABSTAIN),
+            ("high: above 95 %", high, 0.2, CORRECT),
+        )
+        for name, rows, shift, colour in tiers:
+            rights = [rows.right[rows.label == label] for label in LABELS]
+            shares = [right.mean() if len(right) else 0.0 for right in rights]
+            places = [x + shift for x in range(len(LABELS))]
+            style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
+            drawn = ax.bar(places, shares, 0.38, **style)
+            counts = [f"n={len(right)}" for right in rights]
+            ax.bar_label(drawn, counts, fontsize=8, padding=2)
+        between = table.label[table.p.between(LOW, HIGH)]
+        names = [
+            f"{told}\n({sum(between == label)} between)"
+            for label, told in zip(LABELS, TOLD.values(), strict=True)
+        ]
+        ax.set_xticks(range(len(LABELS)), names, fontsize=8)
+        ax.set_xlabel(f"label said · {spaced(arm)}")
+        ax.set_ylim(0, 1.1)
+        percent_axis(ax, "labels that are right")
+    shown = figure.axes[0].get_legend_handles_labels()
+    place = {"loc": "outside upper center", "ncols": 2}
+    figure.legend(*shown, **LEGEND, **place, title="confidence", title_fontsize=8)
+    return figure
+
+
+# ---- trajectories: HTML that needs no script, styles that JupyterLab keeps
+
+
+def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
+    """Fig 11: trajectories of one claim in columns, to open step by step.
+
+    rows: what each column is called → the claim and what was done. A search tells
+    which gold entries it found, the score what of the answer is right, wrong and
+    missed, and the parts of the reward.
+    """
+    from IPython.display import HTML
+
+    first = next(iter(rows.values()))
+    gold = ", ".join(f"[[{i}]]" for i in first.gold) or "none"
+    told = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
+    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in told.items())
+    cells = "".join(
+        f'<td style="{CELL}"><b>{escape(name)}</b>{_walked(row)}</td>'
+        for name, row in rows.items()
+    )
+    table = f'<table style="width: 100%; table-layout: fixed"><tr>{cells}</tr></table>'
+    return HTML(PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
+
+
+def _walked(row: Verified) -> str:
+    """The steps of a trajectory and its score."""
+    made, found = [], set()
+    for number, step in enumerate(steps(row.trajectory), start=1):
+        text = " ".join(step.text.split())
+        told, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
+        if step.kind == INFORMATION:
+            ids = set(ENTRY.findall(step.text))
+            hits = sum(i in ids for i in row.gold)
+            told = _mark(RIGHT if hits else WRONG, f"{hits} of {len(row.gold)} gold")
+            told += f" among {len(ids)}"
+            for i in row.gold:
+                cited = escape(f"[[{i}]]")
+                body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
+            found |= ids
+        elif step.kind == OTHER:
+            told += f" · {_mark(WRONG, 'outside of the tags')}"
+        made.append(_step(f"{number} · <b>{step.kind}</b> {told}", body))
+    return "".join(made) + _score(row, found)
+
+
+def _score(row: Verified, found: set[str]) -> str:
+    """What of the answer is right: label, evidence by id, and the rewards."""
+    answer, lines = row.answer, []
+    for i in answer.evidence:
+        mark = (RIGHT, "gold, cited") if i in row.gold else (WRONG, "cited, not gold")
+        lines.append(f"{_mark(*mark)} [[{escape(i)}]]")
+    for i in row.gold:
+        if i not in answer.evidence:
+            name = "gold, found, not cited" if i in found else "gold, not cited"
+            lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
+    if forced(row.trajectory):
+        lines.append(_mark(WRONG, "the system had to open the answer"))
+    parts = [f"{name} {value:.3g}" for name, value in rewards.parts(row).items()]
+    lines.append(f"<b>Reward:</b> {' · '.join(parts)}")
+    right = RIGHT if answer.label == row.label else WRONG
+    label = _mark(right, answer.label or "no label")
+    return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")
+
+
+def _step(summary: str, body: str, opened: str = "") -> str:
+    """A step to open; both are HTML."""
+    head = f'<summary style="cursor: pointer; {TEXT}">{summary}</summary>'
+    body = f'<div style="{TEXT}">{body}</div>'
+    return f'<details{opened} style="{STEP}">{head}{body}</details>'
+
+
+def _mark(mark: tuple[str, str], text: str) -> str:
+    sign, colour = mark
+    return f'<span style="background-color: {colour}">{sign} {escape(text)}</span>'

@@ -20,29 +20,33 @@ from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search import Search
 from factkit.veri.claims import searcher
-from factkit.veri.search_sampling import (
-    Generate,
-    Tokens,
-    with_engine,
-    with_model,
-    with_server,
-)
 from factkit.verify.trajectory import (
     CLOSE_INFORMATION,
     OPEN_INFORMATION,
     Turn,
-    as_rows,
 )
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel as Model
+    from transformers import PreTrainedTokenizerBase as Tokenizer
     from trl import GRPOTrainer
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
 
     from factkit.veri.arms import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
+STOPS = (END_OF_SEARCH, "</answer>")
+TAG_TOKENS = 16  # that a closing tag takes at most, with what it shares them with
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system once the searches are used up
+
+Tokens = list[int]
+# prompts, most new tokens of each → the tokens sampled, up to the end of sequence or to
+# the one that completes a tag of STOPS; their log-probabilities, or None for all
+Generate = Callable[
+    [list[Tokens], Sequence[int]], tuple[list[Tokens], list[list[float]] | None]
+]
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Rollout:
     """What follows one prompt, as L tokens and as turns of text.
 
     env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted, and
-    everywhere if the backend gives none. forced: the system opened the answer.
+    everywhere if the backend gives none. last: tokens of the last turn.
     """
 
     prompt: Tokens
@@ -58,7 +62,7 @@ class Rollout:
     env_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    forced: bool = False
+    last: int = 0
 
     def add(
         self, ids: Tokens, text: str, by_model: bool, logprobs: Sequence[float] = ()
@@ -68,6 +72,7 @@ class Rollout:
         self.env_mask += [int(by_model)] * len(ids)
         self.logprobs += logprobs or [0.0] * len(ids)
         self.turns.append(Turn(text, by_model))
+        self.last = len(ids)
 
     @property
     def query(self) -> str | None:
@@ -81,7 +86,7 @@ def rollouts(
     prompts: Sequence[Tokens],
     generate: Generate,
     search: Search,
-    tokenizer: "PreTrainedTokenizerBase",
+    tokenizer: "Tokenizer",
     p: "VeriParams",
 ) -> list[Rollout]:
     """The trajectory that follows each prompt.
@@ -89,55 +94,45 @@ def rollouts(
     A turn ends with a search, with the answer, at the end of sequence or after
     p.max_completion_length tokens; only a search is followed by another turn. After
     p.max_searches of them, one more search gets no reply: the system opens the answer,
-    and what is left of the turn's tokens is for it. Identical queries are searched for
-    once. What the search raises goes through: nothing is made of a failure.
+    and what is left of the turn's tokens is for it. What the search raises goes
+    through: nothing is made of a failure.
     """
-    every = [Rollout(list(prompt)) for prompt in prompts]
-    going, entries = every, {}
+    made = [Rollout(list(prompt)) for prompt in prompts]
+    searching = made
     for searches_left in range(p.max_searches, -1, -1):
-        _take_turn(going, [p.max_completion_length] * len(going), generate, tokenizer)
-        going = [r for r in going if r.query is not None]
-        if searches_left:
-            _reply(going, search, entries, tokenizer, p)
-    _force_answers(going, generate, tokenizer, p)
-    return every
+        budgets = [p.max_completion_length] * len(searching)
+        _take_turn(searching, budgets, generate, tokenizer)
+        searching = [rollout for rollout in searching if rollout.query is not None]
+        if searching and searches_left:
+            queries = [rollout.query for rollout in searching]
+            replies = search(queries, p.retrieved_entries)
+            for rollout, entries in zip(searching, replies, strict=True):
+                told = observation(entries, tokenizer, p.max_observation_length)
+                rollout.add(*told, by_model=False)
+    opening = _encode(tokenizer, FORCED)
+    most = p.max_completion_length - len(opening)
+    forced = [rollout for rollout in searching if rollout.last < most]
+    budgets = [most - rollout.last for rollout in forced]
+    for rollout in forced:
+        rollout.add(opening, FORCED, by_model=False)
+    _take_turn(forced, budgets, generate, tokenizer)
+    return made
 
 
 def _take_turn(
-    going: Sequence[Rollout],
-    most: Sequence[int],
-    generate: Generate,
-    tokenizer: "PreTrainedTokenizerBase",
+    going: list[Rollout], budgets: list[int], generate: Generate, tokenizer: "Tokenizer"
 ) -> None:
     """The policy goes on with each trajectory, by at most so many tokens."""
     if not going:
         return
-    ids, logprobs = generate([r.prompt + r.ids for r in going], most)
-    for i, (rollout, new, limit) in enumerate(zip(going, ids, most, strict=True)):
-        new = new[:limit]
-        text = _decode(tokenizer, new)
-        rollout.add(new, text, True, logprobs[i][:limit] if logprobs else ())
-
-
-def _reply(
-    asking: Sequence[Rollout],
-    search: Search,
-    entries: dict[str, list[Chunk]],
-    tokenizer: "PreTrainedTokenizerBase",
-    p: "VeriParams",
-) -> None:
-    """Insert what is found for each trajectory's query; `entries` keeps it by query."""
-    new = [q for q in dict.fromkeys(r.query for r in asking) if q not in entries]
-    if new:
-        entries |= zip(new, search(new, p.retrieved_entries), strict=True)
-    for rollout in asking:
-        shown_entries, most = entries[rollout.query], p.max_observation_length
-        ids, text = observation(shown_entries, tokenizer, most)
-        rollout.add(ids, text, by_model=False)
+    ids, logprobs = generate([r.prompt + r.ids for r in going], budgets)
+    for i, (rollout, new, most) in enumerate(zip(going, ids, budgets, strict=True)):
+        text = tokenizer.decode(new[:most], skip_special_tokens=True)
+        rollout.add(new[:most], text, True, logprobs[i][:most] if logprobs else ())
 
 
 def observation(
-    entries: Sequence[Chunk], tokenizer: "PreTrainedTokenizerBase", most: int
+    entries: Sequence[Chunk], tokenizer: "Tokenizer", most: int
 ) -> tuple[Tokens, str]:
     """Entries as the policy reads them (Fig 9), in at most `most` tokens, and as text.
 
@@ -145,50 +140,59 @@ def observation(
     """
     lines = listed(piece for entry in entries for piece in shown(entry))
     ids = _enclosed(lines, tokenizer, most)
-    return ids, _decode(tokenizer, ids)
+    return ids, tokenizer.decode(ids, skip_special_tokens=True)
 
 
-def _enclosed(lines: str, tokenizer: "PreTrainedTokenizerBase", most: int) -> Tokens:
+def _enclosed(lines: str, tokenizer: "Tokenizer", most: int) -> Tokens:
     head, body, tail = (_encode(tokenizer, part) for part in (HEAD, lines, TAIL))
     return [*head, *body[: max(most - len(head) - len(tail), 0)], *tail]
 
 
-def _force_answers(
-    going: Sequence[Rollout],
-    generate: Generate,
-    tokenizer: "PreTrainedTokenizerBase",
-    p: "VeriParams",
-) -> None:
-    """Open the answer of trajectories that would search once more, as far as the last
-    turn's tokens reach."""
-    opening = _encode(tokenizer, FORCED)
-    budgets = []
-    for rollout in list(going):
-        used = rollout.env_mask[::-1].index(0) if 0 in rollout.env_mask else 0
-        used = used or len(rollout.ids)
-        budgets.append(p.max_completion_length - used - len(opening))
-    left = [(r, n) for r, n in zip(going, budgets, strict=True) if n > 0]
-    for rollout, _ in left:
-        rollout.add(opening, FORCED, by_model=False)
-        rollout.forced = True
-    _take_turn([r for r, _ in left], [n for _, n in left], generate, tokenizer)
-
-
-def _encode(tokenizer: "PreTrainedTokenizerBase", text: str) -> Tokens:
+def _encode(tokenizer: "Tokenizer", text: str) -> Tokens:
     """What a text says of special tokens is text: a page can't end a turn."""
-    made = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-    return made["input_ids"]
+    tokens = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+    return tokens["input_ids"]
 
 
-def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Tokens) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=True)
+# ---- prompts, and what SFT is shown
+
+
+def prompt_tokens(
+    texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
+) -> list[Tokens]:
+    """Prompts as tokens, as turns of a chat if p.chat."""
+    prompts = models.as_chat(tokenizer, texts) if p.chat else list(texts)
+    return tokenizer(prompts)["input_ids"]
+
+
+def sft_row(
+    prompt: str, trajectory: Sequence[Turn], tokenizer: "Tokenizer", p: "VeriParams"
+) -> dict[str, list[int]]:
+    """A trajectory as TRL's SFT takes it, with the tokens that a rollout would have.
+
+    completion_mask is 1 at what the policy is to write, the end of sequence too.
+    Information is cut as in `observation`.
+    """
+    (ids,) = prompt_tokens([prompt], tokenizer, p)
+    mask = [0] * len(ids)
+    for turn in trajectory:
+        new, text = _encode(tokenizer, turn.text), turn.text.strip()
+        if not turn.by_model and text.startswith(OPEN_INFORMATION):
+            lines = text.removeprefix(OPEN_INFORMATION).removesuffix(CLOSE_INFORMATION)
+            new = _enclosed(lines.strip(), tokenizer, p.max_observation_length)
+        ids, mask = ids + new, mask + [int(turn.by_model)] * len(new)
+    ids, mask = [*ids, tokenizer.eos_token_id], [*mask, 1]
+    return {"input_ids": ids, "completion_mask": mask}
+
+
+# ---- in training
 
 
 def rollout_function(
     p: "VeriRlParams", folder: Path
 ) -> Callable[[list[Any], "GRPOTrainer"], dict[str, list[Any] | None]]:
     """TRL's `rollout_func`: a trajectory for each prompt; a prompt comes once for each
-    of its group's. The rewards get `trajectory`, turns as [text, by_model]."""
+    of its group's. The rewards get `trajectory`, the turns."""
     # that it may change some day is nothing to a pinned TRL
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     search = searcher(p)
@@ -196,7 +200,7 @@ def rollout_function(
     def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
         tokenizer = trainer.processing_class
         texts = [t if isinstance(t, str) else t[-1]["content"] for t in prompts]
-        ids = encode_prompts(texts, tokenizer, p)
+        ids = prompt_tokens(texts, tokenizer, p)
         with _sampler(trainer, p) as generate:
             made = rollouts(ids, generate, search, tokenizer, p)
         return {
@@ -204,56 +208,10 @@ def rollout_function(
             "completion_ids": [r.ids for r in made],
             "logprobs": [r.logprobs for r in made] if trainer.use_vllm else None,
             "env_mask": [r.env_mask for r in made],
-            "trajectory": [as_rows(r.turns) for r in made],
+            "trajectory": [r.turns for r in made],
         }
 
     return rollout
-
-
-def encode_prompts(
-    texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", p: "VeriParams"
-) -> list[Tokens]:
-    """`prompt_tokens`; ValueError on one of more than p.max_prompt_length tokens."""
-    prompts = prompt_tokens(texts, tokenizer, p)
-    for text, ids in zip(texts, prompts, strict=True):
-        if len(ids) > p.max_prompt_length:
-            raise ValueError(
-                f"a prompt has {len(ids)} tokens, max_prompt_length is "
-                f"{p.max_prompt_length}: {text[:80]!r}"
-            )
-    return prompts
-
-
-def prompt_tokens(
-    texts: Sequence[str], tokenizer: "PreTrainedTokenizerBase", p: "VeriParams"
-) -> list[Tokens]:
-    """Prompts of any length as tokens, as turns of a chat if p.chat."""
-    prompts = models.as_chat(tokenizer, texts) if p.chat else list(texts)
-    return tokenizer(prompts)["input_ids"]
-
-
-def sft_row(
-    prompt: str,
-    trajectory: Sequence[Turn],
-    tokenizer: "PreTrainedTokenizerBase",
-    p: "VeriParams",
-) -> dict[str, list[int]]:
-    """A trajectory as TRL's SFT takes it, with the tokens that a rollout would have.
-
-    completion_mask is 1 at what the policy is to write, the end of sequence too.
-    Information is cut as in `observation`.
-    """
-    (ids,) = encode_prompts([prompt], tokenizer, p)
-    mask = [0] * len(ids)
-    for turn in trajectory:
-        new = _encode(tokenizer, turn.text)
-        text = turn.text.strip()
-        if not turn.by_model and text.startswith(OPEN_INFORMATION):
-            lines = text.removeprefix(OPEN_INFORMATION).removesuffix(CLOSE_INFORMATION)
-            new = _enclosed(lines.strip(), tokenizer, p.max_observation_length)
-        ids, mask = ids + new, mask + [int(turn.by_model)] * len(new)
-    ids, mask = [*ids, tokenizer.eos_token_id], [*mask, 1]
-    return {"input_ids": ids, "completion_mask": mask}
 
 
 @contextmanager
@@ -276,3 +234,116 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
         yield with_model(model, trainer.processing_class, sampling)
+
+
+# ---- who samples a turn
+
+
+def with_model(
+    model: "Model", tokenizer: "Tokenizer", sampling: models.Sampling
+) -> Generate:
+    """Sampling by transformers, `sampling.batch_size` trajectories at a time."""
+    import torch
+    from transformers import StoppingCriteria, StoppingCriteriaList
+
+    vocabulary = tokenizer.get_vocab()
+    brackets = frozenset(i for token, i in vocabulary.items() if ">" in token)
+
+    def ends(ids: Tokens) -> bool:
+        """Whether the last token completes a tag of STOPS; quick for most."""
+        if not ids or ids[-1] not in brackets:
+            return False
+        text = tokenizer.decode(ids[-TAG_TOKENS:], skip_special_tokens=True)
+        return any(tag in text for tag in STOPS)
+
+    class Closed(StoppingCriteria):
+        """A row stops with the token that completes a tag."""
+
+        def __init__(self, width: int):
+            self.width = width  # of the prompts
+
+        def __call__(self, input_ids, scores, **_):
+            new = input_ids[:, self.width :][:, -TAG_TOKENS:].tolist()
+            return torch.tensor([ends(row) for row in new], device=input_ids.device)
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+        turns: list[Tokens] = [[] for _ in prompts]
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+        for start in range(0, len(order), sampling.batch_size):
+            batch = order[start : start + sampling.batch_size]
+            rows = [{"input_ids": prompts[i]} for i in batch]
+            padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
+            width = padded["input_ids"].shape[1]
+            with torch.inference_mode():
+                output = model.generate(
+                    **padded.to(model.device),
+                    max_new_tokens=max(budgets[i] for i in batch),
+                    eos_token_id=tokenizer.eos_token_id,
+                    pad_token_id=tokenizer.pad_token_id,
+                    stopping_criteria=StoppingCriteriaList([Closed(width)]),
+                    **models.decoding(sampling),
+                )
+            for i, row in zip(batch, output[:, width:].tolist(), strict=True):
+                stops = (
+                    n
+                    for n, token in enumerate(row, start=1)
+                    if token == tokenizer.eos_token_id or ends(row[:n])
+                )
+                turns[i] = row[: next(stops, len(row))]  # no padding
+        return turns, None
+
+    return generate
+
+
+def with_engine(
+    llm: "LLM", sampling: models.Sampling, adapter: "LoRARequest | None" = None
+) -> Generate:
+    """Sampling by a vLLM engine in this process."""
+    from vllm import SamplingParams
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+        shared = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "stop": list(STOPS),
+            "include_stop_str_in_output": True,
+            "logprobs": 0,
+        }
+        settings = [SamplingParams(max_tokens=most, **shared) for most in budgets]
+        rows = [{"prompt_token_ids": ids} for ids in prompts]
+        replies = llm.generate(rows, settings, use_tqdm=False, lora_request=adapter)
+        turns = [reply.outputs[0] for reply in replies]
+        logprobs = [
+            [at[i].logprob for i, at in zip(turn.token_ids, turn.logprobs, strict=True)]
+            for turn in turns
+        ]
+        return [list(turn.token_ids) for turn in turns], logprobs
+
+    return generate
+
+
+def with_server(base_url: str, model: str, sampling: models.Sampling) -> Generate:
+    """Sampling by `vllm serve`, by token ids, all prompts in one request.
+
+    base_url: with /v1. Raises openai's errors once its retries are used up.
+    """
+    from openai import OpenAI
+
+    client = OpenAI(base_url=base_url, api_key="none", timeout=3600)
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+        reply = client.completions.create(
+            model=model,
+            prompt=prompts,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            max_tokens=max(budgets),
+            stop=list(STOPS),
+            logprobs=0,
+            extra_body={"return_token_ids": True, "include_stop_str_in_output": True},
+        )
+        turns = sorted(reply.choices, key=lambda choice: choice.index)
+        logprobs = [list(turn.logprobs.token_logprobs) for turn in turns]
+        return [list(turn.token_ids) for turn in turns], logprobs
+
+    return generate

@@ -13,15 +13,16 @@ information and thinks, and at last answers; the system writes the information:
 Offline, the evidence is in the prompt, and the model thinks and answers.
 
 Labels and ids are read tolerantly, so that a slip of form costs the reward of form
-alone; ids are compared as they stand, and `well_formed` is strict. What the system
-writes as information is never searched for tags: a page can neither answer nor break
-the form. Everything here takes time linear in the text and raises on none.
+alone; `well_formed` is strict. What the system writes as information is never searched
+for tags: a page can neither answer nor break the form. Everything here takes time
+linear in the text and raises on none.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from factkit import prompts
 from factkit.retrieval.chunks import Chunk, listed
@@ -30,8 +31,8 @@ from factkit.world.facts import LABELS
 NEI = LABELS[2]
 MAX_SEARCHES = 3  # App. B
 INFORMATION, OTHER = "information", "other"
-_OPENS = {f"<{kind}>": kind for kind in ("plan", "search", "think", "answer")}
 OPEN_INFORMATION, CLOSE_INFORMATION = "<information>", "</information>"
+_OPENS = {f"<{kind}>": kind for kind in ("plan", "search", "think", "answer")}
 
 _TAG = re.compile(r"(</?[^\W\d]\w*>)")  # <word> or </word>; neither a < b nor <3>
 # The kinds of steps by their first letters
@@ -43,9 +44,8 @@ _BETWEEN = re.compile(r"\]\s*(?:,\s*)?\[")  # ids of App. G's [[a], [b]]
 _COMMA = re.compile(r"\]\]\s*,\s*\[\[")
 
 
-@dataclass(frozen=True)
-class Turn:
-    """A piece of what follows the prompt.
+class Turn(NamedTuple):
+    """A piece of what follows the prompt; in JSON [text, by_model].
 
     by_model: False for what the system inserts: information in its tags, or, where the
     model has not come to it, an opening of the answer.
@@ -66,19 +66,23 @@ class Answer:
     evidence: tuple[str, ...]
 
 
-def from_rows(rows: Sequence[Sequence]) -> list[Turn]:
-    """The trajectory of its JSON, [[text, by_model], …]. Raises ValueError on another
-    shape."""
-    turns = [Turn(*row) for row in rows if len(row) == 2]
-    typed = all(isinstance(t.text, str) and isinstance(t.by_model, bool) for t in turns)
-    if len(turns) != len(rows) or not typed:
-        raise ValueError(f"no [[text, by_model], …]: {str(rows)[:120]}")
-    return turns
+@dataclass
+class Step:
+    """What a pair of tags holds (plan, search, information, think or answer), or what
+    stands outside of them ("other").
 
+    closed: both tags are there. tagged: it holds further tags.
+    """
 
-def as_rows(trajectory: Trajectory) -> list[list]:
-    """[[text, by_model], …], for JSON."""
-    return [[turn.text, turn.by_model] for turn in trajectory]
+    kind: str
+    texts: list[str] = field(default_factory=list)
+    closed: bool = False
+    tagged: bool = False
+
+    @property
+    def text(self) -> str:
+        """Without its tags and outer space."""
+        return "".join(self.texts).strip()
 
 
 def information(pieces: Iterable[Chunk]) -> str:
@@ -87,42 +91,42 @@ def information(pieces: Iterable[Chunk]) -> str:
     return f"\n{OPEN_INFORMATION}\n{texts}\n{CLOSE_INFORMATION}\n"
 
 
-# ---- steps
+def steps(trajectory: Trajectory) -> list[Step]:
+    """The trajectory cut at the protocol's tags.
 
-
-def steps(trajectory: Trajectory) -> list[tuple[str, str]]:
-    """(kind, text) of each step: plan, search, information, think, answer or other.
-
-    Texts are without their tags and outer space. A tag that opens a step ends one that
-    was left open. "other" is what stands outside of the protocol's tags, with any tags
-    in it (an `<information>` of the model's own, too); it is left out if it is space.
+    A tag that opens a step ends one that was left open. Other tags, the model's own
+    `<information>` too, are text. "other" is left out if it is space.
     """
-    parts = [(part.kind, part.text.strip()) for part in _parts(trajectory)]
-    return [(kind, text) for kind, text in parts if kind != OTHER or text]
-
-
-def plan(trajectory: Trajectory) -> str:
-    """The text of the first plan, "" without one."""
-    return next(iter(_closed(trajectory, "plan")), "")
+    made = [Step(OTHER)]
+    for told, turns in groupby(trajectory, key=lambda turn: _information(turn) is None):
+        if not told:
+            for turn in turns:
+                made.append(Step(INFORMATION, [_information(turn)], closed=True))
+                made.append(Step(OTHER))
+            continue
+        text = "".join(turn.text for turn in turns)
+        for i, token in enumerate(_TAG.split(text)):  # every second one is a tag
+            step = made[-1]
+            if token in _OPENS:
+                made.append(Step(_OPENS[token]))
+            elif step.kind != OTHER and token == f"</{step.kind}>":
+                step.closed = True
+                made.append(Step(OTHER))
+            else:
+                step.texts.append(token)
+                step.tagged |= i % 2 == 1
+    return [step for step in made if step.kind != OTHER or step.text]
 
 
 def queries(trajectory: Trajectory) -> list[str]:
     """What the model searched for."""
-    return _closed(trajectory, "search")
-
-
-def thoughts(trajectory: Trajectory) -> list[str]:
-    """The texts of the model's thinking, in order."""
-    return _closed(trajectory, "think")
+    return [s.text for s in steps(trajectory) if s.kind == "search" and s.closed]
 
 
 def forced(trajectory: Trajectory) -> bool:
     """Whether the system had to open the answer: it wrote more than information."""
-    theirs = [turn.text for turn in trajectory if not turn.by_model]
-    return any(text.strip() and _information(text) is None for text in theirs)
-
-
-# ---- the answer
+    theirs = [turn for turn in trajectory if not turn.by_model and turn.text.strip()]
+    return any(_information(turn) is None for turn in theirs)
 
 
 def answer_of(trajectory: Trajectory) -> Answer:
@@ -138,35 +142,10 @@ def answer_of(trajectory: Trajectory) -> Answer:
     or as App. G has them, `[[a], [b]]`. A comma may be part of an id: `[[a, b]]` is
     one. An id holds no `[[`, `]]` or `], [`.
     """
-    said = (_closed(trajectory, "answer") or [""])[-1]
-    _, _, listed = _split(said)
-    return Answer(_label(said), tuple(dict.fromkeys(_ids(listed))))
-
-
-def _label(said: str) -> str | None:
-    found = _LABEL.findall(said)
-    if len(found) != 1:
-        return None
-    label = " ".join(_split(found[0])[0].upper().split())
-    return label if label in LABELS else None
-
-
-def _ids(listed: str) -> list[str]:
-    """The ids of an evidence list, as often as they are there."""
-    groups = [before.rpartition("[[") for before in listed.split("]]")[:-1]]
-    ids = [id for _, opened, of in groups if opened for id in _BETWEEN.split(of)]
-    return [id.strip() for id in ids if id.strip()]
-
-
-def _split(said: str) -> tuple[str, str, str]:
-    """What stands before the first `Evidence:`, it, and what follows."""
-    found = _EVIDENCE.search(said)
-    if not found:
-        return said, "", ""
-    return said[: found.start()], found[0], said[found.end() :]
-
-
-# ---- the form
+    answers = [s.text for s in steps(trajectory) if s.kind == "answer" and s.closed]
+    text = answers[-1] if answers else ""
+    _, *rest = _EVIDENCE.split(text, maxsplit=1)
+    return Answer(_label(text), tuple(dict.fromkeys(_ids("".join(rest)))))
 
 
 def well_formed(
@@ -189,87 +168,47 @@ def well_formed(
       after `Evidence:`; the other two are defined by the evidence that they cite.
     - The system did not have to open the answer.
     """
-    parts = _parts(trajectory)
-    if forced(trajectory) or not all(part.sound for part in parts):
+    made = steps(trajectory)
+    if forced(trajectory) or not all(s.closed and not s.tagged for s in made):
         return False
-    order = "".join(part.kind[0] for part in parts if part.kind != OTHER)
+    order = "".join(step.kind[0] for step in made)
     if not (_ONLINE if online else _OFFLINE).fullmatch(order):
         return False
-    said = next(part.text for part in parts if part.kind == "answer")
-    return order.count("s") <= max_searches and _of_the_form(said)
+    return order.count("s") <= max_searches and _formed_answer(made[-1].text)
 
 
-def _of_the_form(said: str) -> bool:
+def _formed_answer(text: str) -> bool:
     """Whether an answer is a label line and a list of evidence, and nothing else."""
-    head, _, listed = _split(said)
-    label, listed = _label(head), listed.strip()
-    if not label or not _LABEL_LINE.fullmatch(head):
+    head, *rest = _EVIDENCE.split(text, maxsplit=1)
+    label = _label(head)
+    if not label or not rest or not _LABEL_LINE.fullmatch(head):
         return False
-    if not listed:
-        return label == NEI and bool(_EVIDENCE.search(said))
+    written = rest[0].strip()
+    if not written:
+        return label == NEI
     # with anything else around or between the ids, the two read it differently
-    return [item.strip() for item in _COMMA.split(listed[2:-2])] == _ids(listed)
+    return [part.strip() for part in _COMMA.split(written[2:-2])] == _ids(written)
 
 
-# ---- parts
-
-
-@dataclass
-class _Part:
-    """What a pair of tags holds, or what stands outside of any (OTHER)."""
-
-    kind: str
-    texts: list[str] = field(default_factory=list)
-    closed: bool = False
-    tagged: bool = False  # it holds further tags
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
-
-    @property
-    def sound(self) -> bool:
-        whole = self.closed or (self.kind == OTHER and not self.text.strip())
-        return whole and not self.tagged
-
-
-def _parts(trajectory: Trajectory) -> list[_Part]:
-    """The trajectory cut at the protocol's tags; other tags are text."""
-    found = [_Part(OTHER)]
-    for text, by_model in _joined(trajectory):
-        shown = None if by_model else _information(text)
-        if shown is not None:
-            found += [_Part(INFORMATION, [shown], closed=True), _Part(OTHER)]
-            continue
-        for i, token in enumerate(_TAG.split(text)):  # every second one is a tag
-            now = found[-1]
-            if token in _OPENS:
-                found.append(_Part(_OPENS[token]))
-            elif now.kind != OTHER and token == f"</{now.kind}>":
-                now.closed = True
-                found.append(_Part(OTHER))
-            else:
-                now.texts.append(token)
-                now.tagged |= i % 2 == 1
-    return found
-
-
-def _closed(trajectory: Trajectory, kind: str) -> list[str]:
-    """The texts of the steps of a kind that both tags stand around."""
-    parts = _parts(trajectory)
-    return [part.text.strip() for part in parts if part.kind == kind and part.closed]
-
-
-def _joined(trajectory: Trajectory) -> Iterator[tuple[str, bool]]:
-    """(text, by_model), what the model wrote in one go in one piece."""
-    for by_model, turns in groupby(trajectory, key=lambda turn: turn.by_model):
-        texts = [turn.text for turn in turns]
-        yield from [("".join(texts), True)] if by_model else [(t, False) for t in texts]
-
-
-def _information(text: str) -> str | None:
-    """What a text in the tags of information holds; None if it is something else."""
-    text = text.strip()
-    if not (text.startswith(OPEN_INFORMATION) and text.endswith(CLOSE_INFORMATION)):
+def _label(text: str) -> str | None:
+    lines = _LABEL.findall(text)
+    if len(lines) != 1:
         return None
-    return text[len(OPEN_INFORMATION) : -len(CLOSE_INFORMATION)]
+    label = " ".join(_EVIDENCE.split(lines[0])[0].upper().split())
+    return label if label in LABELS else None
+
+
+def _ids(written: str) -> list[str]:
+    """The ids of an evidence list, as often as they are there."""
+    groups = [before.rpartition("[[") for before in written.split("]]")[:-1]]
+    ids = [id for _, opened, group in groups if opened for id in _BETWEEN.split(group)]
+    return [id.strip() for id in ids if id.strip()]
+
+
+def _information(turn: Turn) -> str | None:
+    """What the system tells in the tags of information; None for any other turn."""
+    text = turn.text.strip()
+    shown = text.startswith(OPEN_INFORMATION) and text.endswith(CLOSE_INFORMATION)
+    if turn.by_model or not shown:
+        return None
+    return text.removeprefix(OPEN_INFORMATION).removesuffix(CLOSE_INFORMATION)

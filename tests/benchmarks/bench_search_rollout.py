@@ -20,8 +20,7 @@ from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
-from factkit.veri.search_rollout import Rollout
-from factkit.veri.search_sampling import Tokens, with_model
+from factkit.veri.search_rollout import Rollout, Tokens, with_model
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150
@@ -46,7 +45,7 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
         return search_rollout.rollouts(prompts, generate, search, tokenizer, p)
 
-    return play, search_rollout.encode_prompts(asked, tokenizer, p)
+    return play, search_rollout.prompt_tokens(asked, tokenizer, p)
 
 
 def timed(play: Play, batches: Sequence[Sequence[Tokens]]) -> tuple[float, list]:

@@ -13,15 +13,15 @@ import torch
 from test_grpo import REWARD
 
 from factkit import models, params, runs
+from factkit.datasets.examples import Example
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search import in_process
 from factkit.train import grpo
 from factkit.veri import claims as claim_sets
-from factkit.veri import search_play, search_rollout
+from factkit.veri import evaluate, search_rollout
 from factkit.veri.arms import VeriRlParams
-from factkit.veri.evaluate import read_verified
-from factkit.veri.search_sampling import STOPS, with_server
+from factkit.veri.search_rollout import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
@@ -38,7 +38,7 @@ SEARCH_REWARD = """
 import json
 from dataclasses import asdict
 from factkit.veri import search_rollout
-from factkit.verify.trajectory import from_rows, queries
+from factkit.verify.trajectory import Turn, queries
 
 
 def make_reward(p, folder):
@@ -53,7 +53,8 @@ def make_reward(p, folder):
     search_rollout.rollouts = keep
 
     def searches(trajectory, **columns):
-        return [float(len(queries(from_rows(rows)))) for rows in trajectory]
+        made = [[Turn(*turn) for turn in turns] for turns in trajectory]
+        return [float(len(queries(turns))) for turns in made]
     return searches
 """
 
@@ -140,22 +141,20 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
 
 
 def rollout_of(row):
-    turns = [Turn(**turn) for turn in row.pop("turns")]
+    turns = [Turn(*turn) for turn in row.pop("turns")]
     return search_rollout.Rollout(**row, turns=turns)
 
 
 def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     smollm, settings, tmp_path
 ):
-    claim = {"claim": "a", "set": "leads", "label": "SUPPORT", "gold": ("Fox",)}
-    rows = [
-        {"id": str(i), "prompt": prompt, "also_right": (), **claim}
-        for i, prompt in enumerate(PROMPTS)
-    ]
-    p = settings(dtype="bfloat16")
-    path = search_play.play(smollm, rows, tmp_path / "played", p)
+    claim = {"question": "a", "answers": ["SUPPORT"], "entity": "Fox"}
+    claim |= {"label": "SUPPORT", "evidence": ["Fox"], "meta": {"set": "leads"}}
+    rows = [Example(id=str(i), **claim) for i in range(len(PROMPTS))]
+    p, folder = settings(dtype="bfloat16"), tmp_path / "played"
+    made = evaluate.played(smollm, rows, folder, p, PROMPTS)
     assert (tmp_path / "played" / "launch").exists()
-    searching, answering, *_, other = read_verified(path)
+    searching, answering, *_, other = made
     assert queries(searching.trajectory) != []
     assert not searching.trajectory[1].by_model
     assert answering.answer.label == "SUPPORT" and len(answering.trajectory) == 1
@@ -173,7 +172,7 @@ def play_served(endpoint, policy, settings, temperature):
     p, search = settings(), in_process(CorpusIndex(ENTRIES))
     sampling = models.Sampling(p.max_completion_length, temperature)
     generate = with_server(endpoint, "judge", sampling)
-    ids = search_rollout.encode_prompts(PROMPTS * 4, tokenizer, p)
+    ids = search_rollout.prompt_tokens(PROMPTS * 4, tokenizer, p)
     return search_rollout.rollouts(ids, generate, search, tokenizer, p)
 
 
@@ -191,7 +190,7 @@ def test_its_log_probabilities_are_those_of_the_model(endpoint, policy, settings
     made = play_served(endpoint, policy, settings, temperature=1.0)
     assert_sound(made, policy[1])
     served = [rollout.logprobs for rollout in made]
-    search_play.add_logprobs(made, *policy, batch_size=8)
+    evaluate.add_logprobs(made, *policy, batch_size=8)
     apart = [
         abs(a - b)
         for theirs, rollout in zip(served, made, strict=True)
