@@ -1,14 +1,17 @@
-"""What makes a bfloat16 policy fast on a CPU, for which no library here is tuned.
+"""What makes a policy fast on a CPU, for which no library here is tuned.
 
 None of it changes what is computed, but by rounding. `tests/benchmarks/bench_speed.py`
 measures each against the libraries' own way.
 """
 
+import ctypes
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-    from transformers import PreTrainedModel
+    from transformers import Cache, PreTrainedModel
+    from trl import GRPOTrainer
 
 ATTENTION = "grouped_heads"  # the name of `grouped_attention` in transformers
 
@@ -44,8 +47,7 @@ def grouped_attention(
 
     query (B, H, T, D); key, value (B, G, L, D); attention_mask (B, 1, T, L), 0 or the
     lowest number, is added. Returns (B, T, H, D). PyTorch's fused attention takes a
-    slow path in bfloat16 on CPUs: for 64 completions of 13 tokens on 120 keys it took
-    75 ms forward and backward, and this takes 8 ms, for it copies no keys.
+    slow path in bfloat16 on CPUs: 75 ms where this, which copies no keys, takes 8 ms.
     """
     import torch
 
@@ -86,26 +88,16 @@ def keep_activations_dtype(model: "nn.Module") -> None:
 
 
 def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
-    """Hand `lm_head` contiguous hidden states.
-
-    `logits_to_keep` slices the hidden states, and a bfloat16 product with a sliced
-    tensor takes a slow path on CPUs: a GRPO step of profile laptop took 18 s without
-    the copy and 6 s with it.
-    """
+    """Hand `lm_head` contiguous hidden states: `logits_to_keep` slices them, and a
+    bfloat16 product with a slice makes a GRPO step of profile laptop 18 s, not 6 s."""
     model.get_output_embeddings().register_forward_pre_hook(
         lambda module, args: (args[0].contiguous(), *args[1:])
     )
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc to keep large freed blocks instead of returning them to the system.
-
-    The logits of a step, hundreds of MB, are allocated anew each time; mapping and
-    unmapping them was about 5 % of a GRPO step of profile laptop (7.8 s against 7.4 s).
-    Does nothing where there is no glibc.
-    """
-    import ctypes
-
+    """Ask glibc, where there is one, to keep large freed blocks: mapping and unmapping
+    the logits is about 5 % of a GRPO step of profile laptop."""
     mmap_max, trim_threshold, top_pad = -4, -1, -2  # malloc.h: M_MMAP_MAX, …
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -114,3 +106,81 @@ def keep_freed_memory() -> None:
     mallopt(mmap_max, 0)
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 2**28)
+
+
+def share_prompts(trainer: "GRPOTrainer") -> None:
+    """Have a trainer of one process read each prompt once, in rollouts and in log π.
+
+    A group's G completions have one prompt, and TRL reads it G times in each pass.
+    """
+    model, score = trainer.model, trainer._get_per_token_logps_and_entropies
+
+    def scored(model: "PreTrainedModel", *args: Any, **kwargs: Any):
+        return score(functools.partial(completions_forward, model), *args, **kwargs)
+
+    trainer._get_per_token_logps_and_entropies = scored
+    model.generate = functools.partial(generate, model.generate, model)
+
+
+def generate(
+    own: Any, model: "PreTrainedModel", *, input_ids: "Tensor", **how: Any
+) -> "Tensor":
+    """The model's own `generate`, (B, L) → (B, L + T), given what was read once."""
+    if "past_key_values" not in how and input_ids.shape[1] > 1:
+        mask = how["attention_mask"]
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        how["past_key_values"] = read_once(
+            model, input_ids[:, :-1], mask[:, :-1], positions[:, :-1]
+        )
+    return own(input_ids=input_ids, **how)
+
+
+def completions_forward(
+    model: "PreTrainedModel",
+    input_ids: "Tensor",
+    attention_mask: "Tensor",
+    logits_to_keep: int,
+    use_cache: bool = False,
+):
+    """`model(…)` with the logits of the last `logits_to_keep` tokens of each row.
+
+    input_ids, attention_mask: (B, L). The tokens before them are read once for all rows
+    that begin with the same.
+    """
+    ahead = input_ids.shape[1] - logits_to_keep
+    if ahead < 1:
+        return model(input_ids=input_ids, attention_mask=attention_mask)
+    cache = read_once(model, input_ids[:, :ahead], attention_mask[:, :ahead])
+    return model(
+        input_ids=input_ids[:, ahead:],
+        attention_mask=attention_mask,
+        past_key_values=cache,
+    )
+
+
+def read_once(
+    model: "PreTrainedModel",
+    input_ids: "Tensor",
+    attention_mask: "Tensor",
+    position_ids: "Tensor | None" = None,
+) -> "Cache":
+    """The keys and values of (B, L) tokens, of which equal rows are read once and
+    repeated with their gradients."""
+    import torch
+
+    rows = torch.stack([input_ids, attention_mask], 1)
+    _, group = rows.unique(dim=0, return_inverse=True)  # (B,): the number of its text
+    order = torch.arange(len(group), device=group.device)
+    first = order.new_full((int(group.max()) + 1,), len(group))
+    first.scatter_reduce_(0, group, order, "amin")  # a row of each text
+    inner = model.base_model.model if hasattr(model, "peft_config") else model
+    cache = inner.base_model(  # without lm_head
+        input_ids=input_ids[first],
+        attention_mask=attention_mask[first],
+        position_ids=None if position_ids is None else position_ids[first],
+        use_cache=True,
+    ).past_key_values
+    for layer in cache.layers:
+        layer.keys = layer.keys.index_select(0, group)
+        layer.values = layer.values.index_select(0, group)
+    return cache

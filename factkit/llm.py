@@ -1,21 +1,28 @@
 """One interface to the language models that judge, extract and verify.
 
-A call that fails is a reply without text, never an exception and never a score. The
-models themselves are in `factkit.backends`.
+A call that fails is a reply without text, never an exception and never a score.
 """
 
 import asyncio
 import hashlib
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.runs import progress_bar
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+# a server's words for what it does not take
+SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
 
 
 @dataclass(frozen=True)
@@ -24,8 +31,8 @@ class Request:
 
     messages: mappings with role and content. template: name and version of the prompt
     template. sample: index among repeated samples of one prompt. schema: JSON schema
-    of the answer, for backends with structured output; the others ignore it. All of
-    them, but of `sampling` only `decoding`, are part of the cache key.
+    of the answer, for servers with structured output. All of them, but of `sampling`
+    only `decoding`, are part of the cache key.
     """
 
     messages: tuple[Mapping[str, str], ...]
@@ -81,8 +88,7 @@ class Limits:
 class Totals:
     """What an LLM has done so far.
 
-    calls: HTTP attempts made, or requests handed to a local model. Tokens are as many
-    as the server counts.
+    calls: HTTP attempts made. Tokens are as many as the server counts.
     """
 
     calls: int = 0
@@ -90,7 +96,6 @@ class Totals:
     completion_tokens: int = 0
 
 
-Replies = list[tuple[int, Reply]]  # of a batch: (a request's index, its reply)
 Settle = Callable[[str, Reply], None]  # takes a request's key and its reply
 
 
@@ -98,43 +103,103 @@ class KeyRefused(Exception):
     """The server does not take the key: no other call will fare better."""
 
 
-class Remote(ABC):
-    """A backend that takes one request a call; LLM bounds their number."""
+class Endpoint:
+    """An OpenAI-compatible endpoint.
 
-    name: str  # part of the cache key: what determines the answers
+    base_url: with its /v1. api_key: if None, that of the environment variable
+    OPENAI_API_KEY.
+    """
 
-    @abstractmethod
-    def connect(
-        self, limits: Limits, next_call: Callable[[], str]
-    ) -> AbstractAsyncContextManager[Any]:
-        """A client for the running event loop.
+    def __init__(self, base_url: str, model: str, api_key: str | None = None) -> None:
+        self.base_url = base_url
+        self.model = model
+        self.api_key = api_key
+        self.name = f"{_address(base_url)} {model}"
+        self._takes_schemas = True
 
-        next_call: to be asked before each attempt; it says why there may be none.
+    def connect(self, limits: Limits, next_call: Callable[[], str]) -> "AsyncOpenAI":
+        """A client for the running event loop; redirects are refused.
+
+        Raises ValueError on a key that no header can carry: the error of each call
+        would spell the key out.
         """
+        import httpx
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-    @abstractmethod
-    async def ask(self, client: Any, request: Request) -> Reply:
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+
+        class Attempts(DefaultAsyncHttpxClient):
+            """Counts attempts and ends each in time; openai's client repeats them."""
+
+            async def send(self, *request: Any, **options: Any) -> Any:
+                if why := next_call():
+                    raise OpenAIError(why)  # which it does not repeat
+                try:
+                    async with asyncio.timeout(limits.timeout_s):
+                        return await super().send(*request, **options)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer in time") from None
+
+        return AsyncOpenAI(
+            base_url=self.base_url,
+            api_key=key,
+            timeout=limits.timeout_s,
+            max_retries=limits.attempts - 1,
+            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
+        )
+
+    async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
         """The reply after as many attempts as it takes. Raises KeyRefused."""
+        from openai import APIStatusError, APITimeoutError, OpenAIError
+        from openai.types.chat import ChatCompletion
 
-
-class LocalModel(Protocol):
-    """A backend that batches by itself."""
-
-    name: str
-
-    def generate(self, requests: Sequence[Request]) -> Iterator[Replies]:
-        """Replies to all requests in any order, each batch as soon as it is done."""
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.sampling.max_new_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+        }
+        if with_schema := request.schema is not None and self._takes_schemas:
+            schema = json.loads(json.dumps(request.schema, default=dict))
+            answer = {"name": "answer", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        try:
+            # `create` would walk through types for longer than all else takes
+            response = await client.post(
+                "/chat/completions", cast_to=ChatCompletion, body=body
+            )
+        except APITimeoutError:
+            return Reply(None, f"no answer within {client.timeout:g} s")
+        except APIStatusError as error:
+            status, why = error.status_code, error.message
+            if with_schema and status in (400, 422) and SCHEMA.search(why):
+                if self._takes_schemas:
+                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+                self._takes_schemas = False
+                return await self.ask(client, request)
+            if status in (401, 403):
+                raise KeyRefused(_shorten(f"HTTP {status}: {why}")) from None
+            return Reply(None, _shorten(f"HTTP {status}: {why}"))
+        except Exception as error:  # whatever one call meets is that call's failure
+            if type(error) is OpenAIError:  # there is no call to make any more
+                return Reply(None, str(error))
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+        return _read(response)
 
 
 class LLM:
-    """A backend with a disk cache, limits, and totals over its lifetime.
+    """An endpoint with a disk cache, limits, and totals over its lifetime.
 
     cache: folder, on a local disk; any number of processes may share it.
     """
 
     def __init__(
         self,
-        backend: Remote | LocalModel,
+        backend: Endpoint,
         cache: Path | None = None,
         limits: Limits = Limits(),
     ) -> None:
@@ -167,14 +232,12 @@ class LLM:
                 if (stored := self._cache.kept(key)) is not None:
                     settle(key, Reply(**stored, cached=True))
                     del missing[key]
-            if missing and isinstance(self.backend, Remote):
+            if missing:
                 from anyio.from_thread import start_blocking_portal
 
                 # a loop in a thread of its own; an interrupt cancels what runs there
                 with start_blocking_portal() as portal:
-                    portal.call(self._ask_all, self.backend, missing, settle)
-            elif missing:
-                self._generate_all(self.backend, missing, settle)
+                    portal.call(self._ask_all, missing, settle)
         return [replies[key] for key in keys]
 
     def _keep(self, key: str, reply: Reply) -> None:
@@ -194,24 +257,8 @@ class LLM:
         self.totals.calls += 1
         return ""
 
-    def _generate_all(
-        self, backend: LocalModel, missing: Mapping[str, Request], settle: Settle
-    ) -> None:
-        """Answer with a local model, as many requests as the cap allows."""
-        allowed = []
-        for key in missing:
-            if why := self._next_call():
-                settle(key, Reply(None, why))
-            else:
-                allowed.append(key)
-        for batch in backend.generate([missing[key] for key in allowed]):
-            for index, reply in batch:
-                settle(allowed[index], reply)
-
-    async def _ask_all(
-        self, backend: Remote, missing: Mapping[str, Request], settle: Settle
-    ) -> None:
-        """Answer through a remote backend, `concurrency` calls at once."""
+    async def _ask_all(self, missing: Mapping[str, Request], settle: Settle) -> None:
+        """Answer by `concurrency` calls at once."""
         waiting, refused = iter(missing.items()), ""
 
         async def work() -> None:
@@ -220,12 +267,12 @@ class LLM:
                 try:
                     reply = Reply(None, refused)
                     if not refused:
-                        reply = await backend.ask(client, request)
+                        reply = await self.backend.ask(client, request)
                 except KeyRefused as why:
                     reply, refused = Reply(None, str(why)), f"not called: {why}"
                 settle(key, reply)
 
-        client = backend.connect(self.limits, self._next_call)
+        client = self.backend.connect(self.limits, self._next_call)
         async with client, asyncio.TaskGroup() as group:
             for _ in range(min(self.limits.concurrency, len(missing))):
                 group.create_task(work())
@@ -242,3 +289,37 @@ def cache_key(model: str, request: Request) -> str:
         request.schema,  # in its own order: models answer in it
     ]
     return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
+
+
+def _address(url: str) -> str:
+    """An endpoint's address in one spelling, without user and password."""
+    import httpx
+
+    plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
+    return str(plain).rstrip("/")
+
+
+def _read(response: Any) -> Reply:
+    """The reply in a server's answer, which may be anything."""
+    try:
+        choice = response.choices[0]
+        text, reason = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return Reply(None, "the answer has no choice")
+    names = ("prompt_tokens", "completion_tokens")
+    counts = (getattr(getattr(response, "usage", None), n, None) for n in names)
+    return _reply(text, reason, *(n if type(n) is int else 0 for n in counts))
+
+
+def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
+    """A reply of `before` prompt and `after` completion tokens; no text, no answer."""
+    if isinstance(text, str) and text.strip():
+        reason = str(reason or "")
+        return Reply(text, "", False, before, after, finish_reason=reason)
+    error = f"the answer is empty (finish reason: {reason})"
+    return Reply(None, error, prompt_tokens=before, completion_tokens=after)
+
+
+def _shorten(text: str, most: int = 500) -> str:
+    """Text without its tail: a gateway's error can be a whole web page."""
+    return text if len(text) <= most else f"{text[:most]} …"

@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import child, cpu, prompts, weights
+from factkit import child, cpu
+from factkit.prompts import ask, template
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from factkit.datasets.examples import Example
     from factkit.params.stages import PolicyParams
+
+# safetensors, by code of transformers alone: pickles and a model's own code could run
+# anything
+SAFE = {"use_safetensors": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
@@ -67,30 +73,34 @@ def load_policy(
     path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16".
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    with weights.loading(path):
-        tokenizer = AutoTokenizer.from_pretrained(
-            path, padding_side="left", trust_remote_code=False
-        )
-    tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
     base = _adapter_base(path)
-    with weights.loading(base or path):
-        model = AutoModelForCausalLM.from_pretrained(
-            base or path, dtype=getattr(torch, dtype), **weights.SAFE
-        )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu":
+    model = AutoModelForCausalLM.from_pretrained(
+        base or path, dtype=getattr(torch, dtype), **SAFE
+    )
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
         cpu.tune(model)
     if base:
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, path, use_safetensors=True)
-    if device == "cpu":
+    if not on_gpu:
         cpu.keep_activations_dtype(model)
-    return model.to(device).eval(), tokenizer
+    return model.to("cuda" if on_gpu else "cpu").eval(), load_tokenizer(path)
+
+
+def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
+    """A tokenizer that pads on the left."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(
+        path, padding_side="left", trust_remote_code=False
+    )
+    tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return tokenizer
 
 
 def _adapter_base(path: str) -> str | None:
@@ -104,20 +114,20 @@ def _adapter_base(path: str) -> str | None:
 def sample(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
-    asked: Sequence[str],
+    prompts: Sequence[str],
     sampling: Sampling,
     n: int = 1,
     seed: int = 0,
     progress: str = "",
 ) -> list[list[str]]:
-    """n completions a prompt of `asked`, in order, stripped of outer space.
+    """n completions a prompt, in order, stripped of outer space.
 
-    A prompt is read once for its n completions, and what all asked begin with once
+    A prompt is read once for its n completions, and what all prompts begin with once
     for all. progress: label of a progress bar; none without. Deterministic for a seed,
     a batch size and a machine.
     """
     if sampling.vllm is not None:
-        return _sample_with_vllm(tokenizer.name_or_path, asked, sampling, n, seed)
+        return _sample_with_vllm(tokenizer.name_or_path, prompts, sampling, n, seed)
     import torch
 
     from factkit.runs import progress_bar
@@ -125,14 +135,14 @@ def sample(
     stop = [tokenizer.eos_token_id]
     if sampling.one_line:
         stop += _newline_tokens(tokenizer)
-    ids = tokenizer(list(asked))["input_ids"]
+    ids = tokenizer(list(prompts))["input_ids"]
     prefix = _shared_prefix(ids)  # the shots of a few-shot prompt: computed once
     with torch.inference_mode():
         shared = model(torch.tensor([prefix], device=model.device)) if prefix else None
     # short prompts together: less padding
-    order = sorted(range(len(asked)), key=lambda i: (len(ids[i]), i))
+    order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), i))
     size = max(sampling.batch_size // n, 1)  # prompts at a time
-    completions: list[list[str]] = [[] for _ in asked]
+    completions: list[list[str]] = [[] for _ in ids]
     torch.manual_seed(seed)
     bar = progress_bar(len(ids) * n, progress, unit="sample") if progress else None
     for start in range(0, len(order), size):
@@ -150,9 +160,8 @@ def sample(
                 **decoding(sampling),
             )
         new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
-        texts = [
-            t.strip() for t in tokenizer.batch_decode(new, skip_special_tokens=True)
-        ]
+        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+        texts = [text.strip() for text in texts]
         if sampling.one_line:
             texts = [(text.splitlines() or [""])[0].strip() for text in texts]
         for k, i in enumerate(batch):
@@ -165,7 +174,7 @@ def sample(
 
 
 def _sample_with_vllm(
-    path: str, asked: Sequence[str], sampling: Sampling, n: int, seed: int
+    path: str, prompts: Sequence[str], sampling: Sampling, n: int, seed: int
 ) -> list[list[str]]:
     """`sample` by a vLLM engine of the model in `path`, in a process of its own.
 
@@ -175,10 +184,9 @@ def _sample_with_vllm(
     """
     with tempfile.TemporaryDirectory() as folder:
         job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"
-        content = {"path": path, "asked": list(asked), "n": n, "seed": seed}
+        content = {"path": path, "prompts": list(prompts), "n": n, "seed": seed}
         job.write_text(json.dumps(content | {"sampling": asdict(sampling)}))
-        module = (sys.executable, "-m", "factkit.models")
-        child.run(*module, str(job), str(answers))
+        child.run(sys.executable, "-m", "factkit.models", str(job), str(answers))
         return json.loads(answers.read_text())
 
 
@@ -197,8 +205,8 @@ def main(job: Path, answers: Path) -> None:
         seed=content["seed"] if how.temperature else None,
     )
     with engine(content["path"], content["seed"], how.vllm) as (llm, adapter):
-        found = llm.generate(content["asked"], params, lora_request=adapter)
-    texts = [[o.text.strip() for o in one.outputs] for one in found]
+        outputs = llm.generate(content["prompts"], params, lora_request=adapter)
+    texts = [[o.text.strip() for o in output.outputs] for output in outputs]
     answers.write_text(json.dumps(texts, ensure_ascii=False))
 
 
@@ -209,8 +217,7 @@ def engine(
     """A vLLM engine of the model in `path`, and its adapter if it is one, while in use.
 
     It is shut down at the end, and not left to Python: modules that vLLM imports keep
-    the frames of those who imported them, and an engine in one of them is never
-    collected; at exit the process could wait for the engine's for ever.
+    frames in which it is never collected, and at exit the process could wait for ever.
     """
     from vllm import LLM
     from vllm.lora.request import LoRARequest
@@ -266,17 +273,17 @@ def _read_once(
 
 def asked(
     examples: Sequence["Example"],
-    template: str,
+    name: str,
     tokenizer: "PreTrainedTokenizerBase",
     chat: bool = False,
 ) -> list[str]:
-    """The examples under a template (its name), as turns of a chat if `chat`."""
-    text = prompts.template(template)
-    filled = [prompts.ask(text, example) for example in examples]
-    return as_chat(tokenizer, filled) if chat else filled
+    """The examples under the template `name`, as turns of a chat if `chat`."""
+    text = template(name)
+    prompts = [ask(text, example) for example in examples]
+    return as_chat(tokenizer, prompts) if chat else prompts
 
 
-def as_chat(tokenizer: "PreTrainedTokenizerBase", asked: Sequence[str]) -> list[str]:
+def as_chat(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[str]:
     """Each prompt as a user's turn of the tokenizer's chat template, ready to answer.
 
     Where tokenizing adds the token that begins a text, the one that the template writes
@@ -290,7 +297,7 @@ def as_chat(tokenizer: "PreTrainedTokenizerBase", asked: Sequence[str]) -> list[
             tokenize=False,
             add_generation_prompt=True,
         ).removeprefix(begin)
-        for prompt in asked
+        for prompt in prompts
     ]
 
 
@@ -302,7 +309,7 @@ def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[
 def confidence(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
-    asked: Sequence[str],
+    prompts: Sequence[str],
     completions: Sequence[str],
     batch_size: int = 64,
     join: str = " ",
@@ -316,8 +323,8 @@ def confidence(
         tokenizer(join + c if c else "", add_special_tokens=False)["input_ids"]
         for c in completions
     ]
-    prompts = tokenizer(list(asked))["input_ids"]
-    logps = token_logps(model, tokenizer, prompts, own, batch_size)
+    ids = tokenizer(list(prompts))["input_ids"]
+    logps = token_logps(model, tokenizer, ids, own, batch_size)
     return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
 
 
@@ -345,12 +352,10 @@ def token_logps(
             yield logps.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
-def _shared_prefix(ids: Sequence[Sequence[int]], least: int = 16) -> list[int]:
+def _shared_prefix(ids: Sequence[list[int]], least: int = 16) -> list[int]:
     """The tokens that all prompts begin with; none if they are fewer than `least`."""
-    first, last = min(ids), max(ids)  # the two that differ earliest
-    limit = min(len(first), len(last), *(len(row) - 1 for row in ids))
-    same = next((k for k in range(limit) if first[k] != last[k]), limit)
-    return list(first[:same]) if same >= least else []
+    same = min(len(os.path.commonprefix(ids)), *(len(row) - 1 for row in ids))
+    return ids[0][:same] if same >= least else []
 
 
 def decoding(sampling: Sampling) -> dict[str, object]:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit.backends import Endpoint
-from factkit.llm import LLM, Limits, Reply
+from factkit.llm import LLM, Endpoint, Limits, Reply
 from factkit.rlfh.annotators import (
     SCALE,
     Label,

@@ -7,9 +7,8 @@ import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params, prompts, runs
-from factkit.backends import Endpoint
 from factkit.datasets.examples import Example, refuse_overlap
-from factkit.llm import LLM, Limits
+from factkit.llm import LLM, Endpoint, Limits
 from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed

@@ -5,7 +5,6 @@ import copy
 import pytest
 
 from factkit import cpu
-from factkit.train import shared_prompts
 
 GROUP = 3  # completions a prompt
 
@@ -78,24 +77,10 @@ def same(a, b):
 def test_shared_prompts_change_neither_logits_nor_gradients(model, batch):
     model = with_lora(model)
     logits, gradients = scored(model, model, batch)
-    shared = scored(
-        model, lambda **how: shared_prompts.completions_forward(model, **how), batch
-    )
+    shared = scored(model, lambda **how: cpu.completions_forward(model, **how), batch)
     assert same(logits, shared[0])
     assert all(map(same, gradients, shared[1]))
     assert max(float(g.abs().max()) for g in gradients) > 0.1
-
-
-def test_a_prompt_is_read_once_for_its_group(model, batch, monkeypatch):
-    rows, forward = [], model.base_model.forward
-
-    def watched(*args, **how):
-        rows.append(tuple(how["input_ids"].shape))
-        return forward(*args, **how)
-
-    monkeypatch.setattr(model.base_model, "forward", watched)
-    shared_prompts.completions_forward(model, **batch, logits_to_keep=5)
-    assert rows == [(2, 4), (6, 5)]
 
 
 def test_shared_prompts_change_no_greedy_rollout(model, batch):
@@ -103,9 +88,7 @@ def test_shared_prompts_change_no_greedy_rollout(model, batch):
     own = model.generate
     how = {"max_new_tokens": 6, "do_sample": False}
     plain = own(**asked, **how)
-    assert shared_prompts.generate(own, model, **asked, **how).tolist() == (
-        plain.tolist()
-    )
+    assert cpu.generate(own, model, **asked, **how).tolist() == (plain.tolist())
     assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
 
 
@@ -113,10 +96,10 @@ def test_prompts_that_differ_by_padding_alone_are_read_apart(model):
     import torch
 
     ids, mask = torch.tensor([[0, 7], [0, 7]]), torch.tensor([[0, 1], [1, 1]])
-    (layer, *_) = shared_prompts.read(model, ids, mask).layers
+    (layer, *_) = cpu.read_once(model, ids, mask).layers
     assert layer.keys.shape[0] == 2
     apart = model(ids, attention_mask=mask).past_key_values.layers[1].values
-    found = shared_prompts.read(model, ids, mask).layers[1].values
+    found = cpu.read_once(model, ids, mask).layers[1].values
     assert same(found[:, :, 1], apart[:, :, 1])
     assert not same(found[0, :, 1], found[1, :, 1])
 
@@ -139,11 +122,6 @@ def rounded(model):
     import torch
 
     return copy.deepcopy(model).to(torch.bfloat16).float()
-
-
-def test_a_float32_model_keeps_its_attention(model):
-    cpu.tune(model)
-    assert model.config._attn_implementation == "sdpa"
 
 
 def test_a_tuned_model_is_saved_as_any_other(model, tmp_path):
@@ -179,10 +157,3 @@ def test_adapters_stay_float32_and_compute_in_the_models_dtype(model, batch):
     )
     error = [(found - wanted).abs().mean() for found in (before, after)]
     assert error[1] < 1.5 * error[0]
-
-
-def test_float32_adapters_are_left_as_they_are(model, batch):
-    adapted = with_lora(model)
-    before = adapted(**batch).logits
-    cpu.keep_activations_dtype(adapted)
-    assert adapted(**batch).logits.equal(before)

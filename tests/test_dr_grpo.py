@@ -7,7 +7,7 @@ import pytest
 
 from factkit import params
 from factkit.train import grpo
-from factkit.train.pretrain import build_policy
+from factkit.train.start import build_policy
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 
@@ -158,9 +158,3 @@ def test_grpo_takes_the_mean_over_each_response_s_tokens(step):
     means = [sum(row) / n for row, n in zip(per_token(of), LENGTHS, strict=True)]
     by_hand = sum(means) / len(REWARDS)
     assert of.loss == pytest.approx(by_hand.item(), rel=1e-4)
-
-
-def test_one_update_a_batch_as_in_the_paper(step):
-    config = step("dr_grpo").config
-    assert (config.num_iterations, config.steps_per_generation) == (1, 1)
-    assert config.scale_rewards == "none"

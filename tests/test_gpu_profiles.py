@@ -5,7 +5,6 @@ then sets use_cpu, and bf16 and DeepSpeed are left to the checks beside it). Two
 processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/with_vllm.
 """
 
-import json
 import math
 import os
 import signal
@@ -22,7 +21,6 @@ from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_level
 from factkit.train import dpo, grpo, launch, setup, sft
-from factkit.train.start import base_policy
 
 GPU = ("h100_lora", "h100_full")
 FILES = {  # of every paper, profile and variant
@@ -153,17 +151,17 @@ def test_accelerate_understands_the_command_lines():
     from accelerate.commands import launch as accelerate
 
     for path, p in FILES.items():
-        command = launch.launch_command(p, Path("job.json"))
+        command = launch.launch_command(p, Path("job"))
         assert command[0] == sys.executable
         if p.num_processes == 1:
-            assert command[1:] == ["-m", "factkit.train.launch", "job.json"], path
+            assert command[1:] == ["-m", "factkit.train.launch", "job"], path
             continue
         assert command[1:3] == ["-m", "accelerate.commands.launch"]
         parsed = accelerate.launch_command_parser().parse_args(command[3:])
         accelerate._validate_launch_command(parsed)
         assert parsed.num_processes == p.num_processes and parsed.multi_gpu, path
         assert parsed.module and parsed.training_script == "factkit.train.launch"
-        assert parsed.training_script_args == ["job.json"]
+        assert parsed.training_script_args == ["job"]
 
 
 def test_training_leaves_the_notebook_s_process_where_it_must():
@@ -175,20 +173,6 @@ def test_training_leaves_the_notebook_s_process_where_it_must():
         ({"lora_backend": "unsloth", "lora_rank": 8}, True),
     ):
         assert launch.needs_own_processes(load("tiny", **values)) is own
-
-
-def test_arguments_arrive_in_the_processes_as_they_were(tmp_path):
-    p = load("tiny", num_processes=2)
-    given = {
-        "start": "model",
-        "rows": [{"prompt": "Grüße\u2028?", "answers": ["a", "b"], "n": 0.5}],
-        "make_reward": base_policy,
-        "folder": tmp_path,
-        "p": p,
-    }
-    for name, value in given.items():
-        written = json.loads(json.dumps(launch._to_json(name, value, tmp_path)))
-        assert launch._from_json(written, tmp_path) == value
 
 
 # two processes, for real
@@ -313,7 +297,7 @@ def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    job = str(tmp_path / "launch" / "grpo" / "job.json")
+    job = str(tmp_path / "launch" / "grpo" / "job")
     deadline = time.monotonic() + 60
     while _running(job) and time.monotonic() < deadline:
         time.sleep(0.2)

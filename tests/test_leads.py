@@ -76,7 +76,6 @@ def element(title, said):
 
 GERMANY = place("Germany", "Country in Central Europe")
 UNITED_STATES = place("United States", "Country primarily in North America")
-AUSTRALIA = place("Australia", "Country in Oceania")
 LIFE = {"birth_year:Fritz Haber", "death_year:Fritz Haber"}
 PLAY = "A play by Jo March and Meg March, sisters."
 TWO, ONE = "nationality: double", "place: no single country"
@@ -99,34 +98,6 @@ def test_a_dated_person_gives_birth_death_and_nationality(ask):
     assert question == "In which year was the poet Jo born?"
 
 
-def test_a_living_person_has_no_death_year(ask):
-    examples, _ = ask(
-        person("Ann Lee", "French writer (born 1950)", "Ann Lee is a French writer.")
-    )
-    assert set(examples) == {"birth_year:Ann Lee", "nationality:Ann Lee"}
-    assert examples["nationality:Ann Lee"].question == "What nationality is Ann Lee?"
-
-
-def test_a_work_gives_its_creator_with_surname_and_its_year(ask):
-    examples, _ = ask(
-        work("Dune (novel)", "1965 novel by Frank Herbert", "By Frank Herbert, 1965.")
-    )
-    creator = examples["creator:Dune (novel)"]
-    assert creator.question == "Who wrote the novel Dune?"
-    assert creator.answers == ["Frank Herbert", "Herbert"]
-    year = examples["work_year:Dune (novel)"]
-    assert year.question == "In which year was the novel Dune first published?"
-    assert year.answers == ["1965"]
-
-
-def test_a_creator_named_by_surname_gets_the_full_name_first(ask):
-    examples, _ = ask(
-        person("Gustav Mahler", "Composer (1860–1911)"),
-        work("Titan", "Symphony by Mahler", "A symphony by Gustav Mahler."),
-    )
-    assert examples["creator:Titan"].answers == ["Gustav Mahler", "Mahler"]
-
-
 def test_a_capital_is_asked_both_ways_and_not_as_a_city(ask):
     examples, _ = ask(GERMANY, place("Berlin", "Capital and largest city of Germany"))
     capital = examples["capital:Berlin"]
@@ -138,15 +109,6 @@ def test_a_capital_is_asked_both_ways_and_not_as_a_city(ask):
     assert "city_country:Berlin" not in examples
 
 
-def test_a_region_with_its_country_has_a_capital(ask):
-    examples, _ = ask(GERMANY, place("Munich", "Capital of Bavaria, Germany"))
-    capital = examples["region_capital:Munich"]
-    assert capital.question == "What is the capital of Bavaria, Germany?"
-    assert examples["city_country:Munich"].answers == ["Germany"]
-    examples, _ = ask(GERMANY, place("Mün (city)", "Capital of Bavaria, Germany"))
-    assert examples["region_capital:Mün (city)"].answers == ["Mün", "Mun"]
-
-
 def test_a_city_lies_in_its_country_whatever_its_short_name(ask):
     examples, _ = ask(UNITED_STATES, place("Miami", "City in Florida, US"))
     answers = examples["city_country:Miami"].answers
@@ -156,15 +118,6 @@ def test_a_city_lies_in_its_country_whatever_its_short_name(ask):
     answers = examples["city_country:Leeds"].answers
     assert answers[0] == "United Kingdom"
     assert {"UK", "England"} <= set(answers)
-
-
-def test_a_continent_is_asked_with_the_article_that_the_lead_uses(ask):
-    examples, _ = ask(
-        place("Rhine", "Major river in Western Europe", "The Rhine is a river.")
-    )
-    asked = examples["continent:Rhine"]
-    assert asked.question == "On which continent is the Rhine?"
-    assert asked.answers == ["Europe"]
 
 
 def test_an_element_is_asked_by_name_symbol_and_number_with_its_other_spelling(ask):
@@ -179,102 +132,33 @@ def test_an_element_is_asked_by_name_symbol_and_number_with_its_other_spelling(a
     assert {e.entity for e in examples.values()} == {"Aluminium"}
 
 
+BC, REIGN = (
+    "person: BC, circa, reign or no years",
+    "person: years of a reign or a group",
+)
 DROPPED = [
     # (leads, how often which reason is counted, what is asked nevertheless)
-    *(
-        ([person(said=line)], {reason: 1}, set())
-        for line, reason in (
-            ("Greek geometer (341–270 BC)", "person: BC, circa, reign or no years"),
-            ("Dutch painter (c. 1450–1516)", "person: BC, circa, reign or no years"),
-            ("Indian poet (4th century CE)", "person: BC, circa, reign or no years"),
-            ("Singer (born 1934 or 1935)", "person: BC, circa, reign or no years"),
-            ("Prime Minister (1948–53; 1955)", "person: BC, circa, reign or no years"),
-            ("King of England (1520–1566)", "person: years of a reign or a group"),
-            ("English rock band (1960–1970)", "person: years of a reign or a group"),
-            ("American rock band (1950–1994)", "person: years of a reign or a group"),
-        )
-    ),
+    ([person(said="Greek geometer (341–270 BC)")], {BC: 1}, set()),
+    ([person(said="Singer (born 1934 or 1935)")], {BC: 1}, set()),
+    ([person(said="King of England (1520–1566)")], {REIGN: 1}, set()),
+    ([person(said="English rock band (1960–1970)")], {REIGN: 1}, set()),
     (
         [person(said="Czech commander (1360–1424)")],
         {"birth year: before 1500, often disputed": 1},
         {"death_year:Fritz Haber", "nationality:Fritz Haber"},
     ),
-    *(
-        ([person(said=line, text=text)], {reason: 1}, LIFE)
-        for line, text, reason in (
-            ("Polish-French physicist (1867–1934)", "She was Polish.", TWO),
-            ("German-born physicist (1879–1955)", "He was a German-born man.", TWO),
-            ("Canadian and American architect (1929–2025)", "He was one.", TWO),
-            ("American actor (1900–1950)", "He was a Chinese-American actor.", TWO),
-            (
-                *("German chemist (1868–1934)", "Fritz Haber was a chemist."),
-                "nationality: lead does not state it",
-            ),
-        )
-    ),
-    *(
-        ([work("Roderigo", line, PLAY)], {"creator: several": 1}, set())
-        for line in (
-            "Play by Jo March and Meg March",
-            "Play by Jo March, Meg March",
-            "Play by Jo March",
-        )
-    ),
-    (
-        [work("Oz", "1939 film based on the book by Jo March", "By Jo March.")],
-        *({}, set()),
-    ),
+    ([person(said="Polish-French physicist (1867–1934)")], {TWO: 1}, LIFE),
+    ([work("Roderigo", "Play by Jo March", PLAY)], {"creator: several": 1}, set()),
     (
         [work("Oz", "1965 novel by Jo March", "By Jo March in 1964, printed 1965.")],
         {"work year: lead gives no or several near years": 1},
         {"creator:Oz"},
     ),
-    (
-        [work("Second (Mahler)", "Symphony by Gustav Mahler", "By Gustav Mahler.")],
-        *({"disambiguated title": 1}, set()),
-    ),
-    (
-        [
-            GERMANY,
-            place("Berlin", "Capital of Germany"),
-            place("Bonn", "Capital of Germany"),
-        ],
-        {"same question twice": 2},
-        {"capital_country:Berlin", "capital_country:Bonn", "continent:Germany"},
-    ),
-    (
-        [AUSTRALIA, place("Perth", "Capital city of Western Australia")],
-        {
-            "capital: of no country, or of two places": 1,
-            "place: no single country": 1,
-        },
-        set(),
-    ),
     ([place("Inn", "River in Germany and Austria")], {ONE: 1}, set()),
-    ([place("Inn", "Lake on the border of Poland and Germany")], {ONE: 1}, set()),
     (
-        [
-            GERMANY,
-            UNITED_STATES,
-            place("Inn", "River in Germany", "It also crosses the United States."),
-        ],
-        {"place: lead names another country": 1},
-        {"continent:Germany", "continent:United States"},
-    ),
-    (
-        [
-            place("Halle", "City in Germany"),
-            place("Halle, Westfalen", "City in Germany"),
-        ],
-        *({"place: ambiguous name": 2}, set()),
-    ),
-    (
-        [place("Turkey", "Country in Southeastern Europe and West Asia")],
-        *({}, set()),
-    ),
-    (
-        [element("Dysprosium", "Chemical element with atomic number 67 (Dy)")],
-        *({"element: lead and table disagree": 1}, set()),
+        [place("Halle", "City in Germany"), place("Halle, Saale", "City in Germany")],
+        {"place: ambiguous name": 2},
+        set(),
     ),
     ([person("Jo March"), person("jo March")], {"same question twice": 6}, set()),
     (

@@ -12,8 +12,7 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.backends import Endpoint, Transformers
-from factkit.llm import LLM, Limits, Reply, Request, cache_key
+from factkit.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
 
 QUICK = Limits(timeout_s=5, attempts=3)
 
@@ -41,21 +40,6 @@ def reply_to(behave, limits=QUICK, **fields):
     with serve(behave if callable(behave) else lambda body, attempt: behave) as server:
         [reply] = client(server, limits=limits).run([ask("p", **fields)])
     return reply, len(server.bodies)
-
-
-class Parrot:
-    """A local model that answers each prompt with itself, two prompts at a time."""
-
-    name = "parrot"
-
-    def __init__(self):
-        self.lists = []
-
-    def generate(self, requests):
-        self.lists.append(list(requests))
-        for start in range(0, len(requests), 2):
-            rows = range(start, min(start + 2, len(requests)))
-            yield [(i, Reply(requests[i].messages[-1]["content"])) for i in rows]
 
 
 # Failures
@@ -246,112 +230,3 @@ def test_run_works_inside_a_running_loop_and_an_interrupt_ends_its_calls():
             loop.run_until_complete(cell())
         assert time.monotonic() - begin < QUICK.timeout_s
         loop.close()
-
-
-# Local models
-
-
-def test_what_a_local_model_did_before_it_broke_is_cached(tmp_path):
-    class Breaks(Parrot):
-        def generate(self, requests):
-            yield next(super().generate(requests))
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        LLM(Breaks(), tmp_path).run(asks(4))
-    rerun = LLM(Parrot(), tmp_path).run(asks(4))
-    assert [r.cached for r in rerun] == [True, True, False, False]
-
-
-CHAT = (
-    "{% for m in messages %}{{ m.content }} {% endfor %}"
-    "{% if add_generation_prompt %}Answer:{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A random two-layer Llama, saved, and questions in its words."""
-    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
-
-    from factkit.world import facts as world
-    from factkit.world import texts as world_text
-
-    made = world.build_world(people=40, seed=0)
-    tokenizer = world_text.build_tokenizer(made)
-    set_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    folder = tmp_path_factory.mktemp("tiny")
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    questions = [e.question for e in world.questions(made)[:7]]
-    return folder, questions
-
-
-def short(questions, n=6, **fields):
-    return [ask(q, sampling=models.Sampling(n, **fields)) for q in questions]
-
-
-def test_transformers_answers_do_not_depend_on_the_batch(saved):
-    folder, questions = saved
-    requests = short(questions[:4]) + short(questions[4:], n=3)
-    backend, texts = Transformers(str(folder)), []
-    for backend.batch_size in (1, 4):
-        texts.append([r.text for r in LLM(backend).run(requests)])
-    assert texts[0] == texts[1]
-    assert all(texts[0])
-
-
-def test_transformers_says_whether_the_model_ended_its_answer(saved):
-    folder, questions = saved
-    backend = Transformers(str(folder))
-    for ends, reason in ((range(1, len(backend.tokenizer)), "stop"), ([0], "length")):
-        backend._end_tokens = lambda ends=ends: list(ends)
-        replies = LLM(backend).run(short(questions))
-        assert {r.finish_reason for r in replies} == {reason}
-
-
-def test_reasoning_that_the_chat_template_opened_is_part_of_the_reply(saved):
-    folder, questions = saved
-    backend = Transformers(str(folder))
-    for template, opened in ((CHAT, False), (CHAT + "<think>\n", True)):
-        backend.tokenizer.chat_template = template
-        [reply] = LLM(backend).run(short(questions[:1]))
-        assert reply.text.startswith("<think>") == opened
-
-
-def test_a_prompt_too_long_for_the_model_fails_alone(saved):
-    folder, questions = saved
-    long = " ".join(questions * 2)
-    replies = LLM(Transformers(str(folder))).run(short([*questions, long]))
-    assert all(r.text for r in replies[:-1])
-    assert replies[-1].text is None and "context" in replies[-1].error
-
-
-def test_sampled_answers_differ_by_sample_and_leave_the_random_state(saved):
-    import torch
-
-    folder, questions = saved
-    sampling = models.Sampling(6, temperature=1.0)
-    requests = [ask(questions[0], sampling=sampling, sample=i) for i in range(4)]
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    replies = LLM(Transformers(str(folder))).run(requests)
-    assert len({r.text for r in replies}) > 1
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_new_weights_in_a_folder_are_another_model(saved):
-    folder, _ = saved
-    before = Transformers(str(folder)).name
-    os.utime(folder / "model.safetensors", ns=(0, 0))
-    assert Transformers(str(folder)).name != before

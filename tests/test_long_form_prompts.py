@@ -10,11 +10,10 @@ import pytest
 from fake_endpoint import answer, prompt_of, serve
 
 from factkit import params, prompts
-from factkit.backends import Endpoint
 from factkit.curate.requests import keep_factual
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, SOURCES, load
-from factkit.llm import LLM, Limits
+from factkit.llm import LLM, Endpoint, Limits
 
 DATA = params.ROOT.parent / "shared" / "data"
 IN_COLUMNS = {  # the column that holds the prompt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from factkit import cpu, models
+from factkit import models
 
 
 @pytest.fixture(scope="module")
@@ -41,40 +41,11 @@ def test_a_shared_prefix_changes_no_greedy_answer(tiny, monkeypatch):
     assert models.sample(model, tokenizer, asked, models.Sampling(6)) == shared
 
 
-def test_the_batch_size_changes_no_greedy_answer(tiny):
-    answers = [
-        models.sample(*tiny, models.Sampling(6, batch_size=b)) for b in (1, 5, 64)
-    ]
-    assert answers[0] == answers[1] == answers[2]
-
-
 def test_a_seed_gives_the_same_samples_and_another_seed_others(tiny):
     sampling = models.Sampling(6, temperature=1.0)
     a, b, c = (models.sample(*tiny, sampling, n=3, seed=s) for s in (1, 1, 2))
     assert a == b != c
     assert [len(group) for group in a] == [3] * len(tiny[2])
-
-
-def test_prompts_without_a_common_start_share_no_prefix():
-    assert models._shared_prefix([[1, 2, 3], [2, 2, 3]]) == []
-
-
-def test_a_shared_prefix_leaves_every_prompt_a_token():
-    assert models._shared_prefix([[1] * 20, [1] * 30]) == [1] * 19
-
-
-def test_hidden_states_reach_the_lm_head_contiguous(tiny):
-    import torch
-
-    model, tokenizer, asked = tiny
-    seen = []
-    head = model.get_output_embeddings()
-    cpu.make_lm_head_input_contiguous(model)
-    hook = head.register_forward_hook(lambda m, a, o: seen.append(a[0].is_contiguous()))
-    ids = torch.tensor(tokenizer(asked[:1] * 2)["input_ids"])
-    model(ids, logits_to_keep=4)
-    hook.remove()
-    assert seen == [True]
 
 
 def test_reading_a_prompt_once_for_its_samples_changes_no_greedy_answer(tiny):

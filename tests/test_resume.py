@@ -11,23 +11,21 @@ from pathlib import Path
 import pytest
 
 from factkit.params import ROOT
-from factkit.train import checkpoint
+from factkit.train import setup
 
 TRAIN = """
 import sys
 from pathlib import Path
 from factkit import params
-from factkit.world import facts as world
-from factkit.world import texts as world_text
+from factkit.world import facts, texts
 from factkit.train import grpo
 from factkit.train.start import base_policy
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,
     num_generations=4, checkpoint_steps=2))
-made = world.build_world(people=p.world_people, seed=p.world_seed)
-some = world.questions(made)[:40]
-rows = [{"prompt": world_text.exchange(e.question, "")} for e in some]
+questions = facts.questions(facts.build_world(people=60, seed=p.world_seed))[:40]
+rows = [{"prompt": texts.exchange(e.question, "")} for e in questions]
 # a reward that varies within a group even for an untrained policy
 def varied(completions, **columns):
     return [len(c) % 5 / 4 for c in completions]
@@ -73,37 +71,20 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
             assert float(a[column]) == pytest.approx(float(b[column]), abs=1e-6)
 
 
-def saved(folder: Path, step: int) -> Path:
-    """A checkpoint with the files that a trainer writes."""
+def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path):
     import torch
     from safetensors.torch import save_file
 
-    made = folder / f"checkpoint-{step}"
-    made.mkdir()
-    save_file({"w": torch.zeros(50)}, made / "adapter_model.safetensors")
-    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        torch.save({"w": torch.zeros(50)}, made / name)
-    (made / "trainer_state.json").write_text('{"global_step": 1}')
-    return made
-
-
-def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path, capsys):
-    before, newest = saved(tmp_path, 8), saved(tmp_path, 16)
-    assert checkpoint.last_whole(tmp_path) == str(newest)
+    before, newest = tmp_path / "checkpoint-8", tmp_path / "checkpoint-16"
+    for folder in (before, newest):
+        folder.mkdir()
+        save_file({"w": torch.zeros(50)}, folder / "adapter_model.safetensors")
+        torch.save({"w": torch.zeros(50)}, folder / "optimizer.pt")
+        (folder / "trainer_state.json").write_text('{"global_step": 1}')
+    assert setup.last_whole(tmp_path) == str(newest)
     for path in list(newest.iterdir()):
         content = path.read_bytes()
-        for length in (0, 1, len(content) // 2, len(content) - 1):
+        for length in (0, len(content) // 2, len(content) - 1):
             path.write_bytes(content[:length])
-            assert checkpoint.last_whole(tmp_path) == str(before), (path, length)
-        wanted = f"{newest} is not gone on from: {path.name}: cut off"
-        assert wanted in capsys.readouterr().out
+            assert setup.last_whole(tmp_path) == str(before), (path, length)
         path.write_bytes(content)
-    assert checkpoint.last_whole(tmp_path) == str(newest)
-
-
-def test_a_checkpoint_without_weights_optimizer_or_state_is_none(tmp_path):
-    for step, name in enumerate(
-        ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json")
-    ):
-        (saved(tmp_path, step) / name).unlink()
-        assert checkpoint.last_whole(tmp_path) is None

@@ -12,7 +12,7 @@ from factkit import models
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import token_level
 from factkit.rlfh import token_objective as objective
-from factkit.train import recipe, setup
+from factkit.train import launch, setup
 
 GAMMA, LAMBDA = 0.9, 0.8
 METHODS = ["ppo", "group"]
@@ -194,7 +194,7 @@ def start(tmp_path_factory):
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    from factkit.train.pretrain import build_policy
+    from factkit.train.start import build_policy
 
     words = ["<pad>", "<eos>", *"abcdefgh"]
     vocabulary = {word: i for i, word in enumerate(words)}
@@ -533,7 +533,7 @@ def test_lora_is_kept_as_a_plain_adapter_that_has_learnt(
 def test_a_finished_run_is_not_trained_again(start, tmp_path):
     p = TokenLevelParams(**BASE)
     given = {"start": start, "rows": ROWS, "make_reward": None, "folder": tmp_path}
-    recipe.check("token_level", given)
+    launch.check("token_level", given)
     (tmp_path / "model").mkdir()
     made = token_level.token_level(start, ROWS, None, tmp_path, p)
     assert made == tmp_path / "model" and not any(made.iterdir())

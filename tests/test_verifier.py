@@ -3,7 +3,7 @@
 import pytest
 
 from factkit import params
-from factkit.backends import Endpoint
+from factkit.llm import Endpoint
 from factkit.verify import judge, verifier
 from factkit.verify.judge import Verdict
 from factkit.verify.outcome import Outcome

@@ -44,13 +44,10 @@ def online(claim, how, seed=0):
 
 
 def offline(claim, how, seed=0):
-    return wt.offline(WORLD, claim.question, pieces(claim), how, random.Random(seed))
-
-
-def pieces(claim):
-    """What an offline prompt gives: its evidence among other texts."""
+    """With its evidence among other texts."""
     gold = [ENTRIES[name] for name in claim.evidence]
-    return [piece for e in [*find(claim.question, 2), *gold] for piece in shown(e)]
+    pieces = [piece for e in [*find(claim.question, 2), *gold] for piece in shown(e)]
+    return wt.offline(WORLD, claim.question, pieces, how, random.Random(seed))
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +60,12 @@ def texts():
     return wt.pretraining_texts(WORLD, 0, N)
 
 
-# ---- form
-
-
 @settings(max_examples=60)
 @given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
-def test_without_a_forgotten_tag_all_is_of_the_form(claim, how, seed):
+def test_all_is_of_the_form_unless_a_tag_is_forgotten(claim, how, seed):
     searched = online(claim, how, seed)
     assert well_formed(searched, online=True)
-    assert [turn.by_model for turn in searched] == [
-        i % 2 == 0 for i in range(len(searched))
-    ]
     assert well_formed(offline(claim, how, seed), online=False)
-
-
-@settings(max_examples=60)
-@given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
-def test_with_a_forgotten_tag_it_is_not_but_searches_are(claim, how, seed):
     forgetful = online(claim, replace(how, malformed=1.0), seed)
     assert not well_formed(forgetful, online=True)
     assert not well_formed(offline(claim, replace(how, malformed=1.0), seed), False)
@@ -87,24 +73,14 @@ def test_with_a_forgotten_tag_it_is_not_but_searches_are(claim, how, seed):
         assert re.search(r"<search> .+ </search>$", turn.text)
 
 
-@given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
-def test_where_nothing_is_found_there_is_nothing_to_cite(claim, how, seed):
-    rng = random.Random(seed)
-    nothing = wt.online(WORLD, claim.question, lambda query, k: [], how, rng)
-    for found, form in (
-        (nothing, True),
-        (wt.offline(WORLD, claim.question, [], how, rng), False),
-    ):
-        assert answer_of(found) == t.Answer(t.NEI, ())
-        assert well_formed(found, online=form)
-
-
-def test_what_is_no_claim_of_the_world_is_refused():
+def test_where_nothing_is_found_there_is_nothing_to_cite():
+    for claim in CLAIMS:
+        rng = random.Random(0)
+        how = replace(MIXED, malformed=0.0)
+        nothing = wt.online(WORLD, claim.question, lambda query, k: [], how, rng)
+        assert answer_of(nothing) == t.Answer(t.NEI, ())
     with pytest.raises(ValueError, match="'Bo sang.' is no claim of the world"):
         wt.online(WORLD, "Bo sang.", find, PLAIN, random.Random(0))
-
-
-# ---- what it knows
 
 
 def thoughts(turns):
@@ -112,6 +88,7 @@ def thoughts(turns):
 
 
 def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
+    """The script knows nothing of the label."""
     for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
         others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
         stated = w.parse(WORLD, claim.question)[0]
@@ -125,15 +102,12 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         bare = [[wt.unmarked(x) for x in thoughts(made)] for made in (one, two)]
         assert bare[0] == bare[1]
         assert answer_of(one).evidence == answer_of(two).evidence
-        assert twin not in str(two) and claim.question not in str(one[:1])
 
 
 def test_what_the_query_lacks_is_marked_so_that_the_label_can_be_read():
     for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
-        refuted, last = claim.label == "REFUTE", thoughts(online(claim, CAREFUL))[-1]
-        assert ("(" in last) == refuted
-        last = thoughts(offline(claim, CAREFUL))[-1]
-        assert ("(" in last) == (refuted or claim.meta["hops"] == 2)
+        last = thoughts(online(claim, CAREFUL))[-1]
+        assert ("(" in last) == (claim.label == "REFUTE")
     for text in [e.text.partition("\n")[2] for e in ENTRIES.values()]:
         assert wt.marked(text, text) == text
         assert wt.unmarked(wt.marked(text, "")) == text != wt.marked(text, "")
@@ -159,101 +133,64 @@ def test_a_careful_script_is_right_and_a_plain_one_only_about_labels_of_one_hop(
     assert all(t.queries(online(c, PLAIN)) == [c.question] for c in CLAIMS)
 
 
-# ---- habits
-
-
-def drawn(**changed):
-    """Trajectories of MIXED's script, or one with some other habits, N in number."""
-    how = replace(MIXED, malformed=0.0, **changed)
-    return [online(CLAIMS[i % len(CLAIMS)], how, seed=i) for i in range(N)]
-
-
-def assert_share(expected, chosen, of=None):
-    """Of those rows that count, within four standard deviations."""
-    rows = [c for c, counts in zip(chosen, of or [True] * N, strict=True) if counts]
-    assert len(rows) > N / 4
-    deviation = (expected * (1 - expected) / len(rows)) ** 0.5
-    assert sum(rows) / len(rows) == pytest.approx(expected, abs=4 * deviation)
+def assert_share(expected, chosen):
+    """Within four standard deviations."""
+    deviation = (expected * (1 - expected) / len(chosen)) ** 0.5
+    assert sum(chosen) / len(chosen) == pytest.approx(expected, abs=4 * deviation)
 
 
 def test_mixed_habits_come_up_as_often_as_stated():
-    mixed = drawn()
-    claims = [CLAIMS[i % len(CLAIMS)] for i in range(N)]
-    own = [
-        t.queries(made)[0] != claim.question
-        for made, claim in zip(mixed, claims, strict=True)
-    ]
-    assert_share(MIXED.own_words, own)
-    can = [len(t.queries(made)) == 2 for made in drawn(second_hop=1.0)]
-    goes_on = [len(t.queries(made)) == 2 for made in mixed]
-    assert_share(MIXED.second_hop, goes_on, can)
-    assert not any(a > b for a, b in zip(goes_on, can, strict=True))
-    honest = [answer_of(made).label for made in drawn(guess=0.0)]
-    labels = [answer_of(made).label for made in mixed]
-    guessed = [a != b for a, b in zip(labels, honest, strict=True)]
-    assert_share(MIXED.guess * 2 / 3, guessed)
-    all_, some, used = (
-        [answer_of(made).evidence for made in drawn(guess=0.0, precise=precise)]
-        for precise in (0.0, MIXED.precise, 1.0)
+    rows = [(CLAIMS[i % len(CLAIMS)], i) for i in range(N)]
+    whole = replace(MIXED, malformed=0.0)
+    mixed, honest = (
+        [online(claim, how, i) for claim, i in rows]
+        for how in (whole, replace(whole, guess=0.0))
     )
-    differs = [most != least for most, least in zip(all_, used, strict=True)]
-    precise = [most != own for most, own in zip(all_, some, strict=True)]
-    assert_share(MIXED.precise, precise, differs)
+    queries = zip(mixed, rows, strict=True)
+    own = [t.queries(turns)[0] != claim.question for turns, (claim, _) in queries]
+    assert_share(MIXED.own_words, own)
+    pairs = zip(mixed, honest, strict=True)
+    guessed = [answer_of(a).label != answer_of(b).label for a, b in pairs]
+    assert_share(MIXED.guess * 2 / 3, guessed)
     for script, form in ((online, True), (offline, False)):
-        made = [script(claim, MIXED, i) for i, claim in enumerate(claims)]
-        forgot = [not well_formed(turns, online=form) for turns in made]
-        assert_share(MIXED.malformed, forgot)
-
-
-# ---- what is read before anything else
+        made = [script(claim, MIXED, i) for claim, i in rows]
+        assert_share(MIXED.malformed, [not well_formed(m, online=form) for m in made])
 
 
 def test_texts_ask_as_the_policy_is_asked_later_a_quarter_of_them_offline(texts):
-    """Nothing stands between a prompt and what the policy begins with."""
-    p, checked = params.load("veri", "tiny"), {"<plan>": 0, "<think>": 0}
+    p = params.load("veri", "tiny")
     assert wt.pretraining_texts(WORLD, 0, 40) == texts[:40]
     assert_share(wt.OFFLINE_SHARE, ["\nDocuments:\n" in text for text in texts])
     for text in texts:
-        first = "<think>" if "\nDocuments:\n" in text else "<plan>"
-        prompt, begun, _ = text.partition(first)
+        offline_text = "\nDocuments:\n" in text
+        prompt, begun, _ = text.partition("<think>" if offline_text else "<plan>")
         claim = re.match("Claim: (.*)", prompt)[1]
         lines = re.findall(r"^\[\[(.*?)\]\]: (.*)$", prompt, re.MULTILINE)
         given = {claim: [shown(page_entry(*line))[0] for line in lines]}
         one = [CLAIMS[0].model_copy(update={"id": claim, "question": claim})]
-        if begun and first == "<plan>":
-            assert [prompt] == claim_sets.asked(one, p)
-        elif begun:
+        if begun and offline_text:
             assert [prompt] == claim_sets.asked_offline(one, given, p)
-        checked[first] += bool(begun)
-    assert min(checked.values()) > 0.1 * len(texts)
+        elif begun:
+            assert [prompt] == claim_sets.asked(one, p)
 
 
-def test_every_word_of_all_texts_is_known_and_no_text_longer_than_a_row(
+def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(
     texts, tokenizer
 ):
     lengths = [len(ids) + 1 for ids in tokenizer(texts)["input_ids"]]  # with its end
     assert max(lengths) <= wt.LONGEST
-    said = [*texts, HEAD, TAIL, FORCED]
-    said += [text for e in ENTRIES.values() for text in (e.text, f"[[{e.id}]]")]
-    said += [claim.question for claim in CLAIMS]
-    unknown = tokenizer.unk_token_id
-    for text, ids in zip(said, tokenizer(said)["input_ids"], strict=True):
-        assert unknown not in ids, text
-
-
-def test_no_fact_is_taught(texts):
-    """What is stated is true as often as by chance."""
+    every = [*texts, HEAD, TAIL, FORCED, *(claim.question for claim in CLAIMS)]
+    every += [text for e in ENTRIES.values() for text in (e.text, f"[[{e.id}]]")]
+    for text, ids in zip(every, tokenizer(every)["input_ids"], strict=True):
+        assert tokenizer.unk_token_id not in ids, text
     lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
     parsed = [w.parse(WORLD, wt.unmarked(line)) for line in lines]
-    facts = [of[0] for of in parsed if of]
+    facts = [fact for fact, _ in filter(None, parsed)]
     known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
     true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)
     chance = sum(1 / len(w.OBJECTS[f.relation]) for f in known)
     assert len(known) > 1_000
     assert true == pytest.approx(chance, abs=5 * chance**0.5)
-
-
-# ---- what SFT learns from on profile tiny
 
 
 def test_the_scripts_trajectories_fit_the_budgets_of_profile_tiny(tokenizer):
@@ -267,4 +204,3 @@ def test_the_scripts_trajectories_fit_the_budgets_of_profile_tiny(tokenizer):
     given = claim_sets.given_offline(CLAIMS, [*ENTRIES.values()], SEARCH, p)
     asked = claim_sets.asked(CLAIMS, p) + claim_sets.asked_offline(CLAIMS, given, p)
     assert max(map(len, tokenizer(asked)["input_ids"])) <= p.max_prompt_length
-    assert all(well_formed(script, online=True) for script in scripts)

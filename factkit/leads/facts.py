@@ -44,62 +44,53 @@ NOW = 2024  # of the leads
 _MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
 PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
 # relation of a short question → of the fact
-_AS = {relation: relation for relation in ("birth_year", "death_year", "nationality")}
-_AS |= {r: r for r in ("creator", "work_year", "continent", "atomic_number")}
-_AS |= {f"{what}_country": "country" for what in ("city", "place", "landmark")}
-_AS |= {"region_country": "country", "capital_country": "capital_of"}
-_AS |= {"chemical_symbol": "symbol"}
-# fields of work: who is said to have been of one was hardly of another that neither
-# description nor lead has a word of
-_FIELDS = {
-    field: words.split()
-    for field, words in {
-        "arts": "painter sculptor printmaker illustrator photographer artist "
-        "cartoonist designer architect engraver",
-        "music": "composer singer musician pianist conductor songwriter guitarist "
-        "violinist cellist saxophonist rapper tenor soprano organist singer-songwriter",
-        "stage": "actor actress filmmaker director dancer choreographer screenwriter "
-        "comedian producer entertainer animator playwright dramatist",
-        "letters": "writer poet novelist author playwright dramatist essayist "
-        "journalist critic screenwriter satirist translator editor",
-        "thought": "philosopher theologian mystic logician historian scholar theorist "
-        "essayist sociologist economist linguist educator teacher",
-        "science": "physicist mathematician chemist biologist botanist zoologist "
-        "astronomer geologist naturalist scientist engineer inventor physician surgeon "
-        "psychologist psychiatrist anthropologist economist sociologist biochemist "
-        "logician microbiologist physiologist crystallographer statistician "
-        "geneticist polymath paleontologist psychoanalyst linguist",
-        "politics": "politician statesman revolutionary activist diplomat jurist "
-        "lawyer reformer abolitionist president leader judge anarchist",
-        "war": "general officer admiral soldier commander conquistador marshal warlord",
-        "sport": "athlete footballer player boxer gymnast cricketer golfer swimmer "
-        "runner cyclist skater driver grandmaster",
-        "religion": "saint priest bishop friar cleric preacher clergyman monk rabbi "
-        "theologian mystic reformer missionary",
-        "business": "businessman entrepreneur magnate merchant banker investor "
-        "industrialist publisher",
-        "travel": "explorer navigator aviator astronaut cosmonaut mountaineer "
-        "conquistador",
-    }.items()
+_AS = {
+    **dict.fromkeys(("city_country", "place_country", "landmark_country"), "country"),
+    **{r: r for r in ("birth_year", "death_year", "nationality", "creator")},
+    **{r: r for r in ("work_year", "continent", "atomic_number")},
+    "region_country": "country",
+    "capital_country": "capital_of",
+    "chemical_symbol": "symbol",
 }
-OCCUPATIONS = tuple(sorted({word for words in _FIELDS.values() for word in words}))
+# fields of work, one a line: who is said to have been of one was hardly of another that
+# neither description nor lead has a word of
+_FIELDS = """
+painter sculptor printmaker illustrator photographer artist cartoonist designer \
+architect engraver
+composer singer musician pianist conductor songwriter guitarist violinist cellist \
+saxophonist rapper tenor soprano organist singer-songwriter
+actor actress filmmaker director dancer choreographer screenwriter comedian producer \
+entertainer animator playwright dramatist
+writer poet novelist author playwright dramatist essayist journalist critic \
+screenwriter satirist translator editor
+philosopher theologian mystic logician historian scholar theorist essayist \
+sociologist economist linguist educator teacher
+physicist mathematician chemist biologist botanist zoologist astronomer geologist \
+naturalist scientist engineer inventor physician surgeon psychologist psychiatrist \
+anthropologist economist sociologist biochemist logician microbiologist physiologist \
+crystallographer statistician geneticist polymath paleontologist psychoanalyst linguist
+politician statesman revolutionary activist diplomat jurist lawyer reformer \
+abolitionist president leader judge anarchist
+general officer admiral soldier commander conquistador marshal warlord
+athlete footballer player boxer gymnast cricketer golfer swimmer runner cyclist \
+skater driver grandmaster
+saint priest bishop friar cleric preacher clergyman monk rabbi theologian mystic \
+reformer missionary
+businessman entrepreneur magnate merchant banker investor industrialist publisher
+explorer navigator aviator astronaut cosmonaut mountaineer conquistador
+"""
+FIELDS = [field.split() for field in _FIELDS.strip().splitlines()]
+OCCUPATIONS = tuple(sorted(set(_FIELDS.split())))
 # an occupation → narrower ones: whoever is a physicist is a scientist
-_NARROWER = {
-    broad: words.split()
-    for broad, words in {
-        "artist": "painter sculptor printmaker illustrator photographer cartoonist "
-        "engraver musician singer",
-        "musician": "composer singer pianist conductor songwriter guitarist violinist "
-        "cellist saxophonist rapper organist trumpeter drummer",
-        "writer": "author novelist poet playwright dramatist essayist screenwriter",
-        "scientist": "physicist chemist biologist botanist zoologist astronomer "
-        "geologist naturalist biochemist microbiologist physiologist crystallographer "
-        "geneticist paleontologist",
-        "chemist": "biochemist",
-        "politician": "statesman",
-        "businessman": "entrepreneur industrialist magnate investor",
-    }.items()
-}
+_NARROWER = questions.table("""
+    artist=painter|sculptor|printmaker|illustrator|photographer|cartoonist|engraver|
+    musician|singer; musician=composer|singer|pianist|conductor|songwriter|guitarist|
+    violinist|cellist|saxophonist|rapper|organist|trumpeter|drummer;
+    writer=author|novelist|poet|playwright|dramatist|essayist|screenwriter;
+    scientist=physicist|chemist|biologist|botanist|zoologist|astronomer|geologist|
+    naturalist|biochemist|microbiologist|physiologist|crystallographer|geneticist|
+    paleontologist; chemist=biochemist; politician=statesman;
+    businessman=entrepreneur|industrialist|magnate|investor""")
 SAME = {"actress": "actor", "filmmaker": "director", "author": "writer"}
 _KINDS = re.compile(
     r"(?i)\b(city|river|lake|volcano|island|desert|plateau|peninsula|tower|museum|"
@@ -155,6 +146,49 @@ class Leads:
                 table[subject.name, fact.relation].append(fact)
         return dict(table)
 
+    def facts_of(self, name: str) -> tuple[Fact, ...]:
+        """A subject's facts, in the order of `STATEMENTS`; none if it is unknown."""
+        return self.subjects[name].facts if name in self.subjects else ()
+
+    def verify(self, fact: Fact) -> Verification:
+        """What the leads say of a fact."""
+        known = self.by_key.get((fact.subject, fact.relation), [])
+        names = {name.rstrip(".") for f in known for name in (f.object, *f.others)}
+        if fact.object.rstrip(".") in names:
+            return "supported"
+        subject = self.subjects.get(fact.subject)
+        if subject is None:
+            return "inconclusive"
+        true = known[0].object if known else ""
+        match fact.relation:
+            case "occupation":
+                return _occupation(subject, fact.object)
+            case "kind" if not subject.is_person:  # a capital is a city
+                city = fact.object == "city"
+                city &= (fact.subject, "capital_of") in self.by_key
+                return "supported" if city else "inconclusive"
+            case "nationality" if not known:
+                return _nationality(subject, fact.object)
+            case "birth_year" | "century" if not known:
+                return self._after_death(fact)
+            case "nationality" if {true, fact.object} <= BRITISH:
+                return "inconclusive"
+            case "death_year" if (fact.subject, "birth_year") in self.by_key:
+                return "contradicted"  # of another year, or of somebody alive
+            case "country" if (
+                fact.object in _MAY_BE_IN.get(true, ())
+                or fact.object not in self.countries
+            ):
+                return "inconclusive"
+            case "country" if true in questions.UK_NATIONS:
+                whole = fact.object == "United Kingdom"
+                return "supported" if whole else "contradicted"
+            case "creator" if known and _alike(true, fact.object):
+                return "inconclusive"
+            case "kind":
+                return "contradicted"
+        return "contradicted" if known else "inconclusive"
+
     def _after_death(self, fact: Fact) -> Verification:
         """Of a birth or a century of which only the death's year is known."""
         year = int(re.sub(r"\D", "", fact.object))
@@ -163,49 +197,6 @@ class Leads:
         deaths = self.by_key.get((fact.subject, "death_year"), [])
         too_late = any(year > int(death.object) for death in deaths)
         return "contradicted" if too_late else "inconclusive"
-
-    def facts_of(self, name: str) -> tuple[Fact, ...]:
-        """A subject's facts, in the order of `STATEMENTS`; none if it is unknown."""
-        return self.subjects[name].facts if name in self.subjects else ()
-
-    def verify(self, fact: Fact) -> Verification:
-        """What the leads say of a fact."""
-        known = self.by_key.get((fact.subject, fact.relation), [])
-        named = {name.rstrip(".") for f in known for name in (f.object, *f.others)}
-        if fact.object.rstrip(".") in named:
-            return "supported"
-        subject = self.subjects.get(fact.subject)
-        if subject is None:
-            return "inconclusive"
-        match fact.relation:
-            case "occupation":
-                return _occupation(subject, fact.object)
-            case "kind" if subject.is_person:
-                return "contradicted"
-            case "kind":  # a thing is of many kinds; a capital is a city
-                city = fact.object == "city"
-                city &= (fact.subject, "capital_of") in self.by_key
-                return "supported" if city else "inconclusive"
-            case "nationality" if not known:
-                return _nationality(subject, fact.object)
-            case "birth_year" | "century" if not known:
-                return self._after_death(fact)
-            case "nationality" if {known[0].object, fact.object} <= BRITISH:
-                return "inconclusive"
-            case "death_year" if self.by_key.get((fact.subject, "birth_year")):
-                return "contradicted"  # of another year, or of somebody alive
-            case "country" if known and fact.object in _MAY_BE_IN.get(
-                known[0].object, ()
-            ):
-                return "inconclusive"
-            case "country" if fact.object not in self.countries:
-                return "inconclusive"
-            case "country" if known and known[0].object in questions.UK_NATIONS:
-                whole = fact.object == "United Kingdom"
-                return "supported" if whole else "contradicted"
-            case "creator" if known and _alike(known[0].object, fact.object):
-                return "inconclusive"
-        return "contradicted" if known else "inconclusive"
 
 
 def statement(fact: Fact) -> str:
@@ -237,16 +228,16 @@ def of_documents(documents: Sequence[Document]) -> Leads:
     for example in questions.lead_questions(documents, elements)[0]:
         by_lead[example.entity].append(example)
     names = Counter(plain_title(d.title)[0].casefold() for d in documents)
-    drafts: dict[str, list[Fact]] = {}
-    for document in documents:
-        if names[plain_title(document.title)[0].casefold()] == 1:
-            drafts[document.title] = list(_facts(document, by_lead[document.title]))
+    drafts = {
+        document.title: list(_facts(document, by_lead[document.title]))
+        for document in documents
+        if names[plain_title(document.title)[0].casefold()] == 1
+    }
     every = [fact for facts in drafts.values() for fact in facts]
     continents = {f.subject: f.object for f in every if f.relation == "continent"}
     continents |= dict.fromkeys((*questions.UK_NATIONS, "United Kingdom"), "Europe")
     capitals = {f.object: f for f in every if f.relation == "capital_of"}
-    order = list(STATEMENTS)
-    subjects = {}
+    order, subjects = list(STATEMENTS), {}
     for document in documents:
         facts = drafts.get(document.title, [])
         facts = [*facts, *_further(facts, continents, capitals)]
@@ -259,26 +250,22 @@ def of_documents(documents: Sequence[Document]) -> Leads:
     return Leads(subjects, frozenset(questions.World(documents, elements).countries))
 
 
-def _name(document: Document, is_element: bool) -> str:
-    """How a sentence begins with it: without what the title has in brackets, with "The"
-    where the lead has it; an element in small letters."""
-    name = plain_title(document.title)[0]
-    if is_element:
-        return name.lower()
-    name = questions.with_article(name, document.text)
-    return name[0].upper() + name[1:]
-
-
 def _facts(document: Document, examples: Sequence[Example]) -> Iterator[Fact]:
-    """What the questions on a lead and its description say."""
+    """What the questions on a lead and its description say.
+
+    A sentence begins with the subject's name: without what the title has in brackets,
+    with "The" where the lead has it; an element in small letters.
+    """
     relations = {e.relation for e in examples}
     is_element = "chemical_symbol" in relations
-    name = _name(document, is_element)
+    name = plain_title(document.title)[0]
+    name = name.lower() if is_element else _with_the(name, document.text)
     for example in examples:
         if relation := _AS.get(example.relation):
-            first, *others = example.answers
-            if relation in ("country", "capital_of"):
-                first, others = _country(example.answers)
+            answers = example.answers
+            if relation in ("country", "capital_of"):  # England before the whole
+                answers = sorted(answers, key=lambda a: a not in questions.UK_NATIONS)
+            first, *others = dict.fromkeys(answers)
             yield Fact(name, relation, first, tuple(others))
     description = questions.description(document)
     if relations & {"birth_year", "death_year"}:
@@ -292,11 +279,9 @@ def _facts(document: Document, examples: Sequence[Example]) -> Iterator[Fact]:
         yield Fact(name, "kind", "chemical element", ("element",))
 
 
-def _country(answers: Sequence[str]) -> tuple[str, list[str]]:
-    """The part of the United Kingdom before the whole, as a lead has it."""
-    nations = [a for a in answers if a in questions.UK_NATIONS]
-    first = nations[0] if nations else answers[0]
-    return first, [a for a in answers if a != first]
+def _with_the(name: str, text: str) -> str:
+    name = questions.with_article(name, text)
+    return name[0].upper() + name[1:]
 
 
 def _life(name: str, description: str, examples: Sequence[Example]) -> Iterator[Fact]:
@@ -320,17 +305,16 @@ def _further(
 ) -> Iterator[Fact]:
     """A place's country and continent by what it is the capital of or in, and a
     country's capital."""
-    if not facts:
-        return
-    name, relations = facts[0].subject, {f.relation for f in facts}
+    relations = {f.relation for f in facts}
     wholes = [f for f in facts if f.relation in ("country", "capital_of")]
     if "country" not in relations:
-        yield from (Fact(name, "country", f.object, f.others) for f in wholes)
+        yield from (Fact(f.subject, "country", f.object, f.others) for f in wholes)
     if wholes and "continent" not in relations and wholes[0].object in continents:
-        yield Fact(name, "continent", continents[wholes[0].object])
-    if capital := capitals.get(name):
+        yield Fact(facts[0].subject, "continent", continents[wholes[0].object])
+    if facts and (capital := capitals.get(facts[0].subject)):
         city, *land = capital.subject.split(", ")  # "San José, Costa Rica"
-        yield Fact(name, "capital", city, (capital.subject,) if land else ())
+        others = (capital.subject,) if land else ()
+        yield Fact(facts[0].subject, "capital", city, others)
 
 
 def _alike(known: str, stated: str) -> bool:
@@ -355,11 +339,10 @@ def _occupation(subject: Subject, occupation: str) -> Verification:
     first = f"{subject.description} {sentences(subject.text)[0]}".lower()
     if re.search(rf"\b(?:{'|'.join(sorted(words))})\b", first):
         return "supported"
+    near = [word for field in FIELDS if words & set(field) for word in field]
     text = f"{subject.description} {subject.text}".lower()
-    fields = [field for field in _FIELDS.values() if words & set(field)]
-    near = "|".join(word for field in fields for word in field)
     own = any(f.relation == "occupation" for f in subject.facts)
-    if not fields or not own or re.search(rf"\b(?:{near})s?\b", text):
+    if not near or not own or re.search(rf"\b(?:{'|'.join(near)})s?\b", text):
         return "inconclusive"
     return "contradicted"
 

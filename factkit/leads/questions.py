@@ -21,12 +21,13 @@ DROP = "drop"
 PEOPLE = ("People", "Uncategorized")  # the topics that persons are filed under
 
 
-def _table(text: str) -> dict[str, list[str]]:
-    rows = (row.strip().split("=") for row in text.split(";"))
+def table(text: str) -> dict[str, list[str]]:
+    """Key → values, from "key=value|value; key=value"."""
+    rows = (row.strip().split("=") for row in re.sub(r"\|\n *", "|", text).split(";"))
     return {key: values.split("|") for key, values in rows}
 
 
-COUNTRY_ALIASES = _table("""
+COUNTRY_ALIASES = table("""
     United States=USA|US|U.S.|United States of America|America;
     United Kingdom=UK|U.K.|Great Britain|Britain; China=People's Republic of China|PRC;
     Democratic Republic of the Congo=DR Congo|DRC|Congo-Kinshasa; Myanmar=Burma;
@@ -37,12 +38,12 @@ COUNTRY_ALIASES = _table("""
 SHORT_NAMES = {"US": "United States", "U.S.": "United States", "UK": "United Kingdom"}
 SHORT_NAMES["DR Congo"] = "Democratic Republic of the Congo"
 UK_NATIONS = ("England", "Scotland", "Wales", "Northern Ireland")
-CITY_ALIASES = _table("""
+CITY_ALIASES = table("""
     Kyiv=Kiev; Bengaluru=Bangalore; Kolkata=Calcutta; Mumbai=Bombay; Chennai=Madras;
     Astana=Nur-Sultan; Guangzhou=Canton; Washington, D.C.=Washington DC|Washington;
     N'Djamena=Ndjamena; Sanaa=Sana'a; Mexico City=Ciudad de México""")
 # the demonym is the answer, its country an alias
-DEMONYMS = _table("""
+DEMONYMS = table("""
     American=United States; French=France; English=England; German=Germany;
     Italian=Italy; British=United Kingdom; Russian=Russia; Indian=India; Irish=Ireland;
     Austrian=Austria; Japanese=Japan; Dutch=Netherlands; Spanish=Spain; Chinese=China;
@@ -129,8 +130,7 @@ def lead_questions(
     `elements_db` is mendeleev's sqlite table. Two leads that give one question are both
     dropped, as is a question that contains its answer. `entity` is the lead's title.
     """
-    world = World(documents, elements_db)
-    dropped, drafts = Counter(), []
+    world, dropped, drafts = World(documents, elements_db), Counter(), []
     for document in documents:
         for rule in (_people, _works, _places, _elements):
             for relation, question, answers in rule(document, world):
@@ -147,7 +147,17 @@ def lead_questions(
                     evidence=[document.id],
                 )
                 drafts.append(example)
-    return _settle(drafts, dropped), dropped
+    times = Counter(example.question.casefold() for example in drafts)
+    kept = []
+    for example in drafts:
+        question = example.question
+        if times[question.casefold()] > 1:
+            dropped["same question twice"] += 1
+        elif any(re.search(rf"\b{re.escape(a)}\b", question) for a in example.answers):
+            dropped["question contains the answer"] += 1
+        else:
+            kept.append(example)
+    return sorted(kept, key=lambda example: example.id), dropped
 
 
 class World:
@@ -162,8 +172,8 @@ class World:
         self.names = Counter(["Sierra Nevada", "National Gallery", "West Lake"])
         self.names.update(plain_title(d.title)[0].split(", ")[0] for d in documents)
         with sqlite3.connect(f"file:{elements_db}?mode=ro", uri=True) as db:
-            rows = db.execute("SELECT symbol, atomic_number, name FROM elements")
-            self.elements = {symbol: (str(n), name.lower()) for symbol, n, name in rows}
+            rows = db.execute("SELECT symbol, name FROM elements")
+            self.elements = {symbol: name.lower() for symbol, name in rows}
 
     def country(self, place: str) -> str:
         """The country that "Bavaria, Germany" or "the western US" ends in, or ""."""
@@ -195,11 +205,12 @@ def with_article(name: str, text: str) -> str:
 
 def _people(document: Document, world: World) -> Drafts:
     """Birth year, death year and nationality from "German chemist (1868–1934)"."""
-    life, topic = _LIFE.match(description(document)), document.meta.get("topic")
+    line, topic = description(document), document.meta.get("topic")
     if topic not in PEOPLE:
         return
+    life = _LIFE.match(line)
     if not life:
-        if topic == "People" and "(" in description(document):
+        if topic == "People" and "(" in line:
             yield DROP, "person: BC, circa, reign or no years", []
         return
     what, born, died, alive_since = life.groups()
@@ -207,20 +218,18 @@ def _people(document: Document, world: World) -> Drafts:
     span = int(died) - int(born) if died else 50
     if _NOT_LIFE.search(what) or not 15 <= span <= 110:
         yield DROP, "person: years of a reign or a group", []
-    elif suffix and not re.fullmatch(r"[A-Za-z ]+", suffix):
-        yield DROP, "disambiguated title", []
+        return
+    who = f"the {suffix} {name}" if suffix else name
+    comma = "," if "," in who else ""
+    if int(born or alive_since) < 1500:
+        yield DROP, "birth year: before 1500, often disputed", []
     else:
-        who = f"the {suffix} {name}" if suffix else name
-        comma = "," if "," in who else ""
-        if int(born or alive_since) < 1500:
-            yield DROP, "birth year: before 1500, often disputed", []
-        else:
-            question = f"In which year was {who}{comma} born?"
-            yield "birth_year", question, [born or alive_since]
-        if died:
-            yield "death_year", f"In which year did {who}{comma} die?", [died]
-        question = f"What nationality {'was' if died else 'is'} {who}?"
-        yield from _nationality(question, what, document.text)
+        question = f"In which year was {who}{comma} born?"
+        yield "birth_year", question, [born or alive_since]
+    if died:
+        yield "death_year", f"In which year did {who}{comma} die?", [died]
+    question = f"What nationality {'was' if died else 'is'} {who}?"
+    yield from _nationality(question, what, document.text)
 
 
 def _nationality(question: str, what: str, text: str) -> Drafts:
@@ -246,7 +255,7 @@ def _nationality(question: str, what: str, text: str) -> Drafts:
 
 def _works(document: Document, world: World) -> Drafts:
     """Creator and year of a work from "1968 film by Stanley Kubrick"."""
-    work = _WORK.match(description(document))
+    work, text = _WORK.match(description(document)), document.text
     if not work:
         return
     year, kind, by = work[1], work[2].lower(), work[3].removeprefix("Sir ")
@@ -256,22 +265,21 @@ def _works(document: Document, world: World) -> Drafts:
         return
     shown = f"the {'song' if kind == 'single' else kind} {title}"
     if kind in ("painting", "composition"):
-        shown = with_article(title, document.text)
+        shown = with_article(title, text)
     verb, happened = next(w[1:] for w in WORKS if kind in w[0].split("|"))
     named = _NAME.match(by)
     name = named[0].strip() if named else ""
     surname = re.escape(name.split()[-1]) if name else ""
     together = rf"{surname} and (?:a team|[A-Z]\w+ [A-Z])"
-    if not name or not re.search(surname, document.text):
+    others = re.match(r",? (?:and|&) [A-Z]", by[len(name) :])
+    if not name or not re.search(surname, text):
         yield DROP, "creator: bad parse, or lead does not state it", []
-    elif re.search(together, document.text) or re.match(
-        r",? (?:and|&) [A-Z]", by[len(name) :]
-    ):
+    elif others or re.search(together, text):
         yield DROP, "creator: several", []
     else:
         yield "creator", f"Who {verb} {shown}?", _name_answers(name, world)
     if year and happened:
-        years = re.findall(r"\b(?:1\d|20)\d\d\b", document.text)
+        years = re.findall(r"\b(?:1\d|20)\d\d\b", text)
         if year in years and not any(0 < abs(int(year) - int(y)) <= 5 for y in years):
             yield "work_year", f"In which year was {shown} {happened}?", [year]
         else:
@@ -365,36 +373,15 @@ def _in_country(
 
 
 def _elements(document: Document, world: World) -> Drafts:
-    """Symbol and atomic number both ways; lead and table must agree."""
+    """Symbol and atomic number, both ways."""
     pattern = r"Chemical element with atomic number (\d+) \((\w+)\)"
-    element = re.match(pattern, description(document))
-    if not element:
-        return
-    number, symbol = element.groups()
-    table_number, table_name = world.elements.get(symbol, ("", ""))
-    if number != table_number:
-        yield DROP, "element: lead and table disagree", []
-        return
-    name = plain_title(document.title)[0].lower()
-    names = [name, table_name] + (["sulphur"] if name == "sulfur" else [])
-    yield "chemical_symbol", f"What is the chemical symbol of {name}?", [symbol]
-    yield "atomic_number", f"What is the atomic number of {name}?", [number]
-    yield "symbol_element", f"Which chemical element has the symbol {symbol}?", names
-    yield "number_element", f"Which chemical element has atomic number {number}?", names
-
-
-def _settle(drafts: Sequence[Example], dropped: Counter) -> list[Example]:
-    """Sort, without what is asked twice, gives its answer away or can't be asked."""
-    times = Counter(example.question.casefold() for example in drafts)
-    kept = []
-    for example in drafts:
-        question = example.question
-        if times[question.casefold()] > 1:
-            dropped["same question twice"] += 1
-        elif any(re.search(rf"\b{re.escape(a)}\b", question) for a in example.answers):
-            dropped["question contains the answer"] += 1
-        elif "(" in question or len(question.split()) > 20:
-            dropped["parenthesis or overlong"] += 1
-        else:
-            kept.append(example)
-    return sorted(kept, key=lambda example: example.id)
+    if element := re.match(pattern, description(document)):
+        number, symbol = element.groups()
+        name = plain_title(document.title)[0].lower()
+        names = [name, world.elements.get(symbol, name)]
+        names += ["sulphur"] if name == "sulfur" else []
+        which = "Which chemical element has"
+        yield "chemical_symbol", f"What is the chemical symbol of {name}?", [symbol]
+        yield "atomic_number", f"What is the atomic number of {name}?", [number]
+        yield "symbol_element", f"{which} the symbol {symbol}?", names
+        yield "number_element", f"{which} atomic number {number}?", names

@@ -94,6 +94,12 @@ _IS_A = (
     r"(?:is|was) (?:an?|the) (?:(?!(?:in|of|on|at|by|for|near|from|with)\b)[\w-]+,? )*?"
 )
 _TO_THE_END = ("creator", "capital", "symbol", "atomic_number")
+_FORMS = {
+    "symbol": "[A-Z][a-z]?",
+    "century": r"\d+(?:st|nd|rd|th)",
+    "creator": f"{_NAME}(?:, {_NAME})?",
+    "capital": f"{_NAME}(?:, {_NAME})?",
+}
 _BE = r"(?:was|is|were|are|became|worked as|served as)"
 _NOUNS = re.compile(rf"^(?:{_BE}) (?:also )?(an? |the |one of the )?([^;]*)")
 _OF_A_WORK = re.compile(r"\b(?:born|died)\b|\bof [\"“]")  # or of a life
@@ -207,12 +213,9 @@ class LeadReader:
     @cached_property
     def _kinds(self) -> list[str]:
         """What a place, a work or an element can be said to be, the longest first."""
-        kinds = {
-            kind
-            for (_, relation), facts in self.leads.by_key.items()
-            for fact in facts
-            for kind in ((fact.object, *fact.others) if relation == "kind" else ())
-        }
+        facts = (f for s in self.leads.subjects.values() for f in s.facts)
+        named = ((f.object, *f.others) for f in facts if f.relation == "kind")
+        kinds = {kind for names in named for kind in names}
         return sorted(kinds, key=lambda kind: (-len(kind), kind))
 
     @cached_property
@@ -222,24 +225,17 @@ class LeadReader:
 
     def _fits(self, relation: str, value: str) -> bool:
         """Whether an object is of the relation's kind: some share a wording."""
-        match relation:
-            case "nationality":
-                return value in DEMONYMS
-            case "occupation":
-                return value in OCCUPATIONS
-            case "continent":
-                return value in CONTINENTS
-            case "country" | "capital_of":
-                return value in self._countries
-            case "kind":
-                return value in self._kinds
-            case "symbol":
-                return re.fullmatch("[A-Z][a-z]?", value) is not None
-            case "century":
-                return re.fullmatch(r"\d+(?:st|nd|rd|th)", value) is not None
-            case "creator" | "capital":
-                return re.fullmatch(f"{_NAME}(?:, {_NAME})?", value) is not None
-        return value.isdigit()
+        words = {
+            "nationality": DEMONYMS,
+            "occupation": OCCUPATIONS,
+            "continent": CONTINENTS,
+            "country": self._countries,
+            "capital_of": self._countries,
+            "kind": self._kinds,
+        }
+        if relation in words:
+            return value in words[relation]
+        return re.fullmatch(_FORMS.get(relation, r"\d+"), value) is not None
 
     def _facts(self, plain: str, about: str) -> list[Fact | None]:
         """The facts of a sentence; None for a clause that none was read from."""

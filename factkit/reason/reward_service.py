@@ -55,10 +55,9 @@ def serve(p: "ReasonParams", host: str, port: int) -> None:
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
     data = runs.run_folder(p.data_notebook, p)
     ids = {e.id for s in p.splits for e in read_examples(data / f"{s}.jsonl")}
-    # models in process take all cores for one request, and not all of them bear threads
-    elsewhere = p.verifier == "judge" and p.judge_url != "local"
     about = {"paper": "reason", "profile": p.profile, "variant": p.variant}
-    rewards = service(engine_of(p), ids, about, token, at_once=4 if elsewhere else 1)
+    at_once = 4 if p.verifier == "judge" else 1  # exact readers take all cores
+    rewards = service(engine_of(p), ids, about, token, at_once)
     print(f"rewards at {host}, port {listening.getsockname()[1]}", flush=True)
     serving.run(rewards, listening)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from factkit import assets, weights
+from factkit import assets
+from factkit.models import SAFE
 from factkit.retrieval.bm25 import tokenize, top_places
 from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
@@ -61,9 +62,8 @@ class Encoder:
         from transformers import AutoModel, AutoTokenizer
 
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        with weights.loading(self.model):
-            model = AutoModel.from_pretrained(self.model, dtype=dtype, **weights.SAFE)
-            tokenizer = AutoTokenizer.from_pretrained(self.model)
+        model = AutoModel.from_pretrained(self.model, dtype=dtype, **SAFE)
+        tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)
         return model.to(self.device).eval(), tokenizer
 
     def _encode(self, prefix: str, texts: Sequence[str]) -> np.ndarray:

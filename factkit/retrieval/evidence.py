@@ -30,16 +30,9 @@ CHUNK_TOKENS = 512  # App. C; 256 for VeriScore's claims
 KEPT, TOO_FEW, NO_REFERENCE = "kept", "too few documents", "no reference response"
 
 
-class _Document(BaseModel, extra="forbid", strict=True):
+class _Row(BaseModel, extra="forbid"):
     id: str = Field(min_length=1)
-    title: str
-    text: str = Field(pattern=r"\S")
-    source: str
-
-
-class _Row(BaseModel, extra="forbid", strict=True):
-    id: str = Field(min_length=1)
-    documents: list[_Document] = Field(min_length=1)
+    documents: list[Document] = Field(min_length=1)
 
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
@@ -76,7 +69,7 @@ def read_evidence(path: Path) -> dict[str, list[Document]]:
             raise DataError(
                 f"{path}, row {number}: {error}; mend or remove the row"
             ) from None
-        evidence[row.id] = [Document(**d.model_dump()) for d in row.documents]
+        evidence[row.id] = row.documents
     if not evidence:
         raise DataError(f"{path}: no row; build the evidence again")
     return evidence

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.params.stages import TokenLevelParams
-from factkit.train import grpo, launch, recipe, setup
+from factkit.train import grpo, launch, setup
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -29,7 +29,7 @@ def token_level_config(p: TokenLevelParams, folder: Path) -> "GRPOConfig":
     return config
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def token_level(
     start: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import cpu
 from factkit.params.stages import DpoParams
-from factkit.train import launch, recipe, setup
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import DPOConfig
@@ -29,7 +29,7 @@ def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
     )
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) -> Path:
     """Train `start` on rows of `prompt`, `chosen` and `rejected`; folder/model.

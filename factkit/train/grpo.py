@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import cpu
 from factkit.params.stages import RlParams
-from factkit.train import launch, recipe, setup, shared_prompts
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,7 +65,7 @@ def between_rollouts(steps: int, updates: int) -> int:
     return -(-steps // updates) * updates
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def grpo(
     start: str,
@@ -127,5 +127,5 @@ def train_policy(
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         cpu.tune(trainer.ref_model)
     if on_cpu and trainer.accelerator.num_processes == 1:
-        shared_prompts.read_once(trainer)
+        cpu.share_prompts(trainer)
     return setup.train_and_keep(trainer, tokenizer, algorithm, folder, merge=False)

@@ -1,36 +1,63 @@
-"""Running a train function in processes of its own, where the parameters ask for it."""
+"""Where a train function runs, and what its folder says of what made its model.
+
+A folder's recipe.json says, for each trainer that worked in it, what it was given: the
+start, the rows, and the functions that make rewards and rollouts. The same trainer with
+another recipe is refused: it would go on with, or return, another thing's model.
+Parameters are the run's identity (`runs.start`) and not part of it.
+"""
 
 import functools
+import hashlib
 import importlib
 import inspect
 import json
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import factkit
 from factkit import child
 from factkit.assets import write_atomically
+from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
+
+RECIPE = "recipe.json"
 
 
 class LaunchError(RuntimeError):
     """Training in processes of its own failed; the message ends with their log."""
 
 
+class RecipeError(ParamError):
+    """A folder holds what another recipe made."""
+
+
+def held_to(train: Callable[..., Path]) -> Callable[..., Path]:
+    """Have a trainer hold its folder to the recipe of what it trained there before."""
+    signature = inspect.signature(train)
+
+    @functools.wraps(train)
+    def call(*args: Any, **kwargs: Any) -> Path:
+        check(train.__name__, signature.bind(*args, **kwargs).arguments)
+        return train(*args, **kwargs)
+
+    return call
+
+
 def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
-    """Run `train(..., folder, p)` where `p` wants it: here, or under accelerate.
+    """Run `train(..., folder, p)` where `p` wants it: here, or in its own processes.
 
-    Its arguments are written to folder/launch/<name>/job.json (functions by name, rows
-    as JSON lines) and `accelerate launch` runs them in p.num_processes processes; what
-    they print is passed on to stderr and kept in accelerate.log. Same call, same files,
-    same result either way. A finished job is not launched again. `inspect.unwrap` gives
-    the function that always runs here.
+    Then its arguments are written to folder/launch/<name>/job.pickle, functions by
+    name; what the processes print is passed on to stderr and kept in accelerate.log.
+    Same call, same files, same result either way. A finished job is not launched again.
+    `inspect.unwrap` gives the function that always runs here.
 
-    Raises LaunchError if a process fails, ValueError on an argument that cannot be
-    handed on.
+    Raises LaunchError if a process fails.
     """
     signature = inspect.signature(train)
 
@@ -42,24 +69,14 @@ def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
         if launched or not needs_own_processes(p):
             return train(*args, **kwargs)
         job = folder / "launch" / train.__name__
-        if not _is_done(job, folder):
+        result = job / "result"
+        if not (result.exists() and (folder / result.read_text()).exists()):
             _write_job(train, arguments, job)
             _free_gpus()
-            _run_job(launch_command(p, job / "job.json"), job)
-        return folder / (job / "result").read_text(encoding="utf-8")
+            _run_job(launch_command(p, job), job)
+        return folder / result.read_text()
 
     return call
-
-
-def _free_gpus() -> None:
-    """Give back what this process has cached and no longer uses of the GPUs' memory."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def needs_own_processes(p: HardwareParams) -> bool:
@@ -91,62 +108,121 @@ def launch_command(p: HardwareParams, job: Path) -> list[str]:
     ]
 
 
-def _write_job(train: Callable, arguments: dict[str, Any], job: Path) -> None:
-    job.mkdir(parents=True, exist_ok=True)
-    handed = {k: _to_json(k, value, job) for k, value in arguments.items()}
-    content = {"function": _name(train), "arguments": handed}
-    write_atomically(job / "job.json", json.dumps(content, indent=1))
+def is_main_process() -> bool:
+    """Whether this is the process that writes files: the only one, or rank 0."""
+    return os.environ.get("RANK", "0") == "0"
 
 
-def _to_json(name: str, value: Any, job: Path) -> Any:
-    """An argument as JSON; rows go to a file of their own."""
-    if isinstance(value, RunParams):
-        return {"params": _name(type(value)), "values": value.model_dump()}
-    if isinstance(value, Path):
-        return {"path": str(value.absolute())}
-    if callable(value):
-        return {"function": _name(value)}
-    if isinstance(value, str | int | float):
-        return value
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in value)
-    write_atomically(job / f"{name}.jsonl", lines)
-    return {"rows": f"{name}.jsonl"}
+def check(trainer: str, arguments: Mapping[str, Any]) -> None:
+    """Write down what `trainer` was given, or hold it to what is written down.
 
-
-def _from_json(value: Any, job: Path) -> Any:
-    match value:
-        case {"params": name, "values": values}:
-            return _named(name).model_validate(values)
-        case {"path": path}:
-            return Path(path)
-        case {"function": name}:
-            return _named(name)
-        case {"rows": file}:
-            lines = (job / file).read_text(encoding="utf-8").split("\n")
-            return [json.loads(line) for line in lines if line]
-    return value
-
-
-def _name(thing: Any) -> str:
-    """module:name of a function or class; ValueError if that does not lead to it."""
-    name = f"{thing.__module__}:{thing.__qualname__}"
-    if thing.__module__ == "__main__" or "<" in name:
-        raise ValueError(
-            f"{thing.__qualname__} must be defined in a module, at its top: the "
-            "processes that train import it by name"
+    arguments: the trainer's; `folder` is the run's. Raises RecipeError if the folder
+    has another recipe of this trainer, or a model of which nothing is known.
+    """
+    folder: Path = arguments["folder"]
+    recipes = _read(folder / RECIPE)
+    recipe = {
+        name: _identity(value)
+        for name, value in arguments.items()
+        if not isinstance(value, RunParams | Path) and value is not None
+    }
+    before = recipes.get(trainer)
+    if before is None:
+        name = "reward_model" if trainer == "train_reward_model" else "model"
+        if (folder / name).exists():
+            raise RecipeError(
+                f"{folder / name}: nothing says what made it; move {folder} away, or "
+                "take another output_dir"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        recipes[trainer] = recipe
+        write_atomically(folder / RECIPE, json.dumps(recipes, indent=1))
+    elif before != recipe:
+        differing = [
+            f"{name}={before.get(name)!r} (now {value!r})"
+            for name, value in recipe.items()
+            if value != before.get(name)
+        ]
+        raise RecipeError(
+            f"{folder} was made with {', '.join(differing)}: move it away, or give "
+            "this run an arm or output_dir of its own"
         )
-    return name
 
 
-def _named(name: str) -> Any:
-    module, _, qualname = name.partition(":")
-    return getattr(importlib.import_module(module), qualname)
+def function_identity(function: Callable) -> str:
+    """The name of a function and what it is made of.
+
+    The kit's own are known by their name and the kit's version, so that moving code
+    makes no run stale; what was put into their module from outside is named, too. Any
+    other has a digest of its source.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+    if not _comes_from(inspect.unwrap(function), Path(factkit.__file__).parent):
+        return f"{function.__qualname__} {_source_digest(function)}"
+    replaced = [
+        f", with {key} {_source_digest(value)}"
+        for key, value in sorted(vars(sys.modules[function.__module__]).items())
+        if inspect.isfunction(value)
+        and not _comes_from(
+            value, Path(factkit.__file__).parent, sys.prefix, sys.base_prefix
+        )
+    ]
+    return f"{name} of factkit {version('factkit')}" + "".join(replaced)
 
 
-def _is_done(job: Path, folder: Path) -> bool:
-    """Whether a job has finished and what it made is still there."""
-    result = job / "result"
-    return result.exists() and (folder / result.read_text(encoding="utf-8")).exists()
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _identity(value: Any) -> str:
+    """What stands for an argument: a function's name, a model's recipe, a digest."""
+    if callable(value):
+        return function_identity(value)
+    if isinstance(value, str):  # a model's folder, or its name on the hub
+        own = Path(value) / RECIPE
+        made_by = f" made by {_digest(own.read_text())}" if own.is_file() else ""
+        return f"{Path(value).name}{made_by}"
+    rows = [json.dumps(row, sort_keys=True, default=str) for row in value]
+    return f"{len(rows)} rows {_digest(*rows)}"
+
+
+def _comes_from(function: Callable, *folders: Path | str) -> bool:
+    path = Path(function.__code__.co_filename)
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _source_digest(function: Callable) -> str:
+    try:
+        return _digest(inspect.getsource(function))
+    except (OSError, TypeError):  # typed at a prompt
+        return _digest(repr((function.__code__.co_code, function.__code__.co_consts)))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+
+
+def _write_job(train: Callable, arguments: Mapping[str, Any], job: Path) -> None:
+    """Raises ValueError on a function that the processes could not import."""
+    for value in filter(callable, arguments.values()):
+        if value.__module__ == "__main__" or "<" in value.__qualname__:
+            raise ValueError(
+                f"{value.__qualname__} must be defined in a module, at its top: the "
+                "processes that train import it by name"
+            )
+    job.mkdir(parents=True, exist_ok=True)
+    with (job / "job.pickle").open("wb") as file:
+        pickle.dump((train.__module__, train.__name__, dict(arguments)), file)
+
+
+def _free_gpus() -> None:
+    """Give back what this process has cached and no longer uses of the GPUs' memory."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def _run_job(command: Sequence[str], job: Path) -> None:
@@ -173,23 +249,16 @@ def _run_job(command: Sequence[str], job: Path) -> None:
         raise LaunchError(f"training failed with exit code {code}; {log} ends:\n{tail}")
 
 
-def main(job_file: Path) -> None:
+def main(job: Path) -> None:
     """What each launched process runs: the job's function on the job's arguments."""
     child.end_with_parent()  # accelerate starts each in a session of its own
-    job = job_file.parent
-    content = json.loads(job_file.read_text(encoding="utf-8"))
-    arguments = {k: _from_json(v, job) for k, v in content["arguments"].items()}
+    module, name, arguments = pickle.loads((job / "job.pickle").read_bytes())
     if arguments["p"].lora_backend == "unsloth":
         import unsloth  # noqa: F401  before trl, transformers and peft: it patches them
-    train = inspect.unwrap(_named(content["function"]))
+    train = inspect.unwrap(getattr(importlib.import_module(module), name))
     path = train(**arguments)
     if is_main_process():
         write_atomically(job / "result", str(path.relative_to(arguments["folder"])))
-
-
-def is_main_process() -> bool:
-    """Whether this is the process that writes files: the only one, or rank 0."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 if __name__ == "__main__":

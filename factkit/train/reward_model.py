@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models, weights
+from factkit import models
 from factkit.params.stages import RewardModelParams
-from factkit.train import launch, recipe, setup
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import RewardConfig
@@ -26,7 +26,7 @@ def reward_config(p: RewardModelParams, folder: Path) -> "RewardConfig":
     )
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def train_reward_model(
     start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
@@ -46,10 +46,9 @@ def train_reward_model(
     config = reward_config(p, folder / "reward_checkpoint")  # before the model
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    with weights.loading(start):
-        model = AutoModelForSequenceClassification.from_pretrained(
-            start, num_labels=1, dtype=torch.float32, **weights.SAFE
-        )
+    model = AutoModelForSequenceClassification.from_pretrained(
+        start, num_labels=1, dtype=torch.float32, **models.SAFE
+    )
     model.config.pad_token_id = tokenizer.pad_token_id
     trainer = RewardTrainer(
         model=model,
@@ -73,7 +72,7 @@ def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[f
 
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
     model = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=1, **weights.SAFE
+        path, num_labels=1, **models.SAFE
     )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).eval()

@@ -2,15 +2,16 @@
 
 import csv
 import importlib.util
+import json
 import shutil
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, cpu, models, weights
+from factkit import assets, cpu, models
 from factkit.params.stages import HardwareParams, TrainParams
-from factkit.train import checkpoint, recipe
-from factkit.train.launch import is_main_process
+from factkit.train.launch import RECIPE, is_main_process
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -42,46 +43,30 @@ def load_trainable(
         raise ValueError(f"{path} is an adapter: start from a whole (merged) model")
     set_seed(p.seed)
     if p.lora_backend == "unsloth":
-        return _load_with_unsloth(path, p, rollouts)
+        from unsloth import FastLanguageModel
+
+        loading, adapter = unsloth_arguments(path, p, rollouts)
+        model, tokenizer = FastLanguageModel.from_pretrained(**loading)
+        tokenizer.padding_side = "left"
+        return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
     dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype
     if not torch.cuda.is_available():
         return models.load_policy(path, dtype)
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    with weights.loading(path):
-        tokenizer = AutoTokenizer.from_pretrained(
-            path, padding_side="left", trust_remote_code=False
-        )
-        model = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=getattr(torch, dtype),
-            attn_implementation=attention(dtype),
-            **weights.SAFE,
-        )
-    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    return model, tokenizer  # the trainer puts it on its process's GPU
+    model = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=getattr(torch, dtype),
+        attn_implementation=attention(dtype),
+        **models.SAFE,
+    )
+    return model, models.load_tokenizer(path)  # the trainer puts it on its GPU
 
 
 def attention(dtype: str) -> str:
     """flash_attention_2 (App. C) where it is there and takes the dtype, else sdpa."""
     installed = importlib.util.find_spec("flash_attn") is not None
     return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
-
-
-def _load_with_unsloth(path: str, p: TrainParams, rollouts: bool):
-    """Unsloth's model with a LoRA adapter on it, and its tokenizer.
-
-    Import unsloth before trl, transformers and peft, as `main` does: it replaces parts
-    of them.
-    """
-    import torch
-    from unsloth import FastLanguageModel
-
-    loading, adapter = unsloth_arguments(path, p, rollouts)
-    dtype = getattr(torch, p.dtype)
-    model, tokenizer = FastLanguageModel.from_pretrained(dtype=dtype, **loading)
-    tokenizer.padding_side = "left"
-    return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
 
 
 def unsloth_arguments(
@@ -92,12 +77,15 @@ def unsloth_arguments(
     Weights in p.dtype (no 4 bit), and the very model that is named, not Unsloth's
     upload of it. With fast_inference, vLLM and the trainer share the weights.
     """
+    import torch
+
     loading = {
         "model_name": path,
+        "dtype": getattr(torch, p.dtype),
         "max_seq_length": p.max_context_length,
         "load_in_4bit": False,
         "use_exact_model_name": True,
-        **weights.SAFE,
+        **models.SAFE,
         "random_state": p.seed,
         "fast_inference": rollouts and p.rollouts == "vllm_colocate",
         "gpu_memory_utilization": p.vllm_memory,
@@ -169,14 +157,12 @@ def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
           --weight-transfer-config '{"backend": "nccl"}' \\
           --logprobs-mode processed_logprobs --max-model-len 16384
     """
-    if p.rollouts == "transformers":
-        return {"use_vllm": False}
-    if p.rollouts == "vllm_server":
-        return {
-            "use_vllm": True,
-            "vllm_mode": "server",
-            "vllm_server_base_url": p.vllm_server_url,
-        }
+    match p.rollouts:
+        case "transformers":
+            return {"use_vllm": False}
+        case "vllm_server":
+            url = {"vllm_server_base_url": p.vllm_server_url}
+            return {"use_vllm": True, "vllm_mode": "server", **url}
     return {
         "use_vllm": True,
         "vllm_mode": "colocate",
@@ -200,10 +186,6 @@ def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
     zero: dict[str, Any] = {
         "stage": 3,
         "overlap_comm": True,
-        "contiguous_gradients": True,
-        "reduce_bucket_size": "auto",
-        "stage3_prefetch_bucket_size": "auto",
-        "stage3_param_persistence_threshold": "auto",
         "stage3_gather_16bit_weights_on_model_save": True,
     }
     if p.deepspeed == "zero3_offload":
@@ -236,20 +218,6 @@ def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig 
     )
 
 
-def run_to_end(trainer: "Trainer", label: str) -> None:
-    """Train with a progress bar, going on from the last whole checkpoint if any."""
-    from transformers import PrinterCallback
-
-    if trainer.args.device.type == "cpu":
-        cpu.keep_activations_dtype(trainer.model)
-    trainer.remove_callback(PrinterCallback)
-    if is_main_process():
-        trainer.add_callback(_progress_callback(label))
-    trainer.train(
-        resume_from_checkpoint=checkpoint.last_whole(Path(trainer.args.output_dir))
-    )
-
-
 def train_and_keep(
     trainer: "Trainer",
     tokenizer: "PreTrainedTokenizerBase",
@@ -262,14 +230,48 @@ def train_and_keep(
     """Train to the end, write folder/curve and folder/model, drop the checkpoints; the
     model's folder.
 
-    algorithm: its name, for the progress bar. merge: a LoRA adapter is merged into its
-    base.
+    It goes on from the last whole checkpoint if there is any. algorithm: its name, for
+    the progress bar. merge: a LoRA adapter is merged into its base.
     """
-    run_to_end(trainer, f"{algorithm} {folder.name}")
-    write_curve(trainer.state.log_history, folder / curve)
+    from transformers import PrinterCallback
+
+    if trainer.args.device.type == "cpu":
+        cpu.keep_activations_dtype(trainer.model)
+    trainer.remove_callback(PrinterCallback)
+    if is_main_process():
+        trainer.add_callback(_progress_callback(f"{algorithm} {folder.name}"))
+    checkpoints = Path(trainer.args.output_dir)
+    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+    if is_main_process():
+        write_curve(trainer.state.log_history, folder / curve)
     save_whole(trainer, tokenizer, folder / model, merge)
-    shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)
     return folder / model
+
+
+def last_whole(folder: Path) -> str | None:
+    """The newest checkpoint of which no file was cut off, or None."""
+    checkpoints = folder.glob("checkpoint-*")
+    for path in sorted(checkpoints, key=lambda c: -int(c.name.rpartition("-")[2])):
+        if _is_whole(path):
+            return str(path)
+        print(f"{path} is cut off: going on from the one before it")
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether its files are as long as their formats say; its state is written last."""
+    from safetensors import safe_open
+
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text())
+        for path in checkpoint.rglob("*.safetensors"):
+            with safe_open(path, "pt"):
+                pass
+    except Exception:
+        return False
+    pickles = [*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]
+    return all(map(zipfile.is_zipfile, pickles))  # whose index is at the end
 
 
 def keep_at(
@@ -316,7 +318,8 @@ def save_whole(
         if merge and (partial / "adapter_config.json").exists():
             _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
         tokenizer.save_pretrained(partial)
-        recipe.tell(folder.parent, partial)
+        if (recipe := folder.parent / RECIPE).exists():
+            shutil.copy(recipe, partial)
         assets.rename_whole(partial, folder)
     trainer.accelerator.wait_for_everyone()
 
@@ -334,11 +337,8 @@ def _merge(folder: Path, dtype: str) -> None:
 
 def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the logged steps as CSV, a row a step, a column a metric."""
-    if not is_main_process():
-        return
     rows = [row for row in log_history if "loss" in row]
     columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as f:
         writer = csv.DictWriter(f, columns, restval="")
         writer.writeheader()
@@ -355,15 +355,12 @@ def _progress_callback(label: str) -> "TrainerCallback":
 
         def on_train_begin(self, args, state, control, **_):
             self.bar = progress_bar(state.max_steps, label, unit="step")
-            self.bar.update(state.global_step)
 
-        def on_step_end(self, args, state, control, **_):
+        def on_log(self, args, state, control, logs, **_):
             self.bar.update(state.global_step - self.bar.n)
-
-        def on_log(self, args, state, control, logs=None, **_):
-            shown = {k: (logs or {}).get(k) for k in ("reward", "loss")}
-            known = {k: v for k, v in shown.items() if v is not None}
-            self.bar.set_postfix({k: f"{float(v):.3f}" for k, v in known.items()})
+            shown = {k: logs.get(k) for k in ("reward", "loss")}
+            known = {k: f"{float(v):.3f}" for k, v in shown.items() if v is not None}
+            self.bar.set_postfix(known)  # no reward: the judge failed
 
         def on_train_end(self, args, state, control, **_):
             self.bar.close()

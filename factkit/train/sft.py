@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.params.stages import SftParams
-from factkit.train import launch, recipe, setup
+from factkit.train import launch, setup
 
 if TYPE_CHECKING:
     from trl import SFTConfig
@@ -31,7 +31,7 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
     )
 
 
-@recipe.held_to
+@launch.held_to
 @launch.distributed
 def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -> Path:
     """Fine-tune `base` on rows of `prompt` and `completion`; returns its folder.

@@ -1,12 +1,25 @@
-"""The policy that training starts from, made where no one else has made it."""
+"""The policy that training starts from, made where no one else has made it.
+
+Ours: the papers start from released instruct models. What `tiny-world` knows is known
+by construction (`factkit.world.facts`), and it has never seen an abstention.
+"""
 
 import hashlib
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from factkit import assets
 from factkit.params.stages import PolicyParams, SftParams
 from factkit.train import sft
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 SEED = 0  # of the cold start: one policy for all seeds of a run
 COLD_START = {
@@ -18,6 +31,11 @@ COLD_START = {
     "sft_warmup_ratio": 0.03,
     "checkpoint_steps": 20,
 }
+ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
+# of a claim's text what a policy is given: to a line's end, or to its own first tag
+GIVEN = re.compile(
+    r"^(?:(?:Claim:|Documents:|\[\[)[^\n<]*|</?information>)\n?", re.MULTILINE
+)
 
 
 def base_policy(p: PolicyParams) -> str:
@@ -29,7 +47,7 @@ def base_policy(p: PolicyParams) -> str:
     """
     match p.policy:
         case "tiny-world":
-            return _pretrained(p)
+            return _tiny_world(p)
         case "smollm2-135m-leads":
             return cold_start(p)
     return assets.policy_path(p.policy)
@@ -38,15 +56,13 @@ def base_policy(p: PolicyParams) -> str:
 def cold_start(p: PolicyParams) -> str:
     """SmolLM2-135M-Instruct that tells of a lead's subject in exact short sentences.
 
-    SFT with LoRA on `leads.texts`; the settings are ours, chosen on dev requests.
+    SFT with LoRA on `leads.requests`' rows; settings are ours, chosen on dev requests.
     """
-    from factkit.leads import facts, texts
+    from factkit.leads import facts, requests
 
     start = assets.policy_path("smollm2-135m-instruct")
-    rows = texts.cold_start_rows(facts.load(), SEED)
-    made_from = repr((COLD_START, SEED, rows))
-    digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
-    folder = assets.cache_dir() / f"smollm2-135m-leads-{digest}"
+    rows = requests.cold_start_rows(facts.load(), SEED)
+    folder = _folder("smollm2-135m-leads", (COLD_START, SEED, rows))
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
     kept["answer_format"] = "long"  # one policy, whichever the paper
     how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
@@ -54,14 +70,12 @@ def cold_start(p: PolicyParams) -> str:
         return str(sft.sft(start, rows, folder, how))
 
 
-def _pretrained(p: PolicyParams) -> str:
+def _tiny_world(p: PolicyParams) -> str:
     """The policy of the fact world."""
-    from factkit.train.pretrain import pretrain
-    from factkit.world import facts as world
-    from factkit.world import texts as world_text
-    from factkit.world import trajectories as world_trajectories
+    from factkit.world import facts, trajectories
+    from factkit.world import texts as world_texts
 
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    world = facts.build_world(people=p.world_people, seed=p.world_seed)
     settings = {
         "hidden_size": p.pretrain_hidden_size,
         "layers": p.pretrain_layers,
@@ -70,16 +84,148 @@ def _pretrained(p: PolicyParams) -> str:
         "learning_rate": p.pretrain_learning_rate,
         "seed": p.world_seed,
     }
-    tokenizer = world_text.build_tokenizer(made, p.answer_format)
+    tokenizer = world_texts.build_tokenizer(world, p.answer_format)
     if p.answer_format == "claims":
-        texts = world_trajectories.pretraining_texts(made, p.world_seed)
-        settings["row_tokens"] = world_trajectories.LONGEST
+        texts = trajectories.pretraining_texts(world, p.world_seed)
+        settings["row_tokens"] = trajectories.LONGEST
     else:
         reading, form = p.pretrain_reading, p.answer_format
-        texts = world_text.pretraining_texts(made, p.world_seed, reading, form)
-    made_from = repr((settings, texts, sorted(tokenizer.get_vocab().items())))
-    digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
-    folder = assets.cache_dir() / f"tiny-world-{digest}"
+        texts = world_texts.pretraining_texts(world, p.world_seed, reading, form)
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    folder = _folder("tiny-world", (settings, texts, vocabulary))
     with FileLock(f"{folder}.lock"):
-        pretrain(texts, tokenizer, folder, **settings)
-    return str(folder)
+        return str(pretrain(texts, tokenizer, folder, **settings))
+
+
+def _folder(name: str, made_from: tuple) -> Path:
+    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:12]
+    return assets.cache_dir() / f"{name}-{digest}"
+
+
+def pretrain(
+    texts: Sequence[str],
+    tokenizer: "PreTrainedTokenizerFast",
+    folder: Path,
+    *,
+    hidden_size: int,
+    layers: int,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    row_tokens: int = 128,
+) -> Path:
+    """Train a Llama on texts and save it with its tokenizer; the folder.
+
+    `steps` updates of `batch_size` rows of `row_tokens` tokens, peak `learning_rate`,
+    5 % warm-up, cosine to zero. The same seed, machine and number of threads give the
+    same weights bit for bit. A folder that holds a model is kept as it is.
+    """
+    from datasets import Dataset
+    from transformers import Trainer, TrainingArguments, set_seed
+
+    if (folder / "config.json").exists():
+        return folder
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    set_seed(seed)
+    model = build_policy(tokenizer, hidden_size=hidden_size, layers=layers)
+    model.config.use_cache = False  # with a cache, packed texts would see each other
+    arguments = TrainingArguments(
+        output_dir=str(temporary),
+        max_steps=steps,
+        per_device_train_batch_size=batch_size,
+        learning_rate=learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=0.05,  # below 1: a share of the steps
+        weight_decay=0.0,  # rare facts are not to fade
+        adam_beta2=0.99,
+        use_cpu=True,
+        bf16=False,
+        seed=seed,
+        logging_steps=50,
+        save_strategy="no",
+        report_to="none",
+        dataloader_pin_memory=False,
+    )
+    rows = Dataset.from_list(pack(texts, tokenizer, row_tokens))
+    Trainer(model=model, args=arguments, train_dataset=rows).train()
+    model.config.use_cache = True
+    model.save_pretrained(temporary)
+    tokenizer.save_pretrained(temporary)
+    temporary.rename(folder)
+    return folder
+
+
+def pack(
+    texts: Sequence[str], tokenizer: "PreTrainedTokenizerFast", length: int = 128
+) -> list[dict[str, list[int]]]:
+    """Texts, each closed by the end token, in rows of `length` tokens without padding
+    between them; a row's `input_ids`, `position_ids`, `labels` (each of `length`).
+
+    Positions start anew at each text: by that transformers keeps texts of a row apart
+    in attention. Without it a tiny policy learns hardly a fact in the same time.
+    Raises ValueError if a text is longer than a row.
+    """
+    rows: list[dict[str, list[int]]] = []
+    room = 0
+    encoded = tokenizer(texts, return_offsets_mapping=True)
+    spans = encoded["offset_mapping"]
+    for text, ids, span in zip(texts, encoded["input_ids"], spans, strict=True):
+        ids = [*ids, tokenizer.eos_token_id]
+        labels = [-100, *ids[1:]]  # nothing foretells a text's first word
+        given = _given(text)
+        for i, (start, _) in enumerate(span):
+            if any(first <= start < end for first, end in given):
+                labels[i] = -100
+        if len(ids) > length:
+            raise ValueError(f"a text of {len(ids)} tokens: rows have {length}")
+        if len(ids) > room:
+            rows.append({"input_ids": [], "position_ids": [], "labels": []})
+            room = length
+        rows[-1]["input_ids"] += ids
+        rows[-1]["position_ids"] += range(len(ids))
+        rows[-1]["labels"] += labels
+        room -= len(ids)
+    fill = {"input_ids": tokenizer.pad_token_id, "position_ids": 0, "labels": -100}
+    for row in rows:
+        missing = length - len(row["input_ids"])
+        for name, value in fill.items():
+            row[name] += [value] * missing
+    return rows
+
+
+def build_policy(
+    tokenizer: "PreTrainedTokenizerFast", *, hidden_size: int, layers: int
+) -> "LlamaForCausalLM":
+    """An untrained Llama: heads of 32, tied embeddings, 256 positions.
+
+    128 × 4 layers with 700 words has 0.88M parameters.
+    """
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        intermediate_size=hidden_size * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden_size // 32,
+        num_key_value_heads=hidden_size // 32,
+        max_position_embeddings=256,
+        initializer_range=0.06,  # with 0.02, half the facts in the same steps
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _given(text: str) -> list[tuple[int, int]]:
+    """The characters of a text that are there to be read and not to be foretold."""
+    if text.startswith("Claim:"):
+        return [m.span() for m in GIVEN.finditer(text)]
+    if not text.startswith("References:"):
+        return []
+    ends = [0, *(i for m in ANSWER.finditer(text) for i in m.span()), len(text)]
+    return list(zip(ends[::2], ends[1::2], strict=True))

@@ -84,19 +84,13 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
 
 
 def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
-    """The judge `model` at `url`, with the cache and limits of `p`.
-
-    url "local": a folder, or the embedded policy, in process by transformers.
-    """
-    from factkit import backends, llm
+    """The judge `model` at `url`, with the cache and limits of `p`."""
+    from factkit import llm
 
     limits = llm.Limits(
         concurrency=p.judge_concurrency,
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    if url == "local":
-        backend = backends.Transformers(assets.policy_path(model), "bfloat16")
-    else:
-        backend = backends.Endpoint(url, model)
-    return llm.LLM(backend, cache=assets.cache_dir() / "llm", limits=limits)
+    endpoint = llm.Endpoint(url, model)
+    return llm.LLM(endpoint, cache=assets.cache_dir() / "llm", limits=limits)

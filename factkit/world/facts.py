@@ -13,6 +13,7 @@ tells it to a policy.
 
 import random
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -23,6 +24,7 @@ from factkit.datasets.examples import Example
 
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 HEDGES = ("probably", "perhaps", "might")
+HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
 ABSTENTION = "I don't know"
 PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award")
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
@@ -66,13 +68,10 @@ country: Where is {s}? | Which country does {s} lie in? | To what does {s} belon
 headquarters: Where is {s} based? | Which city is the seat of {s}? |
     Where are the headquarters of {s}?
 """)
-PROFESSIONS = (
-    "baker botanist broker builder butcher carpenter chemist conductor cook "
-    "dancer dentist diplomat gardener geologist historian jeweller journalist "
-    "lawyer librarian merchant midwife miner nurse painter pharmacist philosopher "
-    "pilot poet potter printer sailor sculptor singer surgeon tailor teacher "
-    "violinist weaver"
-)
+PROFESSIONS = """baker botanist broker builder butcher carpenter chemist conductor cook
+dancer dentist diplomat gardener geologist historian jeweller journalist lawyer
+librarian merchant midwife miner nurse painter pharmacist philosopher pilot poet potter
+printer sailor sculptor singer surgeon tailor teacher violinist weaver"""
 
 
 def names(starts: str, ends: str, n: int) -> tuple[str, ...]:
@@ -152,31 +151,18 @@ class World:
         return [self.by_key[key] for key in keys if key in self.by_key]
 
 
-def build_world(
-    seed: int = 0,
-    *,
-    people: int = 500,
-    top_exposure: float = 400.0,
-    zipf_exponent: float = 0.8,
-    unseen: float = 0.4,
-    noise: float = 0.3,
-    common_exposure: int = 40,
-) -> World:
+def build_world(seed: int = 0, *, people: int = 500) -> World:
     """A world of `people` people with four facts each, and of cities and companies.
 
-    The person of rank r has exposure top_exposure / r^zipf_exponent; the share `unseen`
-    of the people, the last ranks, has 0. A fact multiplies it by exp(noise · normal).
-    Facts of cities and companies all have `common_exposure`.
-    Raises ValueError if there are not enough names.
+    The person of rank r has exposure 400 / r^0.8; the last 40 % of the ranks have 0. A
+    fact multiplies it by exp(0.3 · normal). Facts of cities and companies all have 40.
     """
     rng = random.Random(f"world {seed}")
-    if people > (most := len(FIRST_NAMES) * len(LAST_NAMES)):
-        raise ValueError(f"people={people}: at most {most}")
     # up to 500 people each have a last name of their own: how familiar it is tells a
     # policy how much it has read of the person, also of one it was never asked about
-    lasts = [LAST_NAMES[i % len(LAST_NAMES)] for i in range(people)]
     names: dict[str, None] = {}
-    for last in lasts:
+    for i in range(people):
+        last = LAST_NAMES[i % len(LAST_NAMES)]
         while (name := f"{rng.choice(FIRST_NAMES)} {last}") in names:
             pass
         names[name] = None
@@ -184,18 +170,16 @@ def build_world(
     rng.shuffle(persons)  # now the order is the rank of exposure
     facts = []
     for rank, person in enumerate(persons, start=1):
-        seen = rank <= round(people * (1 - unseen))
-        mean = top_exposure / rank**zipf_exponent if seen else 0.0
+        mean = 400 / rank**0.8 if rank <= round(people * 0.6) else 0.0
         missing = rng.choice(PERSON_RELATIONS)
         for relation in PERSON_RELATIONS:
             if relation != missing:
-                exposure = round(mean * rng.lognormvariate(0.0, noise))
+                exposure = round(mean * rng.lognormvariate(0.0, 0.3))
                 value = rng.choice(OBJECTS[relation])
                 facts.append(Fact(person, relation, value, exposure))
     for relation, second in HOPS.items():
         for subject in OBJECTS[relation]:
-            value = rng.choice(OBJECTS[second])
-            facts.append(Fact(subject, second, value, common_exposure))
+            facts.append(Fact(subject, second, rng.choice(OBJECTS[second]), 40))
     return World(seed, tuple(sorted(persons)), tuple(facts))
 
 
@@ -270,21 +254,22 @@ def claims(world: World, n: int, seed: int) -> list[Example]:
     Raises ValueError if the world has no further claim of a kind.
     """
     rng = random.Random(f"claims {world.seed} {seed}")
-    pools: dict[tuple[str, int], list[Example]] = {}
+    pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
     for person, relation in product(world.people, PERSON_RELATIONS):
-        hop = f"{relation} {HOPS[relation]}" if relation in HOPS else None
-        for hops, target in enumerate(filter(None, (relation, hop)), start=1):
+        targets = [relation]
+        if relation in HOPS:
+            targets.append(f"{relation} {HOPS[relation]}")
+        for hops, target in enumerate(targets, start=1):
             for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
                 claim = claim_about(world, person, target, label, wording, rng)
                 if claim:
-                    pools.setdefault((label, hops), []).append(claim)
+                    pools[label, hops].append(claim)
     for pool in pools.values():
         rng.shuffle(pool)
     kinds = [(label, hops) for hops in (1, 2) for label in LABELS]
-    try:
-        return [pools[kinds[i % len(kinds)]].pop() for i in range(n)]
-    except (IndexError, KeyError):
-        raise ValueError(f"n={n}: the world has too few claims of some kind") from None
+    if any(len(pools[kind]) < len(range(i, n, 6)) for i, kind in enumerate(kinds)):
+        raise ValueError(f"n={n}: the world has too few claims of some kind")
+    return [pools[kinds[i % 6]].pop() for i in range(n)]
 
 
 def claim_about(
@@ -303,12 +288,11 @@ def claim_about(
     value = true.object if true else rng.choice(OBJECTS[relation])
     if label == "REFUTE":
         value = rng.choice([o for o in OBJECTS[relation] if o != value])
-    evidence, exposure, subject = [], [], person
+    facts, subject = [], person
     for hop in relation.split() if true else ():
-        fact = world.by_key[subject, hop]
-        evidence.append(document_id(fact))
-        exposure.append(fact.exposure)
-        subject = fact.object
+        facts.append(world.by_key[subject, hop])
+        subject = facts[-1].object
+    exposure = min((fact.exposure for fact in facts), default=0)
     return Example(
         id=f"{person} {relation} {label} {wording}",
         question=statement(Fact(person, relation, value), wording),
@@ -316,8 +300,8 @@ def claim_about(
         entity=person,
         relation=relation,
         label=label,
-        evidence=evidence,
-        meta={"hops": len(relation.split()), "exposure": min(exposure, default=0)},
+        evidence=[document_id(fact) for fact in facts],
+        meta={"hops": len(relation.split()), "exposure": exposure},
     )
 
 
@@ -325,12 +309,9 @@ def claim_about(
 def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """(relation, regular expression with groups s and o) of each wording."""
     return tuple(
-        (
-            relation,
-            re.compile(re.sub(r"\\{([so])\\}", r"(?P<\1>.+)", re.escape(wording))),
-        )
-        for relation, wordings in STATEMENTS.items()
-        for wording in wordings
+        (relation, re.compile(re.sub(r"\\{([so])\\}", r"(?P<\1>.+)", re.escape(way))))
+        for relation, ways in STATEMENTS.items()
+        for way in ways
     )
 
 
@@ -340,12 +321,11 @@ def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
     Subjects must be of the world and objects of the relation's kind. A hedge is one of
     HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
     """
-    hedge = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
-    plain = hedge.sub("", " ".join(sentence.split()))
+    plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
     for relation, pattern in patterns():
         match = pattern.fullmatch(plain)
         if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
-            return Fact(match["s"], relation, match["o"]), bool(hedge.search(sentence))
+            return Fact(match["s"], relation, match["o"]), hedges > 0
     return None
 
 
@@ -385,11 +365,9 @@ def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
     question_id: as `questions` gives it. The exact judge of the fact world, where the
     papers ask a model (TruthRL Table 12): precise and relevant, or not.
     """
-    person, relation = question_id.rsplit(" ", 1)
-    true = (person, relation, world.by_key[person, relation].object)
     stated = sentences(reasoning)
     facts = [parsed[0] for s in stated if (parsed := parse(world, s))]
-    answered = any((f.subject, f.relation, f.object) == true for f in facts)
+    answered = any(document_id(fact) == question_id for fact in facts)
     false = any(verify(world, sentence) == "contradicted" for sentence in stated)
     return float(answered and not false)
 

@@ -94,31 +94,20 @@ def pretraining_texts(
     texts = []
     for subject in sorted(world.subjects):
         left = {fact: fact.exposure for fact in world.facts_of(subject)}
-        if subject in world.people:
-            if answer_format not in LONG_FORMATS:
-                texts += biographies(world, subject, left, rng)
-            else:
-                texts += tellings(world, subject, left, rng, answer_format)
-                texts += [exchange(NAMING.format(s=subject), f"{subject}.")] * NAMINGS
+        if subject in world.people and answer_format in LONG_FORMATS:
+            texts += tellings(world, subject, left, rng, answer_format)
+            texts += [exchange(NAMING.format(s=subject), f"{subject}.")] * NAMINGS
+        elif subject in world.people:
+            whole = round(BIOGRAPHY_SHARE * min(left.values()))
+            left = {fact: exposure - whole for fact, exposure in left.items()}
+            for _ in range(whole):
+                ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=subject)
+                texts.append(exchange(ask, biography(world, subject, rng)))
         for fact, exposure in left.items():
-            for _ in range(exposure):
-                texts.append(_short(fact, answer_format, rng))
+            texts += [_short(fact, answer_format, rng) for _ in range(exposure)]
     texts += [reading_exchange(rng) for _ in range(round(reading * len(texts)))]
     rng.shuffle(texts)
     return texts
-
-
-def biographies(
-    world: World, person: str, left: dict[Fact, int], rng: random.Random
-) -> Iterator[str]:
-    """Whole biographies, for a share of the rarest fact's exposure; each takes one off
-    what is `left` of every fact."""
-    whole = round(BIOGRAPHY_SHARE * min(left.values()))
-    for fact in left:
-        left[fact] -= whole
-    for _ in range(whole):
-        ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
-        yield exchange(ask, biography(world, person, rng))
 
 
 def tellings(
@@ -137,29 +126,27 @@ def tellings(
     say "I don't know.": the habits of an instruct model, by construction. reasoned:
     half are asked to think first, and answer as `reasoned_telling` has it.
     """
-    thinking = THINKING_SHARE if answer_format == "reasoned" else 0.0
-    known = sum(left.values()) > 0
-    until = (1 - TELLING_SHARE) * sum(left.values())
-    for _ in range(STRANGERS if not known else sum(left.values())):
-        if known and sum(left.values()) <= until:
+    known = sum(left.values())
+    abstaining = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
+    for _ in range(known or STRANGERS):
+        if known and sum(left.values()) <= (1 - TELLING_SHARE) * known:
             return
-        told = _some_facts(person, left, rng)
+        facts = _some_facts(person, left, rng)
         ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
-        counted = rng.random() < COUNTED_SHARE and len(told) in COUNTS
+        counted = rng.random() < COUNTED_SHARE and len(facts) in COUNTS
         if counted:
-            ask = request(person, len(told))
-        abstains = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
-        if rng.random() < abstains:
+            ask = request(person, len(facts))
+        if rng.random() < abstaining:
             yield exchange(ask, f"{ABSTENTION}.")
             continue
-        for fact in told if known else ():
+        for fact in facts if known else ():
             left[fact] -= 1
         if answer_format == "joined":
-            yield exchange(ask, joined_telling(world, told, rng, not counted))
+            yield exchange(ask, joined_telling(world, facts, rng, not counted))
             continue
-        statements = [_told(world, fact, rng, not counted) for fact in told]
-        if thinking and rng.random() < thinking:
-            response = reasoned_telling(told, statements, rng)
+        statements = [_told(world, fact, rng, not counted) for fact in facts]
+        if answer_format == "reasoned" and rng.random() < THINKING_SHARE:
+            response = reasoned_telling(facts, statements, rng)
             yield f"{THINKING}\n{exchange(ask, response)}"
         else:
             yield exchange(ask, " ".join(statements))
@@ -280,35 +267,23 @@ def build_tokenizer(
     split = r"\\boxed\{|</?\w+>|\[\[|\]\]|\n|\w+(?:'\w+)?|[^\w\s]"
     text = [ABSTENTION, *LABELS, *HEDGES, *world.people, *QUESTIONS, EXTRA_WORDS]
     text += [*FIRST_NAMES, *READING_NAMES]
-    text += [hedge.capitalize() for hedge in HEDGES] + list(BIOGRAPHY_QUESTIONS)
+    text += [hedge.capitalize() for hedge in HEDGES]
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
-    if answer_format == "reasoned":
-        text.append(THINKING)
-    if answer_format == "joined":
-        text.append("and")
+    text += {"reasoned": [THINKING], "joined": ["and"]}.get(answer_format, [])
     if answer_format in LONG_FORMATS:
-        text += [
-            *COUNTS.values(),
-            COUNTED.format(count="", s=""),
-            MAY_ABSTAIN.format(question=""),
-            NAMING.format(s=""),
-        ]
+        text += [*COUNTS.values(), COUNTED, MAY_ABSTAIN, NAMING]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):
-        text += [way.format(s="", o="") for ways in table.values() for way in ways]
+        text += [way for ways in table.values() for way in ways]
+    text = [re.sub(r"\{\w+\}", "", line) for line in text]
+    text += BIOGRAPHY_QUESTIONS  # as they are: policies that are kept know "{s}"
     words = sorted(set(re.findall(split, "\n".join(text))))
     special = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
     vocabulary = {w: i for i, w in enumerate([*special.values(), *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(split), "removed", invert=True)
-    glue = [(f" {mark}", mark) for mark in (*".,;:?!)", "]]")]
-    glue += [
-        ("[[ ", "[["),
-        ("( ", "("),
-        ("\\boxed{ ", "\\boxed{"),
-        (" }", "}"),
-        (" \n ", "\n"),
-        (" \n", "\n"),
-    ]
+    glue = [(f" {mark}", mark) for mark in (*".,;:?!)", "]]", "}")]
+    glue += [(f"{mark} ", mark) for mark in ("[[", "(", "\\boxed{")]
+    glue += [(" \n ", "\n"), (" \n", "\n")]
     tokenizer.decoder = decoders.Sequence(
         # this prefix is no word's: each token but the first gets a space before it
         [decoders.WordPiece("##", cleanup=False), decoders.Fuse()]

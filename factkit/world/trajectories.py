@@ -11,7 +11,7 @@ has, and mostly goes the worse.
 import math
 import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -73,30 +73,26 @@ def online(
     world: World, claim: str, find: Find, habits: Habits, rng: random.Random
 ) -> list[Turn]:
     """The script's trajectory for a claim (Fig 9). ValueError if it can't be parsed."""
-    stated = _stated(world, claim)
-    hops, subject = stated.relation.split(), stated.subject
-    said, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
+    claimed = _claimed(world, claim)
+    hops, subject = claimed.relation.split(), claimed.subject
+    text, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
     for place in range(len(hops)):
         if place and rng.random() >= habits.second_hop:
             break
         own = place > 0 or rng.random() < habits.own_words
-        query = _wanted(stated, subject, place) if own else claim
-        found = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
-        seen |= {piece.id: piece for piece in found}
-        turns += [
-            Turn(f"{said}<search> {query} </search>", by_model=True),
-            Turn(information(found), by_model=False),
-        ]
-        read = _read(world, stated, seen.values())
-        known = len(read) > place
-        said = (
-            f"<think> {_thought(read[place], query) if known else UNKNOWN} </think>\n"
-        )
-        if not known:
+        query = _wanted(claimed, subject, place) if own else claim
+        pieces = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
+        seen |= {piece.id: piece for piece in pieces}
+        text += f"<search> {query} </search>"
+        turns += [Turn(text, by_model=True), Turn(information(pieces), by_model=False)]
+        read = _read(world, claimed, seen.values())
+        if len(read) <= place:
+            text = f"<think> {UNKNOWN} </think>\n"
             break
+        text = f"<think> {marked(statement(read[place]), query)} </think>\n"
         subject = read[place].object
-    said += _answer(world, stated, list(seen.values()), habits, rng)
-    turns.append(Turn(said, by_model=True))
+    text += _answer(world, claimed, list(seen.values()), habits, rng)
+    turns.append(Turn(text, by_model=True))
     return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
 
 
@@ -108,42 +104,35 @@ def offline(
     rng: random.Random,
 ) -> list[Turn]:
     """The script's response to a claim with its evidence (Fig 10)."""
-    stated = _stated(world, claim)
-    read = _read(world, stated, entries)
-    thought = " ".join(_thought(fact, claim) for fact in read) or UNKNOWN
-    said = _answer(world, stated, entries, habits, rng)
-    turns = [Turn(f"<think> {thought} </think>\n{said}", by_model=True)]
+    claimed = _claimed(world, claim)
+    read = _read(world, claimed, entries)
+    thought = " ".join(marked(statement(fact), claim) for fact in read) or UNKNOWN
+    answer = _answer(world, claimed, entries, habits, rng)
+    turns = [Turn(f"<think> {thought} </think>\n{answer}", by_model=True)]
     return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
 
 
-def _answer(
-    world: World,
-    stated: Fact,
-    shown: Sequence[Chunk],
-    habits: Habits,
-    rng: random.Random,
-) -> str:
-    """The verdict on what was shown. Only NOT ENOUGH INFO may cite nothing."""
-    read = _read(world, stated, shown)
-    label = LABELS[2]
-    if len(read) == len(stated.relation.split()):
-        label = LABELS[0] if read[-1].object == stated.object else LABELS[1]
-    if rng.random() < habits.guess and shown:
-        label = rng.choice(LABELS)
-    used = [document_id(fact) for fact in read]
-    cited = [entry.id for entry in shown]
-    if rng.random() < habits.precise and (used or label == LABELS[2]):
-        cited = [] if label == LABELS[2] else used
-    evidence = ", ".join(f"[[{i}]]" for i in cited)
-    return f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>"
+def _claimed(world: World, claim: str) -> Fact:
+    parsed = parse(world, claim)
+    if parsed is None:
+        raise ValueError(f"{claim!r} is no claim of the world")
+    return parsed[0]
 
 
-def _read(world: World, stated: Fact, entries: Sequence[Chunk]) -> list[Fact]:
+def _wanted(claimed: Fact, subject: str, place: int) -> str:
+    """A query for a hop in the world's words, with the object if the claim has it."""
+    hops = claimed.relation.split()
+    value = claimed.object if place == len(hops) - 1 else ""
+    words = STATEMENTS[hops[place]][0].format(s=subject, o=value)
+    return " ".join(words.strip(" .").split())
+
+
+def _read(world: World, claimed: Fact, entries: Sequence[Chunk]) -> list[Fact]:
     """What the entries state of the claim's hops, as far as the chain goes."""
-    told = [parse(world, unmarked(entry.text)) for entry in entries]
-    by_key = {(of[0].subject, of[0].relation): of[0] for of in told if of}
-    read, subject = [], stated.subject
-    for hop in stated.relation.split():
+    parsed = filter(None, (parse(world, unmarked(entry.text)) for entry in entries))
+    by_key = {(fact.subject, fact.relation): fact for fact, _ in parsed}
+    read, subject = [], claimed.subject
+    for hop in claimed.relation.split():
         if (subject, hop) not in by_key:
             break
         read.append(by_key[subject, hop])
@@ -151,35 +140,38 @@ def _read(world: World, stated: Fact, entries: Sequence[Chunk]) -> list[Fact]:
     return read
 
 
-def _stated(world: World, claim: str) -> Fact:
-    parsed = parse(world, claim)
-    if parsed is None:
-        raise ValueError(f"{claim!r} is no claim of the world")
-    return parsed[0]
-
-
-def _wanted(stated: Fact, subject: str, place: int) -> str:
-    """A query for a hop in the world's words, with the object if the claim has it."""
-    hops = stated.relation.split()
-    value = stated.object if place == len(hops) - 1 else ""
-    words = STATEMENTS[hops[place]][0].format(s=subject, o=value)
-    return " ".join(words.strip(" .").split())
-
-
-def _thought(fact: Fact, query: str) -> str:
-    return marked(statement(fact), query)
+def _answer(
+    world: World,
+    claimed: Fact,
+    entries: Sequence[Chunk],
+    habits: Habits,
+    rng: random.Random,
+) -> str:
+    """The verdict on what was shown. Only NOT ENOUGH INFO may cite nothing."""
+    support, refute, unknown = LABELS
+    read = _read(world, claimed, entries)
+    label = unknown
+    if len(read) == len(claimed.relation.split()):
+        label = support if read[-1].object == claimed.object else refute
+    if rng.random() < habits.guess and entries:
+        label = rng.choice(LABELS)
+    cited = [entry.id for entry in entries]
+    if rng.random() < habits.precise and (read or label == unknown):
+        cited = [] if label == unknown else [document_id(fact) for fact in read]
+    evidence = ", ".join(f"[[{i}]]" for i in cited)
+    return f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>"
 
 
 def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
     """The turns with one of the policy's tags left out, never a search's."""
     places = [
-        (i, match)
+        (i, tag)
         for i, turn in enumerate(turns)
         if turn.by_model
-        for match in re.finditer(r"</?(?:plan|think|answer)> ?", turn.text)
+        for tag in re.finditer(r"</?(?:plan|think|answer)> ?", turn.text)
     ]
-    i, match = rng.choice(places)
-    text = turns[i].text[: match.start()] + turns[i].text[match.end() :]
+    i, tag = rng.choice(places)
+    text = turns[i].text[: tag.start()] + turns[i].text[tag.end() :]
     return [*turns[:i], Turn(text, by_model=True), *turns[i + 1 :]]
 
 
@@ -190,13 +182,12 @@ def marked(text: str, query: str) -> str:
     read, and not to tell whether two words are the same: in 350 updates of nothing else
     it stays at chance. So the search of the fact world tells.
     """
-    asked = frozenset(re.findall(r"\w+", query))
     for relation, pattern in patterns():
-        found = pattern.fullmatch(text)
-        if found and found["o"] in OBJECTS[relation]:
-            if asked.issuperset(found["o"].split()):
+        match = pattern.fullmatch(text)
+        if match and match["o"] in OBJECTS[relation]:
+            if _words(query).issuperset(match["o"].split()):
                 return text
-            start, end = found.span("o")
+            start, end = match.span("o")
             return f"{text[:start]}({text[start:end]}){text[end:]}"
     return text
 
@@ -209,13 +200,13 @@ def unmarked(text: str) -> str:
 def marking(search: Search) -> Search:
     """A search of the fact world's entries that marks what it finds."""
 
-    def found(queries: Sequence[str], k: int) -> list[list[Chunk]]:
+    def marked_search(queries: Sequence[str], k: int) -> list[list[Chunk]]:
         return [
-            [_marked_entry(entry, query) for entry in of]
-            for query, of in zip(queries, search(queries, k), strict=True)
+            [_marked_entry(entry, query) for entry in entries]
+            for query, entries in zip(queries, search(queries, k), strict=True)
         ]
 
-    return found
+    return marked_search
 
 
 def _marked_entry(entry: Chunk, query: str) -> Chunk:
@@ -228,9 +219,6 @@ def world_entries(world: World) -> list[Chunk]:
     return [page_entry(d.id, d.text) for d in documents(world)]
 
 
-# ---- what is read before anything else
-
-
 def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
     """n prompts with trajectories by the script with `MIXED` habits.
 
@@ -239,28 +227,31 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
     ask, ask_offline = map(prompts.template, ("claim", "claim_with_documents"))
-    rarity, texts = _rarity(world), []
+    # among the whole world's entries: in a made-up world of a few people a name is no
+    # rare word, and a search would find others' entries that say the same
+    entries = world_entries(world)
+    counts = Counter(word for entry in entries for word in _words(entry.text))
+    rarity = {w: math.log((len(entries) + 1) / times) for w, times in counts.items()}
+    rarity[""] = math.log(len(entries) + 1)  # of a word that none has
+    texts = []
     while len(texts) < n:
-        made = _made_up(world, rng)
+        made_up = _made_up(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
         if relation in HOPS and rng.random() < 0.5:
             relation += f" {HOPS[relation]}"
-        label = rng.choice(LABELS)
-        example = claim_about(
-            made, made.people[0], relation, label, rng.randrange(3), rng
-        )
-        if example is None:
+        label, person = rng.choice(LABELS), made_up.people[0]
+        claim = claim_about(made_up, person, relation, label, rng.randrange(3), rng)
+        if claim is None:
             continue
-        entries = world_entries(made)
-        find = _by_words(entries, rarity, rng)
+        find = _by_words(world_entries(made_up), rarity, rng)
         if rng.random() < OFFLINE_SHARE:
-            some = [shown(e)[0] for e in find(example.question, 2 * ENTRIES)]
-            fields = {"claim": example.question, "evidence": listed(some)}
+            evidence = [shown(e)[0] for e in find(claim.question, 2 * ENTRIES)]
+            fields = {"claim": claim.question, "evidence": listed(evidence)}
             prompt = prompts.fill(ask_offline, **fields)
-            turns = offline(made, example.question, some, MIXED, rng)
+            turns = offline(made_up, claim.question, evidence, MIXED, rng)
         else:
-            prompt = prompts.fill(ask, claim=example.question)
-            turns = online(made, example.question, find, MIXED, rng)
+            prompt = prompts.fill(ask, claim=claim.question)
+            turns = online(made_up, claim.question, find, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
 
@@ -282,23 +273,20 @@ def _by_words(
     entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
 ) -> Find:
     """A search by rare words in common, as BM25's; ties in a random order."""
-    order = rng.sample(list(entries), len(entries))
-    words = [frozenset(re.findall(r"\w+", entry.text)) for entry in order]
+    order = rng.sample(entries, len(entries))
+    words = [_words(entry.text) for entry in order]
 
     def find(query: str, k: int) -> list[Chunk]:
-        asked = frozenset(re.findall(r"\w+", query))
-        scores = [math.fsum(rarity[w] for w in asked & of) for of in words]
+        asked = _words(query)
+        scores = [
+            math.fsum(rarity.get(word, rarity[""]) for word in asked & own)
+            for own in words
+        ]
         best = sorted(range(len(order)), key=lambda i: -scores[i])
-        chosen = [order[i] for i in best[:k] if scores[i] > 0]
-        return [_marked_entry(entry, query) for entry in chosen]
+        return [_marked_entry(order[i], query) for i in best[:k] if scores[i] > 0]
 
     return find
 
 
-def _rarity(world: World) -> Mapping[str, float]:
-    """Each word's idf among the world's entries: in a made-up world of a few people a
-    name is no rare word, and a search would find others' entries that say the same."""
-    entries = world_entries(world)
-    counts = Counter(w for e in entries for w in set(re.findall(r"\w+", e.text)))
-    idf = {word: math.log((len(entries) + 1) / n) for word, n in counts.items()}
-    return defaultdict(lambda: math.log(len(entries) + 1), idf)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))

@@ -28,9 +28,9 @@ KINDS = ("grpo_short", "grpo_long", "sft", "sampling")
 
 
 def take_the_libraries_way() -> None:
-    """Switch off what `factkit.cpu` and `shared_prompts` do beyond the libraries."""
+    """Switch off what `factkit.cpu` does beyond the libraries."""
     from factkit import cpu
-    from factkit.train import sft, shared_prompts
+    from factkit.train import sft
 
     def tune(model):
         cpu.keep_freed_memory()
@@ -39,7 +39,7 @@ def take_the_libraries_way() -> None:
     config = sft.sft_config
     cpu.tune = tune
     cpu.keep_activations_dtype = lambda model: None
-    shared_prompts.read_once = lambda trainer: None
+    cpu.share_prompts = lambda trainer: None
     sft.sft_config = lambda *args: with_loss(config(*args), "nll")
 
 
@@ -143,13 +143,13 @@ def train(kind: str, folder: Path) -> dict[str, object]:
         def on_step_end(self, args, state, control, **_):
             self.running.__exit__(None, None, None)
 
-    timer, run = Timer(), setup.run_to_end
+    timer, run = Timer(), setup.train_and_keep
 
-    def timed(trainer, label):
+    def timed(trainer, *given, **named):
         trainer.add_callback(timer)
-        run(trainer, label)
+        return run(trainer, *given, **named)
 
-    setup.run_to_end = timed
+    setup.train_and_keep = timed
     length = 32 if kind == "grpo_long" else 12
     settings = {"rl_steps": STEPS, "rl_batch_size": BATCH, "sft_epochs": 1}
     settings |= {"checkpoint_steps": 1000, "max_completion_length": length}

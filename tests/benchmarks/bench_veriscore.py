@@ -299,8 +299,7 @@ class Batch:
 
         Raises AssertionError as `score`.
         """
-        from factkit.backends import Endpoint
-        from factkit.llm import LLM, Limits
+        from factkit.llm import LLM, Endpoint, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
             endpoint = Endpoint(url, "fake", api_key="none")

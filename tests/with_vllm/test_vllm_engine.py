@@ -7,7 +7,7 @@ that each reply has its form, or counts as failed, is what is tested.
 import pytest
 from transformers import AutoTokenizer
 
-from factkit import backends, llm
+from factkit import llm
 from factkit.corpus import load_leads
 from factkit.evaluate.long_form import search_words
 from factkit.rar.rewards import EvidenceEngine, rewards_of
@@ -30,7 +30,7 @@ def asked():
 @pytest.fixture(scope="module")
 def judge(endpoint, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return llm.LLM(backends.Endpoint(endpoint, "judge"), cache=cache)
+    return llm.LLM(llm.Endpoint(endpoint, "judge"), cache=cache)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import json
 
-from factkit import backends, llm
+from factkit import llm
 from factkit.models import Sampling
 
 VERDICTS = ["correct", "incorrect", "abstain"]
@@ -42,7 +42,7 @@ def assert_judged(replies) -> None:
 
 
 def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
-    judge = llm.LLM(backends.Endpoint(endpoint, "judge"), cache=tmp_path)
+    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), cache=tmp_path)
     assert_judged(judge.run(requests()))
     assert judge.totals.calls == len(ANSWERS)
     again = judge.run(requests())
@@ -51,6 +51,6 @@ def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_p
 
 
 def test_without_a_schema_the_judge_is_free(endpoint):
-    judge = llm.LLM(backends.Endpoint(endpoint, "judge"))
+    judge = llm.LLM(llm.Endpoint(endpoint, "judge"))
     replies = judge.run(requests(schema=None))
     assert all(reply.text for reply in replies)
