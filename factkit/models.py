@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import json
 import os
 import sys
@@ -304,6 +305,27 @@ def as_chat(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> lis
 def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[str]:
     """The texts of TRL's completions, which are messages where prompts are."""
     return [c if isinstance(c, str) else c[0]["content"] for c in completions]
+
+
+def offsets_of(
+    completion_ids: Sequence[int], tokenizer: "PreTrainedTokenizerBase"
+) -> tuple[str, list[tuple[int, int]]]:
+    """A completion's text and the characters [start, end) of each of its T tokens.
+
+    From the tokens as sampled, since encoding the text anew may give others. Special
+    tokens have none. Where tokens decoded one by one do not make the text, a token ends
+    where the text decoded up to it is still the whole one's: of those that share a
+    character of several bytes the last one has it.
+    """
+    decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
+    ids = [int(i) for i in completion_ids]
+    text, pieces = decode(ids), [decode([i]) for i in ids]
+    ends = list(itertools.accumulate(map(len, pieces)))
+    if "".join(pieces) != text:
+        prefixes = [decode(ids[: k + 1]) for k in range(len(ids))]
+        same = [os.path.commonprefix([prefix, text]) for prefix in prefixes]
+        ends = list(itertools.accumulate(map(len, same), max))
+    return text, list(zip([0, *ends], ends, strict=False))
 
 
 def confidence(

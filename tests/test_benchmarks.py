@@ -12,7 +12,7 @@ import pytest
 
 from factkit import params
 from factkit.corpus import wikipedia_2018
-from factkit.datasets.benchmarks import load, load_all, load_pages
+from factkit.datasets.benchmarks import crag_pages, load, load_all
 from factkit.datasets.examples import DataError, read_examples, write_examples
 
 DATA = params.ROOT.parent / "shared" / "data"
@@ -51,12 +51,6 @@ def crag_row(i=0, **more):
     } | more
 
 
-HOTPOT_CONTEXT = {
-    "title": ["Ann", "Ed", "Far"],
-    "sentences": [["Ann sings.", " She is Ed's."], ["Ed acts."], ["Far away."]],
-}
-
-
 def paragraph(title, text, supporting):
     return {"title": title, "paragraph_text": text, "is_supporting": supporting}
 
@@ -72,7 +66,6 @@ HUB = {
         "type": "bridge",
         "level": "hard",
         "supporting_facts": {"title": ["Ed", "Ann", "Ed"], "sent_id": [0, 1, 0]},
-        "context": HOTPOT_CONTEXT,
     },
     "musique": {
         "id": "2hop__1_2",
@@ -134,7 +127,7 @@ def test_crag_sample_has_a_false_premise_comparisons_and_distinct_pages():
     assert false.answers[0] == "invalid question"
     compared = [e.answers for e in examples if e.relation == "comparison"]
     assert compared == [["yes"], ["universal pictures"]]
-    for pages in load_pages("crag", path).values():
+    for pages in crag_pages(path).values():
         assert 1 <= len({d.text for d in pages}) == len(pages) <= 5
 
 
@@ -159,9 +152,8 @@ def test_other_shapes_of_the_same_rows_are_read(tmp_path):
     for given in ("['King']", ["King"]):
         made = one(tmp_path, "popqa", possible_answers=given, obj=None)
         assert made.answers == ["King"]
-    pairs = [list(pair) for pair in zip(*HOTPOT_CONTEXT.values(), strict=True)]
     facts = [["Ed", 0], ["Ann", 1], ["Ed", 0]]
-    theirs = one(tmp_path, "hotpotqa", context=pairs, supporting_facts=facts)
+    theirs = one(tmp_path, "hotpotqa", supporting_facts=facts)
     assert theirs == one(tmp_path, "hotpotqa")
     row = {"id": "2hop__1", "input": "Where?", "output": [{"answer": "Oslo"}]}
     (example,), _ = load("musique", write(tmp_path, [row]))  # of KILT
@@ -174,19 +166,6 @@ def test_questions_without_an_answer_are_labelled(tmp_path):
     assert (made.label, made.answers) == ("false_premise", ["invalid question"])
     made = one(tmp_path, "squad_v2", answers={"text": [], "answer_start": []})
     assert (made.label, made.answers) == ("unanswerable", ["unanswerable"])
-    assert made.evidence == []
-
-
-def test_evidence_names_the_supporting_documents(tmp_path):
-    for name, titles in (
-        ("hotpotqa", {"Ann", "Ed"}),
-        ("musique", {"Ann"}),
-        ("squad_v2", {"Steam engine"}),
-    ):
-        path = write(tmp_path, [HUB[name]])
-        ((example,), _), pages = load(name, path), load_pages(name, path)
-        evidence = {d.title for d in pages[example.id] if d.id in example.evidence}
-        assert evidence == titles
 
 
 def test_a_question_that_a_test_set_holds_twice_stays_and_has_two_ids(tmp_path):
@@ -237,8 +216,6 @@ def test_what_is_not_there_or_broken_is_refused_by_name(tmp_path):
         load("crag", str(tmp_path / "absent.jsonl"))
     with pytest.raises(DataError, match="rows.jsonl: no usable row .*answer: missing"):
         load("crag", write(tmp_path, [{"text": "x"}]))
-    with pytest.raises(DataError, match="nq_open has no documents"):
-        load_pages("nq_open", write(tmp_path, [HUB["nq_open"]]))
     for content in (b'[{"question": "a', b'{"data": 3}', b"[\xff]"):
         (tmp_path / "rows.json").write_bytes(content)
         with pytest.raises(DataError, match="rows.json"):
@@ -283,7 +260,7 @@ def test_crag_comes_from_its_authors_file_each_question_with_its_pages(
         datasets.DownloadManager, "download", lambda self, url: path if url else ""
     )
     assert [e.id for e in load_all("crag")[0]] == ["c0", "c1"]
-    assert list(load_pages("crag")) == ["c0"]  # damaged pages are none
+    assert list(crag_pages()) == ["c0"]  # damaged pages are none
 
 
 def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
@@ -294,7 +271,7 @@ def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(DataError, match="akariasai/PopQA.*give the path of a local"):
         load("popqa")
-    with pytest.raises(DataError, match="wiki-18-corpus.*or give a file's path"):
+    with pytest.raises(DataError, match="wiki-18-corpus.*give a file's path"):
         next(wikipedia_2018())
 
 
@@ -326,7 +303,6 @@ def test_a_bad_row_is_dropped_and_counted_by_its_problem(tmp_path):
 def test_a_wrongly_typed_field_is_named(tmp_path):
     for name, field, value, problem in (
         ("nq_open", "answer", "Bo", "answer: not a list of texts"),
-        ("hotpotqa", "context", {"title": ["Ed"], "sentences": []}, "context: not pa"),
         ("hotpotqa", "supporting_facts", 3, "supporting_facts: not pairs of title"),
         ("musique", "paragraphs", ["text"], "paragraphs: not a list of objects"),
         ("popqa", "id", None, "id: missing or not a number"),
@@ -350,7 +326,7 @@ def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(tmp_pat
         ([{}, {"page_name": "Cy", "page_url": "http://c.org"}], ["Bo\nis\nhere"]),
     ):
         row = crag_row(search_results=[base | page for page in pages])
-        documents = load_pages("crag", write(tmp_path, [row]))["c0"]
+        documents = crag_pages(write(tmp_path, [row]))["c0"]
         assert [d.text for d in documents] == texts
 
 

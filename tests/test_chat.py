@@ -88,12 +88,14 @@ def steps(path):
 
 
 def test_sft_learns_from_chat_rows(start, p, tmp_path):
-    sft.sft(start, training.sft_rows(EXAMPLES, p), tmp_path, p)
+    p = p.model_copy(update={"arm": "sft"})
+    sft.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
 def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
-    rows = training.dpo_pairs(EXAMPLES, PROBES, p)
+    p = p.model_copy(update={"arm": "dpo"})
+    rows = training.pairs(EXAMPLES, PROBES, p)
     dpo.dpo(start, rows, tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
@@ -102,7 +104,7 @@ def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
 def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
     p = p.model_copy(update={"arm": arm})
     if arm == "rlkf":
-        rows = training.rlkf_pairs(EXAMPLES, PROBES, p)
+        rows = training.pairs(EXAMPLES, PROBES, p)
         reward_model.train_reward_model(start, rows, tmp_path, p)
     rows = training.prompt_rows(EXAMPLES, PROBES, p)
     grpo.grpo(start, rows, truthrl.reward_function, tmp_path, p)

@@ -208,27 +208,24 @@ def test_a_response_in_the_format_asked_for_is_verified_as_what_it_is_meant_to_b
         assert verifier(p)(*columns) == [CORRECT, ABSTAIN]
 
 
-def targets(rows):
-    return [row["completion"] for row in rows]
+def arm(name, p=PLAIN, **more):
+    return p.model_copy(update={"arm": name} | more)
 
 
 def test_sft_r_tuning_and_rft_learn_their_targets():
-    asked = examples()[:2]
-    assert targets(training.sft_rows(asked, PLAIN)) == [" v0", " v0"]
-    probes = [probe_of(NEVER, "a:0"), probe_of(KNOWN, "b:0")]
-    rows = training.r_tuning_rows(asked, probes, PLAIN)
-    assert targets(rows) == [" I don't know", " v0"]
-    p = PLAIN.model_copy(update={"known_share": 0.6})
-    rows = training.r_tuning_rows(asked[:1], [probe_of(KNOWN)], p)
-    assert targets(rows) == [" I don't know"]
-    for known, traces, target in (
-        (KNOWN, ALL, [" right 0"]),
-        (KNOWN, [ABSTAIN, WRONG], []),
-        (NEVER, ALL, [" I don't know 1"]),
-        (NEVER, [CORRECT, WRONG], []),
+    known, never = probe_of(KNOWN), probe_of(NEVER)
+    for probe, traces, p, target in (
+        (never, [], arm("sft"), [" v0"]),
+        (never, [], arm("r_tuning"), [" I don't know"]),
+        (known, [], arm("r_tuning"), [" v0"]),
+        (known, [], arm("r_tuning", known_share=0.6), [" I don't know"]),
+        (known, ALL, arm("rft"), [" right 0"]),
+        (known, [ABSTAIN, WRONG], arm("rft"), []),
+        (never, ALL, arm("rft"), [" I don't know 1"]),
+        (never, [CORRECT, WRONG], arm("rft"), []),
     ):
-        columns = asked[:1], [probe_of(known)], [probe_of(traces)]
-        assert targets(training.rft_rows(*columns, PLAIN)) == target
+        rows = training.sft_rows(examples()[:1], [probe], [probe_of(traces)], p)
+        assert [row["completion"] for row in rows] == target
 
 
 def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
@@ -246,11 +243,12 @@ def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
 
 
 def test_rows_and_pairs_of_a_chat_are_turns():
-    (row,) = training.sft_rows(examples()[:1], CHAT)
+    probes = [probe_of(KNOWN)]
+    (row,) = training.sft_rows(examples()[:1], probes, probes, arm("sft", CHAT))
     prompt = [{"role": "user", "content": "Question: a of 0?\nAnswer:"}]
     reply = [{"role": "assistant", "content": "v0"}]
     assert row == {"prompt": prompt, "completion": reply}
-    (row,) = training.dpo_pairs(examples()[:1], [probe_of(KNOWN)], CHAT)
+    (row,) = training.pairs(examples()[:1], probes, arm("dpo", CHAT))
     chosen, rejected = (
         [{"role": "assistant", "content": text}] for text in ("right 0", "wrong 1")
     )
@@ -271,11 +269,11 @@ def kind(text):
     return ABSTAIN if text.startswith("I don't know") else CORRECT
 
 
-def built(build, probed, p=PLAIN):
-    """(chosen, rejected) kinds of the pairs of each probed question."""
+def built(name, probed, **more):
+    """(chosen, rejected) kinds of an arm's pairs of each probed question."""
     asked = [e for e in examples(20) if e.relation == "a"][: len(probed)]
     probes = [probe_of(k, e.id) for e, k in zip(asked, probed, strict=True)]
-    rows = build(asked, probes, p)
+    rows = training.pairs(asked, probes, arm(name, **more))
     return [(kind(row["chosen"]), kind(row["rejected"])) for row in rows]
 
 
@@ -283,18 +281,18 @@ def built(build, probed, p=PLAIN):
 def test_pairs_prefer_as_their_arm_says(probed):
     """DPO correct to wrong, or abstaining where unknown; RLHF the reference to wrong
     samples and to abstaining; RLKF never the lower of correct, abstaining, wrong."""
-    assert built(training.dpo_pairs, probed) == [
+    assert built("dpo", probed) == [
         (CORRECT if CORRECT in own else ABSTAIN, WRONG)
         for own in probed
         if WRONG in own
     ]
-    assert built(training.rlhf_pairs, probed) == [
+    assert built("rlhf", probed) == [
         (CORRECT, other)
         for own in probed
         for other in [WRONG] * own.count(WRONG) + [ABSTAIN]
     ]
     rank = {CORRECT: 2, ABSTAIN: 1, WRONG: 0}
-    for chosen, rejected in built(training.rlkf_pairs, probed):
+    for chosen, rejected in built("rlkf", probed):
         assert rank[chosen] > rank[rejected]
 
 
@@ -305,18 +303,15 @@ def test_rlkf_s_pairs_of_a_question_by_hand():
         ([WRONG, ABSTAIN], [(ABSTAIN, WRONG)]),
         ([ABSTAIN, None], []),
     ):
-        assert built(training.rlkf_pairs, [outcomes]) == expected
+        assert built("rlkf", [outcomes]) == expected
 
 
 def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chosen():
     probe = Probe(
         "a:0", ["x", "y", "x", "UK", "Oslo", "Oslo"], [WRONG] * 3 + [CORRECT] * 3
     )
-    for build, chosen in (
-        (training.rlhf_pairs, " v0"),
-        (training.rlkf_pairs, " Oslo"),
-    ):
-        rows = build(examples()[:1], [probe], PLAIN)
+    for name, chosen in (("rlhf", " v0"), ("rlkf", " Oslo")):
+        rows = training.pairs(examples()[:1], [probe], arm(name))
         assert sorted(row["rejected"] for row in rows) == [" I don't know", " x", " y"]
         assert {row["chosen"] for row in rows} == {chosen}
 
@@ -324,15 +319,14 @@ def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chose
 def test_a_seed_decides_the_samples_of_dpo_s_pairs():
     asked = examples()[:40]
     probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]
-    other = PLAIN.model_copy(update={"seed": 1})
     one, again, two = (
-        training.dpo_pairs(asked, probes, p) for p in (PLAIN, PLAIN, other)
+        training.pairs(asked, probes, arm("dpo", seed=seed)) for seed in (0, 0, 1)
     )
     assert one == again != two
 
 
 def test_pairs_know_a_question_by_the_threshold_of_the_parameters():
-    p, probed = PLAIN.model_copy(update={"known_share": 0.5}), [[CORRECT, WRONG, WRONG]]
-    for build in (training.dpo_pairs, training.rlhf_pairs, training.rlkf_pairs):
-        known, unknown = (built(build, probed, q) for q in (PLAIN, p))
-        assert (known == unknown) is (build is training.rlhf_pairs)  # blind to it
+    probed = [[CORRECT, WRONG, WRONG]]
+    for name in ("dpo", "rlhf", "rlkf"):
+        known, unknown = (built(name, probed, known_share=s) for s in (0.0, 0.5))
+        assert (known == unknown) is (name == "rlhf")  # blind to it

@@ -30,8 +30,8 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 BAD = {
-    "not UTF-8": b'{"id": "\xff"}',
-    "not JSON": b'{"id": ',
+    "Invalid JSON: invalid unicode": b'{"id": "\xff"}',
+    "Invalid JSON: EOF": b'{"id": ',
     "empty question": example(1, question=" ").model_dump_json().encode(),
     "no reference answer": example(1, answers=[""]).model_dump_json().encode(),
     "duplicate id": example(0).model_dump_json().encode(),

@@ -19,7 +19,7 @@ import pytest
 from factkit import arms, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
-from factkit.rlfh import token_level
+from factkit.rlfh import token_trainer
 from factkit.train import dpo, grpo, launch, setup, sft
 
 GPU = ("h100_lora", "h100_full")
@@ -38,7 +38,7 @@ def load(profile="h100_lora", variant="", paper="truthrl", **values):
 def rl_config(p, folder):
     """The configuration that p's paper hands to its RL trainer."""
     by_token = isinstance(p, TokenLevelParams)
-    make = token_level.token_level_config if by_token else grpo.grpo_config
+    make = token_trainer.token_level_config if by_token else grpo.grpo_config
     return make(without_deepspeed(p), folder)
 
 

@@ -10,7 +10,7 @@ from factkit import prompts
 from factkit.llm import Reply
 from factkit.rar.rewards import EvidenceEngine
 from factkit.reason.rewards import PreferenceEngine
-from factkit.rlfh import annotators
+from factkit.rlfh import feedback as rlfh
 from factkit.verify import claims, support
 
 UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
@@ -29,11 +29,11 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     PreferenceEngine(**UNUSED, llm=llm).preferred(*rows)
     claims.llm_extractor(llm)([text], [f"A{text}"])
     support.llm_claim_verifier(llm)([(text, [text, "e"])])
-    annotators.llm_verifier(llm)([(text, [text])])
-    annotators.llm_rater(llm)([text], [text], [[text]])
-    annotators.llm_statements(llm)([text], [f"A{text}"])
-    annotate = annotators.single_pass_annotator(llm, lambda i, t: [text])
-    annotate(["i"], [text], [f"A{text}"])
+    kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
+    support.labeller(llm, "verify_statement", *kinds)([(text, [text])])
+    rlfh.rate(llm, [text], [text], [[text]])
+    for make in (rlfh.llm_annotator, rlfh.single_pass_annotator):
+        make(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
     for request in llm.requests:
         template = prompts.template(template_of(request)).splitlines()
         lines = text_of(request).splitlines()

@@ -107,7 +107,7 @@ def test_the_real_questions_of_crag_get_references_from_their_own_pages(tokenize
     values = {"questions_path": path, "retrieved_chunks": 4, "chunk_tokens": 64}
     p = params.load("truthrl", "h100_full", values, variant="retrieval")
     asked, _ = data.questions(p)
-    pages = benchmarks.load_pages("crag", path)
+    pages = benchmarks.crag_pages(path)
     given = data.with_references({"test": asked}, p, tokenizer)["test"]
     for example in given:
         own = " ".join(" ".join(d.text.split()) for d in pages[example.id])

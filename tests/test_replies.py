@@ -15,8 +15,7 @@ from factkit.curate.requests import Factual
 from factkit.llm import Reply
 from factkit.rar.rewards import Check, Rating
 from factkit.reason import strategies
-from factkit.rlfh import annotators
-from factkit.rlfh.annotators import Statements
+from factkit.rlfh import feedback
 from factkit.verify import support
 from factkit.verify.claims import Claims
 from factkit.verify.judge import Choice, Grade
@@ -28,11 +27,11 @@ FORMS = {
     "check": Check,
     "rating": Rating,
     "support": support.Label,
-    "truth": annotators.Label,
+    "truth": feedback.Label,
     "factual": Factual,
     "choice": Choice,
     "claims": Claims,
-    "statements": Statements,
+    "statements": feedback.Statements,
 }
 FIELDS = {"support": "label", "truth": "label", "factual": "label", "choice": "label"}
 UPPER = {"check": "SCORE", "rating": "SCORE"}
@@ -45,9 +44,9 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
         case "preference":
             return preferred(reply)
         case "ratings":
-            return annotators.ratings_of(reply, n)
+            return feedback.ratings_of(reply, n)
         case "feedback":
-            told = annotators.feedback(reply)
+            told = feedback.read_feedback(reply)
             return told and [
                 [
                     s.text,
@@ -163,12 +162,6 @@ def written(kind, value, text, last=True):
     return json.dumps(told if last else dict(reversed(told.items())))
 
 
-@given(kinds, st.text() | marks)
-def test_any_reply_gives_a_value_of_its_kind_or_none(kind, text):
-    verdict = verdict_of(kind, text)
-    assert verdict is None or verdict in ALLOWED[kind] and type(verdict) is not bool
-
-
 @given(kinds.filter(lambda k: k != "preference"), st.text() | marks, st.data())
 def test_a_judge_gives_its_own_verdict_whatever_its_explanation_quotes(
     kind, text, data
@@ -208,9 +201,3 @@ def test_a_million_characters_of_noise_are_no_verdict():
                 if verdict_of(kind, reply) is not None and kind != "preference":
                     readable.append((kind, reply[:20]))
     assert readable == []
-
-
-def test_a_verdict_after_long_prose_or_reasoning_is_read():
-    prose = "The answer is right. " * 40_000
-    for text in (prose + "\n", f"<think>{prose}</think>", prose + "</think>"):
-        assert verdict_of("score", text + '{"explanation": "ok", "score": 1}') == 1

@@ -8,16 +8,13 @@ import datasets
 import pytest
 
 from factkit import params
+from factkit.corpus import Document
 from factkit.curate.requests import FILES
-from factkit.datasets.examples import DataError, refuse_overlap
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.rlfh import requests as curating
 from factkit.rlfh.requests import hotpotqa, squad_v2
 
-DATA = params.ROOT.parent / "shared" / "data"
 SOURCES = ("hotpotqa", "squad_v2", "biography")
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample files are not beside the project"
-)
 
 
 def hotpot_row(i, question="", title=""):
@@ -130,16 +127,6 @@ def test_a_pages_first_answerable_question_is_kept_and_the_rest_counted(write):
     assert all(e.answers == ["Oslo"] for e in examples)
 
 
-def test_pages_are_drawn_by_the_seed_and_keep_their_order(write):
-    path = write(squad=articles(30))["squad_v2"]
-    every = [e.id for e in squad_v2(path)[0]]
-    assert len(every) == 30
-    drawn = [e.id for e in squad_v2(path, 10, seed=1)[0]]
-    assert len(drawn) == 10 and drawn == [i for i in every if i in drawn]
-    assert drawn == [e.id for e in squad_v2(path, 10, seed=1)[0]]
-    assert drawn != [e.id for e in squad_v2(path, 10, seed=2)[0]]
-
-
 # ---- all three
 
 
@@ -171,7 +158,7 @@ def test_a_question_about_what_another_set_is_about_is_dropped_and_counted(
     with pytest.raises(DataError, match="only . of 3 prompts"):
         sets_of(tmp_path, train=2)
     write([hotpot_row(0, title="Bo")], articles(1))
-    monkeypatch.setattr(curating, "_not_about", lambda others, examples: examples)
+    monkeypatch.setattr(curating, "_about", lambda example: set())
     with pytest.raises(DataError, match="'Bo' is in both train and test"):
         sets_of(tmp_path, dev=0, test=0)
 
@@ -183,17 +170,35 @@ def test_without_a_list_of_names_it_is_asked_for(write, tmp_path):
         sets_of(tmp_path)
 
 
-# ---- real rows
+# ---- the small profiles, and documents
 
 
-@needs_data
-def test_of_the_real_files_nothing_is_too_short_and_each_page_has_a_question():
-    examples, problems = hotpotqa(str(DATA / "hotpotqa/hotpot_dev_v1_simplified.json"))
-    assert (len(examples), problems) == (7405, {})
-    examples, problems = squad_v2(str(DATA / "squad_v2/dev-v2.0.json"))
-    assert len(examples) == len({e.entity for e in examples}) == 16
-    assert examples[0].question == "In what country is Normandy located?"
-    assert problems == {
-        "unanswerable": 3168,
-        "not its page's first question": 2894,
-    }
+def test_the_world_s_questions_are_of_strangers_too_and_no_person_is_in_two_splits():
+    p = params.load("rlfh", "tiny", {"world_people": 200, "train_requests": 100})
+    sets, dropped = curating.rlfh_sets(p)
+    refuse_overlap(sets)
+    assert list(sets) == ["train", "dev", "test"] and not dropped
+    assert {e.meta["set"] for e in sets["test"]} == {"open", "counted"}
+    exposures = [e.meta["exposure"] for e in sets["train"]]
+    assert 0.2 < exposures.count(0) / len(exposures) < 0.6
+
+
+def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypatch):
+    searched = {}
+
+    def gather(p, examples, own):
+        searched.update({e.id: e.answers for e in examples})
+        return {e.id: [Document("d", "t", "text", "web")] for e in examples[:2]}, {}
+
+    monkeypatch.setattr(curating, "gather", gather)
+    p = params.load("rlfh", "tiny").model_copy(update={"requests": "hotpotqa"})
+    asked = [
+        Example(id="a", question="Who won?", answers=["Ann"], entity="The race"),
+        Example(id="b", question="Tell me of Ann.", answers=[], entity="Ann"),
+        Example(id="c", question="When?", answers=["1911"], entity="x"),
+    ]
+    found, _ = curating.rlfh_evidence(p, asked, {"b": "She won."})
+    assert searched == {"a": ["Who won?"], "b": [], "c": ["When?"]}
+    assert [d.id for d in found["a"]] == ["a#answer", "d"]
+    assert found["a"][0].text == 'The answer to "Who won?" may be "Ann".'
+    assert [d.id for d in found["b"]] == ["d"] and "c" not in found

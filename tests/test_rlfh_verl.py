@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from factkit import params, runs
 from factkit.curate.drawn import turn
-from factkit.datasets.examples import DataError, write_examples
+from factkit.datasets.examples import write_examples
 from factkit.params import ROOT, ParamError
 from factkit.rlfh import verl_adapter as rlfh_verl
 from factkit.rlfh.requests import rlfh_sets
@@ -98,12 +98,6 @@ def test_the_files_name_each_other_and_what_verl_is_to_load(p, sets, tmp_path):
     assert loaded == [module.__name__, rlfh_verl.TokenRewardLoop.__name__]
 
 
-def test_without_data_nothing_is_written(p, tmp_path):
-    with pytest.raises(DataError, match="no such data file"):
-        rlfh_verl.write(p, tmp_path / "verl")
-    assert not (tmp_path / "verl").exists()
-
-
 def test_what_verl_cannot_follow_is_refused(p, sets, tmp_path):
     for name, value in (
         ("arm", "statement_group"),
@@ -122,11 +116,11 @@ def test_a_step_of_verl_is_a_rollout_of_the_kit_s():
     """Two passes over 4 updates of 128 responses, 2 a question."""
     own = {"ppo_epochs": 2, "minibatches": 4, "rl_steps": 80, "checkpoint_steps": 20}
     p = params.load("rlfh", "h100_full", own)
-    config = rlfh_verl.verl_config(p, ROOT, None)
-    assert config["data"]["train_batch_size"] == 4 * 64
-    assert config["actor_rollout_ref"]["actor"]["ppo_mini_batch_size"] == 64
-    assert config["trainer"]["total_training_steps"] == 10
-    assert config["trainer"]["save_freq"] == 3
+    values = rlfh_verl.overrides(p, ROOT, None)
+    assert values["data.train_batch_size"] == 4 * 64
+    assert values["actor_rollout_ref.actor.ppo_mini_batch_size"] == 64
+    assert values["trainer.total_training_steps"] == 10
+    assert values["trainer.save_freq"] == 3
 
 
 # Plain text through a chat template
@@ -142,13 +136,9 @@ def test_plain_text_has_the_tokens_that_it_has_without_a_template():
     ):
         tokenizer = like_sentencepiece(adds_bos, space)
         assert rlfh_verl.plain_template(prompts, tokenizer) == wanted
-
-
-def test_a_tokenizer_that_no_template_suits_is_refused():
-    tokenizer = like_sentencepiece(True, "never", closing=" </s>")
-    prompts = [[{"role": "user", "content": "Who is?"}]]
     with pytest.raises(ParamError, match="plain text"):
-        rlfh_verl.plain_template(prompts, tokenizer)
+        closing = like_sentencepiece(True, "never", closing=" </s>")
+        rlfh_verl.plain_template(prompts, closing)
 
 
 def like_sentencepiece(adds_bos, space, closing=""):

@@ -50,14 +50,11 @@ def test_another_set_has_metrics_and_ids_of_its_own():
     assert table["q0"]["truthfulness"] == 1
 
 
-def test_what_training_gains_is_paired_by_question():
+def test_gains_are_paired_by_question_and_the_confident_apart_from_the_unsure():
     table = of(rows([CORRECT, ABSTAIN]), rows([WRONG, None]))
     assert table["q0"]["gain_truthfulness"] == 2
     assert table["q0"]["gain_hallucination"] == -1
     assert "gain_truthfulness" not in table["q1"]
-
-
-def test_confident_answers_are_apart_from_the_unsure():
     sure, unsure = answered(0, WRONG, confidence=0.9), answered(1, ABSTAIN)
     found = means(of([sure, unsure]).values())
     assert found["confidence_0.8_hallucination"] == 1
@@ -79,21 +76,14 @@ def test_difficult_is_what_was_never_read_or_neither_way_answers():
     assert [i for i in table if "easier_abstention" in table[i]] == ["q0", "q1"]
 
 
-def test_a_majority_is_held_against_the_samples_it_is_of():
+def test_samples_and_reasoning_have_terms_by_outcome():
     probe = Probe("q0", ["a", "a", "b", "c"], [CORRECT, CORRECT, WRONG, WRONG])
     row = of(rows([CORRECT]), samples=[probe])["q0"]
     assert (row["all_samples_accuracy"], row["sampling_gain_accuracy"]) == (1, 0.5)
     assert row["sampling_cut_hallucination"] == 0.5
     assert row["sampling_gain_abstention"] == 0
-
-
-def test_reasoning_is_told_apart_by_outcome():
-    after = [
-        answered(0, CORRECT, reasoning=1.0),
-        answered(1, WRONG, reasoning=0.5),
-        answered(2, ABSTAIN, reasoning=0.0),
-        answered(3, CORRECT, reasoning=None),
-    ]
+    kinds = zip((CORRECT, WRONG, ABSTAIN, CORRECT), (1.0, 0.5, 0.0, None), strict=True)
+    after = [answered(i, kind, reasoning=q) for i, (kind, q) in enumerate(kinds)]
     found = means(of(after).values())
     assert found["reasoning"] == 0.5
     assert found["reasoning_correct"] == 1

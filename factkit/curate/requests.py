@@ -285,18 +285,14 @@ def gather(
             pages=p.pages,
             at_least=p.least_pages,
         )
-    documents = {d.id: d for d in embedded_documents(p)}
-    index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in documents.values()])
-    return evidence.build_offline(examples, index, documents, p.pages, p.least_pages)
-
-
-def embedded_documents(p: "RequestParams") -> list[Document]:
-    """The documents of the fact world, or the leads, each beginning with its title: a
-    chunk is to say whom it is about."""
     if p.requests == "world":
         made = world.build_world(people=p.world_people, seed=p.world_seed)
-        return world.documents(made)
-    return [
-        Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
-        for d in corpus.load_leads()
-    ]
+        every = world.documents(made)
+    else:  # each lead after its title: a chunk is to say whom it is about
+        every = [
+            Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
+            for d in corpus.load_leads()
+        ]
+    documents = {d.id: d for d in every}
+    index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in every])
+    return evidence.build_offline(examples, index, documents, p.pages, p.least_pages)

@@ -1,13 +1,13 @@
 """The papers' question sets, from the hub or a local file to the one schema.
 
-| source | id | entity | relation | evidence |
-|---|---|---|---|---|
-| crag | interaction_id | the id | question_type | none: relevance isn't labelled |
-| nq_open | hash of the question | the id | – | – |
-| hotpotqa | id, else a hash | first supporting title, else the id | type | supporting |
-| musique | id | first supporting title, else the id | hops, as "3hop1" | supporting |
-| popqa | id | subject | property | – |
-| squad_v2 | id | article title | – | its paragraph |
+| source | id | entity | relation |
+|---|---|---|---|
+| crag | interaction_id | the id | question_type |
+| nq_open | hash of the question | the id | – |
+| hotpotqa | id, else a hash | first supporting title, else the id | type |
+| musique | id | first supporting title, else the id | hops, as "3hop1" |
+| popqa | id | subject | property |
+| squad_v2 | id | article title | – |
 
 `entity` keeps splits apart. Where a source names none, the question stands for itself:
 such splits share no question, but may share what they are about. `label` is
@@ -22,14 +22,11 @@ from contextlib import suppress
 
 from factkit.corpus import Document
 from factkit.datasets import rows
-from factkit.datasets.examples import DataError, Example, digest, made_id
+from factkit.datasets.examples import Example, digest, made_id
 from factkit.datasets.rows import Loaded, Row, RowError, Source
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"
-
-
-# ---- a row's example and pages, one pair a source
 
 
 def crag(row: Row) -> Example:
@@ -58,31 +55,6 @@ def crag(row: Row) -> Example:
     )
 
 
-def crag_pages(row: Row) -> list[Document]:
-    """The web pages found for a CRAG question: their text, or the search's snippet."""
-    return _documents(
-        (
-            rows.text(page, "page_name").strip() or rows.text(page, "page_url"),
-            plain_text(rows.optional(page, "page_result"))
-            or plain_text(rows.optional(page, "page_snippet")),
-            f"{rows.text(page, 'page_url')} (page of CRAG, CC BY-NC 4.0)",
-        )
-        for page in rows.objects(row, "search_results")
-    )
-
-
-def plain_text(markup: str) -> str:
-    """The text of a web page without its scripts and styles, a line for each piece."""
-    from lxml import etree, html
-
-    if not markup.strip():
-        return ""
-    page = html.fromstring(markup.encode(), parser=html.HTMLParser(encoding="utf-8"))
-    etree.strip_elements(page, "script", "style", etree.Comment, with_tail=False)
-    lines = (" ".join(piece.split()) for piece in page.itertext())
-    return "\n".join(line for line in lines if line)
-
-
 def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
     question = rows.text(row, "question").strip()
@@ -95,23 +67,13 @@ def hotpotqa(row: Row) -> Example:
     """HotpotQA (Yang et al. 2018): the hub's rows, the authors', or without context."""
     question = rows.text(row, "question").strip()
     own = rows.optional(row, "id", "_id") or made_id("hotpotqa", question)
-    supporting = [title for title, _ in rows.titled(row, "supporting_facts", "sent_id")]
+    titles = [title for title, _ in rows.titled(row, "supporting_facts", "sent_id")]
     return Example(
         id=own,
         question=question,
         answers=_distinct([rows.text(row, "answer")]),
-        entity=(supporting or [own])[0],
+        entity=[*titles, own][0],
         relation=rows.optional(row, "type"),
-        evidence=[d.id for d in hotpotqa_pages(row) if d.title in supporting],
-    )
-
-
-def hotpotqa_pages(row: Row) -> list[Document]:
-    """A HotpotQA question's paragraphs: the supporting ones and the distractors."""
-    source = "Wikipedia of 2017 (HotpotQA), CC BY-SA 4.0"
-    return _documents(
-        (title, "".join(rows.strings("context", sentences)), source)
-        for title, sentences in rows.titled(row, "context", "sentences")
     )
 
 
@@ -127,16 +89,6 @@ def musique(row: Row) -> Example:
         answers=_distinct(answers),
         entity=rows.text(supporting[0], "title") if supporting else own,
         relation=own.partition("__")[0],
-        evidence=[d.id for d in musique_pages({"paragraphs": supporting})],
-    )
-
-
-def musique_pages(row: Row) -> list[Document]:
-    """A MuSiQue question's paragraphs: the supporting ones and the distractors."""
-    source = "Wikipedia (MuSiQue), CC BY 4.0"
-    return _documents(
-        (rows.text(p, "title"), rows.text(p, "paragraph_text"), source)
-        for p in rows.objects(row, "paragraphs")
     )
 
 
@@ -159,7 +111,7 @@ def squad_v2(row: Row) -> Example:
     """SQuAD v2 (Rajpurkar et al. 2018): the hub's rows, or those of its JSON file.
 
     An impossible question, which its paragraph does not answer, is labelled
-    "unanswerable" and so is its one answer. Its paragraph is no evidence.
+    "unanswerable" and so is its one answer.
     """
     if isinstance(row.get("answers"), Mapping):
         answers = rows.texts(row["answers"], "text")
@@ -174,15 +126,7 @@ def squad_v2(row: Row) -> Example:
         answers=[UNANSWERABLE] if impossible else _distinct(answers),
         entity=rows.text(row, "title").replace("_", " "),
         label=UNANSWERABLE if impossible else "",
-        evidence=[] if impossible else [d.id for d in squad_v2_pages(row)],
     )
-
-
-def squad_v2_pages(row: Row) -> list[Document]:
-    """The paragraph that a SQuAD question was written for."""
-    title = rows.text(row, "title").replace("_", " ")
-    source = "Wikipedia of 2016 (SQuAD), CC BY-SA 4.0"
-    return _documents([(title, rows.optional(row, "context"), source)])
 
 
 def _distinct(answers: Iterable[str]) -> list[str]:
@@ -194,19 +138,6 @@ def _distinct(answers: Iterable[str]) -> list[str]:
     return list(distinct.values())
 
 
-def _documents(pages: Iterable[tuple[str, str, str]]) -> list[Document]:
-    """Documents of (title, text, source), without empty and repeated texts."""
-    documents: dict[str, Document] = {}
-    for title, text, source in pages:
-        text = text.strip()
-        if text and text not in documents:
-            name = f"{title} {digest(text)}"
-            documents[text] = Document(name, title, text, source)
-    return list(documents.values())
-
-
-# ---- loading
-
 SPLITS = ("train", "validation")
 BENCHMARKS = {
     # CC BY-NC 4.0. No official copy on the hub. Task 3's 50 pages a question are a tar
@@ -215,26 +146,17 @@ BENCHMARKS = {
         crag,
         "https://github.com/facebookresearch/CRAG/raw/refs/heads/main/data/"
         "crag_task_1_and_2_dev_v4.jsonl.bz2",
-        pages=crag_pages,
     ),
     # CC BY-SA 3.0. Its validation split is what papers call its test set (3,610)
     "nq_open": Source(
         nq_open, "google-research-datasets/nq_open", "nq_open", splits=SPLITS
     ),
-    "hotpotqa": Source(  # CC BY-SA 4.0
-        hotpotqa,
-        "hotpotqa/hotpot_qa",
-        "distractor",
-        splits=SPLITS,
-        pages=hotpotqa_pages,
-    ),
-    "musique": Source(  # CC BY 4.0
-        musique, "dgslibisey/MuSiQue", splits=SPLITS, pages=musique_pages
-    ),
+    # CC BY-SA 4.0
+    "hotpotqa": Source(hotpotqa, "hotpotqa/hotpot_qa", "distractor", splits=SPLITS),
+    "musique": Source(musique, "dgslibisey/MuSiQue", splits=SPLITS),  # CC BY 4.0
     "popqa": Source(popqa, "akariasai/PopQA", splits=("test",)),  # MIT
-    "squad_v2": Source(  # CC BY-SA 4.0
-        squad_v2, "rajpurkar/squad_v2", splits=SPLITS, pages=squad_v2_pages
-    ),
+    # CC BY-SA 4.0
+    "squad_v2": Source(squad_v2, "rajpurkar/squad_v2", splits=SPLITS),
 }
 
 
@@ -252,18 +174,42 @@ def load_all(name: str, path: str = "") -> Loaded:
     return rows.load(BENCHMARKS, name, path, whole=True)
 
 
-def load_pages(name: str, path: str = "") -> dict[str, list[Document]]:
-    """The documents of each question that `load_all` gives: question id → documents.
+# ---- CRAG's web pages
 
-    A question's documents are deduplicated by their text; the same text under the same
-    title has the same id everywhere. All of CRAG is gigabytes of HTML: keep what comes
-    out. Raises as `load`, and DataError for a source without documents.
+
+def crag_pages(path: str = "") -> dict[str, list[Document]]:
+    """The pages found for each question of CRAG: their text, or the search's snippet.
+
+    Question id → documents, each text once. All of CRAG is gigabytes of HTML: keep what
+    comes out. A row whose pages are damaged has none.
     """
-    source = BENCHMARKS[name]
-    if source.pages is None:
-        raise DataError(f"{name} has no documents; use corpus.wikipedia_2018")
     pages = {}
-    for row in rows.values(source, name, path, source.splits):
-        with suppress(RowError, AttributeError):  # a row that is damaged has none
-            pages[source.example(row).id] = source.pages(row)
+    for row in rows.values(BENCHMARKS["crag"], "crag", path, ["train"]):
+        with suppress(RowError, AttributeError):
+            texts: dict[str, Document] = {}
+            for page in map(_page, rows.objects(row, "search_results")):
+                texts.setdefault(page.text, page)
+            texts.pop("", None)
+            pages[rows.text(row, "interaction_id")] = list(texts.values())
     return pages
+
+
+def _page(page: Row) -> Document:
+    url = rows.text(page, "page_url")
+    title = rows.text(page, "page_name").strip() or url
+    text = plain_text(rows.optional(page, "page_result"))
+    text = text or plain_text(rows.optional(page, "page_snippet"))
+    source = f"{url} (page of CRAG, CC BY-NC 4.0)"
+    return Document(f"{title} {digest(text)}", title, text, source)
+
+
+def plain_text(markup: str) -> str:
+    """The text of a web page without its scripts and styles, a line for each piece."""
+    from lxml import etree, html
+
+    if not markup.strip():
+        return ""
+    page = html.fromstring(markup.encode(), parser=html.HTMLParser(encoding="utf-8"))
+    etree.strip_elements(page, "script", "style", etree.Comment, with_tail=False)
+    lines = (" ".join(piece.split()) for piece in page.itertext())
+    return "\n".join(line for line in lines if line)

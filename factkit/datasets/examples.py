@@ -49,20 +49,16 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 def read_examples(path: Path) -> list[Example]:
     """Read JSON lines into examples.
 
-    Raises DataError on a missing or empty file, and on a row that is not UTF-8, not
-    JSON, does not fit the schema, or has a problem (`problem_of`).
+    Raises DataError on a missing or empty file, and on a row that is not JSON in UTF-8,
+    does not fit the schema, or has a problem (`problem_of`).
     """
     if not path.is_file():
         raise DataError(f"{path}: no such data file; run the paper's x0 notebook first")
     examples: dict[str, Example] = {}
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            example = Example.model_validate(json.loads(raw.decode("utf-8")))
+            example = Example.model_validate_json(raw)
             problem = problem_of(example, examples)
-        except UnicodeDecodeError:
-            problem = "not UTF-8"
-        except json.JSONDecodeError:
-            problem = "not JSON"
         except ValidationError as error:
             first = error.errors()[0]
             problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from factkit.corpus import Document, open_packed
+from factkit.corpus import open_packed
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
 Row = Mapping[str, Any]
@@ -181,8 +181,7 @@ class Source:
     hub: a Hugging Face id, or the address of a file; "" for a set that is not there.
     file: one of the data set's files, in place of a split. splits: the last one is
     evaluated on. once: a text that is there already is dropped, too: for prompts to
-    train on, never for a published test set. read: the rows at a local path. pages: the
-    documents that come with a row.
+    train on, never for a published test set. read: the rows at a local path.
     """
 
     example: Callable[[Row], Example]
@@ -192,7 +191,6 @@ class Source:
     splits: tuple[str, ...] = ("train",)
     once: bool = False
     read: Callable[[str], Iterable[Any]] = of_file
-    pages: Callable[[Row], list[Document]] | None = None
 
 
 def load(

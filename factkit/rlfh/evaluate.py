@@ -2,10 +2,14 @@
 
 FactScore's counts come from claims held against evidence (`long_form`), and how they
 are said from the annotator that rewards come from.
+
+Whether a response refuses is told in two ways (§4.2, §4.3): if it states nothing; and
+as FactScore's pipeline does, also if it has characteristic phrases, which counts too
+few responses once a policy says how unsure it is while it informs.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +17,16 @@ from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
 from factkit.evaluate.short_form import exposure_bin
-from factkit.rlfh.feedback import Sentence, Truth
-from factkit.rlfh.refusals import responds_by_words
+from factkit.rlfh.feedback import Feedback, Truth, kinds
 from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share
+from factkit.verify.outcome import normalise
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams
     from factkit.verify.engine import ClaimEngine
     from factkit.verify.exact import ExactEngine
 
-BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # of a response's accuracy (Fig 7)
 LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
 ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)
 COLUMNS = (  # of `long_form.items`, what the paper's claims are on
@@ -33,44 +36,75 @@ COLUMNS = (  # of `long_form.items`, what the paper's claims are on
 SETS = ("hotpotqa", "squad_v2", "biography")  # the paper's: claims are on each
 EXPOSURES = (0, 4)  # lower edges of the bins of people never read of, and read of
 
+# Ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each of three
+# models, `refuses` agrees with FactScore's annotators on all of InstructGPT's (who
+# refused 1) and ChatGPT's (26) and on 175 of PerplexityAI's (17), where refusals speak
+# of what a search found and biographies say that there is no more information.
+REFUSAL = re.compile(
+    r"\bi ?(do not|don't|dont|cannot|can not|can't|could not|couldn't"
+    r"|('m|am|was) (unable|not able) to) (really |currently )?"
+    r"(know|have|find|recall|recogni[sz]e|provide|give|offer|write|tell|answer|say"
+    r"|determine|verify|confirm|help)\b"
+    r"|\bi('m| am) (not (sure|certain|familiar|aware)|unsure|unfamiliar)\b"
+    r"|\bi('m| am)( very| so| truly)? sorry\b|\bi apologi[sz]e\b|\bmy apologies\b"
+    r"|\bi have no (idea|information|knowledge|record)\b"
+    r"|\bas an ai\b|\bas a language model\b"
+    r"|\b(there is|there's|found) no (\w+ ){0,2}information\b"
+    r"|\b((can|could|would) you (please )?|please )"
+    r"(provide|give|share|clarify|specify|tell)\b"
+)
+
+
+def refuses(response: str) -> bool:
+    """Whether a response has the words of a refusal, or no words at all."""
+    text = normalise(response)
+    return not text or REFUSAL.search(text) is not None
+
+
+def _responds_by_words(row: Checked) -> bool:
+    return bool(row.claims) and not refuses(row.response)
+
 
 def measure(
     examples: Sequence[Example],
-    said: Mapping[str, str],
-    feedback: Sequence[Sequence[Sentence] | None],
+    texts: Mapping[str, str],
+    feedback: Sequence[Feedback],
     engine: "ExactEngine | ClaimEngine",
     p: "RlfhParams",
     path: Path,
 ) -> dict[str, float]:
-    """Metrics of the responses `said` (question id → text); their claims go to `path`.
+    """Metrics of responses (question id → text); their claims go to `path`.
 
     feedback: the annotator's, of each example's response. Those of `long_form.scores`
     (factual_precision is FactScore without its penalty for short answers) and
-    factscore_response_rate, the share of `refusals.responds_by_words`, never above
-    response_rate; also for each evaluation set as `<set>_…`; and `kinds`. Raises
-    ValueError above 5 % of failures of any kind; the shares are in `…_failures`.
+    factscore_response_rate, by words, never above response_rate; also for each
+    evaluation set as `<set>_…`; and `kinds`. Raises ValueError above 5 % of failures of
+    any kind; the shares are in `…_failures`.
     """
-    texts = [said[e.id] for e in examples]
-    checked = long_form.evaluate(examples, texts, *engine.reader, path, p.test_chunks)
+    responses = [texts[e.id] for e in examples]
+    checked = long_form.evaluate(
+        examples, responses, *engine.reader, path, p.test_chunks
+    )
     metrics = _scores(checked) | long_form.failures(checked)
     sets = [e.meta["set"] for e in examples]
     for name in dict.fromkeys(sets):
-        rows = [row for row, of in zip(checked, sets, strict=True) if of == name]
+        rows = [row for row, own in zip(checked, sets, strict=True) if own == name]
         metrics |= {f"{name}_{k}": v for k, v in _scores(rows).items()}
-    return metrics | kinds(feedback)
+    failures = failed_share(feedback, "annotator_failures")
+    return metrics | kinds(feedback) | {"annotator_failures": failures}
 
 
 def _scores(rows: Sequence[Checked]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
-    answering = [responds_by_words(row.response, row.claims) for row in judged]
     scores = long_form.scores(judged)
-    return scores | {"factscore_response_rate": sum(answering) / len(judged)}
+    by_words = sum(map(_responds_by_words, judged)) / len(judged)
+    return scores | {"factscore_response_rate": by_words}
 
 
 def items(
     before: Sequence[Checked],
     after: Sequence[Checked],
-    feedback: Sequence[Sequence[Sentence] | None],
+    feedback: Sequence[Feedback],
 ) -> dict[str, dict[str, float]]:
     """<set>/<id> → what the response after adds to each metric that the paper's claims
     are on, absent where it does not count; their means are these metrics.
@@ -85,29 +119,22 @@ def items(
     - low_accuracy_claims, high_accuracy_claims: all, of those below `LOW`, from `HIGH`;
     - refusal_low, refusal_high: whether there is none, where there was such a one.
     """
-    table = long_form.items(after)
-    rows = zip(before, after, feedback, strict=True)
-    return {
-        f"{new.meta['set']}/{new.id}": _terms(old, new, table[new.id]) | _hedged(said)
-        for old, new, said in rows
-        if new.id in table
-    }
-
-
-def _hedged(said: Sequence[Sentence] | None) -> dict[str, float]:
-    """How many statements are hedged; nothing where the annotator failed."""
-    if said is None:
-        return {}
-    hedged = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
-    return {
-        "hedged_claims": sum(s.truth in hedged for of in said for s in of.statements)
-    }
+    scores, table = long_form.items(after), {}
+    for old, new, said in zip(before, after, feedback, strict=True):
+        if new.id not in scores:
+            continue
+        terms = _terms(old, new, scores[new.id])
+        if said is not None:
+            stated = [s.truth for sentence in said for s in sentence.statements]
+            hedged = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
+            terms["hedged_claims"] = sum(truth in hedged for truth in stated)
+        table[f"{new.meta['set']}/{new.id}"] = terms
+    return table
 
 
 def _terms(old: Checked, new: Checked, scores: Mapping[str, float]) -> dict[str, float]:
     terms = {name: scores[name] for name in COLUMNS if name in scores}
-    by_words = responds_by_words(new.response, new.claims)
-    terms["factscore_response_rate"] = float(by_words)
+    terms["factscore_response_rate"] = float(_responds_by_words(new))
     if (name := new.meta["set"]) in SETS:
         terms |= {f"{name}_{k}": v for k, v in terms.items()}
     if (share := accuracy(new)) is not None:
@@ -128,55 +155,7 @@ def _level(share: float) -> str:
     return "low" if share < LOW else "high" if share >= HIGH else ""
 
 
-def kinds(feedback: Sequence[Sequence[Sentence] | None]) -> dict[str, float]:
-    """Statements of each kind of truth a question, refusals' 0 with them, and a
-    statement's informativeness, means; and the share of failures.
-
-    Raises ValueError if that is above 5 %.
-    """
-    failed = failed_share(feedback, "annotator_failures")
-    known = [sentences for sentences in feedback if sentences is not None]
-    stated = [s for of in known for sentence in of for s in sentence.statements]
-    means = {
-        truth.replace(" ", "_"): sum(s.truth == truth for s in stated) / len(known)
-        for truth in Truth
-    }
-    if stated:
-        total = sum(s.informativeness for s in stated)
-        means["informativeness"] = total / len(stated)
-    return means | {"annotator_failures": failed}
-
-
 def accuracy(row: Checked) -> float | None:
     """The share of a response's claims that are supported, None without any."""
     known = [s for s in row.supports if s is not None]
     return known.count(Support.SUPPORTED) / len(known) if known else None
-
-
-def by_accuracy(rows: Sequence[Checked]) -> dict[tuple[float, float], list[Checked]]:
-    """Responses by the bin of `BINS` that their accuracy is in, [low, high), the last
-    with its end; those without claims are in none (Fig 7)."""
-    table = {edges: [] for edges in pairwise(BINS)}
-    for row in rows:
-        if (share := accuracy(row)) is not None:
-            table[_bin(share)].append(row)
-    return table
-
-
-def refusals_by_accuracy(
-    before: Sequence[Checked], after: Sequence[Checked]
-) -> dict[tuple[float, float], tuple[int, int]]:
-    """Bin of a response's accuracy before → how many of these questions are refused
-    after, and how many there are (Fig 8). before, after: of the same questions."""
-    table = {edges: (0, 0) for edges in pairwise(BINS)}
-    for old, new in zip(before, after, strict=True):
-        if (share := accuracy(old)) is not None and new.judged:
-            refused, n = table[_bin(share)]
-            table[_bin(share)] = refused + (not new.claims), n + 1
-    return table
-
-
-def _bin(share: float) -> tuple[float, float]:
-    return next(
-        (low, high) for low, high in pairwise(BINS) if share < high or high == BINS[-1]
-    )

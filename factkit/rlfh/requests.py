@@ -6,17 +6,13 @@
 | squad_v2 | SQuAD v2's two splits | a question a Wikipedia page, 191 drawn to test on |
 | biography | FactScore's 183 names | all, to test on |
 
-`meta["set"]` of a question names the evaluation set that it belongs to or is like.
-Every prompt but a biography keeps its reference answer, which is one of the materials
-that RLFH verifies against (Tables 4 to 6). What the paper leaves open is ours:
-- the splits that questions are drawn from: both, since the sets are drawn apart here;
-- questions of fewer than five words are left out to train, too, and not just to test;
-- of a page of SQuAD the first question that its paragraph answers is kept; which page
-  is one of the 191 is not stated (the two splits have 477, the development split 35);
-- a question of HotpotQA about a page or a person of the other two sets is left out.
-The paper leaves out prompts without a Wikipedia page; here none is looked up, as the
-three sets were written from pages. The response rates of its biographies are shares of
-182 rather than 183.
+A reference answer is one of the materials that RLFH verifies against (Tables 4 to 6).
+What the paper leaves open is ours: the splits that questions are drawn from (both);
+questions of fewer than five words are left out to train, too; of a page of SQuAD the
+first question that its paragraph answers is kept, and which 191 pages is drawn; a
+question of HotpotQA about a page or a person of the other two sets is left out. The
+paper leaves out prompts without a Wikipedia page; here none is looked up, as the sets
+were written from pages: its response rates of biographies are of 182, not of 183.
 """
 
 import random
@@ -47,40 +43,30 @@ SQUAD_QUESTIONS = 191
 
 
 def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
-    """train, dev and test questions, and counts of what was dropped.
+    """train, dev and test questions, and counts of "<set>: <why a row was dropped>".
 
-    No entity is in two of them. test holds p.test_requests of each evaluation set of
-    the small profiles, and of HotpotQA's; the other two are taken whole.
+    No entity is in two of them; `meta["set"]` names the evaluation set. test holds
+    p.test_requests of each set of the small profiles, and of HotpotQA's; the paper's
+    other two are taken whole. Raises DataError on a file or hub that can't be read, on
+    a missing list of names, and where there are too few questions.
     """
-    match p.requests:
-        case "world":
-            return world_sets(p), Counter()
-        case "leads":
-            return lead_sets(p), Counter()
-    return _paper_sets(p)
-
-
-def _paper_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
-    """The paper's questions, and counts of "<set>: <why a row was dropped>".
-
-    Raises DataError on a file or hub that can't be read, on a missing list of names,
-    and where there are too few questions.
-    """
-    names = file_of(p, "biography")
+    if p.requests == "world":
+        return world_sets(p), Counter()
+    if p.requests == "leads":
+        return lead_sets(p), Counter()
     loaded = {
         "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
         "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
-        "biography": long_form_prompts.load("biography", names),
+        "biography": long_form_prompts.load("biography", file_of(p, "biography")),
     }
-    questions: Sets = {}
-    dropped: Counter = Counter()
-    for name, (examples, problems) in loaded.items():
-        questions[name] = [in_set(e, name) for e in examples]
-        dropped.update({f"{name}: {why}": n for why, n in problems.items()})
-    others = questions["squad_v2"] + questions["biography"]
-    free = _not_about(others, questions["hotpotqa"])
-    shared = len(questions["hotpotqa"]) - len(free)
-    dropped["hotpotqa: about what another set is about"] = shared
+    dropped = Counter(
+        {f"{name}: {why}": n for name, (_, d) in loaded.items() for why, n in d.items()}
+    )
+    own, *rest = ([in_set(e, name) for e in rows] for name, (rows, _) in loaded.items())
+    others = [e for rows in rest for e in rows]
+    taken = set().union(*map(_about, others))
+    free = [e for e in own if not taken & _about(e)]
+    dropped["hotpotqa: about what another set is about"] = len(own) - len(free)
     sizes = training_sizes(p) | {"dev": p.dev_requests, "test": p.test_requests}
     sets = split_prompts(free, sizes, p.split_seed)
     sets["test"] += others
@@ -124,14 +110,8 @@ def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[E
     return list(first.values())
 
 
-def _not_about(others: Sequence[Example], examples: Sequence[Example]) -> list[Example]:
-    """The examples that share neither their entity nor their question with others."""
-    taken = {key.casefold() for e in others for key in (e.entity, e.question)}
-    return [
-        e
-        for e in examples
-        if not taken & {key.casefold() for key in (e.entity, e.question)}
-    ]
+def _about(example: Example) -> set[str]:
+    return {example.entity.casefold(), example.question.casefold()}
 
 
 def rlfh_evidence(
@@ -146,13 +126,15 @@ def rlfh_evidence(
     """
     if p.requests != "hotpotqa":
         return gather(p, examples, own)
+    answered = [e for e in examples if any(e.answers)]
     queries = [
         e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
         for e in examples
     ]
     pages, fates = gather(p, queries, own)
-    answers = {e.id: e for e in examples if any(e.answers) and e.id in pages}
-    for i, e in answers.items():
-        text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
-        pages[i] = [Document(f"{i}#answer", e.entity, text, "reference"), *pages[i]]
+    for e in answered:
+        if e.id in pages:
+            text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
+            document = Document(f"{e.id}#answer", e.entity, text, "reference")
+            pages[e.id] = [document, *pages[e.id]]
     return pages, fates

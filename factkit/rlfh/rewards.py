@@ -1,21 +1,28 @@
-"""RLFH's rewards (§3.2.1): of statements and sentences (Eq. 1 and 2), on the tokens of
-a response, and for the trainer of `factkit.rlfh.token_level`.
+"""RLFH's rewards (§3.2.1): of statements and sentences (Eq. 1 and 2), put on the tokens
+of a response, and as the function that trainers call.
 
-Pure functions of feedback (`factkit.rlfh.feedback`) first. Feedback of None stands
-for an annotator that failed: such a response has none, and is left out of training.
+A statement's characters are mapped to its sentence by the longest common subsequence,
+the sentence to the response by the longest common substring; the reward goes on the
+token that holds the last matched character. The paper leaves open, and is decided here:
+- ties: see `last_in_sentence` and `in_response`;
+- a statement's closing full stop, which would match the sentence's own and draw every
+  reward to the sentence's end: it is left out, unless the statement is nothing else;
+- a last character outside the part of the sentence that the response has: it moves to
+  the nearest one inside, so that no reward is lost where the response was cut off.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import Match, SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from factkit import models
-from factkit.rewards import token_mapping
-from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth
+from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth, kinds
 from factkit.verify.failures import Failures
 from factkit.verify.response import answers
 
@@ -44,25 +51,20 @@ INFORMATIVENESS_MAPS = {
     "script": "1.3 1.2 1.1 1 -0.1",
     "readme": "1.25 1 0.75 0.1 -0.2",
 }
+CLOSING = ".!?…。！？ \t\n"  # at a statement's end
+# (ids, questions, completions and their tokens) → a reward a token, None: failed
+TokenReward = Callable[..., list[list[float] | None]]
 
 
 @dataclass(frozen=True)
 class RewardMap:
-    """f and g of Eq. 1 and 2 as tables, and their constants.
-
-    alpha: weight of truth; beta: of informativeness; epsilon: the least sum of g that a
-    sentence is counted with, above −1.
-    """
+    """f and g of Eq. 1 and 2 as tables, and their constants."""
 
     f: dict[Truth, float]
     g: dict[int, float]
-    alpha: float
-    beta: float
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        if self.epsilon <= -1:
-            raise ValueError(f"epsilon={self.epsilon}: Eq. 2 needs one above −1")
+    alpha: float  # weight of truth
+    beta: float  # of informativeness
+    epsilon: float  # the least sum of g that a sentence is counted with
 
 
 def reward_map(p: "Rlfh") -> RewardMap:
@@ -71,27 +73,22 @@ def reward_map(p: "Rlfh") -> RewardMap:
     truth_map: of correct, hedged correct, vague, hedged wrong, wrong;
     informativeness_map: of 5, 4, 3, 2, 1. Raises ValueError on anything else.
     """
-    f = _numbers("truth_map", p.truth_map, TRUTH_MAPS)
-    g = _numbers("informativeness_map", p.informativeness_map, INFORMATIVENESS_MAPS)
-    return RewardMap(
-        dict(zip(Truth, f, strict=True)),
-        dict(zip((5, 4, 3, 2, 1), g, strict=True)),
-        p.alpha,
-        p.info_beta,
-        p.info_epsilon,
-    )
+    f = _map("truth_map", p.truth_map, TRUTH_MAPS, Truth)
+    known = p.informativeness_map, INFORMATIVENESS_MAPS
+    g = _map("informativeness_map", *known, (5, 4, 3, 2, 1))
+    return RewardMap(f, g, p.alpha, p.info_beta, p.info_epsilon)
 
 
-def _numbers(name: str, text: str, known: dict[str, str]) -> list[float]:
+def _map(name: str, text: str, known: dict[str, str], keys: Iterable) -> dict:
     try:
-        values = [float(word) for word in known.get(text, text).split()]
+        values = map(float, known.get(text, text).split())
+        table = dict(zip(keys, values, strict=True))
+        if all(map(math.isfinite, table.values())):
+            return table
     except ValueError:
-        values = []
-    if len(values) != len(Truth) or not all(map(math.isfinite, values)):
-        raise ValueError(
-            f"{name}={text!r}: give five numbers, or one of {', '.join(known)}"
-        )
-    return values
+        pass
+    names = ", ".join(known)
+    raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
 
 
 def truth_reward(statement: Statement, m: RewardMap) -> float:
@@ -114,35 +111,78 @@ def total_reward(feedback: Sequence[Sentence], m: RewardMap) -> float:
     )
 
 
-def expected(right: float, m: RewardMap, hedged: bool = False) -> float:
-    """The expected reward of a sentence whose only statement answers the question (5)
-    and is right with the probability `right`."""
-    kinds = (Truth.CORRECT, Truth.WRONG)
-    if hedged:
-        kinds = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
-    statements = [Statement("", truth, 5) for truth in kinds]
-    worth = [truth_reward(s, m) + info_reward([s], m) for s in statements]
-    return right * worth[0] + (1 - right) * worth[1]
+# From statements to tokens
 
 
-def break_even(m: RewardMap) -> tuple[float, float, float]:
-    """Probabilities of being right, in [0, 1]: from which on a statement pays, from
-    which on a hedged one does, and up to which hedging pays more than stating."""
-    (never, always), (never_hedged, always_hedged) = (
-        [expected(right, m, hedged) for right in (0.0, 1.0)] for hedged in (False, True)
+def last_in_sentence(statement: str, sentence: str) -> int | None:
+    """Where in the sentence a longest common subsequence ends; None without one.
+
+    Of all that are longest, the one that ends first: where a word is repeated, a
+    statement ends with the words that complete it, not with the last to look alike.
+    Bit-parallel: after each character of the statement, bit j of `flat` is 0 where the
+    longest common subsequence with sentence[:j + 1] is longer than with sentence[:j].
+    """
+    places: dict[str, int] = {}
+    for j, character in enumerate(sentence):
+        places[character] = places.get(character, 0) | 1 << j
+    flat = every = (1 << len(sentence)) - 1
+    for character in statement:
+        matched = flat & places.get(character, 0)
+        flat = (flat + matched | flat - matched) & every
+    rises = flat ^ every
+    return rises.bit_length() - 1 if rises else None
+
+
+def in_response(sentence: str, response: str, after: int = 0) -> Match:
+    """The longest common substring: its place in response (a), in sentence (b), size.
+
+    after: where the previous sentence's match ends. Of all that are longest, the first
+    in the response that begins there or later, else the first of all: sentences that
+    the response repeats are matched in order. Of its places in the sentence, the first.
+    """
+    if (whole := response.find(sentence, after)) >= 0:
+        return Match(whole, 0, len(sentence))
+    later, first = (
+        SequenceMatcher(None, text, sentence, autojunk=False).find_longest_match()
+        for text in (response[after:], response)
     )
-    return (
-        _zero(never, always),
-        _zero(never_hedged, always_hedged),
-        _zero(never - never_hedged, always - always_hedged),
-    )
+    if first.size > later.size:
+        return first
+    return Match(after + later.a, later.b, later.size)
 
 
-def _zero(at_0: float, at_1: float) -> float:
-    """Where the line through (0, at_0) and (1, at_1) crosses zero, within [0, 1]."""
-    if at_0 >= 0 or at_1 <= 0:  # not on its way up
-        return 0.0 if at_0 >= 0 else 1.0
-    return at_0 / (at_0 - at_1)
+def spread(
+    rewards: Sequence[tuple[str, Sequence[tuple[str | None, float]]]],
+    response: str,
+    offsets: Sequence[tuple[int, int]],
+) -> np.ndarray:
+    """Each token's reward, (T,): the sum of what lands on it.
+
+    rewards: of each sentence in order, what it is paid for: (statement, r_truth), and
+    (None, r_info) for the sentence itself, whose token is that of its last character;
+    so is that of a statement without a common character. A sentence that has nothing
+    but white space in common with the response pays nothing. offsets: of T tokens, as
+    `models.offsets_of` gives them. Of tokens that share a character the last holds it;
+    white space between two tokens is the first one's.
+    """
+    dense, after = np.zeros(len(offsets)), 0
+    tokens = [i for i, (start, end) in enumerate(offsets) if start < end]
+    starts = [offsets[i][0] for i in tokens]
+    for sentence, paid in rewards:
+        sentence = sentence.strip()
+        begin, skipped, size = in_response(sentence, response, after)
+        if not response[begin : begin + size].strip():
+            continue
+        after = begin + size
+        for statement, reward in paid:
+            last = None
+            if statement is not None:
+                own = statement.rstrip(CLOSING) or statement
+                last = last_in_sentence(own, sentence)
+            last = len(sentence) - 1 if last is None else last
+            character = begin + min(max(last - skipped, 0), size - 1)
+            dense[tokens[max(bisect_right(starts, character) - 1, 0)]] += reward
+    return dense
 
 
 def token_rewards(
@@ -173,85 +213,60 @@ def token_rewards(
         for sentence in feedback
     ]
     if granularity == "sentence":
-        placed = [(text, [(None, sum(r for _, r in of))]) for text, of in placed]
-    text, offsets = token_mapping.offsets_of(completion_ids, tokenizer)
+        placed = [(text, [(None, sum(r for _, r in own))]) for text, own in placed]
+    text, offsets = models.offsets_of(completion_ids, tokenizer)
     start = text.rfind(answers([text])[0])
-    return token_mapping.spread(placed, " " * start + text[start:], offsets)
+    return spread(placed, " " * start + text[start:], offsets)
 
 
-# The trainer
+# The trainer's function
 
 
-def reward_function(p: "Rlfh", folder: Path) -> Callable[..., list[list[float] | None]]:
+def reward_function(p: "Rlfh", folder: Path) -> TokenReward:
     """The token rewards of `p.arm`, by the annotator that `p.verifier` names."""
     from transformers import AutoTokenizer
 
-    from factkit.rlfh.annotators import annotator
+    from factkit.rlfh.feedback import annotator
     from factkit.train.start import base_policy
     from factkit.verify.engine import engine_of
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
-    rewards = GRANULARITY[p.arm], reward_map(p), p.arm
-    return token_reward(annotator(p, engine_of(p)), tokenizer, *rewards)
+    return token_reward(annotator(p, engine_of(p)), tokenizer, p)
 
 
 def token_reward(
-    annotate: Annotator,
-    tokenizer: "PreTrainedTokenizerBase",
-    granularity: Granularity,
-    m: RewardMap,
-    name: str,
-) -> Callable[..., list[list[float] | None]]:
-    """A function of completions, with the signature of `token_level`: a reward for each
-    of a completion's tokens, None where the annotator failed.
+    annotate: Annotator, tokenizer: "PreTrainedTokenizerBase", p: "Rlfh"
+) -> TokenReward:
+    """A function of completions, with the signature of TRL's `reward_funcs`: a reward
+    for each of a completion's tokens, None where the annotator failed, so that the
+    completion is left out of training.
 
-    The rows need `id` and `question`. Raises RuntimeError once more than 5 % of the
-    run's responses have no feedback.
+    The rows need `id` and `question`. Logs the share of failures, of responses with
+    statements among the others, and `kinds`. Raises RuntimeError once more than 5 % of
+    the run's responses have no feedback.
     """
-    failures = Failures(name)
+    how, failures = (tokenizer, GRANULARITY[p.arm], reward_map(p)), Failures(p.arm)
 
     def rlfh_reward(
         completions: list,
         completion_ids: list[list[int]],
         id: list[str],
         question: list[str],
-        log_metric: Callable[[str, float], None] | None = None,
+        log_metric: Callable[[str, float], None] = lambda name, value: None,
         **_: object,
     ) -> list[list[float] | None]:
-        texts = models.completion_texts(completions)
-        feedback = annotate(id, question, texts)
-        if log_metric:
-            log_batch(feedback, log_metric)
-        failures.count([None if one is None else 0.0 for one in feedback])
+        feedback = annotate(id, question, models.completion_texts(completions))
+        known = [sentences for sentences in feedback if sentences is not None]
+        log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
+        if known:
+            log_metric("responds", sum(map(bool, known)) / len(known))
+        for name, mean in kinds(known).items():
+            log_metric(name, mean)
+        failures.count([None if row is None else 0.0 for row in feedback])
         return [
-            None
-            if one is None
-            else token_rewards(one, ids, tokenizer, granularity, m).tolist()
-            for one, ids in zip(feedback, completion_ids, strict=True)
+            None if row is None else token_rewards(row, ids, *how).tolist()
+            for row, ids in zip(feedback, completion_ids, strict=True)
         ]
 
-    rlfh_reward.__name__ = f"rlfh_{name}"
+    rlfh_reward.__name__ = f"rlfh_{p.arm}"
     return rlfh_reward
-
-
-def log_batch(
-    feedback: Sequence[Sequence[Sentence] | None],
-    log_metric: Callable[[str, float], None],
-) -> None:
-    """Log the share of failures, of responses without statements, and a response's
-    statements of each kind, means over those that did not fail."""
-    known = [
-        [s for sentence in one for s in sentence.statements]
-        for one in feedback
-        if one is not None
-    ]
-    log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
-    if not known:
-        return
-    log_metric("responds", sum(map(bool, known)) / len(known))
-    for truth in Truth:
-        n = sum(s.truth == truth for statements in known for s in statements)
-        log_metric(truth.replace(" ", "_"), n / len(known))
-    stated = [s.informativeness for statements in known for s in statements]
-    if stated:
-        log_metric("informativeness", sum(stated) / len(stated))

@@ -1,4 +1,4 @@
-"""Token-level policy optimisation in formulas: rewards, advantages and losses.
+"""Token-level policy optimisation in formulas: advantages and losses.
 
 RLFH §3.2.2 maximises the expected sum of token rewards with PPO (Schulman et al. 2017);
 its implementation builds on trlX, whose losses these are.
@@ -11,27 +11,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def less_kl(
-    rewards: "Tensor", logps: "Tensor", reference_logps: "Tensor", beta: float
-) -> "Tensor":
-    """r_t − β (log π(y_t) − log π_ref(y_t)), (B, T): the reward with its KL penalty.
-
-    logps: of the policy that sampled y; the estimate of KL is k1, unbiased.
-    """
-    return rewards - beta * (logps - reference_logps)
-
-
-def less_eos_penalty(
-    rewards: "Tensor", mask: "Tensor", ended: "Tensor", penalty: float
-) -> "Tensor":
-    """rewards (B, T), less `penalty` at the last token of a completion without EOS.
-
-    ended: bool (B,), whether the completion has its EOS.
-    """
-    is_last = mask & (mask.cumsum(1) == mask.sum(1, keepdim=True))
-    return rewards - penalty * (is_last & ~ended[:, None])
 
 
 def gae(
@@ -54,11 +33,6 @@ def gae(
     return advantages.where(mask, 0.0), (advantages + values).where(mask, 0.0)
 
 
-def returns_to_go(rewards: "Tensor", mask: "Tensor", gamma: float) -> "Tensor":
-    """R_t = r_t + γ R_{t+1}, (B, T): the discounted rewards from token t on."""
-    return gae(rewards, rewards.new_zeros(rewards.shape), mask, gamma, lam=1.0)[1]
-
-
 def group_advantages(returns: "Tensor", known: "Tensor", group: int) -> "Tensor":
     """A_{i,t} = R_{i,t} − mean of R_{j,t} over the other completions j of i's prompt.
 
@@ -67,9 +41,9 @@ def group_advantages(returns: "Tensor", known: "Tensor", group: int) -> "Tensor"
     token, and one that has ended by then counts with the 0 that it has yet to get:
     whether it is still going is its own chance, too.
 
-    returns: R (B, T), 0 after an end; `group` rows a prompt. known: bool (B,), false
-    where the judge failed: such a row counts in no mean and has A = 0, as a row has
-    that no other is known beside.
+    returns: R (B, T), the discounted rewards from t on, 0 after an end; `group` rows a
+    prompt. known: bool (B,), false where the judge failed: such a row counts in no mean
+    and has A = 0, as a row has that no other is known beside.
     """
     grouped = returns.where(known[:, None], 0.0).view(-1, group, returns.shape[1])
     there = known.view(-1, group, 1)

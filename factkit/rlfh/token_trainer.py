@@ -1,42 +1,89 @@
-"""TRL's GRPOTrainer with token rewards: relative to a group, and PPO. Heavy to import.
+"""Policy optimisation with a reward at each token: PPO, or relative to a group.
 
-Both hook in where TRL has made and scored a rollout, which is private to it.
+The formulas are in `token_objective`; rollouts, logging and checkpoints are TRL's
+GRPOTrainer's. Both trainers hook in where it has made and scored a rollout, which is
+private to it. Heavy to import.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import token_objective as objective
+from factkit.train import grpo, launch, setup
 
 HEAD = "value_head"
 TokenReward = Callable[..., list[list[float] | None]]
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
 
 
+@launch.held_to
+@launch.distributed
+def token_level(
+    start: str,
+    rows: Sequence[dict[str, Any]],
+    make_reward: Callable[[TokenLevelParams, Path], TokenReward],
+    folder: Path,
+    p: TokenLevelParams,
+) -> Path:
+    """Train the policy in `start` on rows of `prompt` and what the reward needs.
+
+    make_reward(p, folder) gives a function with the arguments of TRL's `reward_funcs`
+    that returns, for each completion, a reward for each of its `completion_ids` (with
+    EOS), or None if the judge failed: such a completion is in no loss.
+
+    p.method: ppo has advantages by GAE with a value head on the policy's trunk, and the
+    KL penalty in the reward; group has those of `group_advantages` and TRL's own loss
+    with its KL term. Both take the mean over tokens of the clipped objective.
+
+    Returns folder/model, as `grpo.grpo`; the value head is in the checkpoints alone.
+    """
+    if (folder / "model").exists():
+        return folder / "model"
+    grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    from datasets import Dataset
+
+    # before the model, for ZeRO-3
+    config = token_level_config(p, folder / "checkpoint")
+    model, tokenizer = setup.load_trainable(start, p, rollouts=True)
+    trainer = (PPOTrainer if p.method == "ppo" else GroupTrainer)(
+        p,
+        make_reward(p, folder),
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        peft_config=setup.lora(p, model),
+        args=config,
+    )
+    return grpo.train_policy(trainer, tokenizer, p.method, folder, p)
+
+
+def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
+    """GRPO's configuration, but for what is set here."""
+    config = grpo.grpo_config(p, folder)
+    config.loss_type = "bnpo"  # the mean over the tokens of a micro-batch
+    config.scale_rewards = "none"
+    config.num_iterations = p.ppo_epochs  # of a rollout, which TRL shuffles once
+    updates = p.ppo_epochs * p.minibatches
+    config.save_steps = grpo.between_rollouts(p.checkpoint_steps, updates)
+    return config
+
+
 class GroupTrainer(GRPOTrainer):
     """Advantages (B, T) from token rewards and the others of a group; TRL's loss."""
 
-    def __init__(
-        self,
-        p: TokenLevelParams,
-        reward: Callable[..., list[list[float] | None]],
-        **arguments: Any,
-    ):
+    def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
         @functools.wraps(reward)
         def summed(completion_ids, **columns) -> list[float | None]:
             """What TRL logs and takes: a reward a completion."""
             rewards = reward(completion_ids=completion_ids, **columns)
-            for r, ids in zip(rewards, completion_ids, strict=True):
-                if r is not None and len(r) != len(ids):
-                    raise ValueError(f"{len(r)} rewards for {len(ids)} tokens")
             self.token_rewards = rewards
             return [None if r is None else sum(r) for r in rewards]
 
@@ -54,24 +101,26 @@ class GroupTrainer(GRPOTrainer):
         return batch
 
     def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The token rewards and the mask of tokens that count, (B, T) each."""
+        """The token rewards and the mask of tokens that count, (B, T) each.
+
+        p.eos_penalty is taken off at the last token of a completion without EOS.
+        """
         ids, mask = batch["completion_ids"], batch["completion_mask"].bool()
         eos = torch.tensor(self.eos_token_ids, device=ids.device)
         ended = (torch.isin(ids, eos) & mask).any(1)
-        if "tool_mask" in batch:  # text that the model did not write
-            mask = mask & batch["tool_mask"].bool()
         rewards = torch.zeros(ids.shape, device=ids.device)
         for i, row in enumerate(self.token_rewards):
             if row is None:
                 mask[i] = False
             else:
                 rewards[i, : len(row)] = torch.tensor(row)
-        penalty = self.p.eos_penalty
-        return objective.less_eos_penalty(rewards, mask, ended, penalty), mask
+        is_last = mask & (mask.cumsum(1) == mask.sum(1, keepdim=True))
+        return rewards - self.p.eos_penalty * (is_last & ~ended[:, None]), mask
 
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""
-        returns = objective.returns_to_go(rewards, mask, self.p.gamma)
+        no_values = torch.zeros_like(rewards)
+        returns = objective.gae(rewards, no_values, mask, self.p.gamma, lam=1.0)[1]
         known = self._gathered(mask).any(1)
         advantages = objective.group_advantages(
             self._gathered(returns), known, self.num_generations
@@ -108,12 +157,7 @@ class PPOTrainer(GroupTrainer):
     GPUs takes it along, and is kept out of all that leaves the trainer.
     """
 
-    def __init__(
-        self,
-        p: TokenLevelParams,
-        reward: Callable[..., list[list[float] | None]],
-        **arguments: Any,
-    ):
+    def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
         super().__init__(p, reward, **arguments)
         head = ValueHead(self.model.config.hidden_size).to(self.model.device)
         self.model.add_module(HEAD, head)
@@ -147,10 +191,10 @@ class PPOTrainer(GroupTrainer):
     @torch.no_grad()
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         logps, _, values = self._score(self.model, batch)
-        if self.beta:
-            reference = batch["ref_per_token_logps"]
-            rewards = objective.less_kl(rewards, logps, reference, self.beta)
-            self._note("kl", objective.masked_mean(logps - reference, mask))
+        if self.beta:  # r_t − β (log π(y_t) − log π_ref(y_t)): the estimate k1 of KL
+            apart = logps - batch["ref_per_token_logps"]
+            rewards = rewards - self.beta * apart
+            self._note("kl", objective.masked_mean(apart, mask))
         advantages, returns = objective.gae(
             rewards, values, mask, self.p.gamma, self.p.gae_lambda
         )

@@ -6,55 +6,50 @@ from pathlib import Path
 from factkit.curate import drawn
 from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
-from factkit.rlfh import rewards, token_level
+from factkit.rlfh import rewards
 from factkit.rlfh.arms import ARMS, Rlfh
 from factkit.train import dpo
 
-NOTEBOOK = "42_rlfh_train"
+JUDGES = {"world": "the fact world itself", "leads": "an exact reader of leads' facts"}
 
 
 def deviations(p: Rlfh) -> list[str]:
     """What differs from the paper and is no parameter, as sentences."""
-    judges = {
-        "world": "the fact world itself",
-        "leads": "an exact reader of leads' facts",
-        "judge": f"the annotator, {p.judge_model}",
-    }
-    said = [
+    judge = JUDGES.get(p.verifier, f"the annotator, {p.judge_model}")
+    sentences = [
         "f, g, their weights and the trainer's values are not in the paper: ours, or "
         "its public code's",
-        f"evaluation is by {judges[p.verifier]}, not by GPT-4 (§4.1)",
+        f"evaluation is by {judge}, not by GPT-4 (§4.1)",
         "claims and FactScore are of all responses that state something; the paper's "
         "pipeline leaves out those with words of refusal, too (§4.2)",
         "Fig 4 to 8 are of the test questions, not of 5,000 others of HotpotQA (§4.3)",
     ]
     if p.requests == "hotpotqa":
-        said.append("which questions, and which pages of SQuADv2, is not stated: drawn")
+        sentences += [
+            "which questions, and which pages of SQuADv2, is not stated: drawn"
+        ]
     else:
-        said.append("test sets of our own in place of SQuADv2 and Biography (§4.1)")
+        sentences += ["test sets of our own in place of SQuADv2 and Biography (§4.1)"]
     if p.verifier != "world":
-        said.append(
-            "a question's pages are searched for once, before training (§3.1.2)"
-        )
+        when = "once, before training (§3.1.2)"
+        sentences += [f"a question's pages are searched for {when}"]
     if p.verifier == "judge":
-        said.append("prompts say in our own words what Tables 4 to 7 say")
+        sentences += ["prompts say in our own words what Tables 4 to 7 say"]
     if p.lora_rank:
-        said.append(
-            f"LoRA of rank {p.lora_rank}; the public code trains all parameters"
-        )
+        lora = f"LoRA of rank {p.lora_rank}"
+        sentences += [f"{lora}; the public code trains all parameters"]
     if p.profile in ("tiny", "laptop"):
-        said.append("learning rates and steps of a small model")
-    match p.arm:
-        case "dpo":
-            said.append("FACT's hyper-parameters are not in the paper: ours")
-        case "statement_group":
-            said.append("advantages relative to the group in place of a value head")
-        case "paragraph" | "sentence" | "statement":
-            said.append(
-                f"{p.num_generations} responses a question in a rollout, and a value "
-                "head on the policy; the public code: one, and a model of its own"
-            )
-    return said
+        sentences += ["learning rates and steps of a small model"]
+    if p.arm == "dpo":
+        sentences += ["FACT's hyper-parameters are not in the paper: ours"]
+    elif p.arm == "statement_group":
+        sentences += ["advantages relative to the group in place of a value head"]
+    elif p.arm != "base":
+        sentences += [
+            f"{p.num_generations} responses a question in a rollout, and a value "
+            "head on the policy; the public code: one, and a model of its own"
+        ]
+    return sentences
 
 
 def train_arm(
@@ -72,6 +67,8 @@ def train_arm(
     if p.arm == "dpo":
         rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
         return dpo.dpo(start, rows, folder, p)
+    from factkit.rlfh.token_trainer import token_level
+
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     how = p.model_copy(update=ARMS[p.arm].changes)
-    return token_level.token_level(start, rows, rewards.reward_function, folder, how)
+    return token_level(start, rows, rewards.reward_function, folder, how)

@@ -1,29 +1,21 @@
 r"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
 
-What verl loads by name, and a writer of what it reads. The rewards are `rewards.rlfh`'s
-on feedback by `annotators.annotator`, of the parameters params/<profile>/rlfh.yaml:
-those of the notebooks. Nothing else in the kit needs verl.
+What verl loads by name, and a writer of what it reads. The rewards are those that
+notebook 42 trains by, of the parameters params/<profile>/rlfh. verl's reward manager
+scores a response as soon as it is sampled, and its agent loop puts the score on the
+last token of `rm_scores` (T,), from which the trainer takes the KL penalty and GAE. So
+there are two parts, and neither does without the other: `RlfhRewardManager`, whose
+score is a list with a number for each token, and `TokenRewardLoop`, whose outputs put
+such a list on their tokens.
 
-How verl 0.9.1 takes a score for each token. As soon as a response is sampled, a reward
-manager scores it (`reward.reward_manager`); `AgentLoopOutput.as_dict` puts the score on
-the last token of `rm_scores` (T,), and these are the trainer's `token_level_scores`,
-from which it takes the KL penalty (`algorithm.use_kl_in_reward`) and GAE. So there are
-two parts, and neither does without the other:
-- `RlfhRewardManager`, whose score is a list with a number for each token;
-- `TokenRewardLoop`, verl's agent loop of one turn, whose outputs put such a list on
-  their tokens (`actor_rollout_ref.rollout.agent`). Without it verl refuses the list.
+verl has no reward of None, but its synchronous trainer (the default) leaves a response
+that raised out of the batch. So where the annotator failed, `NoFeedback` is raised: the
+response is in no loss. Once more than 5 % of the run's responses have failed, and on
+any other error, all later ones raise, too, and verl ends the run at the first rollout
+that has none left. The asynchronous trainers would sample anew for ever.
 
-verl has no reward of None. Yet its synchronous trainer (`trainer.v1.trainer_mode=sync`,
-the default) leaves a response that raised out of the batch, and fills the batch up with
-rows that its losses mask. So where the annotator failed, `NoFeedback` is raised, which
-verl logs: the response is in no loss, as in the notebooks. Once more than 5 % of the
-run's responses have failed, and on any other error, all later ones raise, too, and verl
-ends the run at the first rollout that has none left ("no materializable trajectories");
-the reason is in its log. The asynchronous trainers would sample anew for ever.
-
-The environment is verl's own, for verl 0.9.1 needs an older transformers than the kit.
-`make test-verl` builds one for CPUs. With GPUs (verl[vllm] and the rest resolve for
-Python 3.11 and 3.12; not run by us):
+The environment is verl's own, since it needs an older transformers than the kit.
+`make test-verl` builds one for CPUs. With GPUs (not run by us):
 
     python3 -m venv .venv-verl-gpu && . .venv-verl-gpu/bin/activate
     pip install 'verl[vllm]==0.9.1' rank-bm25==0.2.2 bm25s==0.3.16 pysbd==0.3.4 \
@@ -37,10 +29,9 @@ The data are notebook 40's, made in the kit's own environment. Then, in verl's,
         verl_adapter.write(params.load('rlfh', 'h100_full'), 'outputs/verl')"
     python -m verl.trainer.main_ppo --config-dir $PWD/outputs/verl --config-name rlfh
 
-(the second not run by us). `outputs/verl/rlfh.yaml` is all that differs from verl's
-defaults, and `verl_config` says why; overrides follow the command, as trainer.nnodes=2.
-Its key `factkit` has the parameters that the rewards are made by. Project, environment
-and data must be at the same paths on all nodes, and factkit.judge_url in their reach.
+(the second not run by us). Overrides follow the command, as trainer.nnodes=2. Project,
+environment and data must be at the same paths on all nodes, and factkit.judge_url in
+their reach.
 """
 
 import asyncio
@@ -56,9 +47,7 @@ from factkit import assets, params, runs
 from factkit.assets import write_atomically
 from factkit.curate.drawn import turn
 from factkit.datasets.examples import Example, read_examples
-from factkit.rlfh import rewards as rlfh
-from factkit.rlfh.feedback import Sentence
-from factkit.verify.failures import Failures
+from factkit.rlfh import rewards
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -84,48 +73,58 @@ class NoFeedback(RuntimeError):
     """The annotator failed on a response; verl leaves it out of the batch."""
 
 
-# The rewards
-
-
 class RlfhRewardManager:
     """verl's `RewardManagerBase` for `p.arm`: a reward for each token of a response.
 
     config: verl's, with the kit's parameters under `factkit`. Rows need `id` and
-    `question` in `extra_info`. Raises ParamError on parameters that verl can't follow,
-    DataError without the paper's data.
+    `question` in `extra_info`.
     """
 
     def __init__(
         self, config: "DictConfig", tokenizer: "PreTrainedTokenizerBase", **_: object
     ) -> None:
-        from factkit.rlfh.annotators import annotator
-        from factkit.verify.engine import engine_of
-
-        p = parameters(config)
-        self._annotate = annotator(p, engine_of(p))
-        self._rewards = tokenizer, rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
-        self._failures = Failures(p.arm)
+        self._reward = rewards.reward_function(parameters(config), Path())
+        self._tokenizer = tokenizer
         self._error: Exception | None = None  # after which there are no rewards
         self._turn = asyncio.Lock()
-        self._waiting: list[tuple[tuple[str, str, str], asyncio.Future]] = []
+        self._waiting: list[tuple[tuple, asyncio.Future]] = []
 
     async def run_single(self, data: "DataProto") -> dict[str, Any]:
-        """The rewards on the T tokens of a response, and its statements of each kind.
+        """The rewards on the T tokens of a response.
 
-        data: one row; prompts, responses and their attention mask, padded or not.
-        Raises NoFeedback, and RuntimeError after too many of these.
+        data: one row; prompts, responses and their attention mask, padded or not. All
+        responses that wait are annotated at once. Raises NoFeedback, and RuntimeError
+        after too many of these.
         """
-        tokenizer, _, _ = self._rewards
-        ids, row = _tokens(data), data[0].non_tensor_batch["extra_info"]
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        feedback = await self._feedback(row["id"], row["question"], text)
-        if feedback is None:
-            raise NoFeedback(f"{row['id']}: the annotator failed on a response")
-        logged: dict[str, float] = {}
-        rlfh.log_batch([feedback], logged.__setitem__)
-        logged.pop("informativeness", None)  # verl takes the same keys of all alone
-        rewards = rlfh.token_rewards(feedback, ids, *self._rewards).tolist()
-        return {"reward_score": rewards, "reward_extra_info": logged}
+        row, info = data[0].batch, data[0].non_tensor_batch["extra_info"]
+        mask = row["attention_mask"][len(row["prompts"]) :]
+        ids = row["responses"][mask.bool()].tolist()
+        text = self._tokenizer.decode(ids, skip_special_tokens=True)
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(((text, ids, info["id"], info["question"]), mine))
+        async with self._turn:
+            if not mine.done():
+                await self._reward_waiting()
+        if mine.result() is None:
+            raise NoFeedback(f"{info['id']}: the annotator failed on a response")
+        return {"reward_score": mine.result(), "reward_extra_info": {}}
+
+    async def _reward_waiting(self) -> None:
+        rows, futures = zip(*self._waiting, strict=True)
+        self._waiting = []
+        names = ("completions", "completion_ids", "id", "question")
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        try:
+            if self._error:
+                raise self._error
+            results = await asyncio.to_thread(self._reward, **columns)
+        except Exception as error:
+            self._error = error
+            for future in futures:
+                future.set_exception(error)
+        else:
+            for future, result in zip(futures, results, strict=True):
+                future.set_result(result)
 
     @classmethod
     def assemble_rm_scores(
@@ -135,46 +134,18 @@ class RlfhRewardManager:
         import torch
 
         rm_scores = torch.zeros_like(data.batch["responses"], dtype=torch.float32)
-        for row, rewards in zip(rm_scores, scores, strict=True):
-            row[: len(rewards)] = row.new_tensor(rewards)
+        for row, values in zip(rm_scores, scores, strict=True):
+            row[: len(values)] = row.new_tensor(values)
         return rm_scores
-
-    async def _feedback(self, *row: str) -> list[Sentence] | None:
-        """A response's feedback: all that wait for it are annotated at once."""
-        mine = asyncio.get_running_loop().create_future()
-        self._waiting.append((row, mine))
-        async with self._turn:
-            if not mine.done():
-                await self._annotate_waiting()
-        return mine.result()
-
-    async def _annotate_waiting(self) -> None:
-        rows, futures = zip(*self._waiting, strict=True)
-        self._waiting = []
-        try:
-            if self._error:
-                raise self._error
-            columns = zip(*rows, strict=True)  # ids, questions, responses
-            feedback = await asyncio.to_thread(self._annotate, *map(list, columns))
-            self._failures.count([None if one is None else 0.0 for one in feedback])
-        except Exception as error:
-            self._error = error
-            for future in futures:
-                future.set_exception(error)
-        else:
-            for future, one in zip(futures, feedback, strict=True):
-                future.set_result(one)
 
 
 def parameters(config: "DictConfig") -> "Rlfh":
-    """The kit's parameters in verl's config, checked. Raises ParamError."""
+    """The kit's parameters in verl's config. Raises ParamError if verl can't follow."""
     from omegaconf import OmegaConf
 
-    if config.reward.num_workers != 1:
-        raise params.ParamError(
-            f"reward.num_workers={config.reward.num_workers}: must be 1, which counts "
-            "the failures of the whole run; factkit.judge_concurrency sets its calls"
-        )
+    if config.reward.num_workers != 1:  # one counts the failures of the whole run
+        workers = config.reward.num_workers
+        raise params.ParamError(f"reward.num_workers={workers}: must be 1")
     values = OmegaConf.to_container(config.factkit, resolve=True)
     p = params.validate("rlfh", values, "verl's config, factkit")
     check(p)
@@ -190,26 +161,14 @@ def check(p: "Rlfh") -> None:
         "whiten": not p.whiten,
         "eos_penalty": p.eos_penalty > 0,
     }
-    for name in (name for name, no in refused.items() if no):
-        value = getattr(p, name)
-        raise params.ParamError(f"{name}={value!r}: train this with notebook 42")
-
-
-def _tokens(data: "DataProto") -> list[int]:
-    """A row's response without its padding."""
-    row = data[0].batch
-    mask = row["attention_mask"][len(row["prompts"]) :]
-    return row["responses"][mask.bool()].tolist()
-
-
-# The agent loop
+    for name, no in refused.items():
+        if no:
+            what = f"{name}={getattr(p, name)!r}"
+            raise params.ParamError(f"{what}: train this with notebook 42")
 
 
 class TokenRewardLoop:
-    """verl's agent loop of one turn, whose outputs take a reward for each token.
-
-    verl makes one for each response, from its registry of agent loops.
-    """
+    """verl's agent loop of one turn, whose outputs take a reward for each token."""
 
     def __init__(self, **given: Any) -> None:
         from verl.experimental.agent_loop.single_turn_agent_loop import (
@@ -221,10 +180,9 @@ class TokenRewardLoop:
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> "AgentLoopOutput":
-        """Sample a response. row: the columns of the data."""
         output = await self._loop.run(sampling_params, **row)
-        set_ones = {name: getattr(output, name) for name in output.model_fields_set}
-        return _token_output()(**set_ones)
+        fields = {name: getattr(output, name) for name in output.model_fields_set}
+        return _token_output()(**fields)
 
 
 @cache
@@ -241,8 +199,7 @@ def _token_output() -> type["AgentLoopOutput"]:
             bare = self.model_copy(update={"reward_score": None})
             fields = AgentLoopOutput.as_dict(bare)
             if self.reward_score is not None:
-                rewards = torch.tensor(self.reward_score, dtype=torch.float32)
-                fields["rm_scores"] = rewards
+                fields["rm_scores"] = torch.tensor(self.reward_score).float()
             return fields
 
     return TokenOutput
@@ -269,7 +226,8 @@ def write(p: "Rlfh", folder: str | Path) -> None:
     if not p.chat:
         tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
         template = plain_template([row["prompt"] for row in rows["train"]], tokenizer)
-    config = verl_config(p, folder, template)
+    config = _nested(overrides(p, folder, template))
+    config = {"defaults": ["ppo_trainer", "_self_"], "factkit": p.model_dump()} | config
     folder.mkdir(parents=True, exist_ok=True)
     for split, table in rows.items():
         pd.DataFrame(table).to_parquet(folder / f"{split}.parquet", index=False)
@@ -306,8 +264,8 @@ def plain_template(
     raise params.ParamError("chat=False: verl can't put plain text to this tokenizer")
 
 
-def verl_config(p: "Rlfh", folder: Path, template: str | None) -> dict[str, Any]:
-    """What differs from verl's own ppo_trainer.yaml, under verl's keys.
+def overrides(p: "Rlfh", folder: Path, template: str | None) -> dict[str, Any]:
+    """What differs from verl's own ppo_trainer.yaml: its dotted key → value.
 
     template: every prompt goes through one; None for the tokenizer's own.
 
@@ -319,76 +277,70 @@ def verl_config(p: "Rlfh", folder: Path, template: str | None) -> dict[str, Any]
     prompts = p.rl_batch_size // p.num_generations  # an update
     updates = p.ppo_epochs * p.minibatches  # a rollout
     sequences = p.micro_batch_size or p.rl_batch_size // p.num_processes
-    agent = {
-        "default_agent_loop": LOOP,
-        "agent_loop_config_path": str(folder / "agent_loop.yaml"),
-    }
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return {
-        "defaults": ["ppo_trainer", "_self_"],
-        "factkit": p.model_dump(),
-        "reward": {
-            "num_workers": 1,
-            "reward_manager": {
-                "source": "importlib",
-                "name": "RlfhRewardManager",
-                "module": {"path": f"pkg://{HERE}"},
-            },
-        },
-        "data": {
-            "train_files": str(folder / "train.parquet"),
-            "val_files": str(folder / "dev.parquet"),
-            "train_batch_size": p.minibatches * prompts,
-            "max_prompt_length": p.max_context_length - p.max_completion_length,
-            "max_response_length": p.max_completion_length,
-            "seed": p.seed,
-        },
-        "algorithm": {
-            "adv_estimator": "gae",
-            "gamma": p.gamma,
-            "lam": p.gae_lambda,
-            "use_kl_in_reward": True,
-            "kl_penalty": "kl",  # k1, as `token_objective.less_kl`
-            "kl_ctrl": {"type": "fixed", "kl_coef": p.beta},
-        },
-        "actor_rollout_ref": {
-            "model": {"path": p.policy, "custom_chat_template": template},
-            "actor": {
-                "optim": {"lr": p.rl_learning_rate, "weight_decay": 0.0},
-                "ppo_mini_batch_size": prompts,
-                "ppo_micro_batch_size_per_gpu": sequences,
-                "ppo_epochs": p.ppo_epochs,
-                "clip_ratio": p.epsilon,
-                "clip_ratio_low": p.epsilon,
-                "clip_ratio_high": p.epsilon,
-                "loss_agg_mode": "token-mean",
-            },
-            "ref": {"log_prob_micro_batch_size_per_gpu": sequences},
-            "rollout": {
-                "name": "vllm",
-                "n": p.num_generations,
-                "temperature": p.temperature,
-                "top_p": p.top_p,
-                "tensor_model_parallel_size": p.vllm_tensor_parallel,
-                "gpu_memory_utilization": p.vllm_memory,
-                "log_prob_micro_batch_size_per_gpu": sequences,
-                "agent": agent,
-            },
-        },
-        "critic": {
-            "model": {"path": p.policy},
-            "optim": {"lr": p.value_learning_rate, "weight_decay": 0.0},
-            "cliprange_value": p.value_clip,
-            "ppo_micro_batch_size_per_gpu": sequences,
-        },
-        "trainer": {
-            "n_gpus_per_node": p.num_processes,
-            "total_training_steps": math.ceil(p.rl_steps / updates),
-            "save_freq": math.ceil(p.checkpoint_steps / updates),
-            "val_before_train": False,
-            "test_freq": -1,
-            "project_name": "factkit",
-            "experiment_name": f"rlfh-{p.arm}-s{p.seed}",
-            "default_local_dir": str(folder / f"{p.arm}-s{p.seed}"),
-            "logger": ["console"],
-        },
+        "reward.num_workers": 1,
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "RlfhRewardManager",
+        "reward.reward_manager.module.path": f"pkg://{HERE}",
+        "data.train_files": str(folder / "train.parquet"),
+        "data.val_files": str(folder / "dev.parquet"),
+        "data.train_batch_size": p.minibatches * prompts,
+        "data.max_prompt_length": p.max_context_length - p.max_completion_length,
+        "data.max_response_length": p.max_completion_length,
+        "data.seed": p.seed,
+        "algorithm.adv_estimator": "gae",
+        "algorithm.gamma": p.gamma,
+        "algorithm.lam": p.gae_lambda,
+        "algorithm.use_kl_in_reward": True,
+        "algorithm.kl_penalty": "kl",  # k1, as `token_trainer.PPOTrainer`
+        "algorithm.kl_ctrl.type": "fixed",
+        "algorithm.kl_ctrl.kl_coef": p.beta,
+        "actor_rollout_ref.model.path": p.policy,
+        "actor_rollout_ref.model.custom_chat_template": template,
+        f"{actor}.optim.lr": p.rl_learning_rate,
+        f"{actor}.optim.weight_decay": 0.0,
+        f"{actor}.ppo_mini_batch_size": prompts,
+        f"{actor}.ppo_micro_batch_size_per_gpu": sequences,
+        f"{actor}.ppo_epochs": p.ppo_epochs,
+        f"{actor}.clip_ratio": p.epsilon,
+        f"{actor}.clip_ratio_low": p.epsilon,
+        f"{actor}.clip_ratio_high": p.epsilon,
+        f"{actor}.loss_agg_mode": "token-mean",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": sequences,
+        f"{rollout}.name": "vllm",
+        f"{rollout}.n": p.num_generations,
+        f"{rollout}.temperature": p.temperature,
+        f"{rollout}.top_p": p.top_p,
+        f"{rollout}.tensor_model_parallel_size": p.vllm_tensor_parallel,
+        f"{rollout}.gpu_memory_utilization": p.vllm_memory,
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": sequences,
+        f"{rollout}.agent.default_agent_loop": LOOP,
+        f"{rollout}.agent.agent_loop_config_path": str(folder / "agent_loop.yaml"),
+        "critic.model.path": p.policy,
+        "critic.optim.lr": p.value_learning_rate,
+        "critic.optim.weight_decay": 0.0,
+        "critic.cliprange_value": p.value_clip,
+        "critic.ppo_micro_batch_size_per_gpu": sequences,
+        "trainer.n_gpus_per_node": p.num_processes,
+        "trainer.total_training_steps": math.ceil(p.rl_steps / updates),
+        "trainer.save_freq": math.ceil(p.checkpoint_steps / updates),
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.project_name": "factkit",
+        "trainer.experiment_name": f"rlfh-{p.arm}-s{p.seed}",
+        "trainer.default_local_dir": str(folder / f"{p.arm}-s{p.seed}"),
+        "trainer.logger": ["console"],
     }
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Dotted keys as mappings in mappings."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        place = nested
+        for name in parents:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return nested

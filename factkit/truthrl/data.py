@@ -110,7 +110,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
     k = p.retrieved_chunks
     if source == "crag":
         path = p.questions_path if p.questions == "crag" else ""
-        pages = benchmarks.load_pages("crag", path)
+        pages = benchmarks.crag_pages(path)
 
         def of_own_pages(example: Example) -> list[Chunk]:
             own = chunk_documents(pages.get(example.id, []), tokenizer, p.chunk_tokens)

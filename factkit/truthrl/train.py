@@ -44,7 +44,7 @@ def start_of(
     if not p.cold_start:
         return base_policy(p)
     cold = p.model_copy(update={"arm": "r_tuning"})
-    rows = r_tuning_rows(train, probes, cold)
+    rows = sft_rows(train, probes, probes, cold)
     with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
         return str(sft.sft(base_policy(p), rows, run.folder, cold))
 
@@ -61,22 +61,19 @@ def train_arm(
     start: for sft, rft and r_tuning the base policy, else what `start_of` gives.
     """
     match p.arm:
-        case "sft":
-            return [sft.sft(start, sft_rows(train, p), folder, p)]
-        case "r_tuning":
-            return [sft.sft(start, r_tuning_rows(train, probes, p), folder, p)]
-        case "rft":
-            traces = samples(p, start, train, folder / "traces.jsonl")
-            rows = required(rft_rows(train, probes, traces, p), p)
+        case "sft" | "r_tuning" | "rft":
+            traces = probes
+            if p.arm == "rft":
+                traces = samples(p, start, train, folder / "traces.jsonl")
+            rows = required(sft_rows(train, probes, traces, p), p)
             return [sft.sft(start, rows, folder, p)]
         case "dpo":
-            rows = required(dpo_pairs(train, probes, p), p)
+            rows = required(pairs(train, probes, p), p)
             return [dpo.dpo(start, rows, folder, p)]
         case "iterative_dpo":
             return iterations(p, start, train, folder)
         case "rlhf" | "rlkf":
-            build = rlhf_pairs if p.arm == "rlhf" else rlkf_pairs
-            rows = build(train, probes, p)
+            rows = pairs(train, probes, p)
             reward_model.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(train, probes, p)
@@ -96,7 +93,7 @@ def iterations(
         part.mkdir(parents=True, exist_ok=True)
         if not (part / "model").exists():
             probes = samples(p, start, train, part / "samples.jsonl", i)
-            dpo.dpo(start, required(dpo_pairs(train, probes, p), p), part, p)
+            dpo.dpo(start, required(pairs(train, probes, p), p), part, p)
         start = str(part / "model")
         checkpoints.append(part / "model")
     return checkpoints
@@ -149,44 +146,34 @@ def abstention(example: Example, p: QuestionParams) -> str:
     return response(ABSTENTION, example, p, f"{ABSTENTION}.")
 
 
-# ---- rows for training; probes: one an example, in their order
+# ---- rows for training; probes and traces: one a question, in their order
 
 
-def sft_rows(examples: Sequence[Example], p: QuestionParams) -> list[dict]:
-    """SFT on the reference answers: rows of prompt and completion (§2.2)."""
-    return [row(e, response(e.answers[0], e, p), p) for e in examples]
-
-
-def r_tuning_rows(
-    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
-) -> list[dict]:
-    """R-Tuning: "I don't know" where out of knowledge, else the reference (§3.1)."""
-    rows = []
-    for e, probe in zip(examples, probes, strict=True):
-        unknown = out_of_knowledge(probe, p.known_share)
-        target = abstention(e, p) if unknown else response(e.answers[0], e, p)
-        rows.append(row(e, target, p))
-    return rows
-
-
-def rft_rows(
+def sft_rows(
     examples: Sequence[Example],
     probes: Sequence[Probe],
     traces: Sequence[Probe],
-    p: QuestionParams,
+    p: QuestionSftParams,
 ) -> list[dict]:
-    """RFT: a trace of the policy's own that abstains where out of knowledge, else one
-    that is correct (§3.1).
+    """Rows of prompt and completion for the arms of SFT (§2.2, §3.1).
 
-    traces: samples drawn for this (64 at temperature 0.6 in Appendix C). The commonest
-    trace of its kind is taken; a question without one has no row.
+    sft learns the references; r_tuning those, and "I don't know" where out of
+    knowledge; rft, of the policy's own traces (64 at temperature 0.6 in Appendix C),
+    the commonest one that abstains where out of knowledge, else one that is correct:
+    a question without such a trace has no row.
     """
     rows = []
-    for example, probe, own in zip(examples, probes, traces, strict=True):
+    for e, probe, trace in zip(examples, probes, traces, strict=True):
         unknown = out_of_knowledge(probe, p.known_share)
-        trace = own.most_frequent(Outcome.ABSTAIN if unknown else Outcome.CORRECT)
-        if trace:
-            rows.append(row(example, trace, p))
+        if p.arm == "rft":
+            target = trace.most_frequent(
+                Outcome.ABSTAIN if unknown else Outcome.CORRECT
+            )
+        elif p.arm == "r_tuning" and unknown:
+            target = abstention(e, p)
+        else:
+            target = response(e.answers[0], e, p)
+        rows += [row(e, target, p)] if target else []
     return rows
 
 
@@ -206,56 +193,40 @@ def prompt_rows(
     ]
 
 
-def dpo_pairs(
-    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
+def pairs(
+    examples: Sequence[Example], probes: Sequence[Probe], p: TruthRL
 ) -> list[dict]:
-    """DPO (Appendix C): out of knowledge, "I don't know" over a random wrong sample;
-    else a random correct sample over a random wrong one.
+    """Rows of a better and a worse response, for DPO and for reward models.
 
-    A question without the samples that its pair needs has none.
+    dpo (Appendix C): out of knowledge, "I don't know" over a random wrong sample; else
+    a random correct sample over a random wrong one. A question without the samples that
+    its pair needs has none.
+    rlhf: the reference over each different sample that is not correct. Preference for
+    the helpful answer alone, blind to what the policy knows: abstaining is rejected
+    like a wrong answer (ours; the paper does not describe its pairs).
+    rlkf (Xu et al., 2024): correct > abstaining > wrong. A known question gives a
+    correct sample over abstaining and over each different wrong sample; a question out
+    of knowledge gives abstaining over each of these.
     """
     rng = random.Random(f"dpo {p.seed}")
     rows = []
-    for example, probe in zip(examples, probes, strict=True):
-        unknown, wrong = out_of_knowledge(probe, p.known_share), probe.of(Outcome.WRONG)
-        chosen = [abstention(example, p)] if unknown else probe.of(Outcome.CORRECT)
-        if chosen and wrong:
-            rows.append(pair(example, rng.choice(chosen), rng.choice(wrong), p))
-    return rows
-
-
-def rlhf_pairs(
-    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
-) -> list[dict]:
-    """RLHF: the reference answer over each different sample that is not correct.
-
-    Preference for the helpful answer alone, blind to what the policy knows: abstaining
-    is rejected like a wrong answer (ours; the paper does not describe its pairs).
-    """
-    return [
-        pair(example, response(example.answers[0], example, p), other, p)
-        for example, probe in zip(examples, probes, strict=True)
-        for other in [*dict.fromkeys(probe.of(Outcome.WRONG)), abstention(example, p)]
-    ]
-
-
-def rlkf_pairs(
-    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
-) -> list[dict]:
-    """RLKF (Xu et al., 2024): correct > abstaining > wrong, by knowledge feedback.
-
-    A known question gives a correct sample over abstaining and over each different
-    wrong sample; a question out of knowledge gives abstaining over each of these.
-    """
-    rows = []
-    for example, probe in zip(examples, probes, strict=True):
-        worse = list(dict.fromkeys(probe.of(Outcome.WRONG)))
-        best, idk = probe.most_frequent(Outcome.CORRECT), abstention(example, p)
-        if best is None or out_of_knowledge(probe, p.known_share):
-            best = idk
-        else:
-            worse = [idk, *worse]
-        rows += [pair(example, best, other, p) for other in worse]
+    for e, probe in zip(examples, probes, strict=True):
+        unknown = out_of_knowledge(probe, p.known_share)
+        right, wrong = probe.of(Outcome.CORRECT), probe.of(Outcome.WRONG)
+        each_wrong, idk = list(dict.fromkeys(wrong)), abstention(e, p)
+        match p.arm:
+            case "rlhf":
+                best, worse = response(e.answers[0], e, p), [*each_wrong, idk]
+            case "rlkf" if right and not unknown:
+                best, worse = probe.most_frequent(Outcome.CORRECT), [idk, *each_wrong]
+            case "rlkf":
+                best, worse = idk, each_wrong
+            case _:
+                better = [idk] if unknown else right
+                if not (better and wrong):
+                    continue
+                best, worse = rng.choice(better), [rng.choice(wrong)]
+        rows += [pair(e, best, other, p) for other in worse]
     return rows
 
 

@@ -30,7 +30,6 @@ import numpy as np
 from factkit import models
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows as files
-from factkit.rewards import token_mapping
 from factkit.statistics import means, resampled_means
 from factkit.train import launch
 from factkit.veri import claims, search_rollout
@@ -365,7 +364,7 @@ def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
     """
     if t.answer_of(rollout.turns).label is None:
         return None
-    text, offsets = token_mapping.offsets_of(rollout.ids, tokenizer)
+    text, offsets = models.offsets_of(rollout.ids, tokenizer)
     begin = text.rfind("<answer>") + len("<answer>")
     written = LABEL_LINE.search(text[begin:])
     if not written:

@@ -79,9 +79,9 @@ def token_reward(p: TokenLevelParams, folder: Path):
 
 
 def ppo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
-    from factkit.rlfh import token_level
+    from factkit.rlfh import token_trainer
 
-    token_level.token_level(start, rows(), token_reward, folder, p)
+    token_trainer.token_level(start, rows(), token_reward, folder, p)
 
 
 def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
@@ -90,7 +90,7 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
-    from factkit.rlfh import token_level
+    from factkit.rlfh import token_trainer
 
     reward = token_reward(p, folder)
     trainer = GRPOTrainer(
@@ -98,7 +98,7 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
         processing_class=AutoTokenizer.from_pretrained(start, padding_side="left"),
         train_dataset=Dataset.from_list(rows()),
         reward_funcs=lambda **columns: [sum(r) for r in reward(**columns)],
-        args=token_level.token_level_config(p, folder / "checkpoint"),
+        args=token_trainer.token_level_config(p, folder / "checkpoint"),
     )
     trainer.train()
 

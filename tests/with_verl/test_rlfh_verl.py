@@ -1,9 +1,7 @@
 """RLFH's token rewards through verl's own code: loading, data, agent loop, trainer."""
 
 import asyncio
-import re
 import shutil
-import subprocess
 import sys
 
 import datasets
@@ -14,13 +12,11 @@ import torch
 import transfer_queue
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transformers import LlamaConfig
 from verl import DataProto
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.experimental.reward_loop import RewardLoopManager, RewardLoopWorker
-from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -38,7 +34,7 @@ from factkit.params import ParamError
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_objective as objective
 from factkit.rlfh import verl_adapter as rlfh_verl
-from factkit.rlfh.annotators import exact_annotator
+from factkit.rlfh.feedback import exact_annotator
 from factkit.rlfh.requests import rlfh_sets
 from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds
@@ -63,16 +59,16 @@ from factkit.rlfh.verl_adapter import RlfhRewardManager
 
 
 class Failing(RlfhRewardManager):
-    def __init__(self, **given):
-        super().__init__(**given)
-        world = self._annotate
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        whole = self._reward
 
-        def annotate(ids, questions, responses):
-            found = world(ids, questions, responses)
-            lost = [r.startswith("Perhaps") for r in responses]
-            return [None if no else of for of, no in zip(found, lost)]
+        def reward(completions, **columns):
+            rewards = whole(completions=completions, **columns)
+            lost = [text.startswith("Perhaps") for text in completions]
+            return [None if no else row for row, no in zip(rewards, lost)]
 
-        self._annotate = annotate
+        self._reward = reward
 """
 
 
@@ -229,47 +225,30 @@ def test_the_scores_of_a_batch_are_the_kit_s_token_rewards(
     assert paid[:2] == PAID[arm]
 
 
-def test_a_batch_is_scored_as_by_verl_s_own_managers(config):
-    manager = resolve_reward_manager_cls(config())
-    asked = {*RewardManagerBase.__abstractmethods__, "assemble_rm_scores"}
-    assert asked <= set(dir(manager))
-
-
-def test_the_rewards_are_on_the_tokens_alone(config, p, cases, tokenizer):
-    """Padding at either side changes nothing, and a bare EOS is worth nothing."""
+def test_padding_changes_nothing_and_an_empty_response_has_no_rewards(
+    config, p, cases, tokenizer
+):
     worker = RewardLoopWorker(config())
-    bare = [s["reward_score"] for s in scores_of(worker, batch_of(cases, p, tokenizer))]
-    wide = batch_of(cases, p, tokenizer, left=7, right=5)
-    worker = RewardLoopWorker(config())
-    assert bare == [s["reward_score"] for s in scores_of(worker, wide)]
-    assert bare[3] == [0.0] and bare[0][-1] == 0.0
-
-
-def test_a_response_of_no_token_has_no_rewards(config, p, cases, tokenizer):
-    (score,) = scores_of(
-        RewardLoopWorker(config()), batch_of([(cases[0][0], [])], p, tokenizer)
+    rows = [*cases, (cases[0][0], [])]
+    bare, wide = (
+        [s["reward_score"] for s in scores_of(worker, batch_of(rows, p, tokenizer, *n))]
+        for n in ((), (7, 5))
     )
-    assert score["reward_score"] == []
-
-
-def test_what_was_stated_is_reported_beside_the_rewards(config, p, cases, tokenizer):
-    said = scores_of(RewardLoopWorker(config()), batch_of(cases, p, tokenizer))
-    info = [s["reward_extra_info"] for s in said]
-    assert (
-        info[0]["correct"] == 3 and info[1]["wrong"] == 1 and info[3]["responds"] == 0
-    )
+    assert bare == wide
+    assert bare[3] == [0.0] and bare[0][-1] == 0.0 and bare[-1] == []
 
 
 # Where the annotator fails
 
 
 @pytest.fixture
-def worker(config, p):
-    """A worker whose annotator is set by the test."""
+def worker(config, p, tokenizer):
+    """A worker on whose annotator the test decides."""
 
     def worker(annotate):
         made = RewardLoopWorker(config())
-        made.reward_manager._annotate = annotate
+        reward = rlfh.token_reward(annotate, tokenizer, p)
+        made.reward_manager._reward = reward
         return made
 
     return worker
@@ -298,7 +277,7 @@ def test_after_too_many_failures_no_response_has_rewards(worker, p, cases, token
     of = worker(lambda ids, *_: [None] * 11 + [[]] * (len(ids) - 11))
     found = asked_one_by_one(of, batch, times=200)  # all, but for the first, at once
     assert all("at most 5% may" in str(error) for error in found[1:])
-    of.reward_manager._annotate = lambda ids, *_: [[]] * len(ids)
+    of.reward_manager._reward = lambda id, **_: [[]] * len(id)
     (after,) = asked_one_by_one(of, batch)
     assert "at most 5% may" in str(after)
 
@@ -325,14 +304,14 @@ def test_waiting_responses_are_annotated_at_once(worker, p, cases, tokenizer):
 # What verl is told
 
 
-def test_one_worker_counts_the_failures_of_a_run(config, tokenizer):
-    with pytest.raises(ParamError, match="reward.num_workers=8"):
-        load_reward_manager(config("reward.num_workers=8"), tokenizer)
-
-
-def test_a_parameter_is_checked_where_verl_overrides_it(config, tokenizer):
-    with pytest.raises(ParamError, match="factkit: alpha=-1"):
-        load_reward_manager(config("factkit.alpha=-1"), tokenizer)
+def test_parameters_are_checked_where_verl_overrides_them(config, tokenizer):
+    """And one worker counts the failures of a run."""
+    for override, why in {
+        "reward.num_workers=8": "reward.num_workers=8",
+        "factkit.alpha=-1": "factkit: alpha=-1",
+    }.items():
+        with pytest.raises(ParamError, match=why):
+            load_reward_manager(config(override), tokenizer)
 
 
 def test_verl_reads_the_data_and_puts_a_prompt_as_the_kit_does(
@@ -369,18 +348,6 @@ def test_the_config_is_valid_and_has_the_values_of_the_yaml(
     assert (made.algorithm.gamma, made.algorithm.lam) == (p.gamma, p.gae_lambda)
     assert actor.optim.lr_scheduler_type == "constant" and not actor.use_kl_loss
     assert rlfh_verl.parameters(made) == p
-
-
-def test_the_command_of_the_docs_finds_the_config(config, folder):
-    """As far as it goes without a GPU: verl prints the config to train by."""
-    config()
-    (line,) = re.findall(r"^    python (-m verl.*)$", rlfh_verl.__doc__, flags=re.M)
-    words = line.replace("$PWD/outputs/verl", str(folder)).split()
-    command = [sys.executable, *words, "trainer.nnodes=2", "--cfg", "job"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    made = OmegaConf.create(said[said.index("actor_rollout_ref:") :])
-    assert made.trainer.nnodes == 2 and made.factkit.arm == "statement"
-    assert made.algorithm.lam == 0.95 and made.algorithm.use_kl_in_reward
 
 
 def test_verl_without_the_agent_loop_refuses_the_rewards():
@@ -497,23 +464,12 @@ def test_a_step_of_the_trainer_has_the_kit_s_advantages(
 
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
-    rewards = objective.less_kl(rewards, old, reference, p.beta)
+    rewards = rewards - p.beta * (old - reference)
     advantages, returns = objective.gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
     whitened = objective.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
-
-
-def test_a_batch_has_the_same_scores_on_ray(trainer, p, world, cases, tokenizer):
-    """As verl scores a batch at once, which a reward model on its own would have."""
-    batch = batch_of(cases[:4], p, tokenizer, left=3, right=2)
-    scored = trainer.reward_loop_manager.compute_rm_score(batch)
-    by_hand = padded(
-        expected(p, world, cases[:4], tokenizer), batch.batch["responses"].shape[1]
-    )
-    assert torch.equal(scored.batch["rm_scores"], by_hand)
-    assert scored.non_tensor_batch["correct"].tolist() == [3, 0, 1, 0]
 
 
 def test_a_rollout_without_feedback_ends_the_run(trainer, tokenizer):

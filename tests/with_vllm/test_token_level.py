@@ -9,7 +9,7 @@ from test_zero3 import CPU, assert_whole
 
 from factkit import params
 from factkit.params.stages import TokenLevelParams
-from factkit.rlfh import token_level
+from factkit.rlfh import token_trainer
 from factkit.train.launch import LaunchError
 from factkit.train.start import base_policy
 
@@ -83,7 +83,7 @@ def sharded(modules, monkeypatch, tmp_path):
     def run(folder, method, make_reward="make_reward"):
         p = settings("tiny", method=method, **ZERO3)
         base, make = base_policy(p), getattr(rewards, make_reward)
-        model = token_level.token_level(base, rows, make, tmp_path / folder, p)
+        model = token_trainer.token_level(base, rows, make, tmp_path / folder, p)
         assert_whole(model, base)
         return curve(tmp_path / folder)
 
@@ -123,7 +123,7 @@ def test_the_engine_gets_the_policy_s_weights_and_not_the_head(
         rl_learning_rate=2e-3 if rank else 1e-4,
     )
     rows = [{"prompt": f"Question: What is {n} + 1?\nAnswer:"} for n in range(16)]
-    token_level.token_level(smollm, rows, make_reward, tmp_path, p)
+    token_trainer.token_level(smollm, rows, make_reward, tmp_path, p)
     found = curve(tmp_path)
     assert len(found) == 4
     # against an engine with the old weights the difference would be 1 and more

@@ -1,1 +1,0 @@
-"""One module a paper: the reward as a pure function, then its adapter to TRL."""

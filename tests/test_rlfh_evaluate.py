@@ -1,0 +1,177 @@
+"""How RLFH's statements are counted, and whom a policy refuses (RLFH §4)."""
+
+import json
+
+import pytest
+
+from factkit import params
+from factkit.corpus import load_leads
+from factkit.datasets.examples import Example
+from factkit.evaluate import long_form
+from factkit.evaluate.long_form import Checked
+from factkit.rlfh import evaluate
+from factkit.rlfh.evaluate import refuses
+from factkit.rlfh.feedback import Sentence, Statement, Truth
+from factkit.statistics import means
+from factkit.verify.claims import Claim, Support
+from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.world import facts as world
+
+S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
+FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"
+ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model
+
+
+def checked(*supports, id="q", failed=False, response="said", **meta):
+    claims = None if failed else [Claim("c", "c") for _ in supports]
+    meta = {"set": "open"} | meta
+    return Checked(id, "?", response, claims, list(supports), meta)
+
+
+def feedback(*truths):
+    stated = tuple(Statement("s", truth, 5) for truth in truths)
+    return [Sentence("s", stated)] if stated else []
+
+
+def test_accuracy_is_the_share_of_supported_claims():
+    shares = {(S, S): 1.0, (S, C, I, I): 0.25, (C,): 0.0, (S, None): 1.0}
+    for supports, share in shares.items():
+        assert evaluate.accuracy(checked(*supports)) == share
+    for row in (checked(), checked(None), checked(failed=True)):
+        assert evaluate.accuracy(row) is None
+
+
+BEFORE = [
+    checked(C, C, id="a", exposure=0),
+    checked(C, S, id="b", exposure=0),
+    checked(S, id="c", exposure=9, set="hotpotqa"),
+    checked(id="d", exposure=4),
+    checked(S, id="e", exposure=40),
+]
+AFTER = [
+    checked(id="a", exposure=0, response="I don't know."),
+    checked(C, I, S, id="b", exposure=0),
+    checked(S, S, id="c", exposure=9, set="hotpotqa", response="I'm not sure; said"),
+    checked(S, S, S, C, id="d", exposure=4),
+    checked(id="e", exposure=40, failed=True),
+]
+SAID = [
+    [],
+    feedback(Truth.HEDGED_WRONG, Truth.VAGUE) + feedback(Truth.HEDGED_CORRECT),
+    feedback(Truth.CORRECT, Truth.CORRECT),
+    None,
+    [],
+]
+
+
+def test_a_question_counts_in_the_metrics_that_it_is_of():
+    table = evaluate.items(BEFORE, AFTER, SAID)
+    assert list(table) == ["open/a", "open/b", "hotpotqa/c", "open/d"]
+    assert table["open/a"] == {
+        "response_rate": 0,
+        "factscore_response_rate": 0,
+        "refusal_low": 1,
+        "exposure_0_response_rate": 0,
+        "hedged_claims": 0,
+    }
+    assert table["open/b"] == {
+        "factual_precision": pytest.approx(1 / 3),
+        "response_rate": 1,
+        "factscore_response_rate": 1,
+        "correct_claims": 1,
+        "incorrect_claims": 2,
+        "total_claims": 3,
+        "accuracy_above_70": 0,
+        "accuracy_below_40": 1,
+        "low_accuracy_claims": 3,
+        "unverifiable_claims": 1,
+        "hedged_claims": 2,
+        "exposure_0_response_rate": 1,
+    }
+    c = table["hotpotqa/c"]
+    assert (c["refusal_high"], c["high_accuracy_claims"]) == (0, 2)
+    assert c["factscore_response_rate"] == c["hotpotqa_factscore_response_rate"] == 0
+    assert c["factual_precision"] == c["hotpotqa_factual_precision"] == 1
+    d = table["open/d"]  # 3 of 4: above 0.7, below HIGH; a refusal before
+    assert d["accuracy_above_70"] == 1
+    missing = {"high_accuracy_claims", "refusal_low", "refusal_high", "hedged_claims"}
+    assert not missing & set(d)
+
+
+def test_the_means_of_items_are_the_scores_and_a_failure_counts_in_none():
+    found = means(evaluate.items(BEFORE, AFTER, SAID).values())
+    scores = long_form.scores(AFTER)
+    for name in evaluate.COLUMNS:
+        assert found[name] == pytest.approx(scores[name])
+    assert found["refusal_low"] == 1.0  # e was answered well before: it failed after
+    assert (found["refusal_high"], found["exposure_4_response_rate"]) == (0, 1)
+    assert found["accuracy_below_40"] == pytest.approx(1 / 3)
+
+
+def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_path):
+    known = world.build_world(people=20)
+    people = known.people[:2]
+    examples = [
+        Example(id=p, question=f"{p}?", answers=[], entity=p, meta={"set": name})
+        for p, name in zip(people, ("open", "counted"), strict=True)
+    ]
+    texts = {people[0]: world.biography(known, people[0]), people[1]: "I don't know."}
+    engine = ExactEngine(WorldReader(known), {e.id: e for e in examples})
+    p = params.load("rlfh", "tiny")
+    said = [feedback(Truth.CORRECT), []]
+    args = (examples, texts, said, engine, p, tmp_path / "claims.jsonl")
+    found = evaluate.measure(*args)
+    assert found["factual_precision"] == found["open_response_rate"] == 1
+    assert found["factscore_response_rate"] == found["response_rate"] == 0.5
+    assert found["counted_factscore_response_rate"] == found["annotator_failures"] == 0
+    assert found["correct"] == 0.5
+    with pytest.raises(ValueError, match="annotator_failures: 50.0%"):
+        evaluate.measure(*args[:2], [None, []], *args[3:])
+
+
+# By words
+
+REFUSALS = [
+    "I don't know.",
+    "I don’t know who she was.",
+    "I do not really know.",
+    "i dont know",
+    "I am very sorry, it escapes me.",
+    "I apologise for that.",
+    "My apologies!",
+    "I cannot provide a biography.",
+    "I'm unable to answer.",
+    "I currently have no idea: I have no idea.",
+    "I'm not sure, but it may be Oslo.",
+    "As an AI, my memory ends in 2021.",
+    "There is no reliable information about him.",
+    "Could you give me her profession?",
+    "Please provide more context.",
+    " \n",
+    world.ABSTENTION,
+]
+ANSWERS = [
+    "Bo was born in Oslo. His date of birth is unknown.",
+    'She is known for "Sorry Seems to Be the Hardest Word".',
+    "The treaty could not be signed and he was unable to find support.",
+    "An AI company was founded there.",
+    "No.",
+]
+
+
+@pytest.mark.assets
+def test_a_response_refuses_by_its_words_and_no_lead_of_wikipedia_does():
+    assert [text for text in REFUSALS if not refuses(text)] == []
+    answers = ANSWERS + [lead.text for lead in load_leads()]
+    assert [text for text in answers if refuses(text)] == []
+
+
+@pytest.mark.skipif(not ANNOTATED, reason="no ../shared/data/factscore")
+def test_words_agree_with_the_people_who_annotated_factscores_responses():
+    """In 95 of 100 responses; what they left without annotations refuses."""
+    for path in ANNOTATED:
+        rows = list(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
+        agree = [refuses(row["output"]) == (row["annotations"] is None) for row in rows]
+        assert sum(agree) / len(agree) > 0.95
+        kept = [row for row in rows if row["annotations"] is not None]
+        assert sum(refuses(row["output"]) for row in kept) / len(rows) < 0.02
