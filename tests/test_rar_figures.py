@@ -77,12 +77,6 @@ def test_each_sentence_has_the_colour_of_its_worst_claim_wherever_it_stands():
     ]
 
 
-def test_reasoning_is_neither_shown_nor_coloured():
-    row = answer("<think>One. Two.</think> Two. Three.", ("Two.", YES))
-    page = Spans(tables._coloured(row))
-    assert (page.text, page.coloured) == ("Two. Three.", [("Two.", COLOURS[YES])])
-
-
 def test_a_sentence_within_another_leaves_that_one_whole():
     claims = [("He was a cook.", NO), ("She said: He was a cook.", YES)]
     row = answer("She said: He was a cook. He was a cook.", *claims)

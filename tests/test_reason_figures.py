@@ -2,7 +2,6 @@
 
 import pytest
 from drawings import (
-    bar_groups,
     heights,
     legend,
     named,
@@ -72,21 +71,6 @@ def test_strategy_shares_are_means_over_the_seeds_that_have_any():
     assert found["fact"] == pytest.approx({"doubt": 0.5, "left_out": 0.1})
     assert found["sft"] == {"recall": 0.1}
     assert len(draw.strategy_shares(results, ("base",))) == 0
-
-
-def test_strategies_are_a_bar_an_arm_the_most_frequent_uppermost():
-    names = {f"strategy_s{i}": i / 30 for i in range(30)}
-    results = [
-        result("sft", **names, strategy_b_c=0.5),
-        result("fact", strategy_b_c=0.9),
-    ]
-    figure = draw.strategies(draw.strategy_shares(results, ("sft", "fact")), top=3)
-    (ax,) = figure.axes
-    assert ticks(ax.yaxis) == ["b c", "s29", "s28"]
-    assert ax.yaxis_inverted()
-    assert legend(figure) == ["sft", "fact"]
-    widths = [[bar.get_width() for bar in group] for group in bar_groups(ax)]
-    assert widths == [[0.5, 29 / 30, 28 / 30], [0.9, 0.0, 0.0]]
 
 
 def test_the_trade_off_has_a_mark_an_arm_that_says_its_weights(results):

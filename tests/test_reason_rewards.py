@@ -14,7 +14,7 @@ from factkit.datasets.examples import DataError, write_examples
 from factkit.llm import Reply
 from factkit.reason import rewards as reason
 from factkit.reason import train
-from factkit.reason.rewards import counts, precisions, reward, scored
+from factkit.reason.rewards import precisions, reward, scored
 from factkit.verify import engine as engines
 from factkit.verify.claims import Support
 from factkit.verify.engine import REFERENCES
@@ -50,12 +50,6 @@ def test_an_unsupported_claim_never_pays_and_a_supported_one_does(c, lam, mu):
     here = reward(True, c, False, lam, mu)
     assert reward(True, (f, t + 1), False, lam, mu) <= here
     assert reward(True, (f + 1, t + 1), False, lam, mu) > here
-
-
-def test_only_supported_claims_count_as_factual():
-    assert counts([YES, NO, OPEN, YES]) == (2, 4)
-    assert counts([]) == (0, 0)
-    assert counts(None) is counts([YES, None]) is None
 
 
 # The form
@@ -215,14 +209,6 @@ def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():
     engine = ExactEngine(WorldReader(WORLD), {REQUEST.id: REQUEST}, {})
     with pytest.raises(DataError, match="no answer of the reference policy"):
         engine.preferred([REQUEST.id], [REQUEST.question], ["It is."])
-
-
-def test_in_the_fact_world_another_number_of_facts_than_asked_for_loses():
-    asked = wp.requests(WORLD, [PERSON], wp.COUNTED)[0]
-    engine = ExactEngine(WorldReader(WORLD), {asked.id: asked}, {})
-    right, wrong = (stating(asked.meta["wanted"] + more) for more in (0, 1))
-    rows = [asked.id] * 2, [asked.question] * 2, [right, wrong]
-    assert engine.relevance(*rows) == [1.0, 0.5]
 
 
 # By a judge, and hostile answers

@@ -17,10 +17,8 @@ from factkit.llm import Reply
 from factkit.reason import requests as curating
 from factkit.reason.requests import (
     evaluated,
-    nearest,
     parse_new_prompt,
     reason_sets,
-    shingles,
     synthetic_prompts,
 )
 from factkit.world import facts as w
@@ -76,18 +74,6 @@ def test_no_person_and_no_question_is_in_two_sets(sets):
     assert set(people.values()) == {1}
     every = [e for of in sets.values() for e in of]
     assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
-
-
-def test_all_are_asked_for_where_there_are_fewer_than_wanted(made):
-    wanted = dict.fromkeys(SIZES, 10_000)
-    sets = reason_sets(load(**wanted))[0]
-    read_of = {f.subject for f in made.facts if f.exposure} & set(made.people)
-    assert set().union(*map(entities, sets.values())) == read_of
-    for examples in sets.values():  # two open requests a person, and a counted one
-        n = len(entities(examples))
-        kinds = Counter(e.meta["set"] for e in examples)
-        assert kinds == {wp.OPEN: 2 * n, wp.COUNTED: n}
-    refuse_overlap(sets)
 
 
 def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
@@ -305,12 +291,3 @@ def test_a_demonstration_from_an_evaluation_set_is_refused_before_any_call():
         with pytest.raises(DataError, match="both fava and the demonstrations"):
             synthetic_prompts(llm, FACTS, CHATS, 6, {"fava": [known]})
         assert llm.requests == []
-
-
-def test_the_nearest_text_is_that_which_shares_most_runs_of_three_words():
-    a = shingles("a b c d e f g h i j k")
-    for text, near in (("A, b: c d! e f g h i j k", True), ("a b c d e", False)):
-        assert (nearest(a, [("it", shingles(text))]) == "it") is near
-    others = [("one", shingles("a b c d e f g h i j")), ("two", a), ("three", a)]
-    assert nearest(a, others) == "two"
-    assert nearest(a, []) is None

@@ -162,12 +162,6 @@ def written(kind, value, text, last=True):
     return json.dumps(told if last else dict(reversed(told.items())))
 
 
-@given(kinds, st.text() | marks)
-def test_any_reply_gives_a_value_of_its_kind_or_none(kind, text):
-    verdict = verdict_of(kind, text)
-    assert verdict is None or verdict in ALLOWED[kind] and type(verdict) is not bool
-
-
 @given(kinds.filter(lambda k: k != "preference"), st.text() | marks, st.data())
 def test_a_judge_gives_its_own_verdict_whatever_its_explanation_quotes(
     kind, text, data
@@ -207,9 +201,3 @@ def test_a_million_characters_of_noise_are_no_verdict():
                 if verdict_of(kind, reply) is not None and kind != "preference":
                     readable.append((kind, reply[:20]))
     assert readable == []
-
-
-def test_a_verdict_after_long_prose_or_reasoning_is_read():
-    prose = "The answer is right. " * 40_000
-    for text in (prose + "\n", f"<think>{prose}</think>", prose + "</think>"):
-        assert verdict_of("score", text + '{"explanation": "ok", "score": 1}') == 1

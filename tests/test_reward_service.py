@@ -21,7 +21,6 @@ from factkit.params import ROOT, ParamError
 from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
 from factkit.reason.reward_service import remote
-from factkit.reason.rewards import Scored
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written
@@ -39,11 +38,9 @@ ABOUT = {"paper": "reason", "profile": "tiny", "variant": ""}
 SECRET = "zq7secret"
 TEXTS = [
     "",
-    "no tags",
     "<think></think><answer></answer>",
-    "<think>x</think> <answer>y</answer> z",
-    "<think>ä ½ 漢字 🦜 \u202e rtl</think>\n<answer>naïve – “quotes”</answer>",
-    '<think>"], "arm": "fact"}</think><answer>\\u0000 \x00 \x1b[31m \\ {} %s</answer>',
+    "<think>ä 漢 🦜 \u202e rtl</think>\n<answer>naïve – “quotes”</answer>",
+    '<think>"], "arm": "fact"}</think><answer>\\u0000 \x00 \\ {} %s</answer>',
     "<think>half a character \ud800</think><answer>\udfff</answer>",
     written("long", "word " * 20_000),
 ]
@@ -191,11 +188,6 @@ def test_a_batch_beyond_the_service_s_limit_goes_in_pieces_in_order():
 # What is refused
 
 
-def test_health_says_what_is_served(url):
-    expected = ABOUT | {"arms": list(reason.WEIGHTS)}
-    assert httpx.get(f"{url}/health").json() == expected
-
-
 def test_a_bad_request_is_refused_by_what_is_wrong():
     engine = Spy()
     with serving_engine(engine) as url:
@@ -227,14 +219,6 @@ def test_a_verifier_that_fails_is_named_and_not_asked_again():
         assert f"{url}/rewards: {why}" in str(raised.value)
         assert SECRET not in str(raised.value)
         assert len(engine.calls) == 1
-
-
-def test_a_reward_that_is_no_finite_number_does_not_go_out(monkeypatch):
-    for value in (float("nan"), float("inf")):
-        odd = Scored(value, None, None, None)
-        monkeypatch.setattr(reward_service, "scored", lambda *_, odd=odd: [odd])
-        with serving_engine() as url, pytest.raises(ServiceError, match="HTTP 500"):
-            remote(at(url))(*ONE)
 
 
 def test_a_reply_that_is_no_rewards_does_not_come_in(monkeypatch):
@@ -317,15 +301,3 @@ def test_16_clients_at_once_all_get_their_rewards_until_the_service_is_stopped(d
             service.kill()
     for number in range(16):
         assert answers[number] == expected[number::16]
-
-
-def test_from_the_command_line_a_mistake_exits_with_2(data):
-    for extra, why in (
-        (["--host", "0.0.0.0"], reward_service.TOKEN_VARIABLE),
-        (["--output-dir", str(data / "nowhere")], "no such data file"),
-    ):
-        done = subprocess.run(
-            command(data, *extra), cwd=ROOT, capture_output=True, text=True
-        )
-        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-        assert why in done.stderr

@@ -9,7 +9,6 @@ import pytest
 
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import DataError
 from factkit.evaluate.long_form import Checked
 from factkit.rar import trade_off
 from factkit.rar.trade_off import (
@@ -17,7 +16,6 @@ from factkit.rar.trade_off import (
     Answers,
     answer,
     by_exposure,
-    form_ids,
     halves,
     measure,
     stopped_at,
@@ -26,7 +24,6 @@ from factkit.rar.trade_off import (
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.replies import Verdict
 from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -161,28 +158,18 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
     assert found["format_following"] == pytest.approx(2 / 3)
     assert found["win_rate"] == pytest.approx(0.5)
     assert found["response_rate"] == pytest.approx(2 / 4)
-
-
-def test_of_strangers_alone_neither_form_nor_preference_is_measured(p, path):
-    kinds = (wp.OPEN, wp.MAY_ABSTAIN, wp.BEST_GUESS, wp.COUNTED)
-    asked = [e for kind in kinds for e in requests(kind, [STRANGER])]
-    said = Answers({e.id: ABSTENTION for e in asked}, 1.0)
-    engine = ExactEngine(WorldReader(WORLD), {e.id: e for e in asked})
-    found = measure(asked, said, said, engine, p, path).metrics
-    assert not {"format_following", "win_rate"} & set(found)
-    assert stopped_at(found, {10: found, 20: found}, p) == 20
-
-
-def test_kept_claims_are_read_again_and_those_of_another_policy_refused(
-    p, engine, path
-):
-    first = measure(EXAMPLES, OURS, BASE, engine, p, path)
-    before = path.stat().st_mtime_ns
-    assert measure(EXAMPLES, OURS, BASE, engine, p, path) == first
-    assert path.stat().st_mtime_ns == before
-    whole = Answers(OURS.texts | BASE.texts, 9.0)
-    with pytest.raises(DataError, match="holds other prompts or responses"):
-        measure(EXAMPLES, whole, BASE, engine, p, path)
+    short = [e for e in EXAMPLES if e.relation]
+    rows = [*asked, *short]
+    engine = ExactEngine(WorldReader(WORLD), {e.id: e for e in rows})
+    of_strangers = measure(
+        rows,
+        Answers(OURS.texts | said, 1.0),
+        Answers(said, 1.0),
+        engine,
+        p,
+        path.with_name("alone.jsonl"),
+    ).metrics
+    assert not {"format_following", "win_rate"} & set(of_strangers)
 
 
 def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine, path):
@@ -211,14 +198,6 @@ def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path):
         assert measure(EXAMPLES, ours, base, engine, p, path) == plain
 
 
-def test_reasoning_that_is_cut_off_gives_no_answer(p, engine, path):
-    cut = thinking(OURS, "<think>{} {}")
-    metrics = measure(EXAMPLES, cut, BASE, engine, p, path).metrics
-    assert (metrics["response_rate"], metrics["words"]) == (0, 0)
-    assert metrics["short_hallucination"] == 1
-    assert metrics["best_guess_accuracy"] == metrics["format_following"] == 0
-
-
 def test_the_items_means_are_the_metrics(p, engine, path):
     """By the rule of items.csv: claim_precision is weighted by total_claims."""
     measured = measure(EXAMPLES, OURS, BASE, engine, p, path)
@@ -235,7 +214,7 @@ def test_the_items_means_are_the_metrics(p, engine, path):
 
 # A judge
 
-FORMED = dict.fromkeys(form_ids(), "hello")
+FORMED = dict.fromkeys(FORMS, "hello")
 
 
 @pytest.fixture
@@ -246,7 +225,7 @@ def judged(monkeypatch):
     def outcomes(llm, rows):
         read.extend(rows)
         values = {"so": 1.0, "failed": None}
-        return [Verdict(values.get(text, 0.0), "") for _, _, text in rows]
+        return [values.get(text, 0.0) for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
@@ -267,17 +246,10 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     assert measured.metrics["best_guess_accuracy"] == 0
     assert [text for _, _, text in read[:3]] == ["so", FACTS[2].object, "so"]
     # "hello" is one word, in lower case, without a comma
-    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for _, pattern in FORMS]
+    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for pattern in FORMS.values()]
     assert 2 <= sum(map(bool, kept)) < len(FORMS) / 2
     rate = sum(map(bool, kept)) / len(FORMS)
     assert measured.metrics["format_following"] == rate
-
-
-def test_a_judge_that_fails_on_short_answers_fails_the_run(judged, engine, path):
-    p, _ = judged
-    texts = OURS.texts | {f"{A} {f.relation} best_guess": "failed" for f in FACTS}
-    with pytest.raises(ValueError, match="judge_failures: 100.0%"):
-        measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path)
 
 
 # Utility
@@ -307,13 +279,22 @@ KEPT = [
     *("It has walls.", "<<Map>> It shows places.", "carrot; cumin", "1 2 3 4 5"),
 ]
 BROKEN = ("Ok, hot zebras", "ok.\n" * 70, "Um, IS it", "a " * 60, '"x, hot z"; ', "")
+# of other numbers of words, sentences, items and lines than KEPT, in its places
+NEARLY = {3: "word " * 11, 4: "sea " * 49, 5: "A dog barks. It", 6: "One. Two. 3.5 km."}
+NEARLY |= {7: "- a\n- b\n- c - d\n- e", 8: "1. a\n2. b\n3. c 4. d", 9: "a\nb\nc d"}
 
 
 def test_each_form_can_be_kept_and_broken():
-    for (prompt, pattern), kept in zip(FORMS, KEPT, strict=True):
-        assert re.fullmatch(pattern, kept, re.DOTALL), prompt
+    for (prompt, pattern), kept in zip(FORMS.items(), KEPT, strict=True):
+        assert re.fullmatch(pattern, kept.strip(), re.DOTALL), prompt
         broken = [re.fullmatch(pattern, text, re.DOTALL) for text in BROKEN]
         assert not all(broken[:-1]) and not broken[-1], prompt
+    patterns = list(FORMS.values())
+    for place, text in NEARLY.items():
+        assert not re.fullmatch(patterns[place], text.strip(), re.DOTALL), text
+    essay = "The sea is wide, and nobody knows its end " * 200
+    for pattern in patterns:  # none takes more than a moment
+        re.fullmatch(pattern, essay, re.DOTALL)
 
 
 def letters(texts, truncation, max_length):
@@ -446,5 +427,4 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
     assert len(loaded) == 2
     judged = p.model_copy(update={"verifier": "judge"})
     texts = answer("folder", EXAMPLES, ["text"], judged, tmp_path / "b.json").texts
-    assert list(texts) == [*asked, *form_ids()]
-    assert texts["form-01"] == f"to Question: {FORMS[0][0]}\nAnswer:"
+    assert texts == asked | {q: f"to Question: {q}\nAnswer:" for q in FORMS}

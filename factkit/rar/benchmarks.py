@@ -98,9 +98,9 @@ def arguments(
 
 def in_container() -> bool:
     """Whether this process runs in a container of Docker, Podman or Apptainer."""
-    marks = (Path("/.dockerenv"), Path("/run/.containerenv"))
-    names = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "KUBERNETES_SERVICE_HOST")
-    return any(m.exists() for m in marks) or any(n in os.environ for n in names)
+    files = (Path("/.dockerenv"), Path("/run/.containerenv"))
+    variables = {"APPTAINER_CONTAINER", "KUBERNETES_SERVICE_HOST"} & os.environ.keys()
+    return bool(variables) or any(file.exists() for file in files)
 
 
 def scores(folder: Path) -> dict[str, float]:

@@ -41,35 +41,32 @@ COMPARED = (
 FAMILIAR = 10
 ROUNDING = 1e-9  # a drop of exactly 10 % is not more than 10 %
 
-# Under a judge: prompts that ask for a form, and the pattern of an answer that has it,
-# in the spirit of IFEval
-WORD = r"\S+\s*"
-SENTENCE = r"[^.!?]*[.!?]+[\"')\]]*\s*"
-FORMS = (
-    ("Answer in one word: what colour is the sky on a clear day?", WORD),
-    ("Answer with yes or no only: is water wet?", r"(?i)(yes|no)\.?"),
-    ("Answer with a number only: how many days are in a week?", r"\d+\.?"),
-    ("Describe a cat in at most ten words.", rf"(?:{WORD}){{1,10}}"),
-    ("Write about the sea in at least fifty words.", rf"(?:{WORD}){{50,}}"),
-    ("Write exactly one sentence about rain.", SENTENCE),
-    ("Explain what a library is in exactly two sentences.", rf"(?:{SENTENCE}){{2}}"),
-    ("List exactly three fruits as bullet points.", r"(?:[-*•] [^\n]+\s*){3}"),
-    ("Name four kinds of transport, as a numbered list.", r"(?:\d[.)] [^\n]+\s*){4}"),
-    ("Write a poem about the moon with exactly four lines.", r"(?:[^\n]+\s*){4}"),
-    ("Answer in capital letters only: what is snow?", r"[^a-z]+"),
-    ("Write in lower case letters only: what is the sun?", r"[^A-Z]+"),
-    ("Begin your answer with the word Certainly. What is a clock?", "Certainly.*"),
-    ('Tell me about horses. End with the words "That is all."', r".*That is all\."),
-    ("Put your whole answer in double quotation marks: what is honey?", '"[^"]+"'),
-    ('Write a sentence about a garden with the word "lantern".', r".*\blantern\b.*"),
-    ("Describe a house without using a comma.", "[^,]+"),
-    (
-        "Explain what a map is. Give it a title in <<double angle brackets>>.",
-        ".*<<.+>>.*",
-    ),
-    ("Name a vegetable and a spice, separated by a semicolon.", r"[^;\n]+;[^;\n]+"),
-    ("Count from one to five in digits, separated by spaces.", r"1 2 3 4 5\.?"),
-)
+# Under a judge: prompts that ask for a form → the pattern of an answer that has it, in
+# the spirit of IFEval
+END = r"[.!?]+[\"')\]]*(?=\s|$)"  # of a sentence
+SENTENCE = rf"(?:(?!{END}).)*{END}"
+FORMS = {
+    "Answer in one word: what colour is the sky on a clear day?": r"\S+",
+    "Answer with yes or no only: is water wet?": r"(?i)(yes|no)\.?",
+    "Answer with a number only: how many days are in a week?": r"\d+\.?",
+    "Describe a cat in at most ten words.": r"\S+(?:\s+\S+){,9}",
+    "Write about the sea in at least fifty words.": r"\S+(?:\s+\S+){49,}",
+    "Write exactly one sentence about rain.": SENTENCE,
+    "Explain what a library is in exactly two sentences.": rf"(?:{SENTENCE}){{2}}",
+    "List exactly three fruits as bullet points.": r"(?:[-*•] [^\n]+(?:\n+|$)){3}",
+    "Name four kinds of transport, as a numbered list.": r"(?:\d\. [^\n]+(?:\n+|$)){4}",
+    "Write a poem about the moon with exactly four lines.": r"[^\n]+(?:\n+[^\n]+){3}",
+    "Answer in capital letters only: what is snow?": r"[^a-z]+",
+    "Write in lower case letters only: what is the sun?": r"[^A-Z]+",
+    "Begin your answer with the word Certainly. What is a clock?": "Certainly.*",
+    'Tell me about horses. End with the words "That is all."': r".*That is all\.",
+    "Put your whole answer in double quotation marks: what is honey?": '"[^"]+"',
+    'Write a sentence about a garden with the word "lantern".': r".*\blantern\b.*",
+    "Describe a house without using a comma.": "[^,]+",
+    "Say what a map is. Give it a title in <<double angle brackets>>.": ".*<<.+>>.*",
+    "Name a vegetable and a spice, separated by a semicolon.": r"[^;\n]+;[^;\n]+",
+    "Count from one to five in digits, separated by spaces.": r"1 2 3 4 5\.?",
+}
 
 
 @dataclass(frozen=True)
@@ -109,11 +106,8 @@ def answer(
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.load_policy(policy, p.dtype)
     if p.verifier == "judge":
-        forms = zip(form_ids(), FORMS, strict=True)
-        examples = [
-            *examples,
-            *(Example(id=i, question=q, answers=[""], entity=i) for i, (q, _) in forms),
-        ]
+        forms = [Example(id=q, question=q, answers=[""], entity=q) for q in FORMS]
+        examples = [*examples, *forms]
     prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
     replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
@@ -121,11 +115,6 @@ def answer(
     answers = Answers(texts, perplexity(model, tokenizer, held_out, p.eval_batch_size))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
-
-
-def form_ids() -> list[str]:
-    """The ids of the prompts of FORMS."""
-    return [f"form-{i:02}" for i in range(1, len(FORMS) + 1)]
 
 
 def perplexity(
@@ -258,11 +247,10 @@ def _forms_kept(
     """Id → whether an answer has the form asked for: as many sentences as the request
     wants facts; under a judge a pattern of FORMS. An empty one has none."""
     if p.verifier == "judge":
-        texts = answers.to(form_ids())
-        rows = zip(form_ids(), FORMS, texts, strict=True)
+        texts = zip(FORMS, answers.to(FORMS), strict=True)
         return {
-            i: re.fullmatch(pattern, text, re.DOTALL) is not None
-            for i, (_, pattern), text in rows
+            prompt: re.fullmatch(FORMS[prompt], text, re.DOTALL) is not None
+            for prompt, text in texts
         }
     texts = answers.to(e.id for e in counted)
     return {

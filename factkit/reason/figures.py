@@ -11,7 +11,6 @@ from factkit.figures import (
     LEGEND,
     PUBLISHED,
     WRONG,
-    bar_look,
     bars,
     legend_below,
     new_figure,
@@ -59,26 +58,6 @@ def strategy_shares(results: Results, arms: Sequence[str]) -> "pd.DataFrame":
     table = table.rename(columns=lambda name: name.removeprefix("strategy_"))
     means = table.groupby(level=0).mean()
     return means.reindex([arm for arm in arms if arm in means.index])
-
-
-def strategies(shares: "pd.DataFrame", top: int = 20) -> "Figure":
-    """Fig 4: the share of responses that use each strategy, a bar an arm.
-
-    shares: as `strategy_shares` has them. Shown are the `top` strategies by their mean
-    over the arms, the most frequent uppermost.
-    """
-    ordered = shares[sorted(shares)].sum().sort_values(ascending=False, kind="stable")
-    names = list(ordered.index[:top])
-    height = 0.8 / len(shares)
-    figure, ax = new_figure(7.0, max(0.3, 0.13 * len(shares)) * len(names) + 1.2)
-    for i, (arm, row) in enumerate(shares.iterrows()):
-        places = [y + (i + 0.5) * height - 0.4 for y in range(len(names))]
-        ax.barh(places, row[names], height, **bar_look(i), label=spaced(arm))
-    ax.set_yticks(range(len(names)), map(spaced, names), fontsize=9)
-    ax.invert_yaxis()
-    percent_axis(ax, "responses that use it", "x")
-    legend_below(figure)
-    return figure
 
 
 def precision_and_detail(results: Results) -> "Figure":

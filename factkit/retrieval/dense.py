@@ -30,14 +30,14 @@ class Encoder:
 
     `model` is a folder or hub name with safetensors. Before its texts E5 was trained
     with "query: " and "passage: ": they are put there where the name says e5. Texts are
-    cut to MAX_TOKENS. Computes in bfloat16 on a GPU and in float32 on a CPU; the model
-    is loaded at the first text.
+    cut to `max_tokens`. It computes in bfloat16 on a GPU and in float32 on a CPU; the
+    model is loaded at the first text.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, max_tokens: int = MAX_TOKENS) -> None:
         import torch
 
-        self.model = model
+        self.model, self.max_tokens = model, max_tokens
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.e5 = bool(_E5.search(model.casefold()))
 
@@ -46,7 +46,7 @@ class Encoder:
         """What decides a passage's embedding; a folder's weights by size and time."""
         stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
         files = [(s.st_size, s.st_mtime_ns) for s in stats]
-        return repr((self.model, files, self.e5, MAX_TOKENS, BATCH, self.device))
+        return repr((self.model, files, self.e5, self.max_tokens, BATCH, self.device))
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embeddings of questions, float32 (n, d)."""
@@ -83,7 +83,7 @@ class Encoder:
             texts,
             padding=True,
             truncation=True,
-            max_length=MAX_TOKENS,
+            max_length=self.max_tokens,
             return_tensors="pt",
         ).to(self.device)
         with torch.inference_mode():

@@ -40,7 +40,8 @@ def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcom
     offered = _offer(rest if mark and ASKING.match(echo) else plain(line))
     if offered is None:
         return Outcome.ABSTAIN
-    text, asked = DATE.sub(_date, offered), frozenset(_words(question))
+    text = DATE.sub(_date, re.sub(r"'s\b", "", offered))
+    asked = frozenset(_words(question))
     correct = any(_gives(text, answer, asked) for answer in answers)
     return Outcome.CORRECT if correct else Outcome.WRONG
 
@@ -87,7 +88,8 @@ def plain(text: str) -> str:
     text = unicodedata.normalize("NFKD", re.sub("[’‘]", "'", text))
     text = "".join(c for c in text if not unicodedata.combining(c))
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)  # "1,500"
-    return " ".join(re.sub(r"[*_`\"“”„$€£]", "", text).split())
+    text = re.sub(r"[*_`\"“”„$€£]", "", text).replace("%", " percent")
+    return " ".join(text.split())
 
 
 def normalise(text: str) -> str:
@@ -96,8 +98,9 @@ def normalise(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, a date one word: "1862_31_mar"."""
-    return WORD.findall(DATE.sub(_date, plain(text)).casefold())
+    """The words of a text, a date one word: "1862_31_mar", without possessive ends."""
+    text = re.sub(r"'s\b", "", plain(text))
+    return WORD.findall(DATE.sub(_date, text).casefold())
 
 
 def _date(match: re.Match[str]) -> str:
@@ -119,11 +122,12 @@ OPENS = re.compile(  # an answer after a doubt
 # "I don't … know": a negation and, among the next five words, one of these
 DOUBT = re.compile(
     r"(?:^|\b(?:i|i'm|i've|me|my)\b.*)"
-    r"(?:(?:it|is|the|sorry|do|have|there|of|this|that|answer|information) )*"
+    r"(?:(?:it|is|the|you|sorry|do|have|there|of|this|that|answer|information) )*"
     r"(?:\b(?:not|no|never|nobody|cannot|dont|unable|lack|beyond)\b|\w+n't\b)"
-    r"(?:\W+\w+){0,4}?\W+(?:know\w*|sure|certain|idea|clue|information|data|answer"
-    r"|record|recall|remember|say|tell|determined?|find|found|provide|help|able|aware"
-    r"|familiar|heard|guess|verify|available)\b"
+    r"(?:\W+[\w']+){0,4}?\W+(?:know|knows|known|knowledgeable|sure|certain|idea|clue"
+    r"|information|data|answer|record|recall|remember|say|tell|determined?|find|found"
+    r"|provided?|help|able|aware|familiar|heard|guess|verify|available|specified|given"
+    r"|stated|mentioned)(?![\w'])"
     r"|\b(?:unknown|unclear|unsure|uncertain|stumped|forgot|insufficient information)"
     r"(?: (?:to me|from .*))?$"
     r"|\b(?:references?|documents?|text|information)\b.*(?:\bnot|n't) (?:mention|say)",
@@ -185,6 +189,11 @@ FRAME = ARTICLES | _set(
     while after before during until became won wrote made played led gave took seems"""
 )
 COPULAS = _set("is was are were")
+OPENERS = _set(  # of a phrase that may say anything: "In ancient Turkey"
+    """according based from as if in looking given after since because when while though
+    with by let to most many for off sure well okay"""
+)
+PARTICLES = _set("von van de der da di du la le el al of and a an the")  # of names
 # Before an answer, these turn it down or set another beside it.
 BLOCKED = _set(
     """not no never cannot neither nor or either both between except than unlike hardly
@@ -195,8 +204,8 @@ BLOCKED = _set(
 DENIED = re.compile(
     r"(?:, (?:which|it|that) )?(?:(?:is|was|are|were|does|did) ?)?"
     r"(?:n't|not|never|false|wrong|incorrect)\b(?! only)"
-    r"|(?:, )?(?:nor|versus|as well as)\b"
-    r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:or|maybe|possibly|perhaps|others)\b"
+    r"|(?:.*, )?(?:or|nor|versus|as well as)\b"
+    r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:maybe|possibly|perhaps|others)\b"
 )
 
 
@@ -209,7 +218,7 @@ def _gives(text: str, answer: str, asked: frozenset[str]) -> bool:
     # a date gives its year
     matches = re.finditer(rf"(?<!\w){body}(?:_\w+)?(?!\w|'\w)", text, re.IGNORECASE)
     return bool(body) and any(
-        _leads(text[: m.start()], m[0], asked) and _ends(text[m.end() :], m[0], asked)
+        _leads(text[: m.start()], m[0], asked) and _ends(text, m, asked)
         for m in matches
     )
 
@@ -220,13 +229,16 @@ def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
     Other words in lower case may stand there where "is" or the like is beside them.
     """
     before = re.sub(r"(?:\b(?:an?|the)\W+)+$", "", before, flags=re.IGNORECASE)
-    words, gap = WORD.findall(before), re.search(r"\W*$", before)[0]
-    lower = [word.casefold() for word in words]
-    blocked = any(word in BLOCKED or "n't" in word for word in lower)
+    gap = re.search(r"\W*$", before)[0]
+    every = WORD.findall(before.casefold())
+    blocked = any(word in BLOCKED or "n't" in word for word in every)
     if blocked or gap == "-" or "/" in gap:
         return False
+    phrases = [WORD.findall(part) for part in BREAK.split(before)]
+    words = [w for part in phrases if not _opens(part) for w in part]
+    lower = [word.casefold() for word in words]
     new = [i for i, word in enumerate(lower) if word not in FRAME | asked]
-    if not new or ":" in gap and len(words) <= 3:
+    if not new or ":" in gap and len(every) <= 3:
         return True  # "Short answer: …"
     if BREAK.fullmatch(gap) or any(words[i][0].isdigit() for i in new):
         return False
@@ -238,22 +250,40 @@ def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
     return bool(led) and not any(words[i][0].isupper() for i in new)
 
 
-def _ends(after: str, answer: str, asked: frozenset[str]) -> bool:
+def _opens(phrase: Sequence[str]) -> bool:
+    return bool(phrase) and phrase[0].casefold() in OPENERS
+
+
+def _ends(text: str, match: re.Match[str], asked: frozenset[str]) -> bool:
     """Whether what stands after an answer belongs to it, or to another sentence."""
+    before, answer, after = text[: match.start()], match[0], text[match.end() :]
     words = WORD.findall(after)
-    tail = ", ".join(" ".join(WORD.findall(part)) for part in BREAK.split(after))
     if not words:
         return True
+    tail = ", ".join(" ".join(WORD.findall(part)) for part in BREAK.split(after))
     if re.match(r"-\b|\W*/", after) or DENIED.match(tail.casefold()):
         return False
-    mark, (_, *phrases) = BREAK.search(after), BREAK.split(after)
-    item = [w for w in WORD.findall("".join(phrases[:1])) if w.casefold() not in asked]
-    names = all(word[0].isupper() or word[0].isdigit() for word in item)
-    lists = names or len(item) == 1 and not answer[0].isupper()
-    if item and "(" not in mark[0] and lists:  # "Paris, Lyon, Nice"
-        return all(word.casefold() in FRAME for word in item)
+    if _is_list(after, asked):
+        return False
     follows = words[0].casefold()
     if BREAK.match(after) or follows in asked:
         return True
+    if answer[0].isdigit() and len(answer) < 4:
+        return not words[0][0].isdigit()  # "26 protons"
+    noun = re.search(r"\ban? $", before)  # "a French politician"
     verb = answer[0].isupper() and re.fullmatch("[a-z]{2,}(?:ed|s)", words[0])
-    return words[0].islower() and (follows in FRAME or bool(verb))
+    return words[0].islower() and bool(noun or verb or follows in FRAME)
+
+
+def _is_list(after: str, asked: frozenset[str]) -> bool:
+    """Whether another name is set off from an answer: "Paris, Lyon, Nice"."""
+    for mark in BREAK.finditer(after):
+        words = WORD.findall(BREAK.split(after[mark.end() :])[0])
+        item = [word for word in words if word.casefold() not in asked | PARTICLES]
+        if item:
+            names = all(word[0].isupper() or word[0].isdigit() for word in item)
+            known = [word.casefold() in FRAME | asked for word in words]
+            aside = words[0] == "not" or words[0].endswith("ly")  # "obviously"
+            short = len(words) < 3 and not any(known) and not aside
+            return "(" not in mark[0] and (names and not all(known) or short)
+    return False
