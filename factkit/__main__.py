@@ -128,6 +128,7 @@ def report(
         profiles = [profile] if profile else params.PROFILES
         print(f"Results below {root}, else the reference results.\n")
         print(pages.markdown(paper, root, profiles))
+        print(pages.reasons(paper, root, profiles))
 
 
 @app.command()

@@ -135,6 +135,17 @@ def markdown(
     return "\n".join(parts)
 
 
+def reasons(paper: str, root: Path, profiles: Sequence[str]) -> str:
+    """Why claims without a verdict have none, a line a claim below its reason."""
+    page = ledger.page(paper, root, profiles)
+    lines = []
+    for profile in (name for name in profiles if name in page):
+        why = page[profile]["why"]
+        for reason, claims in page["", "claim"].groupby(why[why != ""]):
+            lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in claims)]
+    return "\n".join(lines)
+
+
 def grid() -> "Figure":
     """The notebooks, paper by stage, each with a figure that it drew at tiny."""
     import matplotlib.pyplot as plt

@@ -62,6 +62,8 @@ def test_the_report_is_one_page_over_all_papers_or_a_paper_s_whole_ledger(factki
     assert code == 0
     assert "reference results" in page
     assert all(claim.claim in page for claim in ledger.claims("veri"))
+    reasons = {claim.not_here for claim in ledger.claims("veri")}
+    assert any(f"tiny: {reason}:" in page for reason in reasons - {""})
 
 
 @pytest.mark.assets

@@ -4,7 +4,7 @@ import json
 
 from factkit.llm import Reply
 from factkit.verify import judge
-from factkit.verify.judge import Verdict, judge_outcomes, judge_reasoning
+from factkit.verify.judge import judge_outcomes, judge_reasoning
 from factkit.verify.outcome import Outcome
 
 ROW = ("Capital?", ["Paris", "Lutetia"], "Paris")
@@ -41,14 +41,11 @@ def test_scores_become_outcomes_and_abstentions_make_no_call():
     assert outcomes(FakeLLM(), ["Paris"]) == [Outcome.CORRECT]
 
 
-def test_a_failed_judge_is_no_outcome_and_its_verdict_keeps_reply_or_error():
-    for reply, raw in (
-        (Reply(None, "timeout"), "timeout"),
-        *((Reply(text), text) for text in ("", "incorrect", '{"score": 2}')),
-    ):
+def test_a_failed_judge_is_no_outcome():
+    for reply in (Reply(None, "timeout"), *map(Reply, ("", "wrong", '{"score": 2}'))):
         llm = FakeLLM(lambda prompt, reply=reply: reply)
         assert outcomes(llm, ["Paris", "Lyon"]) == [None, None]
-        assert judge_outcomes(llm, [ROW]) == [Verdict(None, raw)]
+        assert judge_outcomes(llm, [ROW]) == [None]
 
 
 def test_a_request_is_greedy_and_names_schema_and_template_version():
@@ -97,7 +94,7 @@ def test_the_better_response_wins_whichever_place_it_has():
 
     llm = FakeLLM(prefers)
     verdicts = judge.compare(llm, ["Who?"] * 2, ["good", "x"], ["y", "good"])
-    assert [v.value for v in verdicts] == [1.0, 0.0]
+    assert verdicts == [1.0, 0.0]
     assert len(llm.requests) == 4
 
 
@@ -106,5 +103,5 @@ def test_a_judge_that_likes_a_place_gives_a_draw_and_one_that_fails_none():
         replies = iter([label("a"), label(other)])
         llm = FakeLLM(lambda prompt, replies=replies: next(replies))
         (verdict,) = judge.compare(llm, ["?"], ["p"], ["<think>no</think>q"])
-        assert verdict.value == value
+        assert verdict == value
         assert "no" not in llm.prompts()[0].rpartition("Response a: ")[2]

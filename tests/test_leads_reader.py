@@ -56,21 +56,15 @@ def test_no_sentence_of_a_lead_contradicts_its_facts_and_thousands_support_them(
     assert len(read_as[YES]) > 2_900
 
 
-# One sentence
-
-
 STATED = [
     # people
-    (DARWIN, "Charles Darwin was an English naturalist.", [YES, YES]),
     (DARWIN, "He was an English naturalist, geologist, and biologist.", [YES] * 4),
     (DARWIN, "Charles Darwin was a chemist.", [OPEN]),  # of the same field
     (DARWIN, "Darwin was a French painter.", [NO, NO]),
-    (DARWIN, "He was one of the greatest painters.", [NO]),
     (DARWIN, "He was born in 1809 and died in 1882.", [YES, YES]),
     (DARWIN, "He was born on 12 February 1809; he died in 1883.", [YES, NO]),
     (DARWIN, "Darwin, who died in 1882, was a naturalist.", [YES, YES]),
     (DARWIN, "He was an American actor who was born in 1950.", [NO, NO, NO]),
-    (DARWIN, "His death in 1882 was mourned.", [YES]),
     (DARWIN, "He was a 17th-century naturalist.", [NO, YES]),
     (
         DARWIN,
@@ -78,9 +72,7 @@ STATED = [
         [YES, YES],
     ),
     (DARWIN, "Charles Darwin (born 1810) was a naturalist.", [NO, YES]),
-    ("Adam Smith", "He was Irish.", [NO]),
     (DARWIN, "<think> He was a scientist. </think>", [YES]),  # a naturalist
-    (DARWIN, "Charles Darwin is a movie.", [NO]),
     ("Harriet Tubman", "She was American.", [YES]),  # African-American, too
     ("Thomas More", "Thomas More was born in 1692.", [NO]),  # died in 1535
     ("Thomas More", "He lived in the 16th century.", [OPEN]),
@@ -88,21 +80,14 @@ STATED = [
     ("Paris", "Paris is the capital and largest city of France.", [YES, YES]),
     ("Paris", "It is the capital of Germany.", [NO]),
     ("Paris", "The capital of France is Paris.", [YES]),
-    ("Paris", "It is located in the north of France, in Europe.", [YES, YES]),
     ("Kenya", "Kenya is a country in East Africa.", [YES, YES]),
     ("Kenya", "Kenya's capital is Mombasa.", [NO]),
     ("Edinburgh", "It is a city in the United Kingdom.", [YES, YES]),
-    ("Edinburgh", "It is in the UK.", [YES]),
     ("Edinburgh", "It is in England.", [NO]),
     ("Washington, D.C.", "Washington, D.C. is in America.", [YES]),
-    ("Washington, D.C.", "It is the capital of the USA.", [YES]),
     ("Atlanta", "Atlanta is a city in Georgia.", [OPEN, YES]),
     ("The Louvre", "The Louvre is a museum in Paris, France.", [YES, YES]),
-    ("The Louvre", "Louvre is in Italy.", [NO]),
     ("Syracuse, Sicily", "Syracuse is a city in Italy.", [YES, YES]),
-    ("Tsinghua University", "The university is in China.", [YES]),
-    ("Monrovia", "The city Monrovia is in the region of Africa.", [YES]),
-    ("Islamabad", "Islamabad is a city.", [YES]),
     # works
     ("Moby-Dick", "Moby-Dick is an 1851 novel by Herman Melville.", [YES] * 3),
     ("Moby-Dick", "It is a novel by the American writer Mark Twain.", [NO, YES]),
@@ -111,11 +96,9 @@ STATED = [
     ("The Mona Lisa", "The Mona Lisa was painted by da Vinci.", [YES]),
     # elements
     ("gold", "Gold is a chemical element with the symbol Au.", [YES, YES]),
-    ("gold", "The chemical symbol for gold is Au.", [YES]),
     ("phosphorus", "P is a chemical element.", [YES]),
     # of another subject than was asked about
     (DARWIN, "Paris is in France.", [YES]),
-    (DARWIN, "Paris is in Germany.", [NO]),
     # also beside a clause that is not read
     ("Paris", "Paris lies in France and has 2 million inhabitants.", [YES, OPEN]),
     ("Paris", "Paris is in Europe. Paris is in France", [YES, YES]),
@@ -132,23 +115,19 @@ def test_what_a_sentence_states_has_its_verdicts(read):
 
 
 UNREAD = [
-    (DARWIN, "He sailed around the world for five years."),
     (DARWIN, "He was not a painter."),
     (DARWIN, "Charles Darwin's father died in 1848."),
     (DARWIN, "His father was a painter."),
     (DARWIN, "He was the son of Robert Darwin, who died in 1848."),
-    (DARWIN, "He died before 1900."),
     (DARWIN, "He was born in"),  # cut off
     (DARWIN, "He was a professor of French literature."),
     (DARWIN, 'He was the author of "Moby-Dick".'),
     ("Moby-Dick", "The novel Typee was published in 1846."),
-    ("Paris", "Paris is not in Germany."),
     ("Paris", "It was occupied by Germany in 1940."),
     ("Paris", "It was once the capital of England."),
     ("Atlanta", "It is in New Mexico."),
     ("France", "The capital of France is located in the north."),
     ("gold", "The symbol of gold is A"),
-    ("Moby-Dick", "It was praised by D. H. Lawrence."),
     ("Moby-Dick", "It was inspired by a novel by Mark Twain."),
     ("Moby-Dick", "Moby-Dick was written by H"),
     ("", "It is in France."),
@@ -176,12 +155,6 @@ def test_a_hedged_statement_keeps_its_hedge_and_its_verdict(read):
     assert read.parse(statement) == (Fact(DARWIN, "birth_year", "1809"), False)
 
 
-# Whole texts
-
-
-# Short answers
-
-
 def test_a_short_answer_is_a_statement_with_its_question(read):
     for subject, relation, text, verdict in (
         (DARWIN, "nationality", "British", YES),
@@ -194,18 +167,6 @@ def test_a_short_answer_is_a_statement_with_its_question(read):
         ("gold", "symbol", "Ag", NO),
     ):
         assert read.verify(read.answer(subject, relation, text)) == verdict, text
-
-
-def test_what_is_not_of_the_asked_kind_is_no_answer(read):
-    for subject, relation in (
-        *((DARWIN, r) for r in ("nationality", "birth_year", "death_year", "century")),
-        *(("Paris", r) for r in ("country", "continent", "capital_of")),
-        *(("Moby-Dick", r) for r in ("creator", "work_year")),
-        *(("gold", r) for r in ("symbol", "atomic_number")),
-        ("France", "capital"),
-    ):
-        for text in ("", "I don't know", "no idea", "I'm not sure", "nonsense", "12.5"):
-            assert read.answer(subject, relation, text) == "", (relation, text)
 
 
 # Responses read by hand

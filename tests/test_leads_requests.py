@@ -61,16 +61,6 @@ def test_no_subject_is_in_two_splits_or_in_the_cold_start(leads, split):
 # Requests
 
 
-def test_an_open_request_wants_no_number_and_has_a_true_reference(split, read):
-    for example in requests.requests(split["test"], OPEN):
-        assert "wanted" not in example.meta
-        (reference,) = example.answers
-        sentences = read.sentences(reference, example.entity)
-        stated = [t for s in sentences for t in read.statements(s, example.entity)]
-        assert {read.verify(t) for t in stated} == {"supported"}
-        assert len(stated) == len(read.facts_of(example.entity))
-
-
 def test_short_questions_have_one_answer_each_and_leave_to_abstain_or_none(
     split, read, tmp_path
 ):

@@ -24,7 +24,6 @@ from factkit.rar.trade_off import (
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.replies import Verdict
 from factkit.world import facts as w
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -226,7 +225,7 @@ def judged(monkeypatch):
     def outcomes(llm, rows):
         read.extend(rows)
         values = {"so": 1.0, "failed": None}
-        return [Verdict(values.get(text, 0.0), "") for _, _, text in rows]
+        return [values.get(text, 0.0) for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")

@@ -5,7 +5,6 @@ import pytest
 from factkit import params
 from factkit.llm import Endpoint
 from factkit.verify import judge, verifier
-from factkit.verify.judge import Verdict
 from factkit.verify.outcome import Outcome
 from factkit.world import facts as world
 
@@ -126,7 +125,7 @@ def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
 
     def judged(llm, rows):
         batches.append(rows)
-        return [Verdict(1.0, ""), Verdict(None, "timeout")]
+        return [1.0, None]
 
     monkeypatch.setattr(judge, "judge_reasoning", judged)
     said = [r"<think> A. </think> \boxed{x}", r"\boxed{x}"]

@@ -45,9 +45,7 @@ def compare(p: "ReasonParams", engine: "Engine") -> Compare:
 
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        return lambda ids, prompts, ours, theirs: [
-            verdict.value for verdict in judge.compare(llm, prompts, ours, theirs)
-        ]
+        return lambda ids, *texts: judge.compare(llm, *texts)
 
     def by_relevance(ids, prompts, ours, theirs) -> list[float | None]:
         sides = (engine.relevance(ids, prompts, answers(s)) for s in (ours, theirs))

@@ -30,8 +30,8 @@ class Encoder:
 
     `model` is a folder or hub name with safetensors. Before its texts E5 was trained
     with "query: " and "passage: ": they are put there where the name says e5. Texts are
-    cut to `max_tokens`. Computes in bfloat16 on a GPU and in float32 on a CPU; the model
-    is loaded at the first text.
+    cut to `max_tokens`. It computes in bfloat16 on a GPU and in float32 on a CPU; the
+    model is loaded at the first text.
     """
 
     def __init__(self, model: str, max_tokens: int = MAX_TOKENS) -> None:

@@ -12,7 +12,7 @@ from factkit import prompts
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.verify.outcome import Outcome, abstains
-from factkit.verify.replies import Form, Verdict, read, whole, word
+from factkit.verify.replies import Form, read, whole, word
 from factkit.verify.response import answers as final_answers
 
 PREDICTION_LIMIT = 2_000  # characters of a prediction that the judge reads
@@ -81,31 +81,28 @@ def quoted(value: str | Sequence[str]) -> str:
     return ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def judge_outcomes(llm: LLM, rows: Sequence[Row]) -> list[Verdict]:
+def judge_outcomes(llm: LLM, rows: Sequence[Row]) -> list[float | None]:
     """Whether each prediction, cut to `PREDICTION_LIMIT` characters, agrees with its
     ground truth or one of those accepted: 1.0, 0.0 or None (Table 11)."""
-    return _grades(llm, rows, "judge_outcome", "prediction", PREDICTION_LIMIT)
+    return _scores(llm, rows, "judge_outcome", "prediction", PREDICTION_LIMIT)
 
 
-def judge_reasoning(llm: LLM, rows: Sequence[Row]) -> list[Verdict]:
+def judge_reasoning(llm: LLM, rows: Sequence[Row]) -> list[float | None]:
     """Whether each reasoning, cut to `REASONING_LIMIT` characters, leads to the answer:
     1.0, 0.0 or None (Table 12)."""
-    return _grades(llm, rows, "judge_reasoning", "reasoning", REASONING_LIMIT)
+    return _scores(llm, rows, "judge_reasoning", "reasoning", REASONING_LIMIT)
 
 
-def _grades(
+def _scores(
     llm: LLM, rows: Sequence[Row], template: str, graded: str, limit: int
-) -> list[Verdict]:
+) -> list[float | None]:
     fields = [
         {"question": question, "ground_truth": truth, graded: answer[:limit]}
         for question, truth, answer in rows
     ]
     replies = ask(llm, template, fields, Grade, REPLY_TOKENS)
     grades = [read(reply, Grade) for reply in replies]
-    return [
-        Verdict(None if grade is None else float(grade.score), r.text or r.error)
-        for grade, r in zip(grades, replies, strict=True)
-    ]
+    return [None if grade is None else float(grade.score) for grade in grades]
 
 
 def judged_outcomes(
@@ -121,22 +118,21 @@ def judged_outcomes(
     """
     rows = list(zip(questions, answers, responses, strict=True))
     given = [row for row in rows if not abstains(row[2])]
-    verdicts = iter(judge_outcomes(llm, given))
+    scores = iter(judge_outcomes(llm, given))
     outcomes = {1.0: Outcome.CORRECT, 0.0: Outcome.WRONG, None: None}
     return [
-        Outcome.ABSTAIN if abstains(r) else outcomes[next(verdicts).value]
-        for r in responses
+        Outcome.ABSTAIN if abstains(r) else outcomes[next(scores)] for r in responses
     ]
 
 
 def compare(
     llm: LLM, prompts: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
-) -> list[Verdict]:
+) -> list[float | None]:
     """How often the judge prefers our response: 1.0, 0.5 (one order each) or 0.0.
 
     The judge sees each pair in both orders, all in one batch, so that a liking for the
     first place cancels. Reasoning is not shown. None where the judge failed in either
-    order. raw: its two replies, ours first and ours second.
+    order.
     """
     pairs = zip(prompts, final_answers(ours), final_answers(theirs), strict=True)
     rows = [
@@ -146,15 +142,7 @@ def compare(
     ]
     replies = ask(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
     choices = [read(reply, Choice) for reply in replies]
-    won = [
-        None if choice is None else choice.label == "ab"[i % 2]
-        for i, choice in enumerate(choices)
-    ]
-    raw = [reply.text or reply.error for reply in replies]
     return [
-        Verdict(
-            None if None in won[i : i + 2] else sum(won[i : i + 2]) / 2,
-            "\n".join(raw[i : i + 2]),
-        )
-        for i in range(0, len(won), 2)
+        (a.label == "a") / 2 + (b.label == "b") / 2 if a and b else None
+        for a, b in zip(choices[::2], choices[1::2], strict=True)
     ]

@@ -8,20 +8,11 @@ it. All else is `None`: neither a default nor a score.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from factkit.llm import Reply
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A judge's score. value: None if the judge failed; raw: its reply or the error."""
-
-    value: float | None
-    raw: str
 
 
 def _asked(schema: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     def quality(responses, ids, answers, questions) -> list[float | None]:
         thoughts = map(response.reasoning, responses)
         rows = list(zip(questions, answers, thoughts, strict=True))
-        return [verdict.value for verdict in judge.judge_reasoning(llm, rows)]
+        return judge.judge_reasoning(llm, rows)
 
     return quality
 
