@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from factkit.datasets.examples import Example
     from factkit.params.stages import PolicyParams
 
-# safetensors, by code of transformers alone: pickles and a model's own code could run
-# anything
+# pickles and a model's own code could run anything
 SAFE = {"use_safetensors": True, "trust_remote_code": False}
 
 
@@ -123,9 +122,8 @@ def sample(
 ) -> list[list[str]]:
     """n completions a prompt, in order, stripped of outer space.
 
-    A prompt is read once for its n completions, and what all prompts begin with once
-    for all. progress: label of a progress bar; none without. Deterministic for a seed,
-    a batch size and a machine.
+    A prompt is read once for its n completions, what all begin with once for all.
+    progress: label of a progress bar. Deterministic for a seed, a batch size, a machine.
     """
     if sampling.vllm is not None:
         return _sample_with_vllm(tokenizer.name_or_path, prompts, sampling, n, seed)
@@ -180,8 +178,7 @@ def _sample_with_vllm(
     """`sample` by a vLLM engine of the model in `path`, in a process of its own.
 
     An engine gives a GPU's memory back only when its process ends, which it does with
-    this one at the latest. Raises CalledProcessError if the engine fails; what it says
-    goes to stderr.
+    this one at the latest. Raises CalledProcessError if the engine fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"

@@ -105,9 +105,11 @@ class RlfhRewardManager:
         async with self._turn:
             if not mine.done():
                 await self._reward_waiting()
-        if mine.result() is None:
+        values = mine.result()
+        if values is None:
             raise NoFeedback(f"{info['id']}: the annotator failed on a response")
-        return {"reward_score": mine.result(), "reward_extra_info": {}}
+        responds = {"responds": float(any(values))}  # verl wants the same keys of all
+        return {"reward_score": values, "reward_extra_info": responds}
 
     async def _reward_waiting(self) -> None:
         rows, futures = zip(*self._waiting, strict=True)
