@@ -122,8 +122,8 @@ def sample(
 ) -> list[list[str]]:
     """n completions a prompt, in order, stripped of outer space.
 
-    A prompt is read once for its n completions, what all begin with once for all.
-    progress: label of a progress bar. Deterministic for a seed, a batch size, a machine.
+    A prompt is read once for its n completions, a common beginning once for all.
+    progress: label of a bar. Deterministic for a seed, a batch size and a machine.
     """
     if sampling.vllm is not None:
         return _sample_with_vllm(tokenizer.name_or_path, prompts, sampling, n, seed)
