@@ -17,7 +17,7 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import tables
+from factkit.figures import curves, tables
 from factkit.rar import figures as draw
 from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
@@ -133,7 +133,7 @@ def results():
 
 
 def test_drawn_scores_rise_to_all_requests():
-    figure = draw.drawn_scores([[0.0, 1.0], [0.5, 0.5], []])
+    figure = curves.drawn_scores([[0.0, 1.0], [0.5, 0.5], []], "VeriScore")
     means, gaps = figure.axes[0].lines
     assert list(means.get_xdata()) == [0.5, 0.5]
     assert list(gaps.get_xdata()) == [0.0, 1.0]

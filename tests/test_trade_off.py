@@ -9,13 +9,12 @@ import pytest
 
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
-from factkit.evaluate.long_form import Checked
+from factkit.evaluate.long_form import Checked, by_exposure
 from factkit.rar import trade_off
 from factkit.rar.trade_off import (
     FORMS,
     Answers,
     answer,
-    by_exposure,
     halves,
     measure,
     stopped_at,

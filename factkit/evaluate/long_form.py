@@ -29,7 +29,7 @@ from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import rows as kept
-from factkit.evaluate.short_form import shown
+from factkit.evaluate.short_form import exposure_bin, shown
 from factkit.retrieval.chunks import Hit
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
@@ -259,3 +259,15 @@ def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":
     table["factual_precision"] = table["correct_claims"] / table["total_claims"]
     table["hallucination_rate"] = 1 - table["factual_precision"]
     return table.astype(float)
+
+
+def by_exposure(rows: Sequence[Checked]) -> dict[int, dict[str, float]]:
+    """`scores` by how often the policy read of the person (fact world): the
+    lower edge of its bin → metrics, and the number of requests as `n`."""
+    groups: dict[int, list[Checked]] = {}
+    for row in rows:
+        groups.setdefault(exposure_bin(row), []).append(row)
+    return {
+        edge: scores(group) | {"n": len(group)}
+        for edge, group in sorted(groups.items())
+    }

@@ -12,6 +12,7 @@ from factkit.figures import (
     CORRECT,
     LEGEND,
     LINES,
+    PUBLISHED,
     WRONG,
     legend_below,
     look,
@@ -41,6 +42,28 @@ COLOURS = {  # of columns that have a colour of their own
     "wrong": WRONG,
 }
 HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
+
+
+def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
+    """A score of a request's responses: the mean of each request, and its spread.
+
+    scores: for each request those of its responses.
+    """
+    known = [values for values in scores if values]
+    means = sorted(sum(values) / len(values) for values in known)
+    gaps = sorted(max(values) - min(values) for values in known)
+    fig, ax = new_figure(5, 3)
+    share = [100 * (i + 1) / len(known) for i in range(len(known))]
+    label_means, label_gaps = (
+        "mean of a request's responses",
+        "best − worst of a request",
+    )
+    ax.step(means, share, where="post", color=CORRECT, label=label_means)
+    ax.step(gaps, share, where="post", color=PUBLISHED, label=label_gaps)
+    ax.set_xlabel(label)
+    ax.set_ylabel("requests up to this (%)")
+    ax.legend(**LEGEND)
+    return fig
 
 
 def learning_curve(

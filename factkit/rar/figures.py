@@ -7,7 +7,6 @@ from factkit.figures import (
     BESIDE,
     CORRECT,
     LEGEND,
-    PUBLISHED,
     WRONG,
     bars,
     look,
@@ -27,30 +26,6 @@ LEAST_SPAN = 0.05  # of the axes, so that small differences look small
 # arm → (total, correct) of the paper's biographies (§6.1)
 PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
 WRONG_RATE = "hallucination_rate"
-
-
-def drawn_scores(
-    scores: Sequence[Sequence[float]], label: str = "VeriScore"
-) -> "Figure":
-    """A score of a request's responses: the mean of each request, and its spread.
-
-    scores: for each request those of its responses.
-    """
-    known = [values for values in scores if values]
-    means = sorted(sum(values) / len(values) for values in known)
-    gaps = sorted(max(values) - min(values) for values in known)
-    fig, ax = new_figure(5, 3)
-    share = [100 * (i + 1) / len(known) for i in range(len(known))]
-    label_means, label_gaps = (
-        "mean of a request's responses",
-        "best − worst of a request",
-    )
-    ax.step(means, share, where="post", color=CORRECT, label=label_means)
-    ax.step(gaps, share, where="post", color=PUBLISHED, label=label_gaps)
-    ax.set_xlabel(label)
-    ax.set_ylabel("requests up to this (%)")
-    ax.legend(**LEGEND)
-    return fig
 
 
 def trade_off(results: Results) -> "Figure":

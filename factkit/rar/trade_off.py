@@ -304,15 +304,3 @@ def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
                 if name in item:
                     told.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
     return told
-
-
-def by_exposure(rows: Sequence[long_form.Checked]) -> dict[int, dict[str, float]]:
-    """`long_form.scores` by how often the policy read of the person (fact world): the
-    lower edge of its bin → metrics, and the number of requests as `n`."""
-    groups: dict[int, list[long_form.Checked]] = {}
-    for row in rows:
-        groups.setdefault(short_form.exposure_bin(row), []).append(row)
-    return {
-        edge: long_form.scores(group) | {"n": len(group)}
-        for edge, group in sorted(groups.items())
-    }
