@@ -123,6 +123,12 @@ def rename_whole(partial: Path, folder: Path) -> None:
     partial.rename(folder)
 
 
+def made_folder(name: str, made_from: tuple) -> Path:
+    """Where a policy is kept that the kit makes of these texts and settings."""
+    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:12]
+    return cache_dir() / f"{name}-{digest}"
+
+
 def policy_path(name: str) -> str:
     """The folder (or hub name) from which `from_pretrained` loads a policy.
 

@@ -7,9 +7,9 @@ import pytest
 
 from factkit import params
 from factkit.train import grpo
-from factkit.train.start import build_policy
 from factkit.world import facts as world
 from factkit.world import texts as world_text
+from factkit.world.policy import build_policy
 
 LENGTH, GROUP = 6, 4  # max_completion_length, num_generations
 # of three groups; None: the verifier failed

@@ -8,9 +8,9 @@ import pytest
 from factkit import models, params
 from factkit.rar import train as rar
 from factkit.train import grpo
-from factkit.train.start import build_policy
 from factkit.world import facts as world
 from factkit.world import texts as world_text
+from factkit.world.policy import build_policy
 
 VALUES = {
     "rl_steps": 4,

@@ -19,7 +19,7 @@ from pathlib import Path
 from factkit import params
 from factkit.world import facts, texts
 from factkit.train import grpo
-from factkit.train.start import base_policy
+from factkit.world.policy import base_policy
 
 p = params.load("truthrl", "tiny", dict(
     world_people=60, pretrain_steps=3, rl_steps=8, rl_batch_size=8,

@@ -124,7 +124,7 @@ def start(tmp_path_factory):
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    from factkit.train.start import build_policy
+    from factkit.world.policy import build_policy
 
     words = ["<pad>", "<eos>", *"abcdefgh"]
     vocabulary = {word: i for i, word in enumerate(words)}

@@ -7,8 +7,8 @@ import pytest
 
 from factkit import models
 from factkit.params import ROOT
-from factkit.train.start import build_policy
 from factkit.world import facts, texts
+from factkit.world.policy import build_policy
 
 
 def test_pickled_weights_are_refused(tmp_path):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from factkit.train.start import build_policy, pack
 from factkit.world import facts as w
 from factkit.world import texts as wt
+from factkit.world.policy import build_policy, pack
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from factkit import prompts, runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
+from factkit.leads.policy import base_policy
 from factkit.reason import reward_service, rewards
 from factkit.reason.arms import Reason, ReasonSftParams
 from factkit.train import dpo, grpo, sft
-from factkit.train.start import base_policy
 from factkit.verify import response
 
 

@@ -226,8 +226,8 @@ def reward_function(p: "Rlfh", folder: Path) -> TokenReward:
     """The token rewards of `p.arm`, by the annotator that `p.verifier` names."""
     from transformers import AutoTokenizer
 
+    from factkit.leads.policy import base_policy
     from factkit.rlfh.feedback import annotator
-    from factkit.train.start import base_policy
     from factkit.verify.engine import engine_of
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))

@@ -9,11 +9,11 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Probe, pair, required, row, turn
 from factkit.datasets.examples import Example
 from factkit.train import dpo, grpo, reward_model, sft
-from factkit.train.start import base_policy
 from factkit.truthrl import rewards
 from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
+from factkit.world.policy import base_policy
 
 NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"

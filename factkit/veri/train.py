@@ -4,24 +4,26 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from factkit import runs
+from factkit import assets, runs
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.models import Sampling
+from factkit.params.stages import PolicyParams
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import shown
 from factkit.search import Search
 from factkit.train import grpo, sft
-from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.verify.trajectory import LABELS, Turn, answer_of, forced, information
 from factkit.world import facts as world
+from factkit.world import policy as world_policy
+from factkit.world import texts as world_texts
 from factkit.world import trajectories as world_trajectories
 
 NOTEBOOK = "52_veri_train"
@@ -80,6 +82,18 @@ def deviations(p: Veri) -> list[str]:
 
 
 # ---- the policies that training starts from, and what an arm changes
+
+
+def base_policy(p: PolicyParams) -> str:
+    """Where the untrained policy of `p` is loaded from: of the fact world, one that has
+    read of claims, searches and entries; else the one that is named."""
+    if p.policy != "tiny-world":
+        return assets.policy_path(p.policy)
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    texts = world_trajectories.pretraining_texts(made, p.world_seed)
+    tokenizer = world_texts.build_tokenizer(made, p.answer_format)
+    longest = world_trajectories.LONGEST
+    return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
 
 
 def policy_of(p: Veri) -> str:

@@ -36,8 +36,8 @@ def rows(p: TruthRL) -> list[dict]:
 def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
     from factkit.train import grpo
-    from factkit.train.start import base_policy
     from factkit.truthrl.rewards import reward_function
+    from factkit.world.policy import base_policy
 
     grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
@@ -50,8 +50,8 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
     from trl import GRPOTrainer
 
     from factkit.train import grpo, setup
-    from factkit.train.start import base_policy
     from factkit.truthrl.rewards import reward_function
+    from factkit.world.policy import base_policy
 
     path = base_policy(p)
     dtype = getattr(torch, p.dtype)

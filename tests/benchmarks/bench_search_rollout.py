@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from factkit import models, params
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
-from factkit.train.start import base_policy
 from factkit.veri import claims as claim_sets
 from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
 from factkit.veri.search_rollout import Rollout, Tokens, with_model
+from factkit.veri.train import base_policy
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150

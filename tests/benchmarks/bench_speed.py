@@ -131,7 +131,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
     from transformers import TrainerCallback
 
     from factkit.train import grpo, setup, sft
-    from factkit.train import start as starts
+    from factkit.world import policy as starts
 
     class Timer(TrainerCallback):
         def on_step_begin(self, args, state, control, model=None, **_):
@@ -173,7 +173,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
 def decode() -> dict[str, object]:
     """64 prompts decoded greedily, as an evaluation does."""
     from factkit import models
-    from factkit.train import start as starts
+    from factkit.world import policy as starts
 
     p = params.load("truthrl", "laptop", {"max_completion_length": 12})
     model, tokenizer = models.load_policy(starts.base_policy(p), p.dtype)

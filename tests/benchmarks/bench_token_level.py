@@ -52,7 +52,7 @@ def untrained(folder: Path) -> str:
     """A policy with the words of the tiny world, 128 wide, 4 layers, and prompts."""
     import torch
 
-    from factkit.train.start import build_policy
+    from factkit.world.policy import build_policy
 
     tokenizer = world_text.build_tokenizer(world.build_world())
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ from factkit import params
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import token_trainer
 from factkit.train.launch import LaunchError
-from factkit.train.start import base_policy
+from factkit.world.policy import base_policy
 
 TOKEN_REWARD = """
 import os

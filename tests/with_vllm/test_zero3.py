@@ -8,7 +8,7 @@ import pytest
 
 from factkit import params
 from factkit.train import grpo, setup, sft
-from factkit.train.start import base_policy
+from factkit.world.policy import base_policy
 
 # Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
 CPU = """

@@ -1,10 +1,9 @@
-"""The policy that training starts from, made where no one else has made it.
+"""The policy of profile tiny: pre-trained on the fact world, where no one else has.
 
 Ours: the papers start from released instruct models. What `tiny-world` knows is known
 by construction (`factkit.world.facts`), and it has never seen an abstention.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -15,22 +14,13 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from factkit import assets
-from factkit.params.stages import PolicyParams, SftParams
-from factkit.train import sft
+from factkit.params.stages import PolicyParams
+from factkit.world import facts
+from factkit.world import texts as world_texts
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-SEED = 0  # of the cold start: one policy for all seeds of a run
-COLD_START = {
-    "lora_rank": 16,
-    "lora_alpha": 32,
-    "sft_learning_rate": 5.0e-4,
-    "sft_batch_size": 16,
-    "sft_epochs": 1,
-    "sft_warmup_ratio": 0.03,
-    "checkpoint_steps": 20,
-}
 ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
 # of a claim's text what a policy is given: to a line's end, or to its own first tag
 GIVEN = re.compile(
@@ -41,41 +31,25 @@ GIVEN = re.compile(
 def base_policy(p: PolicyParams) -> str:
     """Where the untrained policy of `p` is loaded from.
 
-    `tiny-world` is pre-trained on the fact world on first use (a minute or two),
-    `smollm2-135m-leads` made by a cold start (`cold_start`, minutes); each is kept in
-    the cache folder under a digest of its texts and settings.
+    `tiny-world` is pre-trained on questions or people on first use (a minute or two).
     """
-    match p.policy:
-        case "tiny-world":
-            return _tiny_world(p)
-        case "smollm2-135m-leads":
-            return cold_start(p)
-    return assets.policy_path(p.policy)
-
-
-def cold_start(p: PolicyParams) -> str:
-    """SmolLM2-135M-Instruct that tells of a lead's subject in exact short sentences.
-
-    SFT with LoRA on `leads.requests`' rows; settings are ours, chosen on dev requests.
-    """
-    from factkit.leads import facts, requests
-
-    start = assets.policy_path("smollm2-135m-instruct")
-    rows = requests.cold_start_rows(facts.load(), SEED)
-    folder = _folder("smollm2-135m-leads", (COLD_START, SEED, rows))
-    kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
-    kept["answer_format"] = "long"  # one policy, whichever the paper
-    how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
-    with FileLock(f"{folder}.lock"):
-        return str(sft.sft(start, rows, folder, how))
-
-
-def _tiny_world(p: PolicyParams) -> str:
-    """The policy of the fact world."""
-    from factkit.world import facts, trajectories
-    from factkit.world import texts as world_texts
-
+    if p.policy != "tiny-world":
+        return assets.policy_path(p.policy)
     world = facts.build_world(people=p.world_people, seed=p.world_seed)
+    tokenizer = world_texts.build_tokenizer(world, p.answer_format)
+    reading, form = p.pretrain_reading, p.answer_format
+    texts = world_texts.pretraining_texts(world, p.world_seed, reading, form)
+    return pretrained(p, texts, tokenizer)
+
+
+def pretrained(
+    p: PolicyParams,
+    texts: Sequence[str],
+    tokenizer: "PreTrainedTokenizerFast",
+    **rows: int,
+) -> str:
+    """The policy of these texts, kept in the cache folder under a digest of them and of
+    the settings. rows: `row_tokens` of `pretrain`."""
     settings = {
         "hidden_size": p.pretrain_hidden_size,
         "layers": p.pretrain_layers,
@@ -83,23 +57,12 @@ def _tiny_world(p: PolicyParams) -> str:
         "batch_size": p.pretrain_batch_size,
         "learning_rate": p.pretrain_learning_rate,
         "seed": p.world_seed,
+        **rows,
     }
-    tokenizer = world_texts.build_tokenizer(world, p.answer_format)
-    if p.answer_format == "claims":
-        texts = trajectories.pretraining_texts(world, p.world_seed)
-        settings["row_tokens"] = trajectories.LONGEST
-    else:
-        reading, form = p.pretrain_reading, p.answer_format
-        texts = world_texts.pretraining_texts(world, p.world_seed, reading, form)
     vocabulary = sorted(tokenizer.get_vocab().items())
-    folder = _folder("tiny-world", (settings, texts, vocabulary))
+    folder = assets.made_folder("tiny-world", (settings, texts, vocabulary))
     with FileLock(f"{folder}.lock"):
         return str(pretrain(texts, tokenizer, folder, **settings))
-
-
-def _folder(name: str, made_from: tuple) -> Path:
-    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:12]
-    return assets.cache_dir() / f"{name}-{digest}"
 
 
 def pretrain(
