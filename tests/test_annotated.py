@@ -5,11 +5,9 @@ import json
 import pandas as pd
 import pytest
 
-from factkit import params
-from factkit.datasets.annotated import SETS, Annotated, Judged, annotated, judged
+from factkit.datasets.annotated import Annotated, Judged, annotated, judged
 from factkit.verify.claims import Support
 
-SHARED = params.ROOT.parent / "shared" / "data"
 SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support
 
 
@@ -65,13 +63,6 @@ def test_the_entries_of_an_offline_prompt_are_its_last_ones_with_their_titles(tm
     pd.DataFrame([row]).to_parquet(tmp_path / "x.parquet")
     evidence = ("Ada Arn: Ada left Rome.", "Rome: Rome is old.\nIt lies far.")
     assert judged(tmp_path / "x.parquet") == [Judged("Ada left.", evidence, SUPPORTED)]
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data")
-def test_fever_symmetric_has_each_claim_once_with_either_label():
-    rows = judged(SHARED / SETS["FEVER-Symmetric"])
-    assert len(rows) == len({(row.claim, row.support) for row in rows}) == 708
-    assert len({row.claim for row in rows}) == 354
 
 
 def test_the_facts_of_a_response_are_people_s_and_refusals_are_left_out(tmp_path):

@@ -119,18 +119,6 @@ def test_sample_files_give_the_known_examples_which_survive_being_written(tmp_pa
         assert read_examples(tmp_path / "out.jsonl") == examples, name
 
 
-@needs_data
-def test_crag_sample_has_a_false_premise_comparisons_and_distinct_pages():
-    path = str(DATA / FILES["crag"][0])
-    examples, _ = load("crag", path)
-    (false,) = [e for e in examples if e.label == "false_premise"]
-    assert false.answers[0] == "invalid question"
-    compared = [e.answers for e in examples if e.relation == "comparison"]
-    assert compared == [["yes"], ["universal pictures"]]
-    for pages in crag_pages(path).values():
-        assert 1 <= len({d.text for d in pages}) == len(pages) <= 5
-
-
 # ---- the hub's shapes
 
 
@@ -146,18 +134,6 @@ def test_a_hub_row_becomes_an_example_of_its_subject(tmp_path):
         "squad_v2": (["Watt"], "Steam engine"),
     }
     assert examples["crag"].meta == {"query_time": "03/19/2024, 23:28:32 PT"}
-
-
-def test_other_shapes_of_the_same_rows_are_read(tmp_path):
-    for given in ("['King']", ["King"]):
-        made = one(tmp_path, "popqa", possible_answers=given, obj=None)
-        assert made.answers == ["King"]
-    facts = [["Ed", 0], ["Ann", 1], ["Ed", 0]]
-    theirs = one(tmp_path, "hotpotqa", supporting_facts=facts)
-    assert theirs == one(tmp_path, "hotpotqa")
-    row = {"id": "2hop__1", "input": "Where?", "output": [{"answer": "Oslo"}]}
-    (example,), _ = load("musique", write(tmp_path, [row]))  # of KILT
-    assert (example.question, example.answers) == ("Where?", ["Oslo"])
 
 
 def test_questions_without_an_answer_are_labelled(tmp_path):
@@ -178,37 +154,6 @@ def test_a_question_that_a_test_set_holds_twice_stays_and_has_two_ids(tmp_path):
 
 
 # ---- files
-
-
-def test_packed_file_is_read_whatever_its_name(tmp_path):
-    path = tmp_path / "file-without-suffix"
-    for pack in (bz2.compress, gzip.compress, bytes):
-        path.write_bytes(pack(json.dumps(crag_row()).encode()))
-        assert load("crag", str(path))[0][0].id == "c0"
-
-
-def test_json_file_may_hold_a_list_data_lines_or_squads_articles(tmp_path):
-    rows = [crag_row(0), crag_row(1)]
-    lines = "\n".join(map(json.dumps, rows))
-    path = tmp_path / "rows.json"
-    for text in (json.dumps(rows), json.dumps({"data": rows}), lines):
-        path.write_text(text)
-        assert len(load("crag", str(path))[0]) == 2
-    good = HUB["squad_v2"]
-    paragraph = {"context": good["context"], "qas": [good]}
-    articles = [
-        {"title": "A", "paragraphs": [{"qas": []}]},  # is dropped
-        {"title": "Steam_engine", "paragraphs": [paragraph]},
-    ]
-    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
-    examples, problems = load("squad_v2", str(path))
-    assert ([e.id for e in examples], problems.total()) == (["s0"], 1)
-
-
-def test_limit_counts_good_rows_and_stops(tmp_path):
-    rows = [crag_row(0, answer="nan"), *(crag_row(i) for i in range(1, 5))]
-    examples, problems = load("crag", write(tmp_path, rows), limit=2)
-    assert ([e.id for e in examples], problems.total()) == (["c1", "c2"], 1)
 
 
 def test_what_is_not_there_or_broken_is_refused_by_name(tmp_path):
@@ -252,17 +197,6 @@ def test_one_split_or_all_come_from_the_hub_streamed_when_there_is_a_limit(monke
     assert calls == [(*hub, "validation", True), *splits]
 
 
-def test_crag_comes_from_its_authors_file_each_question_with_its_pages(
-    tmp_path, monkeypatch
-):
-    path = write(tmp_path, [crag_row(0), crag_row(1, search_results=["x"])], "0a1b")
-    monkeypatch.setattr(
-        datasets.DownloadManager, "download", lambda self, url: path if url else ""
-    )
-    assert [e.id for e in load_all("crag")[0]] == ["c0", "c1"]
-    assert list(crag_pages()) == ["c0"]  # damaged pages are none
-
-
 def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
     def offline(*where, **how):
         raise ConnectionError("Couldn't reach the hub")
@@ -298,19 +232,6 @@ def test_a_bad_row_is_dropped_and_counted_by_its_problem(tmp_path):
     examples, problems = load("crag", str(tmp_path / "rows.jsonl"))
     assert [e.id for e in examples] == ["c0", "c7"]
     assert problems == dict.fromkeys(bad, 1)
-
-
-def test_a_wrongly_typed_field_is_named(tmp_path):
-    for name, field, value, problem in (
-        ("nq_open", "answer", "Bo", "answer: not a list of texts"),
-        ("hotpotqa", "supporting_facts", 3, "supporting_facts: not pairs of title"),
-        ("musique", "paragraphs", ["text"], "paragraphs: not a list of objects"),
-        ("popqa", "id", None, "id: missing or not a number"),
-        ("squad_v2", "answers", {"text": "Watt"}, "text: not a list of texts"),
-    ):
-        with pytest.raises(DataError) as error:
-            load(name, write(tmp_path, [HUB[name] | {field: value}]))
-        assert f"no usable row ({{'{problem}" in str(error.value)
 
 
 # ---- pages

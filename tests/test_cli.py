@@ -99,6 +99,8 @@ from factkit.veri import claims as claim_sets
 from factkit.world import trajectories as world_trajectories
 from factkit.curate.requests import split_by_entity
 from factkit.truthrl import data
+from factkit.leads import facts as leads, requests
+from factkit.rar.requests import request_sets
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])
 made, _ = data.questions(p)
@@ -106,9 +108,12 @@ split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_sets.claim_sets(p)
 made = [split["train"], split["test"], sets, entries[:5000], dropped]
+made.append(request_sets(params.load("rar", sys.argv[1])))
 if p.claims == "world":
     few = facts.build_world(people=60, seed=0)
     made.append(world_trajectories.pretraining_texts(few, 0, 300))
+else:
+    made.append(requests.cold_start_rows(leads.load(), 0))
 Path(sys.argv[2]).write_text(repr(made))
 """
 

@@ -92,18 +92,6 @@ def test_shared_prompts_change_no_greedy_rollout(model, batch):
     assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
 
 
-def test_prompts_that_differ_by_padding_alone_are_read_apart(model):
-    import torch
-
-    ids, mask = torch.tensor([[0, 7], [0, 7]]), torch.tensor([[0, 1], [1, 1]])
-    (layer, *_) = cpu.read_once(model, ids, mask).layers
-    assert layer.keys.shape[0] == 2
-    apart = model(ids, attention_mask=mask).past_key_values.layers[1].values
-    found = cpu.read_once(model, ids, mask).layers[1].values
-    assert same(found[:, :, 1], apart[:, :, 1])
-    assert not same(found[0, :, 1], found[1, :, 1])
-
-
 def test_attention_over_grouped_heads_is_the_models_own(model, batch):
     import torch
 

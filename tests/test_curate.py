@@ -17,7 +17,6 @@ from factkit.verify.verifier import verifier
 CORRECT, ABSTAIN, WRONG = Outcome
 PLAIN = params.load("truthrl", "tiny")
 BOXED = params.load("truthrl", "tiny", variant="reasoning")
-CHAT = PLAIN.model_copy(update={"chat": True})
 RELATIONS = ("a", "b", "rare")
 
 
@@ -67,20 +66,6 @@ def test_entities_that_share_a_question_are_of_one_split():
     assert not train & test
 
 
-def test_a_split_that_chance_leaves_short_is_filled_up():
-    for seed in range(5):
-        split = requests.split_by_entity(examples(), {"train": 825, "test": 50}, seed)
-        assert (len(split["train"]), len(split["test"])) == (825, 50)
-
-
-def test_asking_of_some_relations_alone_moves_no_entity_to_another_split():
-    chosen = requests.split_by_entity(examples(), {"train": 80, "test": 48}, 0, ["a"])
-    every = requests.split_by_entity(examples(), {"train": 80, "test": 48})
-    assert {e.relation for rows in chosen.values() for e in rows} == {"a"}
-    for one, other in (("train", "test"), ("test", "train")):
-        assert not {e.entity for e in chosen[one]} & {e.entity for e in every[other]}
-
-
 def test_asking_for_more_than_there_is_is_refused_by_name():
     with pytest.raises(DataError, match="train=1000: only"):
         requests.split_by_entity(examples(), {"train": 1000, "test": 10})
@@ -111,16 +96,6 @@ def test_out_of_knowledge_by_share_of_correct_samples():
     # nothing says so where the judge failed, which counts for no share
     assert not training.out_of_knowledge(probe_of([None, None]), 0.5)
     assert probe_of([CORRECT, WRONG, None, None]).share == 1 / 2
-
-
-def test_the_samples_of_a_kind_and_the_most_frequent_of_them():
-    """In the order in which they were drawn; on a tie the first."""
-    kinds = [WRONG, CORRECT, CORRECT, CORRECT, None, WRONG]
-    probe = Probe("q", ["Rome", "UK", "Britain", "Britain", "x", "Oslo"], kinds)
-    assert probe.of(WRONG) == ["Rome", "Oslo"]
-    assert probe.most_frequent(CORRECT) == "Britain"
-    assert probe.most_frequent(WRONG) == "Rome"
-    assert probe.most_frequent(ABSTAIN) is None
 
 
 class FakePolicy:
@@ -242,19 +217,6 @@ def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
     assert asked == "References:\nOne.\nTwo.\nQuestion: a of 0?\nAnswer:"
 
 
-def test_rows_and_pairs_of_a_chat_are_turns():
-    probes = [probe_of(KNOWN)]
-    (row,) = training.sft_rows(examples()[:1], probes, probes, arm("sft", CHAT))
-    prompt = [{"role": "user", "content": "Question: a of 0?\nAnswer:"}]
-    reply = [{"role": "assistant", "content": "v0"}]
-    assert row == {"prompt": prompt, "completion": reply}
-    (row,) = training.pairs(examples()[:1], probes, arm("dpo", CHAT))
-    chosen, rejected = (
-        [{"role": "assistant", "content": text}] for text in ("right 0", "wrong 1")
-    )
-    assert row == {"prompt": prompt, "chosen": chosen, "rejected": rejected}
-
-
 # Preference pairs
 
 kinds = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=8)
@@ -314,19 +276,3 @@ def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chose
         rows = training.pairs(examples()[:1], [probe], arm(name))
         assert sorted(row["rejected"] for row in rows) == [" I don't know", " x", " y"]
         assert {row["chosen"] for row in rows} == {chosen}
-
-
-def test_a_seed_decides_the_samples_of_dpo_s_pairs():
-    asked = examples()[:40]
-    probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]
-    one, again, two = (
-        training.pairs(asked, probes, arm("dpo", seed=seed)) for seed in (0, 0, 1)
-    )
-    assert one == again != two
-
-
-def test_pairs_know_a_question_by_the_threshold_of_the_parameters():
-    probed = [[CORRECT, WRONG, WRONG]]
-    for name in ("dpo", "rlhf", "rlkf"):
-        known, unknown = (built(name, probed, known_share=s) for s in (0.0, 0.5))
-        assert (known == unknown) is (name == "rlhf")  # blind to it

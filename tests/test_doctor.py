@@ -89,20 +89,6 @@ def test_the_rows_of_a_profile_by_hand():
             assert rows[what] == printed, (paper, what)
 
 
-def test_an_arm_whose_reward_asks_no_judge_has_no_row():
-    for paper in arms.PAPERS:
-        rows = rows_of(paper, load(paper))
-        for arm in ("base", "sft", "dpo", "ternary_strict_match", "online_rl"):
-            assert f"judge calls training {arm}" not in rows
-
-
-def test_a_prompt_has_its_references_as_far_as_the_context_goes():
-    p = load("truthrl", variant="retrieval")
-    assert doctor.tokens("truthrl", p)[0] == 200 + 24 * 512
-    p = p.model_copy(update={"max_context_length": 4096})
-    assert doctor.tokens("truthrl", p)[0] == 2048
-
-
 def test_every_profile_is_estimated_and_a_gpu_profile_fits_its_gpu():
     for paper, profile, variant in VARIANTS:
         p = load(paper, profile, variant)

@@ -60,48 +60,27 @@ STATED = [
     # people
     (DARWIN, "He was an English naturalist, geologist, and biologist.", [YES] * 4),
     (DARWIN, "Charles Darwin was a chemist.", [OPEN]),  # of the same field
-    (DARWIN, "Darwin was a French painter.", [NO, NO]),
     (DARWIN, "He was born in 1809 and died in 1882.", [YES, YES]),
     (DARWIN, "He was born on 12 February 1809; he died in 1883.", [YES, NO]),
     (DARWIN, "Darwin, who died in 1882, was a naturalist.", [YES, YES]),
-    (DARWIN, "He was an American actor who was born in 1950.", [NO, NO, NO]),
-    (DARWIN, "He was a 17th-century naturalist.", [NO, YES]),
-    (
-        DARWIN,
-        "Charles Darwin (12 February 1809 – 19 April 1882) wrote.",
-        [YES, YES],
-    ),
-    (DARWIN, "Charles Darwin (born 1810) was a naturalist.", [NO, YES]),
     (DARWIN, "<think> He was a scientist. </think>", [YES]),  # a naturalist
-    ("Harriet Tubman", "She was American.", [YES]),  # African-American, too
     ("Thomas More", "Thomas More was born in 1692.", [NO]),  # died in 1535
-    ("Thomas More", "He lived in the 16th century.", [OPEN]),
     # places
     ("Paris", "Paris is the capital and largest city of France.", [YES, YES]),
-    ("Paris", "It is the capital of Germany.", [NO]),
     ("Paris", "The capital of France is Paris.", [YES]),
-    ("Kenya", "Kenya is a country in East Africa.", [YES, YES]),
     ("Kenya", "Kenya's capital is Mombasa.", [NO]),
-    ("Edinburgh", "It is a city in the United Kingdom.", [YES, YES]),
     ("Edinburgh", "It is in England.", [NO]),
-    ("Washington, D.C.", "Washington, D.C. is in America.", [YES]),
     ("Atlanta", "Atlanta is a city in Georgia.", [OPEN, YES]),
-    ("The Louvre", "The Louvre is a museum in Paris, France.", [YES, YES]),
-    ("Syracuse, Sicily", "Syracuse is a city in Italy.", [YES, YES]),
     # works
     ("Moby-Dick", "Moby-Dick is an 1851 novel by Herman Melville.", [YES] * 3),
     ("Moby-Dick", "It is a novel by the American writer Mark Twain.", [NO, YES]),
-    ("Moby-Dick", "It was written by Melville and published in 1851.", [YES, YES]),
     ("Moby-Dick", "The novel Moby-Dick was published in London in 1852.", [NO]),
-    ("The Mona Lisa", "The Mona Lisa was painted by da Vinci.", [YES]),
     # elements
     ("gold", "Gold is a chemical element with the symbol Au.", [YES, YES]),
-    ("phosphorus", "P is a chemical element.", [YES]),
     # of another subject than was asked about
     (DARWIN, "Paris is in France.", [YES]),
     # also beside a clause that is not read
     ("Paris", "Paris lies in France and has 2 million inhabitants.", [YES, OPEN]),
-    ("Paris", "Paris is in Europe. Paris is in France", [YES, YES]),
 ]
 
 
@@ -117,18 +96,11 @@ def test_what_a_sentence_states_has_its_verdicts(read):
 UNREAD = [
     (DARWIN, "He was not a painter."),
     (DARWIN, "Charles Darwin's father died in 1848."),
-    (DARWIN, "His father was a painter."),
     (DARWIN, "He was the son of Robert Darwin, who died in 1848."),
     (DARWIN, "He was born in"),  # cut off
-    (DARWIN, "He was a professor of French literature."),
     (DARWIN, 'He was the author of "Moby-Dick".'),
-    ("Moby-Dick", "The novel Typee was published in 1846."),
     ("Paris", "It was occupied by Germany in 1940."),
-    ("Paris", "It was once the capital of England."),
-    ("Atlanta", "It is in New Mexico."),
     ("France", "The capital of France is located in the north."),
-    ("gold", "The symbol of gold is A"),
-    ("Moby-Dick", "It was inspired by a novel by Mark Twain."),
     ("Moby-Dick", "Moby-Dick was written by H"),
     ("", "It is in France."),
 ]
@@ -153,20 +125,6 @@ def test_a_hedged_statement_keeps_its_hedge_and_its_verdict(read):
         assert read.parse(statement) == (Fact(DARWIN, "birth_year", "1810"), True)
     (statement,) = read.statements("He was born in May 1809.", DARWIN)  # no hedge
     assert read.parse(statement) == (Fact(DARWIN, "birth_year", "1809"), False)
-
-
-def test_a_short_answer_is_a_statement_with_its_question(read):
-    for subject, relation, text, verdict in (
-        (DARWIN, "nationality", "British", YES),
-        (DARWIN, "birth_year", "1810", NO),
-        ("Edinburgh", "country", "the UK", YES),
-        ("Washington, D.C.", "capital_of", "USA", YES),
-        ("Moby-Dick", "creator", "Melville", YES),
-        ("Moby-Dick", "creator", "Mark Twain", NO),
-        ("Costa Rica", "capital", "San José, Costa Rica", YES),
-        ("gold", "symbol", "Ag", NO),
-    ):
-        assert read.verify(read.answer(subject, relation, text)) == verdict, text
 
 
 # Responses read by hand

@@ -120,19 +120,6 @@ def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
     assert memory["three worlds"] == ""
 
 
-def test_iterations_of_dpo_are_arms_with_items_of_their_own(tmp_path):
-    columns = {"iteration_3_accuracy": 1.0, "accuracy": 0.0}
-    folder = tmp_path / "iterative_dpo-s0"
-    folder.mkdir()
-    rows = "".join(f"q{i},iterative_dpo,0,1,0\n" for i in range(N))
-    head = "item,arm,seed,iteration_3_accuracy,accuracy\n"
-    (folder / "items.csv").write_text(head + rows)
-    trained = result("iterative_dpo", 0, columns, folder)
-    found = ledger.with_iterations([trained])
-    sign = claim(more="iterative_dpo_3", less="")
-    assert ledger.judge(sign, {"": found}).estimate.value == 100
-
-
 def trained(arm, seed, value, reward=None, **changes):
     """A training run's results at profile tiny with some parameters changed."""
     p = params.load("truthrl", "tiny", {"arm": arm, "seed": seed} | changes)

@@ -24,20 +24,6 @@ def checked(supports, name="p", response="one two three"):
     return Checked(name, "Who?", response, claims, list(supports or []))
 
 
-# ---- chunks
-
-
-def test_search_finds_the_chunk_of_the_own_prompts_documents():
-    search = long_form.search_words(
-        {"p": [document("Bo sang. " * 60 + "Bo was born in 1900.")], "q": []}
-    )
-    best = search("p", "Bo was born in 1900", 1)[0].chunk
-    assert best.text.endswith("born in 1900.")
-    assert search("q", "Bo", 3) == []
-    with pytest.raises(DataError, match="'r'"):
-        search("r", "Bo", 1)
-
-
 # ---- scores
 
 
@@ -97,11 +83,6 @@ def test_more_failures_than_one_in_twenty_are_refused():
         long_form.failures([checked([S])] * 9 + [checked(None)])
     with pytest.raises(ValueError, match="verification_failures: 10.0%"):
         long_form.failures([checked([S] * 9 + [None])])
-
-
-def test_resamples_in_which_nobody_responds_have_no_precision():
-    rows = [checked([S])] + [checked([])] * 3
-    assert long_form.bootstrap(rows, 200)["factual_precision"] == (1.0, 1.0)
 
 
 # ---- evaluate

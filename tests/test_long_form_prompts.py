@@ -1,21 +1,18 @@
 """Long-form prompts: real formats, the hub's rows, bad rows; the factual ones."""
 
 import json
-from collections import Counter
-from pathlib import Path
 
 import datasets
 import huggingface_hub
 import pytest
 from fake_endpoint import answer, prompt_of, serve
 
-from factkit import params, prompts
+from factkit import prompts
 from factkit.curate.requests import keep_factual
 from factkit.datasets.examples import DataError, Example
 from factkit.datasets.long_form_prompts import LONG_FORM, SOURCES, load
 from factkit.llm import LLM, Endpoint, Limits
 
-DATA = params.ROOT.parent / "shared" / "data"
 IN_COLUMNS = {  # the column that holds the prompt
     "fava": "prompt",
     "alpaca_fact": "instruction",
@@ -55,18 +52,6 @@ def test_a_row_becomes_a_prompt_with_an_id_of_its_own(tmp_path):
         assert load(name, json_lines(tmp_path, rows[1]))[0] == examples[1:2]
 
 
-def test_a_bad_row_is_dropped_for_a_named_reason(tmp_path):
-    for name, column in IN_COLUMNS.items():
-        for prompt, problem in (
-            (" ", "empty question"),
-            (None, f"{column}: missing or not text"),
-            ("a" * 4001, "question longer than 4000 characters"),
-        ):
-            path = json_lines(tmp_path, {column: "Who was Bo?"}, {column: prompt})
-            examples, problems = load(name, path)
-            assert (len(examples), problems) == (1, {problem: 1})
-
-
 def test_the_files_of_alpacafarm_and_factbench_are_read(tmp_path):
     asked = {"instruction": "Name its capital.", "dataset": "koala"}
     rows = [asked | {"input": "Norway\n"}, asked | {"input": None}]
@@ -84,29 +69,6 @@ def test_the_files_of_alpacafarm_and_factbench_are_read(tmp_path):
         ("Al?", ""),
     ]
     assert problems == {"user_prompts: missing or not text": 1}  # a short line
-
-
-def test_longfacts_objects_are_told_from_its_concepts(tmp_path):
-    for kind in ("concepts", "objects"):
-        asked = [{"prompt": f"What of {kind} {i}?", "canary": "x"} for i in range(3)]
-        lines = "".join(f"{json.dumps(p)}\n" for p in asked)
-        (tmp_path / f"longfact-{kind}_music.jsonl").write_text(lines)
-    objects, _ = load("longfact_objects", str(tmp_path))
-    assert [e.question for e in objects] == [f"What of objects {i}?" for i in range(3)]
-    assert {e.relation for e in objects} == {"music"}
-    every, _ = load("longfact", str(tmp_path))
-    assert Counter(e.meta["kind"] for e in every) == {"concepts": 3, "objects": 3}
-    (tmp_path / "longfact-objects_music.jsonl").unlink()
-    with pytest.raises(DataError, match="no file longfact-objects"):
-        load("longfact_objects", str(tmp_path))
-
-
-def test_empty_repeated_and_undecodable_names_are_counted(tmp_path):
-    (tmp_path / "names.txt").write_bytes(b"Bo\n \nBo\nB\xff\nAl\n")
-    examples, problems = load("biography", str(tmp_path / "names.txt"))
-    assert [e.id for e in examples] == ["Bo", "Al"]
-    assert examples[0].question == "Tell me a bio of Bo."
-    assert problems == {"empty entity": 1, "duplicate id": 1, "not UTF-8": 1}
 
 
 def test_a_chat_s_first_turn_is_a_prompt_or_dropped_for_a_named_reason(tmp_path):
@@ -142,44 +104,6 @@ def test_what_is_not_there_is_refused_by_name(tmp_path, monkeypatch):
             load(name)
     with pytest.raises(DataError, match="climate: no such data set; known: longfact"):
         load("climate")
-
-
-def test_splits_and_files_come_from_the_hub(monkeypatch, tmp_path):
-    calls = []
-
-    def load_dataset(hub, config, split, streaming):
-        calls.append((hub, config, split, streaming))
-        return [{"question": q, "user_prompts": q} for q in ("Who was Bo?", "And Al?")]
-
-    def download(repository, filename, repo_type):
-        calls.append((repository, filename, repo_type))
-        path = Path(tmp_path / filename)
-        path.write_text(json.dumps([{"prompt": "Who?", "instruction": "Who?"}]))
-        return str(path)
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    assert len(load("factory_hard")[0]) == 2
-    assert len(load("factbench_hard", limit=1)[0]) == 1
-    assert load("fava")[0][0].question == load("alpaca_fact")[0][0].question == "Who?"
-    assert calls == [
-        ("facebook/FACTORY", None, "hard", False),
-        ("launch/FactBench", "version 1.0", "tier_1", True),
-        ("fava-uw/fava-data", "annotations.json", "dataset"),
-        ("tatsu-lab/alpaca_farm", "alpaca_farm_evaluation.json", "dataset"),
-    ]
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="no sample files beside the project")
-def test_the_real_files_have_the_papers_prompts():
-    people, problems = load("biography", str(DATA / "factscore/prompt_entities.txt"))
-    assert (len(people), problems) == (183, Counter())
-    assert people[0].entity == people[0].id == "Kang Ji-hwan"
-    every, problems = load("longfact", str(DATA / "longfact"))
-    assert (len({e.id for e in every}), problems) == (2280, {})
-    assert not any("canary" in json.dumps(e.model_dump()) for e in every)
-    objects, _ = load("longfact_objects", str(DATA / "longfact"))
-    assert (len(objects), len({e.relation for e in objects})) == (1140, 38)
 
 
 def test_the_filter_keeps_what_the_llm_calls_factual_and_counts_the_rest():

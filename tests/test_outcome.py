@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.verify.outcome import Outcome, abstains, contains, exact, outcome
+from factkit.verify.outcome import Outcome, contains, exact, outcome
 from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
@@ -37,28 +37,16 @@ Neither {x} nor {y}.|{x} is wrong.|{x} as well as {y}|{x}, {y}|{x}; {y}||  |{y} 
 {x} is close, but it is {y}.|It might be {x}, or perhaps {y}.|You asked: {q}""",
 }
 SAID = [  # by small models: (question, answers, response, its outcome)
-    ("In which country is Kaduna?", ["Nigeria"], "Kaduna, Nigeria", CORRECT),
     ("Of which country is Asmara the capital?", ["Eritrea"], "Eritrea Answer: Eritrea")
     + (CORRECT,),
-    ("In which country is León?", ["Mexico"], "Mexico – no answer.", CORRECT),
-    ("What is the capital of Texas?", ["Austin"], "Austin Texas", CORRECT),
     ("On which continent is Lesotho?", ["Africa"], "Lesotho is located in Africa.")
     + (CORRECT,),
-    ("What is the atomic number of iron?", ["26"], "26; iron has 26 protons", CORRECT),
     ("What nationality was Philip Johnson?", ["American"], "American (USA)", CORRECT),
     ("When was Les Misérables published?", ["1862"], "31 March 1862", CORRECT),
     ("Who wrote One Piece?", ["Oda"], "It was Oda\nQuestion: and Faust?", CORRECT),
     ("In which country is Maharashtra?", ["India"], "Southeastern India", WRONG),
-    ("On which continent is Georgia?", ["Asia"], "Asia, Europe, Georgia", WRONG),
-    (
-        "What is the symbol of titanium?",
-        ["Ti"],
-        "Titanium is not a real element",
-        WRONG,
-    ),
     ("On which continent is Monaco?", ["Europe"], "Monaco, which is not in Europe")
     + (WRONG,),
-    ("What is the symbol of iron?", ["Fe"], "Iron is a hard but soft, Fe", WRONG),
     ("Which band is it?", ["Unknown Pleasures"], "Unknown Pleasures", CORRECT),
     ("Is Pluto a planet?", ["No"], "No.", CORRECT),
 ]
@@ -98,11 +86,6 @@ def test_years_match_as_numbers_only(gold, said):
 @given(st.text(max_size=200))
 def test_any_text_has_an_outcome(response):
     assert outcome(response, ["Paris", "1868"]) in Outcome
-
-
-def test_an_answer_behind_a_doubt_is_no_abstention():
-    for doubt in ("I'm not sure, but {}", "I don't know, maybe {}", "{}, I'm not sure"):
-        assert not abstains(doubt.format("it is Lyon"))
 
 
 def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():

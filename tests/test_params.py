@@ -84,25 +84,6 @@ def test_what_is_refused_comes_with_the_fix():
         params.load("truthrl", "tiny", variant="magic")
 
 
-def test_what_goes_together_is_taken(tmp_path):
-    for values in (
-        {"policy": str(tmp_path)},
-        {"policy": "Qwen/Qwen3-8B"},
-        {"verifier": "judge", "judge_model": "org/judge"},
-        {"lora_backend": "unsloth", "lora_rank": 8},
-        {"num_processes": 2, "micro_batch_size": 16},
-    ):
-        assert params.load("truthrl", "tiny", values).model_dump() | values == (
-            params.load("truthrl", "tiny", values).model_dump()
-        )
-    base, varied = (
-        params.load("truthrl", "tiny", variant=v).model_dump()
-        for v in ("", "reasoning")
-    )
-    held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
-    assert varied == base | held != base
-
-
 def test_values_of_a_wrong_type_out_of_range_or_that_do_not_exist_are_refused():
     for key, value in (
         *(("seed", 1.5), ("rl_steps", "40"), ("beta", True), ("policy", 3)),

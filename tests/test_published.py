@@ -8,8 +8,6 @@ import pytest
 from factkit import arms, ledger
 from factkit.figures import tables
 from factkit.figures.tables import PAPER_DEFAULT
-from factkit.reason.arms import ARMS as REASON_ARMS
-from factkit.reason.rewards import WEIGHTS
 
 CRAG, LLAMA = "CRAG", "Llama3.1-8B-Inst"
 DATASETS = [CRAG, "NQ", "HotpotQA", "MuSiQue", "Average"]
@@ -35,8 +33,8 @@ KEYS = {
     7: {"arm": ["ternary_strict_match", "ternary"]},
     8: {"arm": ["prompting", "ternary"], "model": SCALES},
 }
-VALUES = {1: ["T", "H", "A"], 2: ["T", "H", "U"], 6: ["T", "H", "reasoning_score"]}
 POINTS, SHARE = 0.051, 0.6  # what rounding may add: of points, of whole per cents
+VALUES = {1: ["T", "H", "A"], 2: ["T", "H", "U"], 6: ["T", "H", "reasoning_score"]}
 
 
 def published(name):
@@ -101,54 +99,6 @@ def cell(arm, column, dataset=CRAG, setting="with retrieval"):
     return rows[column][setting, LLAMA, arm, dataset]
 
 
-def gain(column, baseline, *where):
-    return cell("ternary", column, *where) - cell(baseline, column, *where)
-
-
-def test_truthrl_s_text_says_the_numbers_of_its_tables():
-    """The conclusion's averages are those against SFT with retrieval."""
-    on_crag = "on CRAG with retrieval in per cent"
-    up_to = "average points of {} a baseline: up to"
-    hard = "{} on difficult questions in per cent"
-    ternary = {
-        f"truthfulness {on_crag}": cell("ternary", "T"),
-        f"hallucination {on_crag}": cell("ternary", "H"),
-        "points of truthfulness above prompting": gain("T", "prompting"),
-        "points of hallucination below prompting": -gain("H", "prompting"),
-        up_to.format("truthfulness above"): gain("T", "sft", "Average"),
-        up_to.format("hallucination below"): -gain("H", "sft", "Average"),
-        hard.format("hallucination"): 100
-        - prose("truthrl", hard.format("abstention"), "ternary"),
-    }
-    prompting = {
-        f"truthfulness {on_crag}": cell("prompting", "T"),
-        f"hallucination {on_crag}": cell("prompting", "H"),
-        "reasoning score in per cent": table(6).reasoning_score[0],
-    }
-    for arm, stated in (("ternary", ternary), ("prompting", prompting)):
-        for what, value in stated.items():
-            assert prose("truthrl", what, arm) == pytest.approx(value), what
-    made = sum(
-        cell("prompting", column)
-        * prose("truthrl", f"reasoning score of {kind} responses in per cent", arm)
-        for kind, column in (("correct", "A"), ("wrong", "H"))
-    )
-    assert abs(made / 100 - stated["reasoning score in per cent"]) < 0.06
-
-
-def fits(n, values):
-    """Whether per cents, as printed, can all be of n questions."""
-    return all(f"{100 * round(v * n / 100) / n:.1f}" == f"{v:.1f}" for v in values)
-
-
-def test_the_printed_per_cents_tell_how_many_questions_there_were():
-    of_crag = table(1).query("dataset == 'CRAG'")[["H", "A"]].stack()
-    of_crag = pd.concat([of_crag, table(8).H, table(5).query("judge != 'Average'").H])
-    assert [n for n in range(50, 900) if fits(n, of_crag)] == [643, 881]
-    offered = table(2)[["H", "U"]].stack()
-    assert [n for n in range(20, 200) if fits(n, offered)] == [103]
-
-
 def printed(setting, arm, metric):
     """The paper's value of a claim's arm, in per cent; None where no table has it."""
     of = {"truthfulness": "T", "hallucination": "H", "accuracy": "A"}
@@ -196,35 +146,13 @@ def test_every_test_set_of_every_paper_says_how_many_items_and_why():
         assert (rows["why they differ"][unexplained] != "").all()
 
 
-# ---- Learning to Reason for Factuality: Table 1 is cut after Biography in the scan
-
-SETS = ["longfact", "fava", "alpaca_fact", "biography"]
+# ---- the other papers
 
 
 def reason(number):
-    """The rows of the paper's own arms, by arm."""
+    """The rows of Learning to Reason's own arms, by arm."""
     rows = table(number, "reason")
     return rows[rows.model.isin(PAPER_DEFAULT["model"])].set_index("arm")
-
-
-def columns(measure):
-    return [f"{name}_{measure}" for name in SETS]
-
-
-def test_the_reason_tables_have_every_column_and_arm_and_the_trained_weights():
-    measures = ["precision", "detail", "win_rate"]
-    first, second = table(1, "reason"), table(2, "reason")
-    of_sets = [f"{name}_{measure}" for name in SETS for measure in measures]
-    assert list(first.columns) == ["model", "arm", *of_sets]
-    assert list(reason(1).index) == ["base", "sft", "sft_dpo", "fact_relevance"]
-    assert list(reason(2).index) == ["base", *WEIGHTS]
-    assert set(reason(1).index) | set(reason(2).index) == set(REASON_ARMS)
-    for column in columns("win_rate"):  # only base models lack it
-        assert list(first[column].isna()) == list(first.arm == "base")
-    assert not first.drop(columns=columns("win_rate")).isna().any(axis=None)
-    assert not second.drop(columns=["lambda", "mu"]).isna().any(axis=None)
-    weights = reason(2).drop(index="base")[["lambda", "mu"]]
-    assert {row.Index: tuple(row[1:]) for row in weights.itertuples()} == WEIGHTS
 
 
 def test_gains_and_averages_of_table_2_are_those_of_the_prose():
@@ -250,75 +178,11 @@ def test_gains_and_averages_of_table_2_are_those_of_the_prose():
         assert rows.win_rate[arm] == stated
 
 
-def test_averages_leave_the_two_sets_that_are_cut_a_value_like_the_others():
-    """Within a point of the range of the four: a row that is shifted falls out."""
-    base, best = reason(2).loc["base"], reason(2).loc["fact_relevance"]
-    above = "points of precision above the base model"
-    averages = {
-        ("precision", "base"): base.precision,
-        ("precision", "fact_relevance"): best.precision,
-        ("precision", "sft"): base.precision + prose("reason", above, "sft"),
-        ("precision", "sft_dpo"): base.precision + prose("reason", above, "sft_dpo"),
-        ("detail", "base"): base.supported,
-        ("detail", "fact_relevance"): best.supported,
-        ("win_rate", "fact_relevance"): best.win_rate,
-        ("win_rate", "sft_dpo"): prose(
-            "reason", "average win rate in per cent", "sft_dpo"
-        ),
-    }
-    for (measure, arm), average in averages.items():
-        read = reason(1).loc[arm, columns(measure)]
-        cut = (6 * average - read.sum()) / 2  # the mean of the two
-        assert read.min() - 1 < cut < read.max() + 1, (measure, arm)
+RLFH_PROMPTS = {"hotpotqa": 256, "squad_v2": 191, "biography": 182}
 
 
-# ---- RLFH: its tables print rates as fractions; here they are in per cent
-
-PROMPTS = {"hotpotqa": 256, "squad_v2": 191, "biography": 182}
-COUNTED = ["correct", "incorrect", "response_rate", "precision"]
-
-
-def rlfh(number):
-    """The rows of Vicuna-7B, by arm, or by annotator where there is one arm."""
-    rows = table(number, "rlfh")
-    key = "annotator" if number == 3 else "arm"
-    return rows[rows.model == "Vicuna-7B"].set_index(key)
-
-
-def test_the_rlfh_tables_have_every_column_and_arm_and_repeat_a_row():
-    of_sets = [f"{name}_{column}" for name in PROMPTS for column in COUNTED]
-    assert list(table(1, "rlfh").columns) == ["model", "arm", *of_sets]
-    assert list(table(2, "rlfh").columns) == ["model", "arm", *COUNTED]
-    assert list(rlfh(1).index) == ["base", "iti", "dola", "dpo", "statement"]
-    assert list(rlfh(2).index) == ["paragraph", "sentence", "statement"]
-    assert set(rlfh(3).arm) == {"statement"} and len(rlfh(3)) == 6
-    assert not any(table(n, "rlfh").isna().any(axis=None) for n in (1, 2, 3, 8))
-    row = rlfh(1).loc["statement", of_sets[:4]].set_axis(COUNTED)
-    assert (rlfh(2).loc["statement", COUNTED] == row).all()
-    assert (rlfh(3).loc["Mixtral-8x7B", COUNTED] == row).all()
-
-
-def test_response_rates_are_of_a_whole_number_of_prompts():
-    """Of 182 biographies, not FActScore's 183; one rate of table 3 is of none."""
-    for name, n in PROMPTS.items():
+def test_rlfh_s_response_rates_are_of_a_whole_number_of_prompts():
+    """Of 182 biographies, not FActScore's 183."""
+    for name, n in RLFH_PROMPTS.items():
         shares = {round(100 * k / n, 1) for k in range(n + 1)}
         assert table(1, "rlfh")[f"{name}_response_rate"].isin(shares).all(), name
-        if name == "hotpotqa":
-            rates = rlfh(3).response_rate
-            assert list(rates.index[~rates.isin(shares)]) == ["Vicuna-7B"]
-            assert rlfh(2).response_rate.isin(shares).all()
-
-
-def test_rlfh_s_gains_are_those_of_the_prose_and_its_example_rewards_rise():
-    """Gains: the mean over the data sets of each one's relative gain."""
-    whose = {"base": "the base model's", "dpo": "earlier learning-based methods'"}
-    for arm, name in whose.items():
-        precision = rlfh(1)[[f"{of}_precision" for of in PROMPTS]]
-        gains = 100 * precision.loc["statement"] / precision.loc[arm] - 100
-        stated = prose("rlfh", f"FactScore above {name} in per cent", "statement")
-        assert abs(gains.mean() - stated) < POINTS, arm
-    rows = table(8, "rlfh")
-    assert list(rows.groupby("prompt", sort=False).size()) == [3, 3]
-    for _, examples in rows.groupby("prompt"):
-        assert examples.reward.is_monotonic_increasing
-    assert list(rows.reward[rows.response == "refuses"]) == [0]

@@ -18,34 +18,24 @@ responses = st.text(max_size=200) | st.lists(
 
 BOXES = [
     (r"\boxed{Paris}", "Paris"),
-    (r"The answer is \boxed{ Paris }.", "Paris"),
     (r"\boxed{Lyon} no, \boxed{Paris}", "Paris"),
     (r"\boxed{\text{New York}}", "New York"),
     (r"\boxed{\mathrm{ NaCl }}", "NaCl"),
-    (r"\boxed{\text{about} 3}", r"\text{about} 3"),
     (r"\boxed{\text{a} or \text{b}}", r"\text{a} or \text{b}"),
     (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-    (r"\boxed{x^{2^{3}}} is it", "x^{2^{3}}"),
     (r"\boxed{\boxed{Paris}}", "Paris"),
     (r"\boxed{}", ""),
-    (r"\boxed{  }", ""),
-    (r"\boxed{\text{}}", ""),
     ("\\boxed{two\nlines}", "two\nlines"),
-    ("<think>a</think>\\boxed{Paris}", "Paris"),
     ("<think>\\boxed{Lyon}</think>\\boxed{Paris}", "Paris"),
-    ("<think>a</think> <think>b</think> \\boxed{Paris}", "Paris"),
     ("the template opened it</think>\\boxed{Paris}", "Paris"),
     # never closed: it ends with its line
     ("\\boxed{Paris.\nThat is all.", "Paris."),
-    ("\\boxed{\\text{New York", "New York"),
     ("\\boxed{", ""),
     ("<think>\\boxed{a}</think> <answer> \\boxed{b} </answer> \\boxed{c}", "b"),
     # no box after the reasoning
     ("boxed{Paris}", None),
-    (r"\fbox{Paris}", None),
     (r"\boxed Paris", None),
     ("<think>\\boxed{Paris}</think> it is Paris", None),
-    ("<think>so it is \\boxed{Paris}", None),
     ("<think>a</think>\\boxed{Paris}<think>wait", None),
 ]
 
@@ -60,11 +50,9 @@ def test_the_last_box_after_the_reasoning_counts():
 THOUGHTS = [
     ("<think> a\nb </think> c", "a\nb"),
     ("no thoughts", ""),
-    ("<think></think>c", ""),
     ("before <think>never closed", "never closed"),
     ("a</think>c", "a"),
     ("<think>a</think> b <think>c</think> d", "a</think> b <think>c"),
-    ("<think>a</think> b <think>c", "a</think> b <think>c"),
 ]
 
 
@@ -75,22 +63,16 @@ def test_reasoning_lasts_from_the_first_to_the_last_tag():
 ANSWERS = [
     ("<think>a</think> <answer> Paris </answer>", "Paris"),
     ("<think>a</think><answer>Paris\nor so</answer>\n", "Paris\nor so"),
-    ("<answer>Paris</answer>", "Paris"),
     ("a</think><answer>Paris</answer>", "Paris"),
     # one of the tags is missing
     ("<think>a</think> <answer> Paris", "Paris"),
-    ("<think>a</think> Paris </answer>", "Paris"),
-    ("<answer> Paris", "Paris"),
     ("Paris </answer>", "Paris"),
     ("<think>a <answer>Paris</answer>", ""),
     # what stands around it is no part of it, and the first counts
     ("<think>a</think> So: <answer>Paris</answer>. Good?", "Paris"),
-    ("<answer>Paris</answer> <answer>Lyon</answer>", "Paris"),
     ("<answer>Lyon</answer> <think>no</think> <answer>Paris</answer>", "Paris"),
     ("<think><answer>Lyon</answer></think> Paris", "Paris"),
-    ("<answer></answer>", ""),
     # no tags
-    ("<answers>Paris</answers>", "<answers>Paris</answers>"),
     ("<think>a</think> 1 < 2 > 0", "1 < 2 > 0"),
     ("<think>so Paris", ""),
 ]

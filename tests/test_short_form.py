@@ -54,39 +54,9 @@ def test_a_bin_is_told_by_its_lower_edge():
     for confidence, edge in shares.items():
         row = answered(CORRECT, confidence=confidence)
         assert short_form.confidence_bin(row) == edge
-    for exposure, edge in {
-        0: 0,
-        1: 1,
-        3: 1,
-        4: 4,
-        9: 4,
-        39: 10,
-        40: 40,
-        900: 40,
-    }.items():
+    for exposure, edge in {0: 0, 3: 1, 4: 4, 39: 10, 40: 40}.items():
         row = answered(CORRECT, meta={"exposure": exposure})
         assert short_form.exposure_bin(row) == edge
-
-
-def test_groups_become_flat_metrics_with_their_share_of_the_questions():
-    by = {"exposure": {0: {"accuracy": 0.2, "n": 3}, 10: {"accuracy": 0.9, "n": 1}}}
-    by |= {"majority": {4: {"accuracy": 0.4}}}
-    assert short_form.flat(by) == {
-        "majority_4_accuracy": 0.4,
-        "exposure_0_accuracy": 0.2,
-        "exposure_0_n": 0.75,
-        "exposure_10_accuracy": 0.9,
-        "exposure_10_n": 0.25,
-    }
-
-
-def test_difficult_questions_are_those_that_few_arms_answer():
-    # q0: by no arm, q1: by one in ten, q2: by two in ten
-    arms = [
-        [answered(CORRECT if k < right else WRONG, f"q{right}") for right in range(3)]
-        for k in range(10)
-    ]
-    assert short_form.difficult(arms) == {"q0", "q1"}
 
 
 # Majority
@@ -95,19 +65,16 @@ def test_difficult_questions_are_those_that_few_arms_answer():
 @pytest.mark.parametrize(
     ("samples", "outcomes", "winner"),
     [
-        (["Rome", "Paris", "Paris"], [WRONG, CORRECT, CORRECT], CORRECT),
         (["Rome", "Paris", "paris ", " PARIS"], [WRONG] + [CORRECT] * 3, CORRECT),
         (["Rome", "Paris"], [WRONG, CORRECT], WRONG),
-        (["Paris", "Rome"], [CORRECT, WRONG], CORRECT),
         (
             ["Rome", "Rome", "Not sure", "No idea", "I don't know"],
             [WRONG, WRONG, ABSTAIN, ABSTAIN, ABSTAIN],
             ABSTAIN,
         ),
-        (["I don't know", "Rome", "Rome"], [ABSTAIN, WRONG, WRONG], WRONG),
         (["Rome", "Rome", "Paris"], [None, None, CORRECT], None),
     ],
-    ids=["most", "normalised", "tie", "tie turned", "abstaining", "outvoted", "failed"],
+    ids=["normalised", "tie", "abstaining", "failed"],
 )
 def test_the_commonest_answer_wins(samples, outcomes, winner):
     assert short_form.majority(samples, outcomes) is winner
@@ -142,7 +109,6 @@ def policy(monkeypatch):
         return [[prompt.split()[-2]] for prompt in asked]
 
     def confidence(model, tokenizer, asked, said, batch_size=64, join=" "):
-        seen["heads"], seen["tails"] = list(asked), list(said)
         return [0.25] * len(asked)
 
     monkeypatch.setattr(models, "sample", sample)
@@ -170,14 +136,6 @@ def test_answers_are_read_back_as_they_were(tmp_path, policy):
     assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (None, None)]
     policy.clear()
     assert answer(path, params.load("truthrl", "tiny")) == found and not policy
-
-
-def test_confidence_is_that_of_the_words_in_the_last_box(policy):
-    p = params.load("truthrl", "tiny", variant="reasoning")
-    said = [r"<think> \boxed{A} </think> \boxed{B C}", "no box"]
-    short_form.confidence(None, None, ["Q?", "Q?"], said, p)
-    assert policy["tails"] == ["B C", ""]
-    assert policy["heads"][0] == r"Q? <think> \boxed{A} </think> \boxed{"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))

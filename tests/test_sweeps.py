@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factkit import arms, params, runs, sweeps
+from factkit import params, runs, sweeps
 from factkit.params import ROOT
 
 
@@ -115,9 +115,3 @@ def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
         commanded(monkeypatch, tmp_path, code=2, extra=["--dryrunn"])
     command = commanded(monkeypatch, tmp_path, jobs=3)
     assert command[command.index("--cores") + 1] == "6"
-
-
-def test_the_main_jobs_have_arms_that_their_papers_have():
-    for paper in arms.PAPERS:
-        for arm in arms.main(paper):
-            assert params.load(paper, "tiny", {"arm": arm}).arm == arm

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from factkit import params, runs
+from factkit import params
 from factkit.curate.drawn import Probe
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
@@ -36,18 +36,6 @@ def test_the_means_are_the_rates_and_a_failed_judgement_counts_nowhere():
     rates = short_form.rates(KINDS)
     found = means(table.values())
     assert {name: found[name] for name in rates} == pytest.approx(rates)
-
-
-def test_another_set_has_metrics_and_ids_of_its_own():
-    sets = {"test": rows([CORRECT]), "comparison": rows([WRONG])}
-    table = measured.items(sets, rows([WRONG]), rows([WRONG]))
-    assert table["comparison/q0"] == {
-        "comparison_truthfulness": -1,
-        "comparison_accuracy": 0,
-        "comparison_hallucination": 1,
-        "comparison_abstention": 0,
-    }
-    assert table["q0"]["truthfulness"] == 1
 
 
 def test_gains_are_paired_by_question_and_the_confident_apart_from_the_unsure():
@@ -99,18 +87,6 @@ def test_another_judge_sees_the_same_answers():
     verify = verifier.verifier(params.load("truthrl", "tiny"), "exact")
     measured.again(table, "judge_2", after, verify)
     assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
-
-
-def test_the_items_of_a_run_are_the_terms_of_its_metrics(tmp_path):
-    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
-    run = runs.start("12_truthrl_train", p)
-    table = of(rows())
-    measured.iteration(table, 1, rows())
-    run.finish(means(table.values()), items=table)
-    stored = runs.read_items(run.folder)
-    assert list(stored.index) == list(table)
-    assert stored.loc["q3"].isna().all()
-    assert stored.loc["q0", "iteration_1_accuracy"] == 1
 
 
 def test_averages_are_over_sets_and_there_are_none_of_one():

@@ -37,13 +37,6 @@ def test_each_rule_by_its_name():
         assert outcomes(PLAIN, SAID, name) == expected
 
 
-def test_further_judges_are_the_papers_where_a_judge_judges():
-    full = params.load("truthrl", "h100_full")
-    assert verifier.other_names(PLAIN) == ["exact", "contains"]
-    names = [name.partition("@")[0] for name in verifier.other_names(full)]
-    assert names == ["Qwen/Qwen2.5-72B-Instruct", "google/gemma-3-27b-it"]
-
-
 def test_only_the_box_of_a_boxed_response_counts():
     cases = [
         (r"<think> It is Rome. </think> \boxed{Paris}", CORRECT),

@@ -79,45 +79,6 @@ def test_error_rates_by_hand(defined):
     assert defined["auc"](*tied) == 0.75
 
 
-def test_both_questions_are_asked_where_they_can_be_and_failures_counted(defined):
-    def table_of(supports):
-        rows = [judged(f"c{i}", "e", support=s) for i, s in enumerate(supports)]
-        values = {SUPPORTED: 1.0, INCONCLUSIVE: 0.0, CONTRADICTED: -1.0}
-        scores = {"words": np.array([values[s] for s in supports])}
-        scores["judge"] = np.where(np.arange(len(rows)) % 7, scores["words"], np.nan)
-        ones = lambda texts: np.ones((len(texts), 2))  # noqa: E731
-        return defined["measured"](rows, scores, ones, 0)
-
-    by = table_of(list(Support) * 40).set_index(["question", "verifier"])
-    assert (by.loc[(slice(None), "words"), "auc"] == 1).all()
-    assert (by.loc[(slice(None), "the claim alone"), "auc"] == 0.5).all()
-    rows, failed = (by.loc["supported or not"][name] for name in ("rows", "failed"))
-    assert failed["words"] == 0 and failed["judge"] > 0
-    assert rows["judge"] + failed["judge"] == rows["words"]
-    for other, question in (
-        (CONTRADICTED, "supported or contradicted"),
-        (INCONCLUSIVE, "supported or not"),
-    ):
-        assert set(table_of([SUPPORTED, other] * 40)["question"]) == {question}
-    assert table_of([SUPPORTED] * 80).empty
-
-
-def test_the_reader_is_held_against_the_hand(defined):
-    table = pd.DataFrame(
-        [
-            ("r1", "a", "supported", "supported"),
-            ("r1", "b", "supported", "contradicted"),
-            ("r1", "c", None, "contradicted"),
-            ("r2", "d", "supported", None),  # no statement by hand
-        ],
-        columns=["response", "statement", "reader", "hand"],
-    )
-    found = defined["reader_check"](table)
-    assert (found["responses"], found["statements"]) == (2, 3)
-    assert found["found"] == pytest.approx(2 / 3)
-    assert found["right"] == pytest.approx(1 / 3)
-
-
 def test_agreement_with_human_facts_is_as_calculated_by_hand(defined):
     ours = [["Ann Lee was born in ROME.", "Mars is red."], ["Bob sings."], []]
     human = [

@@ -30,42 +30,9 @@ def false(fact):
     return w.statement(replace(fact, object=other))
 
 
-def test_the_same_seed_gives_the_same_world_and_text(world, texts):
-    assert w.build_world(0) == world != w.build_world(1)
-    assert wt.pretraining_texts(w.build_world(0), 0) == texts
-
-
-def test_each_person_has_four_facts_told_never_to_hundreds_of_times(world):
-    counts = Counter(f.subject for f in world.facts)
-    assert {counts[person] for person in world.people} == {4}
-    exposures = [f.exposure for f in world.facts if f.subject in set(world.people)]
-    assert min(exposures) == 0 and max(exposures) > 200
-
-
 def test_no_question_has_two_answers(world):
     asked = Counter(w.question(f, i).casefold() for f in world.facts for i in range(3))
     assert max(asked.values()) == 1
-
-
-def test_all_text_decodes_to_itself_without_unknown_words(world, texts, tokenizer):
-    evidence = " ".join(f"[[{d.id}]]" for d in w.documents(world)[:50])
-    tagged = [f"<{tag}> Label: {lab} </{tag}>" for tag in wt.TAGS for lab in w.LABELS]
-    fact = world.facts[0]
-    reasoned = rf"<think> {w.statement(fact)} </think> \boxed{{{fact.object}}}"
-    rest = [w.ABSTENTION, f"Evidence: {evidence}", r"\boxed{}", reasoned, *tagged]
-    for text in [*dict.fromkeys(texts), *rest]:
-        ids = tokenizer(text)["input_ids"]
-        assert tokenizer.unk_token_id not in ids
-        assert tokenizer.decode(ids) == text
-
-
-def test_prompt_and_answer_have_the_tokens_of_the_whole(world, tokenizer):
-    example = w.questions(world)[0]
-    prompt, answer = f"Question: {example.question}\nAnswer:", example.answers[0]
-    for gap in (" ", "", "\n", "  "):
-        joined = tokenizer(f"{prompt}{gap}{answer}")["input_ids"]
-        rest = tokenizer(f"{gap}{answer}")["input_ids"]
-        assert joined == tokenizer(prompt)["input_ids"] + rest
 
 
 def test_each_statement_is_supported_and_with_another_object_contradicted(world):
@@ -77,12 +44,6 @@ def test_each_statement_is_supported_and_with_another_object_contradicted(world)
         assert w.verify(world, false(fact)) == "contradicted"
     for sentence in ("", "Nobody knows.", "X Y was born in 1901."):
         assert w.verify(world, sentence) == "inconclusive"
-
-
-def test_a_hedge_is_seen_and_keeps_the_verdict(world):
-    fact = next(f for f in world.facts if f.relation == "profession")
-    sentence = f"{fact.subject} was probably a {fact.object}."
-    assert w.parse(world, sentence)[1] and w.verify(world, sentence) == "supported"
 
 
 def test_claims_are_different_and_balanced(world):

@@ -1,6 +1,5 @@
 """Requests about people of the fact world, and the sets that a run is made of."""
 
-import random
 from collections import Counter
 
 import pytest
@@ -59,31 +58,6 @@ def test_requests_of_every_kind_are_true_known_and_told_apart(world):
                 assert stated == {f.relation for f in facts}
             mean = sum(f.exposure for f in facts) / len(facts)
             assert abs(example.meta["exposure"] - mean) <= 0.5
-
-
-def test_counted_requests_want_1_to_3_facts_and_one_kind_gives_leave_to_abstain(world):
-    counted = wp.requests(world, world.people[:6], wp.COUNTED)
-    assert [e.meta["wanted"] for e in counted] == [1, 2, 3, 1, 2, 3]
-    for example in counted:
-        request = world_text.request(example.entity, example.meta["wanted"])
-        assert example.question == request
-    allowed, guessed = (wp.requests(world, world.people[:5], kind) for kind in SHORT)
-    leave = world_text.MAY_ABSTAIN.format(question="")
-    assert [e.question for e in allowed] == [e.question + leave for e in guessed]
-
-
-def test_half_of_a_mixture_is_open_and_a_quarter_each_counted_and_short(world):
-    mixture = wp.mixed(world, world.people, 22, 1)
-    assert wp.mixed(world, world.people, 22, 1) == mixture
-    assert wp.mixed(world, world.people, 22, 2) != mixture
-    kinds = Counter(e.meta["kind"] for e in mixture)
-    assert kinds == {wp.OPEN: 12, wp.COUNTED: 5, wp.MAY_ABSTAIN: 5}
-    assert len({e.id for e in mixture}) == 22
-    # 3 people give 6 open, 3 counted, 12 short requests: 12 prompts take 6, 3 and 3
-    people = random.Random(0).sample(world.people, 3)
-    assert len(wp.mixed(world, people, 12, 0)) == 12
-    with pytest.raises(ValueError, match="13 prompts: 3 people give 6 open requests"):
-        wp.mixed(world, people, 13, 0)
 
 
 def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_seed(p):

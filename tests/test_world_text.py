@@ -1,6 +1,5 @@
 """Longer answers in the fact world's text: how often, how long, how sure."""
 
-import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -38,24 +37,6 @@ def world():
 def texts(world):
     """Format → its texts."""
     return {form: wt.pretraining_texts(world, 0, 0.05, form) for form in FORMATS}
-
-
-@pytest.fixture(scope="module")
-def told(world):
-    """Each person's tellings, as (request, answer), and what was left of each fact."""
-    rng, tellings = random.Random(0), {}
-    for person in world.people:
-        left = {fact: fact.exposure for fact in world.facts_of(person)}
-        turns = [
-            tuple(text.removeprefix("Question: ").split("\nAnswer: "))
-            for text in wt.tellings(world, person, left, rng, "long")
-        ]
-        tellings[person] = turns, left
-    return tellings
-
-
-def is_stranger(world, person):
-    return not any(fact.exposure for fact in world.facts_of(person))
 
 
 def facts_in(world, answer):
@@ -106,80 +87,6 @@ def test_exposure_is_how_often_the_text_states_a_fact(world, texts):
     assert {key(f): counts[key(f)] for f in people} == {
         key(f): f.exposure for f in people
     }
-
-
-def test_a_telling_is_true_and_takes_what_it_states_off_what_is_left(world, told):
-    for person, (turns, left) in told.items():
-        if is_stranger(world, person):
-            continue
-        facts = [fact for _, answer in turns for fact in facts_in(world, answer)]
-        stated = Counter(key(fact) for fact in facts)
-        assert {key(f): f.exposure - left[f] for f in left} == {
-            key(f): stated[key(f)] for f in left
-        }
-        for fact in facts:
-            assert world.by_key[fact.subject, fact.relation].object == fact.object
-
-
-def test_a_counted_request_gets_as_many_sentences_on_its_subject(world, told):
-    numbers = Counter()
-    for person, (turns, _) in told.items():
-        wanted = {wt.request(person, n): n for n in wt.COUNTS}
-        for ask, answer in turns:
-            facts = facts_in(world, answer)
-            if ask in wanted and facts:
-                numbers[wanted[ask]] += 1
-                assert len(facts) == wanted[ask]
-                assert {fact.subject for fact in facts} == {person}
-    assert set(numbers) == set(wt.COUNTS)
-    assert wt.request("Al Asher", 2) == "Tell me two facts about Al Asher."
-
-
-def test_what_is_said_of_a_stranger_is_made_up_anew_each_time(world, told):
-    facts = []
-    for person in filter(lambda p: is_stranger(world, p), world.people):
-        turns, left = told[person]
-        assert len(turns) == wt.STRANGERS and set(left.values()) == {0}
-        facts += [fact for _, answer in turns for fact in facts_in(world, answer)]
-    # chance hits one of at least 24 objects
-    true = sum(w.verify(world, w.statement(fact)) == "supported" for fact in facts)
-    assert len(facts) > 50 and true / len(facts) < 0.1
-    assert max(Counter(map(key, facts)).values()) <= 2
-
-
-def test_abstentions_are_rare_and_only_where_there_is_leave(world, texts):
-    leave = wt.MAY_ABSTAIN.format(question="")
-    allowed = [t for t in texts["long"] if leave in t]
-    share = sum(t.endswith(ABSTENTION) for t in allowed) / len(allowed)
-    assert 0 < share < 3 * wt.ABSTENTION_SHARE
-    short = {w.question(f, i) for f in world.facts for i in range(3)}
-    for text in texts["long"]:
-        question = text.removeprefix("Question: ").split("\n")[0]
-        if leave not in text and question in short:
-            assert not text.endswith(ABSTENTION)
-
-
-def test_boxed_answers_come_after_their_fact(world, texts):
-    boxed = [t for t in texts["boxed"] if r"\boxed{" in t]
-    assert boxed and len(texts["boxed"]) == len(texts["plain"])
-    for text in boxed:
-        thought = text.split("<think> ")[1].split(" </think>")[0]
-        fact, _ = w.parse(world, thought)
-        assert w.verify(world, thought) == "supported"
-        assert text.endswith(rf" </think> \boxed{{{fact.object}}}")
-
-
-def test_a_passage_answers_its_questions_about_people_of_its_own(world):
-    for seed in range(300):
-        passage = wt.reading_exchange(random.Random(seed))
-        references, *turns = passage.split("\nQuestion: ")
-        head, *sentences = references.splitlines()
-        assert (head, len(sentences), len(set(turns))) == ("References:", 3, 3)
-        assert not any(w.parse(world, sentence) for sentence in sentences)
-        words = [set(s.strip(".").split()) for s in sentences]
-        for question, answer in (turn.split("\nAnswer: ") for turn in turns):
-            name = next(n for n in wt.READING_NAMES if n in question)
-            assert [s for s in words if {name, answer} <= s]
 
 
 def split(response):

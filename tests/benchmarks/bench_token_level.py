@@ -3,8 +3,8 @@
 Both start from one untrained policy of the tiny profile's size, with the same seed and
 a learning rate that moves nothing, so that both sample the same 64 × 96 tokens. Each
 round runs them in turn, in processes of their own; the median step of all rounds
-counts, without the first two steps: its time, and the time of the processor alone,
-which other work on the machine hardly changes. About three minutes.
+counts, without the first two steps, by the time of the processor, which other work on
+the machine hardly changes. About three minutes.
 """
 
 import json
@@ -70,8 +70,8 @@ def token_reward(p: TokenLevelParams, folder: Path):
     """A reward at each token that takes no time; it writes down when it is asked."""
 
     def odd(completion_ids, **_):
-        now = [time.perf_counter(), time.process_time(), sum(map(len, completion_ids))]
         with (folder / "steps.jsonl").open("a") as f:
+            now = [time.process_time(), sum(map(len, completion_ids))]
             f.write(json.dumps(now) + "\n")
         return [[i % 2 for i in ids] for ids in completion_ids]
 
@@ -103,38 +103,33 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
     trainer.train()
 
 
-def steps(which: str, start: str) -> tuple[list[list[float]], list[int]]:
-    """Of a process of its own: the seconds of each step from the third on, and those of
-    the processor; the tokens of each rollout."""
+def steps(which: str, start: str) -> tuple[list[float], list[int]]:
+    """Of a process of its own: seconds of each step from the third on; the tokens of
+    each rollout."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, which, start, folder]
         subprocess.run(command, check=True, capture_output=True)
         lines = (Path(folder) / "steps.jsonl").read_text().splitlines()
-    clock, processor, tokens = zip(*map(json.loads, lines), strict=True)
-    took = [[b - a for a, b in pairwise(of)][2:] for of in (clock, processor)]
-    return took, list(tokens)
+    clock, tokens = zip(*map(json.loads, lines), strict=True)
+    return [b - a for a, b in pairwise(clock)][2:], list(tokens)
 
 
 def compare(start: str) -> dict[str, float]:
-    """Median seconds a step of both, and their ratio, by the clock and the processor.
+    """Median seconds a step of both, and their ratio.
 
     Raises RuntimeError if the rollouts differ.
     """
-    times: dict[str, list[list[float]]] = {"ppo": [[], []], "grpo": [[], []]}
+    times: dict[str, list[float]] = {"ppo": [], "grpo": []}
     rollouts = []
     for _ in range(ROUNDS):
         for which, known in times.items():
             took, tokens = steps(which, start)
-            times[which] = [a + b for a, b in zip(known, took, strict=True)]
+            known += took
             rollouts.append(tokens)
     if any(tokens != rollouts[0] for tokens in rollouts):
         raise RuntimeError(f"the rollouts differ: {rollouts} tokens")
-    found = {}
-    for i, of in enumerate(("clock", "processor")):
-        ppo, grpo = (statistics.median(times[which][i]) for which in ("ppo", "grpo"))
-        found |= {f"ppo_{of}_s": round(ppo, 3), f"grpo_{of}_s": round(grpo, 3)}
-        found |= {f"ratio_{of}": round(ppo / grpo, 3)}
-    return found
+    ppo, grpo = map(statistics.median, times.values())
+    return {"ppo_s": ppo, "grpo_s": grpo, "ratio": round(ppo / grpo, 3)}
 
 
 def main() -> None:

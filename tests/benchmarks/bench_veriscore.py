@@ -8,8 +8,7 @@ They take turns; medians count. Both begin with
 empty caches on disk. Not timed: imports, the start of the package, making the evidence.
 
 The package asks one thing at a time and writes its whole cache anew after each call,
-so that its rate falls with the number of responses. It takes turns with `SAMPLE`
-responses, and gets the whole batch once if BENCH_VERISCORE_WHOLE=1 (half an hour).
+so that its rate falls with the number of responses: it gets the first `SAMPLE` of them.
 Equal calls a response make the ratio at most `CONCURRENCY` × (1 + the package's own
 time a call / `LATENCY_S`); the kit falls short of it by its own CPU time a call.
 
@@ -22,8 +21,7 @@ can't be, the benchmark skips). Instead of what does not come with it, it has
   sentences: faster;
 - for GPT-4's vocabulary, which tiktoken downloads, one of bytes, for its own count.
 
-Cost: calls and tokens a response of binary_rar and of veriscore, by `LLM.totals`; the
-fake endpoint counts with the tokenizer of SmolLM2.
+Cost: calls a response of binary_rar and of veriscore, by `LLM.totals`.
 """
 
 import argparse
@@ -36,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,36 +86,19 @@ def reply(body: dict) -> str:
     return "###Supported.###"
 
 
-def counter(tokenizer: str) -> Callable[[str], int]:
-    """Tokens of a text by a tokenizer's file; 0 for all texts without one."""
-    if not tokenizer:
-        return lambda text: 0
-    from tokenizers import Tokenizer
-
-    loaded = Tokenizer.from_file(tokenizer)
-    return lambda text: len(loaded.encode(text).ids)
-
-
-def serve(latency_s: float, tokenizer: str) -> None:
-    """Serve on a free port and print its URL. tokenizer: file, or ""."""
+def serve(latency_s: float) -> None:
+    """Serve on a free port and print its URL."""
     import asyncio
 
     from aiohttp import web
 
-    count = counter(tokenizer)
-
     async def handle(request: web.Request) -> web.Response:
         arrived = time.perf_counter()
         body = await request.json()
-        text = reply(body)
-        usage = {
-            "prompt_tokens": sum(count(m["content"]) for m in body["messages"]),
-            "completion_tokens": count(text),
-        }
-        usage["total_tokens"] = sum(usage.values())
-        message = {"role": "assistant", "content": text}
+        message = {"role": "assistant", "content": reply(body)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         done = {"id": "x", "object": "chat.completion", "created": 0, "model": "fake"}
+        usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
         await asyncio.sleep(latency_s - (time.perf_counter() - arrived))
         return web.json_response({**done, "choices": [choice], "usage": usage})
 
@@ -134,9 +115,9 @@ def serve(latency_s: float, tokenizer: str) -> None:
 
 
 @contextmanager
-def endpoint(latency_s: float, tokenizer: str = "") -> Iterator[str]:
+def endpoint(latency_s: float) -> Iterator[str]:
     """The URL of a running fake endpoint."""
-    command = [sys.executable, __file__, "serve", str(latency_s), tokenizer]
+    command = [sys.executable, __file__, "serve", str(latency_s)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()
@@ -347,7 +328,7 @@ class Batch:
 
 
 def speed(batch: Batch) -> None:
-    """Print responses a second of both, and the ratios to the kit's median."""
+    """Print the medians of responses a second of both, and their ratio."""
     print(f"{1e3 * LATENCY_S:.0f} ms a call; the kit's concurrency is {CONCURRENCY}")
     kit, package = [], []
     with endpoint(LATENCY_S) as url:
@@ -357,13 +338,9 @@ def speed(batch: Batch) -> None:
             kit.append(RESPONSES / wall)
             print(f"    kit {totals.calls} calls in {wall:.1f} s, {cpu:.1f} s of CPU")
             package.append(package_rate(batch.rows[:SAMPLE], url))
-        ours = statistics.median(kit)
-        print(f"kit     {ours:6.2f} responses/s, {RESPONSES}")
-        rates = {SAMPLE: statistics.median(package)}
-        if os.environ.get("BENCH_VERISCORE_WHOLE") == "1":
-            rates[RESPONSES] = package_rate(batch.rows, url)
-        for n, rate in rates.items():
-            print(f"package {rate:6.2f} responses/s, {n}: ratio {ours / rate:.0f} x")
+    ours, theirs = statistics.median(kit), statistics.median(package)
+    print(f"kit     {ours:6.2f} responses/s, {RESPONSES}")
+    print(f"package {theirs:6.2f} responses/s, {SAMPLE}: ratio {ours / theirs:.0f} x")
 
 
 def package_rate(rows: Sequence[Row], url: str) -> float:
@@ -374,21 +351,13 @@ def package_rate(rows: Sequence[Row], url: str) -> float:
 
 
 def cost(batch: Batch) -> None:
-    """Print calls and tokens a response of two arms, and the ratios."""
-    from factkit import assets
-
-    path = assets.policy_path("smollm2-135m-instruct")
-    found = {}
-    with endpoint(0.0, str(Path(path) / "tokenizer.json")) as url:
+    """Print calls a response of two arms, and their ratio."""
+    calls = {}
+    with endpoint(0.0) as url:
         for arm in ("binary_rar", "veriscore"):
-            _, _, done = batch.run(arm, url, RESPONSES)
-            calls = done.calls / RESPONSES
-            tokens = (done.prompt_tokens + done.completion_tokens) / RESPONSES
-            found[arm] = calls, tokens
-            print(f"{arm:10} {calls:.1f} calls, {tokens:.0f} tokens a response")
-    rar, veriscore = found["binary_rar"], found["veriscore"]
-    calls, tokens = (v / r for v, r in zip(veriscore, rar, strict=True))
-    print(f"ratio      {calls:.1f} x calls, {tokens:.1f} x tokens")
+            calls[arm] = batch.run(arm, url, RESPONSES)[2].calls / RESPONSES
+            print(f"{arm:10} {calls[arm]:.1f} calls a response")
+    print(f"ratio      {calls['veriscore'] / calls['binary_rar']:.1f} x calls")
 
 
 def main() -> None:
@@ -403,8 +372,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", latency_s, tokenizer]:
-            serve(float(latency_s), tokenizer)
+        case ["serve", latency_s]:
+            serve(float(latency_s))
         case ["package"]:
             taken = drive_package(json.loads(Path("rows.json").read_text()))
             Path("seconds").write_text(str(taken))
