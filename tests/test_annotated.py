@@ -3,7 +3,6 @@
 import json
 
 import pandas as pd
-import pytest
 
 from factkit.datasets.annotated import Annotated, Judged, annotated, judged
 from factkit.verify.claims import Support
@@ -22,21 +21,6 @@ def test_fever_text_is_read_as_it_is_usually_written(tmp_path):
     assert judged(path) == [Judged("Ada (1903 – 1990)'s.", ('" So "',), CONTRADICTED)]
     (searched,) = judged(path, lambda claim: [f"I say: {claim}", "No."])
     assert searched.evidence == ("I say: Ada (1903 – 1990)'s.", "No.")
-
-
-def test_each_set_s_labels_mean_one_of_three_and_no_other_is_taken(tmp_path):
-    kinds = {
-        "completely-support": SUPPORTED,
-        "irrelevant": INCONCLUSIVE,
-        "partially_supported": INCONCLUSIVE,
-        "NOT ENOUGH INFO": INCONCLUSIVE,
-    }
-    rows = [{"claim": "a", "evidence": ["b", "c"], "stance": label} for label in kinds]
-    table = judged(write(tmp_path / "rows.jsonl", *rows))
-    assert [row.support for row in table] == list(kinds.values())
-    assert table[0].evidence == ("b", "c")
-    with pytest.raises(KeyError, match="MAYBE"):
-        judged(write(tmp_path / "x.jsonl", rows[0] | {"stance": "MAYBE"}))
 
 
 PROMPT = """Follow this.

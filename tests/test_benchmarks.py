@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import random
-from collections import Counter
 
 import datasets
 import huggingface_hub
@@ -142,15 +141,6 @@ def test_questions_without_an_answer_are_labelled(tmp_path):
     assert (made.label, made.answers) == ("false_premise", ["invalid question"])
     made = one(tmp_path, "squad_v2", answers={"text": [], "answer_start": []})
     assert (made.label, made.answers) == ("unanswerable", ["unanswerable"])
-
-
-def test_a_question_that_a_test_set_holds_twice_stays_and_has_two_ids(tmp_path):
-    for name in ("nq_open", "hotpotqa"):
-        rows = [HUB[name] | {"id": None} for _ in range(3)]
-        examples, problems = load(name, write(tmp_path, rows))
-        first, *more = [e.id for e in examples]
-        assert (more, problems) == ([f"{first}-2", f"{first}-3"], Counter())
-        assert len({e.entity for e in examples}) == 1
 
 
 # ---- files

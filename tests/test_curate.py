@@ -98,23 +98,18 @@ def test_out_of_knowledge_by_share_of_correct_samples():
     assert probe_of([CORRECT, WRONG, None, None]).share == 1 / 2
 
 
-class FakePolicy:
-    """Stands in for `models.sample`; keeps what it is asked, answers by the seed."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, model, tokenizer, asked, sampling, n, seed):
-        self.asked += asked
-        return [[f"{prompt[-12:]} {seed} {i}" for i in range(n)] for prompt in asked]
-
-
 @pytest.fixture
 def policy(monkeypatch):
-    fake = FakePolicy()
-    monkeypatch.setattr(models, "sample", fake)
+    """In place of a model: answers by the seed. The prompts that it was asked."""
+    prompts = []
+
+    def sample(model, tokenizer, asked, sampling, n, seed):
+        prompts.extend(asked)
+        return [[f"{prompt[-12:]} {seed} {i}" for i in range(n)] for prompt in asked]
+
+    monkeypatch.setattr(models, "sample", sample)
     monkeypatch.setattr(drawn, "PART", 10)
-    return fake
+    return prompts
 
 
 def probe_all(rows, path, verify=None, **more):
@@ -127,15 +122,15 @@ def test_a_killed_probing_goes_on_and_equals_one_that_ran_through(tmp_path, poli
     """Of a part that was cut off, nothing is kept; each part has a seed of its own."""
     rows, path = examples()[:50], tmp_path / "probe"
     whole = probe_all(rows, path)
-    assert policy.asked[0] == "Question: a of 0?\nAnswer:"
+    assert policy[0] == "Question: a of 0?\nAnswer:"
     text = path.read_text()
     lines = text.splitlines(keepends=True)
     for kept, drawn_again in ((40, 10), (13, 40)):
         path.write_text("".join(lines[:kept]) + lines[kept][:20])
-        policy.asked.clear()
+        policy.clear()
         assert probe_all(rows, path) == whole
         assert path.read_text() == text
-        assert len(policy.asked) == drawn_again
+        assert len(policy) == drawn_again
     assert whole[0].samples[0].split()[-2] != whole[10].samples[0].split()[-2]
     other = probe_all(rows, tmp_path / "other", seed=1)
     assert other[0].samples != whole[0].samples
@@ -266,13 +261,3 @@ def test_rlkf_s_pairs_of_a_question_by_hand():
         ([ABSTAIN, None], []),
     ):
         assert built("rlkf", [outcomes]) == expected
-
-
-def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chosen():
-    probe = Probe(
-        "a:0", ["x", "y", "x", "UK", "Oslo", "Oslo"], [WRONG] * 3 + [CORRECT] * 3
-    )
-    for name, chosen in (("rlhf", " v0"), ("rlkf", " Oslo")):
-        rows = training.pairs(examples()[:1], [probe], arm(name))
-        assert sorted(row["rejected"] for row in rows) == [" I don't know", " x", " y"]
-        assert {row["chosen"] for row in rows} == {chosen}

@@ -49,21 +49,12 @@ BY_HAND = {
         "GPU-hours: rollouts": 300 * 64 * 2048 / LLAMA_HOUR,
         "GPU-hours: training": 12 * 8.03e9 * 43_161_600 / (989e12 * 0.3 * 3600),
     },
-    # 4 training and 2 of the engine: all 6 are held while 2 generate
-    ("truthrl", "h100_full"): {
-        "GPU-hours: rollouts": 300 * 64 * 2048 / LLAMA_HOUR / 2 * 6
-    },
     # VeriScore: 15 sentences are read and 30 claims held against evidence
     ("rar", "h100_full"): {
         "judge calls training binary_rar": 256_000,
         "judge calls training veriscore": 256_000 * 45,
         "judge calls training veriscore_plus_judge": 256_000 * 46,
         "web searches": 8000 + 200 + 500,
-    },
-    # 23 sentences are read and 46 claims held; a comparison if relevance counts
-    ("reason", "h100_full"): {
-        "judge calls training fact": 16_000 * 69,
-        "judge calls training fact_detail_relevance": 16_000 * 70,
     },
     # 11 sentences are read, 22 statements verified, all of them rated in one call;
     # PPO reads a rollout once more than GRPO, for its values

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 from drawings import (
-    bar_groups,
     heights,
     legend,
     named,
@@ -13,12 +12,11 @@ from drawings import (
 )
 
 from factkit import params, runs
-from factkit.figures import bars, curves, look, tables
+from factkit.figures import curves, tables
 from factkit.truthrl import figures as draw
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
 DPO_ITERATIONS = ["iterative_dpo_1", "iterative_dpo_2"]
-MANY = [f"arm{i}" for i in range(14)]  # more than there are colours and lines
 
 
 def result(arm, seed=0, shift=0.0, **more):
@@ -82,13 +80,6 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
 
 def curve(**columns):
     return pd.DataFrame({"step": [5, 10, 15]} | columns)
-
-
-def test_many_arms_all_look_different():
-    _, ax = bars.stacked({}, [])
-    bars.grouped(ax, {arm: [result(arm)] for arm in MANY}, {"accuracy": "right"})
-    looks = {(g[0].get_facecolor(), g[0].get_hatch()) for g in bar_groups(ax)}
-    assert len(looks) == len({look(i) for i in range(len(MANY))}) == len(MANY)
 
 
 def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():

@@ -20,6 +20,8 @@ from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_trainer
 from factkit.train import dpo, grpo, launch, setup, sft
+from factkit.world import facts, texts
+from factkit.world.policy import build_policy
 
 GPU = ("h100_lora", "h100_full")
 FILES = {  # of every paper, profile and variant
@@ -131,27 +133,10 @@ print(done.relative_to(sys.argv[2]))
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory) -> Path:
-    """A random Llama of 20,000 weights with a vocabulary of letters."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    words = ["<pad>", "<eos>", *"abcdefghijklmnop"]
-    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "<pad>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>"
-    )
-    config = LlamaConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
+    """A random one with the words of the fact world."""
+    tokenizer = texts.build_tokenizer(facts.build_world(people=20))
     folder = tmp_path_factory.mktemp("policy")
-    LlamaForCausalLM(config).save_pretrained(folder)
+    build_policy(tokenizer, hidden_size=32, layers=2).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "a_reward.py").write_text(REWARD)
     return folder

@@ -8,7 +8,7 @@ import pytest
 from factkit.datasets.examples import DataError, refuse_overlap
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims, hops_of
-from factkit.leads.facts import Fact, Leads, Subject
+from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
@@ -18,24 +18,6 @@ from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 300, "dev": 30, "test": 90}
-
-
-def subject(name, **objects):
-    stated = tuple(Fact(name, relation, value) for relation, value in objects.items())
-    return Subject(name, name, "", "", stated)
-
-
-SMALL = Leads(
-    {
-        s.name: s
-        for s in (
-            subject("Ada Bond", nationality="French", birth_year="1868"),
-            subject("The Cave", kind="novel", creator="Ada Bond"),
-            subject("Elba", kind="island", country="Italy", continent="Europe"),
-        )
-    },
-    frozenset({"Italy", "France"}),
-)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +76,7 @@ def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
                 assert owner.setdefault(fact.subject, name) == name
     assert len({e.id for e in every(sets)}) == sum(SIZES.values())
     with pytest.raises(DataError, match="too few claims"):
-        LeadClaims(SMALL).sets({"train": 60})
+        made.sets({"train": 60_000})
     with pytest.raises(ValueError, match="no claim"):
         hops_of("Ada wandered lonely as a cloud", reader)
 

@@ -40,15 +40,3 @@ def leads():
 
 def test_a_verdict_is_one_of_three(leads):
     assert [v for v in VERDICTS if leads.verify(Fact(*v[:3])) != v[3]] == []
-
-
-def test_no_one_dies_before_birth_or_lives_in_a_century_of_neither(leads):
-    for subject in leads.subjects.values():
-        by_relation = {f.relation: f for f in subject.facts}
-        if {"birth_year", "death_year"} <= set(by_relation):
-            born, died = (
-                int(by_relation[r].object) for r in ("birth_year", "death_year")
-            )
-            assert born < died < born + 120
-            lived = {by_relation["century"].object, *by_relation["century"].others}
-            assert {facts.century(born), facts.century(died)} <= lived

@@ -38,24 +38,6 @@ def read(leads):
 # Splits
 
 
-def test_no_subject_is_in_two_splits_or_in_the_cold_start(leads, split):
-    cold = {s.name for s in leads.subjects.values() if requests.of_cold_start(s)}
-    assert abs(len(cold) / len(leads.subjects) - requests.COLD_SHARE) < 0.04
-    other = requests.split(leads, SIZES, 1)
-    assert requests.split(leads, SIZES, 0) == split != other
-    free = {
-        s.name
-        for s in leads.subjects.values()
-        if s.name not in cold and len(s.facts) >= requests.LEAST_FACTS
-    }
-    for parts_of in (split, other):
-        names = [s.name for part in parts_of.values() for s in part]
-        assert len(names) == len(free) and set(names) == free
-        for name, size in SIZES.items():
-            share = len(free) * size / sum(SIZES.values())
-            assert abs(len(parts_of[name]) - share) <= 1
-
-
 # Requests
 
 

@@ -147,23 +147,6 @@ def test_runs_made_in_another_way_are_never_averaged():
     assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
 
 
-def test_a_side_may_have_a_setting_and_a_metric_of_its_own():
-    by_setting = {
-        "": seeds("a", [0.3, 0.31, 0.32]),
-        "retrieval": seeds("a", [0.5, 0.5, 0.52]),
-    }
-    helps = claim(more="a@retrieval", less="a")
-    assert ledger.judge(helps, by_setting).word == "holds"
-    assert ledger.judge(claim(setting="retrieval"), by_setting).word == "not run"
-    results = [
-        result("a", s, {"total_claims": 3 + s / 10, "low": 0.1}) for s in range(3)
-    ]
-    gap = claim(metric="total_claims", less="a", less_metric="low")
-    (row,) = ledger.check([gap], {"": results}).to_dict("records")
-    assert row["verdict"] == "holds"
-    assert row["ours"].startswith("+3.0 ±")  # counts are not points
-
-
 def test_every_claim_of_every_paper_has_a_verdict():
     known = {"holds", "fails", "undecided", "one seed", "not measurable", "not run"}
     for paper in arms.PAPERS:

@@ -7,26 +7,17 @@ from factkit import models
 
 @pytest.fixture(scope="module")
 def tiny():
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+    from transformers import set_seed
 
     from factkit.world import facts as world
     from factkit.world import texts as world_text
+    from factkit.world.policy import build_policy
 
     made = world.build_world(people=40, seed=0)
     tokenizer = world_text.build_tokenizer(made)
     tokenizer.padding_side = "left"
     set_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = LlamaForCausalLM(config).to(torch.float32).eval()
+    model = build_policy(tokenizer, hidden_size=32, layers=2).eval()
     shots = " ".join(e.question for e in world.questions(made)[:3])
     asked = [f"{shots} {e.question}\nAnswer:" for e in world.questions(made)[3:19]]
     return model, tokenizer, asked

@@ -302,9 +302,15 @@ def kill_when(command, moment):
     return not over
 
 
-def goes_on_to_the_results_of(outputs, named, whole):
-    """Whether a killed sweep ends with the metrics of runs that were not killed."""
-    assert named.split()[-1] in finished(sweep(outputs, "truthrl", named))
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
+    outputs, named = tmp_path / "killed", "r_tuning ternary"
+    command = sweep(outputs, "truthrl", named)
+    state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
+    assert kill_when(command, (state / "trainer_state.json").exists)
+    assert named.split()[-1] in finished(command)
+    whole = tmp_path / "whole"
     run_here("10_truthrl_data", whole, **smallest("truthrl"))
     for arm in named.split():
         run_here("12_truthrl_train", whole, **smallest("truthrl") | {"arm": arm})
@@ -313,16 +319,6 @@ def goes_on_to_the_results_of(outputs, named, whole):
             for folder in (outputs, whole)
         )
         assert killed == pytest.approx(through, abs=1e-6), arm
-
-
-@pytest.mark.notebook
-@pytest.mark.assets
-def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
-    outputs, named = tmp_path / "killed", "r_tuning ternary"
-    command = sweep(outputs, "truthrl", named)
-    state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
-    assert kill_when(command, (state / "trainer_state.json").exists)
-    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
     results = {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")}
     finished(command)
     assert {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")} == results

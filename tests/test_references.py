@@ -9,7 +9,6 @@ from transformers import PreTrainedTokenizerFast
 
 from factkit import params
 from factkit.datasets import benchmarks
-from factkit.retrieval.chunks import Chunk
 from factkit.truthrl import data
 from factkit.world import facts as world
 from factkit.world import texts as world_text
@@ -117,12 +116,6 @@ def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
     assert held / len(given) > 0.8
     plain = params.load("truthrl", "tiny")
     assert data.with_references({"test": asked}, plain, None) == {"test": asked}
-
-
-def test_every_chunk_of_a_lead_begins_with_its_title():
-    chunks = [Chunk("a#0", "a", "He was born. ", 3), Chunk("a#1", "a", " He sang.", 2)]
-    texts = [c.text for c in data.titled(chunks, {"a": "Bo (singer)"})]
-    assert texts == ["Bo (singer): He was born.", "Bo (singer): He sang."]
 
 
 # Questions that offer the answers

@@ -3,13 +3,11 @@
 import pandas as pd
 import pytest
 
-from factkit import params
 from factkit.curate.drawn import Probe
 from factkit.evaluate import short_form
 from factkit.evaluate.short_form import Answered
 from factkit.statistics import means
 from factkit.truthrl import evaluate as measured
-from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
@@ -76,17 +74,6 @@ def test_samples_and_reasoning_have_terms_by_outcome():
     assert found["reasoning"] == 0.5
     assert found["reasoning_correct"] == 1
     assert (found["reasoning_wrong"], found["reasoning_abstaining"]) == (0.5, 0)
-
-
-def test_another_judge_sees_the_same_answers():
-    after = [
-        answered(0, CORRECT, response="The x."),
-        answered(1, CORRECT, response="x"),
-    ]
-    table = of(after)
-    verify = verifier.verifier(params.load("truthrl", "tiny"), "exact")
-    measured.again(table, "judge_2", after, verify)
-    assert [table[f"q{i}"]["judge_2_accuracy"] for i in range(2)] == [0, 1]
 
 
 def test_averages_are_over_sets_and_there_are_none_of_one():
