@@ -98,7 +98,7 @@ from factkit import params
 from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
 from factkit.world import trajectories as world_trajectories
-from factkit.curate.requests import split_by_entity
+from factkit.curate.splits import split_by_entity
 from factkit.truthrl import data
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])

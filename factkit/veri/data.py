@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.curate.requests import Sets, in_set, split_by_entity
+from factkit.curate.requests import in_set
+from factkit.curate.splits import Sets, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims
