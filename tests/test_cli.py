@@ -71,8 +71,9 @@ import sys
 from pathlib import Path
 from factkit import params
 from factkit.veri import claims as claim_sets
+from factkit.veri import data as claim_data
 from factkit.world import trajectories as world_trajectories
-from factkit.curate.requests import split_by_entity
+from factkit.curate.splits import split_by_entity
 from factkit.truthrl import data
 from factkit.leads import facts as leads, requests
 from factkit.rar.requests import request_sets
@@ -81,7 +82,7 @@ p = params.load("truthrl", sys.argv[1])
 made, _ = data.questions(p)
 split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
-sets, entries, dropped = claim_sets.claim_sets(p)
+sets, entries, dropped = claim_data.claim_sets(p)
 made = [split["train"], split["test"], sets, entries[:5000], dropped]
 made.append(request_sets(params.load("rar", sys.argv[1])))
 if p.claims == "world":
