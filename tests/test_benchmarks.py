@@ -1,4 +1,4 @@
-"""Benchmarks to the one schema: real formats, the hub's shapes, bad rows and files."""
+"""Benchmarks to the one schema: the hub's shapes, bad rows and files."""
 
 import bz2
 import gzip
@@ -9,24 +9,9 @@ import datasets
 import huggingface_hub
 import pytest
 
-from factkit import params
 from factkit.corpus import wikipedia_2018
 from factkit.datasets.benchmarks import crag_pages, load, load_all
-from factkit.datasets.examples import DataError, read_examples, write_examples
-
-DATA = params.ROOT.parent / "shared" / "data"
-# source → file, how many good rows it holds, what is dropped
-FILES = {
-    "crag": ("crag/dev_data_10.trimmed.jsonl", 9, {"no reference answer": 1}),
-    "nq_open": ("nq_open/NQ-open.efficientqa.dev.1.1.jsonl", 1800, {}),
-    "hotpotqa": ("hotpotqa/hotpot_dev_v1_simplified.json", 7405, {}),
-    "musique": ("musique/musique_sample30.jsonl", 30, {}),
-    "popqa": ("popqa/popqa_sample20.jsonl", 20, {}),
-    "squad_v2": ("squad_v2/dev-v2.0.json", 6078, {}),
-}
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample files are not beside the project"
-)
+from factkit.datasets.examples import DataError
 
 
 def crag_row(i=0, **more):
@@ -104,18 +89,6 @@ def write(folder, rows, name="rows.jsonl"):
 def one(tmp_path, name, **more):
     """The example of the hub's row of a source, with some fields replaced."""
     return load(name, write(tmp_path, [HUB[name] | more]))[0][0]
-
-
-# ---- the sources' own files
-
-
-@needs_data
-def test_sample_files_give_the_known_examples_which_survive_being_written(tmp_path):
-    for name, (file, good, dropped) in FILES.items():
-        examples, problems = load(name, str(DATA / file))
-        assert (len(examples), dict(problems)) == (good, dropped), name
-        write_examples(tmp_path / "out.jsonl", examples)
-        assert read_examples(tmp_path / "out.jsonl") == examples, name
 
 
 # ---- the hub's shapes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.curate import drawn, splits
 from factkit.curate.drawn import Probe
-from factkit.datasets.examples import DataError, Example, refuse_overlap
+from factkit.datasets.examples import DataError, Example
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
@@ -71,14 +71,6 @@ def test_asking_for_more_than_there_is_is_refused_by_name():
         splits.split_by_entity(examples(), {"train": 1000, "test": 10})
     with pytest.raises(DataError, match="only 0 of 3"):
         splits.split_prompts(examples(1), {"train": 1, "test": 2})
-
-
-def test_prompts_are_split_by_entity_as_they_come():
-    split = splits.split_prompts(examples(), SIZES)
-    assert {name: len(rows) for name, rows in split.items()} == SIZES
-    refuse_overlap(split)
-    assert split == splits.split_prompts(examples(), SIZES)
-    assert split != splits.split_prompts(examples(), SIZES, 1)
 
 
 # Probes

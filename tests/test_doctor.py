@@ -98,10 +98,3 @@ def test_of_an_unknown_model_the_command_that_tells_its_sizes_is_named():
     what, value, how = doctor.estimate("truthrl", p)[0]
     assert (what, value) == ("parameters", "unknown")
     assert how == "ask: accelerate estimate-memory someone/new-9B"
-
-
-@pytest.mark.assets
-def test_a_small_profile_needs_no_gpu():
-    for profile in ("tiny", "laptop"):
-        checked = {what for what, *_ in doctor.examine("veri", profile)}
-        assert checked and not checked & {"GPUs", "memory a GPU", *doctor.GPU_PACKAGES}

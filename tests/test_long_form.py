@@ -54,18 +54,6 @@ def test_scores_by_hand():
     )
 
 
-@given(st.lists(some_supports, min_size=1, max_size=20))
-def test_each_score_is_the_mean_of_its_column_of_items(supports):
-    rows = [checked(s, str(i)) for i, s in enumerate(supports)]
-    rows.append(checked(None, "failed"))
-    table, found = long_form.items(rows), long_form.scores(rows)
-    assert list(table) == [row.id for row in rows[:-1]]
-    assert {name for of in table.values() for name in of} == set(found)
-    for name, mean in found.items():
-        column = [of[name] for of in table.values() if name in of]
-        assert sum(column) / len(column) == pytest.approx(mean)
-
-
 @given(st.lists(some_supports, min_size=1, max_size=10))
 def test_failed_extractions_and_verifications_change_no_score(supports):
     rows = [checked(s) for s in supports]

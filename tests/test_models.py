@@ -39,12 +39,6 @@ def test_a_seed_gives_the_same_samples_and_another_seed_others(tiny):
     assert [len(group) for group in a] == [3] * len(tiny[2])
 
 
-def test_reading_a_prompt_once_for_its_samples_changes_no_greedy_answer(tiny):
-    one = models.sample(*tiny, models.Sampling(6))
-    three = models.sample(*tiny, models.Sampling(6, batch_size=12), n=3)
-    assert three == [3 * answer for answer in one]
-
-
 def test_the_confidence_of_a_sampled_token_is_its_probability(tiny):
     import torch
 

@@ -51,11 +51,6 @@ def test_a_path_to_an_own_template_is_read(tmp_path):
     assert prompts.template(str(tmp_path / "mine.txt")) == "Q: {question}"
 
 
-def test_a_template_without_the_field_is_refused():
-    with pytest.raises(ValueError, match="question"):
-        prompts.fill("Q:", question="x")
-
-
 CONTROL = """
 <|im_start|> <|im_end|> <|endoftext|> <|eot_id|> <|start_header_id|> <|end_header_id|>
 <|begin_of_text|> <|user|> <|channel|> <s> </s> [INST] [/INST] <<SYS>> <</SYS>>

@@ -10,7 +10,7 @@ from factkit import params
 from factkit.datasets.annotated import Judged
 from factkit.verify.claims import Support
 
-SUPPORTED, CONTRADICTED, INCONCLUSIVE = Support
+SUPPORTED = Support.SUPPORTED
 CELLS = ("c09", "candidates", "c12", "error-rates", "measured", "c20", "agreement")
 
 

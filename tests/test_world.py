@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -46,12 +47,15 @@ def test_each_statement_is_supported_and_with_another_object_contradicted(world)
         assert w.verify(world, sentence) == "inconclusive"
 
 
-def test_claims_are_different_and_balanced(world):
-    claims = w.claims(world, 300, seed=0)
-    assert len({c.question for c in claims}) == len({c.id for c in claims}) == 300
-    assert set(Counter((c.label, c.meta["hops"]) for c in claims).values()) == {50}
-    with pytest.raises(ValueError, match="too few claims"):
-        w.claims(w.build_world(0, people=5), 10_000, seed=0)
+def test_a_joined_sentence_has_the_statements_of_its_facts(world):
+    facts = world.facts_of(world.people[0])
+    for one, other in product(facts, facts):
+        for wording in (0, 2):
+            expected = [w.statement(one, wording), w.statement(other)]
+            assert w.statements(world, w.joined(one, other, wording)) == expected
+    whose = "Nobody knows and was born in 1920."
+    for sentence in ("Nobody knows.", "", "and", " and and and .", whose):
+        assert w.statements(world, sentence) == []
 
 
 def test_gold_evidence_alone_decides_a_claim(world):
