@@ -17,7 +17,7 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import curves, tables
+from factkit.figures import curves, responses
 from factkit.rar import figures as draw
 from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
@@ -60,7 +60,7 @@ def answer(response, *claims):
 
 
 def coloured(row):
-    page = Spans(tables._coloured(row))
+    page = Spans(responses._coloured(row))
     assert page.text == row.response  # nothing lost, nothing added
     return page.coloured
 
@@ -94,7 +94,7 @@ def test_markup_in_an_answer_is_text():
     row = answer(" / ".join(words), *[(sentence, YES) for sentence in words])
     assert [text for text, _ in coloured(row)] == list(words)
     for answered in (row, Checked("i", "p", EVIL, None, [])):
-        page = Spans(tables._coloured(answered))
+        page = Spans(responses._coloured(answered))
         assert set(page.tags) <= {"span"}
         assert page.text == answered.response
 
@@ -102,7 +102,7 @@ def test_markup_in_an_answer_is_text():
 def test_the_table_shows_request_and_answers_and_runs_no_script():
     before = answer(f"One. {EVIL}", ("One.", NO))
     after = answer("Two & three.", ("Two & three.", YES))
-    html = tables.claim_colours([(f"Who? {EVIL}", before, after)] * 2).to_html()
+    html = responses.claim_colours([(f"Who? {EVIL}", before, after)] * 2).to_html()
     page = Spans(html)
     assert "script" not in page.tags
     assert page.text.count(EVIL) == 4

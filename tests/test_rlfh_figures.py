@@ -18,6 +18,7 @@ from drawings import (
 
 from factkit.evaluate.long_form import Checked
 from factkit.rlfh import figures as draw
+from factkit.rlfh import token_view
 from factkit.verify.claims import Claim, Support
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -153,7 +154,7 @@ class Page(HTMLParser):
     def __init__(self, rows):
         super().__init__()
         self.cells, self.parts, self._open = [], [], []
-        self.feed(draw.token_reward_rows(rows).to_html())
+        self.feed(token_view.token_reward_rows(rows).to_html())
 
     def handle_starttag(self, tag, attrs):
         self._open.append(tag)
