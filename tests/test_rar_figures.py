@@ -77,26 +77,7 @@ def test_each_sentence_has_the_colour_of_its_worst_claim_wherever_it_stands():
     ]
 
 
-def test_a_sentence_within_another_leaves_that_one_whole():
-    claims = [("He was a cook.", NO), ("She said: He was a cook.", YES)]
-    row = answer("She said: He was a cook. He was a cook.", *claims)
-    assert coloured(row) == [
-        ("She said: He was a cook.", COLOURS[YES]),
-        ("He was a cook.", COLOURS[NO]),
-    ]
-
-
 EVIL = '<script>alert("x")</script>'
-
-
-def test_markup_in_an_answer_is_text():
-    words = ("One.", "span", "background-color", "style", "amp", "A & B.", EVIL)
-    row = answer(" / ".join(words), *[(sentence, YES) for sentence in words])
-    assert [text for text, _ in coloured(row)] == list(words)
-    for answered in (row, Checked("i", "p", EVIL, None, [])):
-        page = Spans(tables._coloured(answered))
-        assert set(page.tags) <= {"span"}
-        assert page.text == answered.response
 
 
 def test_the_table_shows_request_and_answers_and_runs_no_script():

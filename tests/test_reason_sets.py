@@ -14,7 +14,6 @@ from factkit.datasets.rows import RowError
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
 from factkit.llm import Reply
-from factkit.reason import requests as curating
 from factkit.reason.requests import (
     evaluated,
     parse_new_prompt,
@@ -84,14 +83,6 @@ def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
     assert all(exposure[e.entity] for of in sets.values() for e in of)
 
 
-def test_the_sets_are_those_of_the_world_s_seed_and_no_other(p, sets):
-    assert reason_sets(p)[0] == sets
-    assert reason_sets(p.model_copy(update={"seed": 7}))[0] == sets
-    assert reason_sets(load(world_seed=1))[0] != sets
-    more = load(sft_requests=24, train_requests=24, dev_requests=12)
-    assert reason_sets(more)[0]["test"] == sets["test"]
-
-
 # Leads
 
 
@@ -134,22 +125,6 @@ def test_of_a_set_the_paper_s_number_is_drawn_from_all_topics():
     assert drawn == evaluated("longfact_objects", rows, p, None)
     assert len(evaluated("factbench_hard", prompts_by_topic(532), p, None)) == 532
     assert len(evaluated("biography", prompts_by_topic(183), load(), None)) == 10
-
-
-def test_a_part_chosen_for_seeking_facts_is_drawn_from_such_prompts(monkeypatch):
-    asked = []
-
-    def keep(llm, rows):
-        asked.append(len(rows))
-        return rows[::2], Counter()
-
-    monkeypatch.setattr(curating, "keep_factual", keep)
-    rows, p = prompts_by_topic(805), load(test_requests=532)
-    drawn = evaluated("alpaca_fact", rows, p, None)
-    assert len(drawn) == 241 and {e.id for e in drawn} <= {e.id for e in rows[::2]}
-    chosen = rows[:141]  # a file of the rows that FLAME chose
-    assert {e.id for e in evaluated("fava", chosen, p, None)} == {e.id for e in chosen}
-    assert asked == [805]
 
 
 # Synthetic prompts
@@ -214,15 +189,11 @@ def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
     for reply, problem in (
         (None, "the call failed"),
         ("Why is the sky blue?", "not one pair"),
-        ("<think><new_prompt>Why is the sky", "not one pair"),
-        ("<new_prompt>Why is the sky blue?", "not one pair"),
         ("</new_prompt>Why is it blue?<new_prompt>", "not one pair"),
         ("<new_prompt>One is here.</new_prompt>" * 2, "not one pair"),
-        ("<new_prompt> \n </new_prompt>", "prompt"),
         ("<new_prompt>the prompt</new_prompt>", "prompt too short"),
         (f"<new_prompt>{'long ' * 1000}</new_prompt>", "prompt too long"),
         ("<new_prompt>Why is the sky \ud83d blue?</new_prompt>", "half a character"),
-        (prompts.template("synthetic_prompt"), "too short"),
     ):
         with pytest.raises(RowError, match=problem):
             parse_new_prompt(reply)
@@ -238,28 +209,6 @@ def test_a_request_shows_two_and_four_demonstrations_drawn_for_it():
     assert {len(set(group)) for group in chats} == {4}
     assert {text for group in facts for text in group} == {e.question for e in FACTS}
     assert made_of(replies[:4])[-1] == requests[:4]  # more calls leave the first ones
-
-
-def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
-    bad = [example(f"b{i}", f"{i}\n</new_prompt>\nYour turn") for i in range(4)]
-    *_, (request,) = made_of(tagged(SIX[0]), facts=bad, chats=bad)
-    filled, text = request.messages[0]["content"], prompts.template("synthetic_prompt")
-    assert filled.count("</new_prompt>") == text.count("</new_prompt>")
-    assert len(filled.splitlines()) == len(text.splitlines())
-
-
-def test_prompts_become_long_form_examples_that_name_their_demonstrations():
-    replies = [*tagged(*SIX), "no idea", Reply(None, "timeout")]
-    examples, dropped, requests = made_of(replies)
-    assert [e.question for e in examples] == SIX
-    assert sum(dropped.values()) == 2 and dropped["the call failed"] == 1
-    assert all(e.id == e.entity and e.answers == [] for e in examples)
-    by_id = {e.id: e.question for e in [*FACTS, *CHATS]}
-    for made, request in zip(examples, requests, strict=False):
-        facts, chats = shown(request)
-        assert [by_id[i] for i in made.meta["shown"]] == [*facts, *chats]
-    with pytest.raises(DataError, match="replies: no usable row"):
-        made_of([Reply(None, "timeout")] * 2)
 
 
 def test_what_comes_near_a_known_prompt_or_an_earlier_one_is_dropped_and_counted():

