@@ -6,7 +6,6 @@ import math
 import pytest
 
 from factkit import models, params
-from factkit.rar import train as rar
 from factkit.train import grpo
 from factkit.world import facts as world
 from factkit.world import texts as world_text
@@ -104,16 +103,6 @@ def test_a_run_keeps_the_policies_of_its_steps_and_no_pickle(start, whole):
         assert not [b for b in folders[:i] if same(a, b)]
     suffixes = {file.suffix for path in whole.glob("model*") for file in path.iterdir()}
     assert suffixes == {".json", ".safetensors"}
-
-
-def test_an_arm_names_the_kept_policies_in_order_and_the_result_last(
-    start, whole, p, monkeypatch
-):
-    monkeypatch.setattr(grpo, "grpo", lambda *_: whole / "model")  # nothing is trained
-    kept = rar.train_arm(p, start, [], [], whole)
-    assert list(kept) == p.kept_steps
-    before = [whole / f"model-{i}" for i in (1, 2, 3)]
-    assert list(kept.values()) == [*before, whole / "model"]
 
 
 # A run that is killed and goes on

@@ -1,26 +1,21 @@
 """Learning to Reason's requests: who is asked about, in which set, how many."""
 
-import json
-import re
 from collections import Counter
 
 import pytest
 
-from factkit import params, prompts
+from factkit import params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, Example, refuse_overlap
-from factkit.datasets.long_form_prompts import long_prompt
 from factkit.datasets.rows import RowError
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
 from factkit.llm import Reply
 from factkit.reason.requests import (
-    evaluated,
     parse_new_prompt,
     reason_sets,
     synthetic_prompts,
 )
-from factkit.world import facts as w
 
 SIZES = {
     "sft_requests": 12,
@@ -38,11 +33,6 @@ def load(**values):
 @pytest.fixture(scope="module")
 def p():
     return load()
-
-
-@pytest.fixture(scope="module")
-def made(p):
-    return w.build_world(p.world_seed, people=p.world_people)
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +65,6 @@ def test_no_person_and_no_question_is_in_two_sets(sets):
     assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
 
 
-def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
-    exposure = {
-        person: sum(f.exposure for f in made.facts_of(person)) for person in made.people
-    }
-    assert 0 in exposure.values()
-    assert all(exposure[e.entity] for of in sets.values() for e in of)
-
-
 # Leads
 
 
@@ -102,29 +84,6 @@ def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_star
         assert not of_cold_start(subject)
         stated = [facts.statement(fact) for fact in subject.facts]
         assert example.answers == [" ".join(stated)]
-
-
-# The paper's evaluation sets
-
-
-def prompts_by_topic(n):
-    """n prompts that go by topic, a hundred each."""
-    return [
-        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", relation=f"t{i // 100}")
-        for i in range(n)
-    ]
-
-
-def test_of_a_set_the_paper_s_number_is_drawn_from_all_topics():
-    """The first 250 of LongFact's objects are of 8 of its 38 topics."""
-    rows = prompts_by_topic(1_140)
-    p = load(test_requests=532)
-    drawn = evaluated("longfact_objects", rows, p, None)
-    assert len(drawn) == len({e.id for e in drawn}) == 250  # not 532
-    assert len({e.relation for e in drawn}) == 12
-    assert drawn == evaluated("longfact_objects", rows, p, None)
-    assert len(evaluated("factbench_hard", prompts_by_topic(532), p, None)) == 532
-    assert len(evaluated("biography", prompts_by_topic(183), load(), None)) == 10
 
 
 # Synthetic prompts
@@ -170,15 +129,6 @@ def made_of(replies, evaluation=None, facts=FACTS, chats=CHATS):
     return examples, dropped, llm.requests
 
 
-def shown(request):
-    """The demonstrations of a request, fact-seeking and diverse ones."""
-    text = re.escape(prompts.template("synthetic_prompt"))
-    for name in ("fact_seeking", "diverse"):
-        text = text.replace(rf"\{{{name}\}}", rf"(?P<{name}>\[.*\])")
-    match = re.fullmatch(text, request.messages[0]["content"])
-    return json.loads(match["fact_seeking"]), json.loads(match["diverse"])
-
-
 def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
     for reply in (
         "Sure!\n<new_prompt> Why is\n  the sky blue?\n</new_prompt>\nDone.",
@@ -197,18 +147,6 @@ def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
     ):
         with pytest.raises(RowError, match=problem):
             parse_new_prompt(reply)
-
-
-def test_a_request_shows_two_and_four_demonstrations_drawn_for_it():
-    replies = tagged(*(f"Question number {i} of many" for i in range(100)))
-    *_, requests = made_of(replies)
-    assert len({r.messages[0]["content"] for r in requests}) == 100
-    assert len({r.sample for r in requests}) == 100  # the cache gives none twice
-    facts, chats = zip(*map(shown, requests), strict=True)
-    assert {len(set(group)) for group in facts} == {2}
-    assert {len(set(group)) for group in chats} == {4}
-    assert {text for group in facts for text in group} == {e.question for e in FACTS}
-    assert made_of(replies[:4])[-1] == requests[:4]  # more calls leave the first ones
 
 
 def test_what_comes_near_a_known_prompt_or_an_earlier_one_is_dropped_and_counted():

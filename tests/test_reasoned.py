@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from factkit import params
+from factkit import ledger, params
 from factkit.datasets import world_prompts as wp
 from factkit.reason import evaluate as reasoned
+from factkit.reason.arms import ARMS
 from factkit.statistics import means
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
@@ -154,28 +155,30 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
 
 
 def test_gains_are_told_of_the_set_where_they_are_least():
-    before = {
-        "a_factual_precision": 0.5,
-        "b_factual_precision": 0.6,
-        "a_correct_claims_per_question": 4.0,
-        "b_correct_claims_per_question": 2.0,
-    }
-    after = {
-        "a_factual_precision": 0.8,
-        "b_factual_precision": 0.7,
-        "a_correct_claims_per_question": 3.0,
-        "b_correct_claims_per_question": 2.0,
-        "a_win_rate": 0.55,
-        "b_win_rate": 0.45,
-    }
+    precision, detail = "factual_precision", "correct_claims_per_question"
+    before = {f"a_{precision}": 0.5, f"b_{precision}": 0.6}
+    before |= {f"a_{detail}": 4.0, f"b_{detail}": 2.0}
+    after = {f"a_{precision}": 0.8, f"b_{precision}": 0.7}
+    after |= {f"a_{detail}": 3.0, f"b_{detail}": 2.0}
+    after |= {"a_win_rate": 0.55, "b_win_rate": 0.45}
     assert reasoned.over_base(after, before, ["a", "b"]) == pytest.approx(
         {
-            "least_gain_factual_precision": 0.1,
-            "least_gain_correct_claims_per_question": -1.0,
+            f"least_gain_{precision}": 0.1,
+            f"least_gain_{detail}": -1.0,
             "least_win_rate": 0.45,
             "sets_with_detail_kept": 0.5,
         }
     )
+
+
+def test_each_claim_is_of_an_arm_and_a_metric_that_are_measured(measured):
+    found = measured()
+    curve = pd.DataFrame({"reasoning_words": [1.0, 2.0], "answer_words": [1.0, 2.0]})
+    found |= reasoned.over_base(found, found, [wp.OPEN]) | reasoned.growth(curve)
+    claims = [c for c in ledger.claims("reason") if not c.not_here]
+    sides = [side for claim in claims for side in claim.arms]
+    assert {arm for _, arm, _ in sides} <= set(ARMS)
+    assert {metric for *_, metric in sides} <= set(found)
 
 
 def test_a_sharp_rise_and_a_plateau_show_in_the_growth_of_lengths():

@@ -1,25 +1,19 @@
 """How RLFH's statements are counted, and whom a policy refuses (RLFH §4)."""
 
-import json
-
 import pytest
 
 from factkit import params
 from factkit.corpus import load_leads
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
 from factkit.rlfh import evaluate
 from factkit.rlfh.evaluate import refuses
 from factkit.rlfh.feedback import Sentence, Statement, Truth
-from factkit.statistics import means
 from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.world import facts as world
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
-FACTSCORE = params.ROOT.parent / "shared" / "data" / "factscore"
-ANNOTATED = sorted(FACTSCORE.glob("*.jsonl"))  # a file a model
 
 
 def checked(*supports, id="q", failed=False, response="said", **meta):
@@ -90,16 +84,6 @@ def test_a_question_counts_in_the_metrics_that_it_is_of():
     assert not missing & set(d)
 
 
-def test_the_means_of_items_are_the_scores_and_a_failure_counts_in_none():
-    found = means(evaluate.items(BEFORE, AFTER, SAID).values())
-    scores = long_form.scores(AFTER)
-    for name in evaluate.COLUMNS:
-        assert found[name] == pytest.approx(scores[name])
-    assert found["refusal_low"] == 1.0  # e was answered well before: it failed after
-    assert (found["refusal_high"], found["exposure_4_response_rate"]) == (0, 1)
-    assert found["accuracy_below_40"] == pytest.approx(1 / 3)
-
-
 def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_path):
     known = world.build_world(people=20)
     people = known.people[:2]
@@ -148,14 +132,3 @@ def test_a_response_refuses_by_its_words_and_no_lead_of_wikipedia_does():
     assert [text for text in REFUSALS if not refuses(text)] == []
     answers = ANSWERS + [lead.text for lead in load_leads()]
     assert [text for text in answers if refuses(text)] == []
-
-
-@pytest.mark.skipif(not ANNOTATED, reason="no ../shared/data/factscore")
-def test_words_agree_with_the_people_who_annotated_factscores_responses():
-    """In 95 of 100 responses; what they left without annotations refuses."""
-    for path in ANNOTATED:
-        rows = list(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
-        agree = [refuses(row["output"]) == (row["annotations"] is None) for row in rows]
-        assert sum(agree) / len(agree) > 0.95
-        kept = [row for row in rows if row["annotations"] is not None]
-        assert sum(refuses(row["output"]) for row in kept) / len(rows) < 0.02

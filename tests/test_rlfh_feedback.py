@@ -151,18 +151,6 @@ def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_respon
     assert field(rating, "Statements") == stated
 
 
-def test_a_statement_is_held_against_its_own_passages_and_vague_without_any():
-    llm = pipeline()
-    found = annotated(
-        *(llm, "A is and B is.", "C is."),
-        evidence_of=lambda i, text: [i, text] if "B" not in text else [],
-    )
-    truths = [[s.truth for s in sentence.statements] for (sentence,) in found]
-    assert truths == [[CORRECT, VAGUE], [CORRECT]]
-    shown = [field(p, "Passages") for p in llm.prompts("verify_statement")]
-    assert shown == [["0", "A is."], ["1", "C is."]]
-
-
 def unless(marker, rule, failure):
     """The rule, but a failure where the filled part of the prompt has the marker."""
 
@@ -215,11 +203,10 @@ def test_a_single_pass_takes_one_call_a_response_with_the_passages_found_for_it(
 
 
 def test_a_failed_single_pass_is_none_and_no_other_is():
-    for failure in (Reply(None, "timeout"), Reply(""), Reply('{"sentences": [')):
+    for failure in (Reply(None, "timeout"), Reply("")):
         llm = pipeline(annotate_response=unless("bad", reply_on, failure))
-        for evidence_of in (passages, lambda i, text: []):
-            found = single(llm, "A is.", "A is bad.", "A.", evidence_of=evidence_of)
-            assert [row is None for row in found] == [False, True, False]
+        found = single(llm, "A is.", "A is bad.", "A.")
+        assert [row is None for row in found] == [False, True, False]
 
 
 def test_a_reply_that_was_cut_off_is_none_and_not_its_first_part():

@@ -2,7 +2,6 @@
 
 import re
 
-import pandas as pd
 import pytest
 
 from factkit import ledger
@@ -79,9 +78,3 @@ def test_the_numbers_are_the_differences_that_the_tables_print():
         assert claim.paper.startswith("+")
         checked += 1
     assert checked == 4 + 2 + 15 + 3 + 2 + 4 + 11
-
-
-def test_the_gains_of_the_introduction_are_bounds_of_ours():
-    rows = pd.read_csv(str(ledger.files("factkit") / "published" / "rlfh_text.csv"))
-    gains = [f"{gain:g}%" for gain in rows[rows["where"] == "§1"].value]
-    assert [c.least for c in CLAIMS if c.where == "§1"] == gains

@@ -145,23 +145,6 @@ def word_level():
     return wt.build_tokenizer(worlds.build_world(people=40, seed=0), "reasoned")
 
 
-def pieces():
-    """As Llama 2's: "▁" is a space, and what has no piece is spelt in bytes."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
-    from transformers import PreTrainedTokenizerFast
-
-    units = ["<unk>", "▁", "▁a", "b", "é", *(f"<0x{i:02X}>" for i in range(256))]
-    vocabulary = {unit: i for i, unit in enumerate(units)}
-    model = models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True)
-    backend = Tokenizer(model)
-    backend.normalizer = normalizers.Replace(" ", "▁")
-    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    backend.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", eos_token="</s>"
-    )
-
-
 @cache
 def smollm2():
     from transformers import AutoTokenizer
@@ -169,7 +152,7 @@ def smollm2():
     return AutoTokenizer.from_pretrained(assets.policy_path("smollm2-135m-instruct"))
 
 
-KINDS = [word_level, pieces, pytest.param(smollm2, marks=pytest.mark.assets)]
+KINDS = [word_level, pytest.param(smollm2, marks=pytest.mark.assets)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

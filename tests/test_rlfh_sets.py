@@ -166,10 +166,9 @@ def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypat
     asked = [
         Example(id="a", question="Who won?", answers=["Ann"], entity="The race"),
         Example(id="b", question="Tell me of Ann.", answers=[], entity="Ann"),
-        Example(id="c", question="When?", answers=["1911"], entity="x"),
     ]
     found, _ = curating.rlfh_evidence(p, asked, {"b": "She won."})
-    assert searched == {"a": ["Who won?"], "b": [], "c": ["When?"]}
+    assert searched == {"a": ["Who won?"], "b": []}
     assert [d.id for d in found["a"]] == ["a#answer", "d"]
     assert found["a"][0].text == 'The answer to "Who won?" may be "Ann".'
-    assert [d.id for d in found["b"]] == ["d"] and "c" not in found
+    assert [d.id for d in found["b"]] == ["d"]

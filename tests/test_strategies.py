@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from fake_llm import FakeLLM, told
 
 from factkit.llm import Reply
@@ -12,11 +11,8 @@ from factkit.reason.strategies import (
     annotate,
     annotated,
     shares,
-    stated,
     tag,
 )
-from factkit.verify.exact import WorldReader
-from factkit.world import facts as world
 
 # An annotator
 
@@ -94,24 +90,6 @@ def test_structure_is_told_by_the_sentences_of_both_parts():
     ):
         assert tag(" ".join(reasoning), " ".join(answer)) == shown
     assert tag("Perhaps Ann was a poet.", "- ANN was a poet!") == ["doubt"]
-
-
-@pytest.fixture(scope="module")
-def made():
-    return world.build_world(people=10)
-
-
-def test_in_the_fact_world_a_fact_is_the_same_in_all_its_wordings(made):
-    first, second = made.facts_of(made.people[0])[:2]
-    key = stated(WorldReader(made), "")
-    for wording in range(3):
-        thought = f"{world.statement(first)} Perhaps {world.statement(second)}"
-        answer = f"{world.statement(second, wording)} {world.statement(first, wording)}"
-        assert tag(thought, answer, key) == ["doubt"]
-    assert "left_out" in tag(thought, answer)  # by words alone they differ
-    other = next(o for o in world.OBJECTS[first.relation] if o != first.object)
-    wrong = world.statement(world.Fact(first.subject, first.relation, other))
-    assert tag(world.statement(first), wrong, key) == ["left_out", "added"]
 
 
 def test_shares_are_those_of_responses_the_most_frequent_first():

@@ -15,7 +15,6 @@ HTTP, and the package beyond `SAMPLE` responses, where it slows down.
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -86,7 +85,7 @@ def compare(batch: ReasonedBatch, cases: list[Case], rounds: int, sample: int) -
 
 
 def main(quick: bool) -> None:
-    """Compare at `CONCURRENCY` and at that of h100_full; print the paper's figures."""
+    """Compare at `CONCURRENCY` and at that of h100_full."""
     n, leads_each, rounds = (4, 1, 1) if quick else (RESPONSES, LEADS, ROUNDS)
     most = params.load("reason", "h100_full").judge_concurrency
     cases = [(arm, n, veriscore.CONCURRENCY) for arm in ("fact", "fact_relevance")]
@@ -95,9 +94,6 @@ def main(quick: bool) -> None:
     compare(ReasonedBatch(n, leads_each), cases, rounds, sample)
     if not sample:
         print("without the VeriScore package: --quick, or it can't be installed here")
-    said = pd.read_csv(str(files("factkit") / "published" / "reason_text.csv"))
-    for row in said[said.what.str.startswith("seconds")].itertuples():
-        print(f"published ({row.where}), {row.what}: {row.value:g}")
 
 
 if __name__ == "__main__":

@@ -28,23 +28,9 @@ SETTINGS = {
     "rl_learning_rate": 1e-12,
     "value_learning_rate": 1e-12,
     "checkpoint_steps": 1000,
-    "method": "ppo",
-    "gamma": 1.0,
-    "gae_lambda": 0.95,
-    "whiten": True,
-    "eos_penalty": 0.0,
     "ppo_epochs": 1,
     "minibatches": 1,
-    "value_clip": 0.2,
-    "value_coefficient": 0.1,
 }
-
-
-def settings() -> TokenLevelParams:
-    """Profile tiny's, but for SETTINGS."""
-    tiny = params.read_yaml(params.yaml_path("truthrl", "tiny"))
-    tiny = {k: v for k, v in tiny.items() if k in TokenLevelParams.model_fields}
-    return TokenLevelParams(**(tiny | SETTINGS))
 
 
 def untrained(folder: str) -> None:
@@ -136,6 +122,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 4:
         method, start, folder = sys.argv[1:]
         train = {"ppo": ppo_steps, "grpo": grpo_steps}[method]
-        train(start, Path(folder), settings())
+        train(start, Path(folder), params.load("rlfh", "tiny", SETTINGS))
     else:
         main()

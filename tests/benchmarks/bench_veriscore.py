@@ -136,12 +136,12 @@ def installed() -> bool:
     return True
 
 
-def write_prompts(text: str) -> None:
+def filler(characters: int) -> str:
+    return ("some words " * (characters // 11 + 1))[:characters]
+
+
+def write_prompts() -> None:
     """Stand-ins for the files that the package reads beneath the working folder."""
-
-    def filler(characters: int) -> str:
-        return (text * (characters // len(text) + 1))[:characters]
-
     for folder in ("prompt", "data/demos"):
         Path(folder).mkdir(parents=True)
     extraction = filler(EXTRACTION_CHARS) + "\n{snippet}\nSentence: {sentence}\n"
@@ -174,8 +174,7 @@ def drive_package(rows: Sequence[Row]) -> float:
         "bytes", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={}
     )
     tiktoken.encoding_for_model = lambda name: of_bytes
-    text = " ".join(row["response"] for row in rows)
-    write_prompts(text.replace("{", "(").replace("}", ")"))
+    write_prompts()
     # get_veriscore takes these from the namespace of its command line
     veriscore.args = argparse.Namespace(output_dir="data", search_res_num=5)
     scorer = veriscore.VeriScorer("gpt", "gpt", output_dir="data")
@@ -228,7 +227,7 @@ class Batch:
 
         leads = load_leads()
         drawn = iter(random.Random(0).sample(leads, responses * leads_each))
-        examples = [
+        self.examples = [
             Example(
                 id=of[0].id,
                 question=f"Tell me about {of[0].title}.",
@@ -239,17 +238,16 @@ class Batch:
         ]
         index = CorpusIndex(Chunk(f"{d.id}#0", d.id, d.text, 0) for d in leads)
         documents = {lead.id: lead for lead in leads}
-        self.evidence, _ = build_offline(examples, index, documents)
-        self.ids = [e.id for e in examples]
-        self.prompts = [e.question for e in examples]
-        self.responses = [e.answers[0] for e in examples]
+        self.evidence, _ = build_offline(self.examples, index, documents)
 
     @property
     def rows(self) -> list[Row]:
         """The batch in the package's format."""
         source = {"model": "leads", "prompt_source": "leads"}
-        pairs = zip(self.prompts, self.responses, strict=True)
-        return [{"question": q, "response": r} | source for q, r in pairs]
+        return [
+            {"question": e.question, "response": e.answers[0]} | source
+            for e in self.examples
+        ]
 
     def run(
         self, arm: str, url: str, n: int, concurrency: int = CONCURRENCY
@@ -264,9 +262,10 @@ class Batch:
             endpoint = Endpoint(url, "fake", api_key="none")
             llm = LLM(endpoint, Path(cache), Limits(concurrency))
             engine = self.engine(llm)
-            rows = [of[:n] for of in (self.ids, self.prompts, self.responses)]
+            rows = [(e.id, e.question, e.answers[0]) for e in self.examples[:n]]
+            columns = map(list, zip(*rows, strict=True))
             wall, cpu = time.perf_counter(), time.process_time()
-            self.score(arm, engine, *rows)
+            self.score(arm, engine, *columns)
             took = time.perf_counter() - wall, time.process_time() - cpu
         return *took, llm.totals
 
@@ -327,17 +326,15 @@ def cost(batch: Batch) -> None:
     """Print calls and tokens a response of two arms, and the ratios."""
     from factkit import assets
 
-    path = assets.policy_path("smollm2-135m-instruct")
-    found = {}
-    with endpoint(0.0, str(Path(path) / "tokenizer.json")) as url:
+    path = Path(assets.policy_path("smollm2-135m-instruct"))
+    totals = []
+    with endpoint(0.0, str(path / "tokenizer.json")) as url:
         for arm in ("binary_rar", "veriscore"):
-            _, _, done = batch.run(arm, url, RESPONSES)
-            calls = done.calls / RESPONSES
-            tokens = (done.prompt_tokens + done.completion_tokens) / RESPONSES
-            found[arm] = calls, tokens
+            done = batch.run(arm, url, RESPONSES)[-1]
+            totals.append((done.calls, done.prompt_tokens + done.completion_tokens))
+            calls, tokens = (total / RESPONSES for total in totals[-1])
             print(f"{arm:10} {calls:.1f} calls, {tokens:.0f} tokens a response")
-    rar, veriscore = found["binary_rar"], found["veriscore"]
-    calls, tokens = (v / r for v, r in zip(veriscore, rar, strict=True))
+    calls, tokens = (v / r for r, v in zip(*totals, strict=True))
     print(f"ratio      {calls:.1f} x calls, {tokens:.1f} x tokens")
 
 
