@@ -15,6 +15,7 @@ from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets
+from factkit.veri import data as claim_data
 from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as w
 from factkit.world import trajectories as world_trajectories
@@ -44,7 +45,7 @@ def made(p):
 
 @pytest.fixture(scope="module")
 def data(p):
-    return claim_sets.claim_sets(p)
+    return claim_data.claim_sets(p)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +85,8 @@ def test_a_claim_s_gold_evidence_is_what_settles_it(sets, made, entries):
 
 
 def test_the_sets_are_the_same_again_and_others_in_another_world(p, sets):
-    assert claim_sets.claim_sets(p)[0] == sets
-    assert claim_sets.claim_sets(load(world_people=120, world_seed=1))[0] != sets
+    assert claim_data.claim_sets(p)[0] == sets
+    assert claim_data.claim_sets(load(world_people=120, world_seed=1))[0] != sets
 
 
 # ---- what is searched
@@ -178,7 +179,7 @@ def folder(tmp_path, monkeypatch):
 
     (tmp_path / "evaluation").mkdir()
     for path, rows in (
-        (claim_sets.PUBLISHED, rows_of("feverous", range(60))),
+        (claim_data.PUBLISHED, rows_of("feverous", range(60))),
         ("evaluation/feverous.parquet", rows_of("feverous", range(58, 62), "test")),
     ):
         parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / path)
@@ -189,14 +190,14 @@ def folder(tmp_path, monkeypatch):
         for title in titles
         for entry in entries_of_sentences(title, [f"{title} {i}." for i in range(4)])
     ]
-    monkeypatch.setattr(claim_sets.benchmarks, "CORPORA", ("absent", "pages"))
-    monkeypatch.setattr(claim_sets.benchmarks, "entries", lambda name, path: pages)
+    monkeypatch.setattr(claim_data.benchmarks, "CORPORA", ("absent", "pages"))
+    monkeypatch.setattr(claim_data.benchmarks, "entries", lambda name, path: pages)
     return tmp_path
 
 
 def of_benchmarks(folder, **values):
     values = {"train_claims": 24, "dev_claims": 6, "eval_sets": "feverous"} | values
-    return claim_sets.claim_sets(load("h100_lora", claims_path=str(folder), **values))
+    return claim_data.claim_sets(load("h100_lora", claims_path=str(folder), **values))
 
 
 def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
@@ -212,9 +213,9 @@ def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
 def test_without_the_published_file_claims_are_trained_on_that_are_verified(
     folder, monkeypatch
 ):
-    load_set, seen = claim_sets.benchmarks.load, []
-    pool, _ = load_set("veri_r1", str(folder / claim_sets.PUBLISHED))
-    (folder / claim_sets.PUBLISHED).unlink()
+    load_set, seen = claim_data.benchmarks.load, []
+    pool, _ = load_set("veri_r1", str(folder / claim_data.PUBLISHED))
+    (folder / claim_data.PUBLISHED).unlink()
 
     def loaded(name, path):
         return (pool, Counter()) if path.endswith("jsonl") else load_set(name, path)
@@ -223,11 +224,11 @@ def test_without_the_published_file_claims_are_trained_on_that_are_verified(
         seen.extend(examples)
         return examples[:40], Counter({"kept": 40})
 
-    monkeypatch.setattr(claim_sets.benchmarks, "load", loaded)
-    monkeypatch.setattr(claim_sets, "keep_verified", keep)
-    monkeypatch.setattr(claim_sets, "judge_llm", lambda p, model, url: None)
-    monkeypatch.setattr(claim_sets, "TRAINED_ON", ("feverous",))
-    monkeypatch.setattr(claim_sets, "POOL", 19)
+    monkeypatch.setattr(claim_data.benchmarks, "load", loaded)
+    monkeypatch.setattr(claim_data, "keep_verified", keep)
+    monkeypatch.setattr(claim_data, "judge_llm", lambda p, model, url: None)
+    monkeypatch.setattr(claim_data, "TRAINED_ON", ("feverous",))
+    monkeypatch.setattr(claim_data, "POOL", 19)
     sets, _, dropped = of_benchmarks(folder)
     assert Counter(e.label for e in seen) == dict.fromkeys(w.LABELS, 19)
     kept = {e.id for e in seen[:40]}
@@ -262,7 +263,7 @@ def verdict(label, *evidence):
 
 def keep(examples, llm):
     search = in_process(CorpusIndex(PAGES))
-    return claim_sets.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
+    return claim_data.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
 
 
 def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():

@@ -96,15 +96,16 @@ import sys
 from pathlib import Path
 from factkit import params
 from factkit.veri import claims as claim_sets
+from factkit.veri import data as claim_data
 from factkit.world import trajectories as world_trajectories
-from factkit.curate.requests import split_by_entity
+from factkit.curate.splits import split_by_entity
 from factkit.truthrl import data
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])
 made, _ = data.questions(p)
 split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
-sets, entries, dropped = claim_sets.claim_sets(p)
+sets, entries, dropped = claim_data.claim_sets(p)
 made = [split["train"], split["test"], sets, entries[:5000], dropped]
 if p.claims == "world":
     few = facts.build_world(people=60, seed=0)

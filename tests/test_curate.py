@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit.curate import drawn, requests
+from factkit.curate import drawn, splits
 from factkit.curate.drawn import Probe
 from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.truthrl import train as training
@@ -47,13 +47,13 @@ SIZES = {"train": 100, "test": 60}
 
 
 def test_splits_have_their_sizes_no_common_entity_and_an_even_mix_of_relations():
-    split = requests.split_by_entity(examples(), SIZES)
+    split = splits.split_by_entity(examples(), SIZES)
     assert {k: len(v) for k, v in split.items()} == SIZES
     train, test = ({e.entity for e in split[name]} for name in SIZES)
     assert not train & test
     counts = Counter(e.relation for e in split["train"])
     assert max(counts.values()) - min(counts.values()) <= 1
-    assert split == requests.split_by_entity(examples(), SIZES)
+    assert split == splits.split_by_entity(examples(), SIZES)
 
 
 def test_entities_that_share_a_question_are_of_one_split():
@@ -62,20 +62,20 @@ def test_entities_that_share_a_question_are_of_one_split():
         e.model_copy(update={"id": f"{e.id} again", "entity": f"other {e.entity}"})
         for e in once
     ]
-    split = requests.split_by_entity([*once, *twice], SIZES)
+    split = splits.split_by_entity([*once, *twice], SIZES)
     train, test = ({e.question for e in rows} for rows in split.values())
     assert not train & test
 
 
 def test_a_split_that_chance_leaves_short_is_filled_up():
     for seed in range(5):
-        split = requests.split_by_entity(examples(), {"train": 825, "test": 50}, seed)
+        split = splits.split_by_entity(examples(), {"train": 825, "test": 50}, seed)
         assert (len(split["train"]), len(split["test"])) == (825, 50)
 
 
 def test_asking_of_some_relations_alone_moves_no_entity_to_another_split():
-    chosen = requests.split_by_entity(examples(), {"train": 80, "test": 48}, 0, ["a"])
-    every = requests.split_by_entity(examples(), {"train": 80, "test": 48})
+    chosen = splits.split_by_entity(examples(), {"train": 80, "test": 48}, 0, ["a"])
+    every = splits.split_by_entity(examples(), {"train": 80, "test": 48})
     assert {e.relation for rows in chosen.values() for e in rows} == {"a"}
     for one, other in (("train", "test"), ("test", "train")):
         assert not {e.entity for e in chosen[one]} & {e.entity for e in every[other]}
@@ -83,17 +83,17 @@ def test_asking_of_some_relations_alone_moves_no_entity_to_another_split():
 
 def test_asking_for_more_than_there_is_is_refused_by_name():
     with pytest.raises(DataError, match="train=1000: only"):
-        requests.split_by_entity(examples(), {"train": 1000, "test": 10})
+        splits.split_by_entity(examples(), {"train": 1000, "test": 10})
     with pytest.raises(DataError, match="only 0 of 3"):
-        requests.split_prompts(examples(1), {"train": 1, "test": 2})
+        splits.split_prompts(examples(1), {"train": 1, "test": 2})
 
 
 def test_prompts_are_split_by_entity_as_they_come():
-    split = requests.split_prompts(examples(), SIZES)
+    split = splits.split_prompts(examples(), SIZES)
     assert {name: len(rows) for name, rows in split.items()} == SIZES
     refuse_overlap(split)
-    assert split == requests.split_prompts(examples(), SIZES)
-    assert split != requests.split_prompts(examples(), SIZES, 1)
+    assert split == splits.split_prompts(examples(), SIZES)
+    assert split != splits.split_prompts(examples(), SIZES, 1)
 
 
 # Probes

@@ -1,5 +1,7 @@
 """RLFH's figures and tokens with their rewards, drawn from made-up responses."""
 
+import re
+
 import pytest
 from drawings import (
     bar_groups,
@@ -15,6 +17,7 @@ from drawings import (
 
 from factkit.evaluate.long_form import Checked
 from factkit.rlfh import figures as draw
+from factkit.rlfh import token_view
 from factkit.verify.claims import Claim, Support
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
@@ -122,7 +125,9 @@ def test_granularity_has_a_bar_an_arm_and_the_papers_scaled_to_our_base_policy()
 
 def test_tokens_with_a_reward_show_its_number_and_no_feedback_is_no_reward_of_zero():
     rewarded = ("Who <?", ["He", " <b>", " 1901"], [0, 4.0, -2.123])
-    html = draw.token_reward_rows([rewarded, ("q", ["a"], None)]).to_html()
+    html = token_view.token_reward_rows([rewarded, ("q", ["a"], None)]).to_html()
     assert "Who &lt;?" in html and " &lt;b&gt;" in html
     for number in ("+4.00", "−2.12", "+1.88", "annotator failed"):
         assert number in html
+    gain, loss = re.findall(r'<span style="[^"]*(#\w{6})', html)
+    assert gain != loss

@@ -10,6 +10,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
 from factkit.train import grpo, sft
 from factkit.veri import claims as claim_sets
+from factkit.veri import data as claim_data
 from factkit.veri import evaluate, rewards, search_rollout
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
@@ -37,7 +38,7 @@ def load(**values):
 def data():
     """Claims to train on, what offline prompts give, what SFT is shown, the search."""
     p = load()
-    sets, entries, _ = claim_sets.claim_sets(p)
+    sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
     given = claim_sets.given_offline(sets["train"], entries, search, p)
     told = veri.scripted(p, sets["train"], search)

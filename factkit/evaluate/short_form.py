@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows
 from factkit.verify.failures import failed_share
@@ -16,6 +15,7 @@ from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
+    from factkit.curate.drawn import Probe
     from factkit.evaluate.long_form import Checked
     from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
@@ -182,7 +182,7 @@ def majority(
 
 
 def majority_curve(
-    probes: Sequence[Probe], boxed: bool = False, draws: int = 20, seed: int = 0
+    probes: Sequence["Probe"], boxed: bool = False, draws: int = 20, seed: int = 0
 ) -> dict[int, dict[str, float]]:
     """`rates` of majority@k for k = 1, 2, 4 … up to all stored samples of a question.
 

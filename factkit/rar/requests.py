@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Document, load_leads
-from factkit.curate.requests import keep_factual, split_by_entity, split_prompts
+from factkit.curate.requests import keep_factual
+from factkit.curate.splits import split_by_entity, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts, world_prompts
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN

@@ -47,6 +47,16 @@ class ReasonRlParams(ReasonSftParams, RlParams):
     reward_url: str = ""
 
 
+# arm → (λ, μ), the five rows of Table 2
+WEIGHTS = {
+    "fact": (0.0, 0.0),
+    "fact_detail": (0.01, 0.0),
+    "fact_relevance": (0.0, 0.1),
+    "fact_detail_relevance": (0.01, 0.1),
+    "fact_detail10_relevance": (0.1, 0.1),
+}
+
+
 def _rl(what: str, main: bool = False) -> Arm:
     return Arm(what, ReasonRlParams, "GRPO", start="sft", main=main)
 

@@ -19,7 +19,7 @@ from factkit.figures import (
     spaced,
     tables,
 )
-from factkit.reason.rewards import WEIGHTS
+from factkit.reason.arms import WEIGHTS
 
 if TYPE_CHECKING:
     import pandas as pd

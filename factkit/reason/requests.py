@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 
 from factkit import prompts
 from factkit.curate.requests import (
-    Sets,
     file_of,
     in_set,
     keep_factual,
     lead_sets,
-    split_prompts,
     world_sets,
 )
+from factkit.curate.splits import Sets, split_prompts
 from factkit.datasets import long_form_prompts, rows
 from factkit.datasets.examples import Example, made_id, refuse_overlap
 from factkit.datasets.rows import Loaded, Row, RowError, collected

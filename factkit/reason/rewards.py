@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit import models
+from factkit.reason.arms import WEIGHTS
 from factkit.verify import engine as engines
 from factkit.verify import judge
 from factkit.verify.claims import Support
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from factkit.reason.arms import ReasonParams
 
 MALFORMED = -1.0  # Eq. 2
-# arm → (λ, μ), the five rows of Table 2
-WEIGHTS = {
-    "fact": (0.0, 0.0),
-    "fact_detail": (0.01, 0.0),
-    "fact_relevance": (0.0, 0.1),
-    "fact_detail_relevance": (0.01, 0.1),
-    "fact_detail10_relevance": (0.1, 0.1),
-}
 
 
 def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:

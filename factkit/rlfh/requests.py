@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING
 
 from factkit.corpus import Document
 from factkit.curate.requests import (
-    Sets,
     file_of,
     gather,
     in_set,
     lead_sets,
-    split_prompts,
     training_sizes,
     world_sets,
 )
+from factkit.curate.splits import Sets, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.datasets.rows import Loaded

@@ -1,179 +1,22 @@
-"""Veri-R1's claims: to train on, to choose by, to test on; what is searched for them.
-
-No entity is in two splits. Labels are balanced. `meta["set"]` of a claim names the
-benchmark that it is of.
-"""
+"""What Veri-R1's policy is asked about a claim, searches in, or is given with it."""
 
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import prompts, runs
-from factkit.curate.requests import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows as files
-from factkit.leads import facts
-from factkit.leads.claims import LeadClaims
-from factkit.llm import LLM, Reply, Request
-from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
-from factkit.retrieval.entries import page_of, shown
+from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
-from factkit.veri import benchmarks
-from factkit.verify.trajectory import NEI, Turn, answer_of
-from factkit.verify.verifier import judge_llm
-from factkit.world import facts as world
-from factkit.world.facts import LABELS
-from factkit.world.trajectories import marked, marking, world_entries
+from factkit.world.trajectories import marked, marking
 
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams
-
-# in p.claims_path: the published training file; sets to train on without it, and how
-# many claims a label of each (App. E); a set's training and development file
-PUBLISHED = "train_online.parquet"
-TRAINED_ON, POOL = ("feverous", "exfever"), 3_000
-FILES = {
-    "feverous": ("feverous_train_challenges.jsonl", "feverous_dev_challenges.jsonl"),
-    "exfever": ("exfever_train.csv", "exfever_dev.csv"),
-    "fever": ("train.jsonl", "paper_dev.jsonl"),
-    "scifact": ("claims_train.jsonl", "claims_dev.jsonl"),
-    "hover": ("hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"),
-}
-REPLY_TOKENS = 512  # Table 4
-
-
-def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
-    """train, dev and test claims, what is searched, and counts of what was dropped."""
-    sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
-    if p.claims == "feverous_exfever":
-        return benchmark_sets(p)
-    if p.claims == "leads":
-        claims = LeadClaims(facts.load(), p.world_seed)
-        return claims.sets(sizes), claims.entries(), Counter()
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    return world_sets(made, sizes), world_entries(made), Counter()
-
-
-def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
-    """Claims about the fact world's people, labels and hops in turn in each split."""
-    rng = random.Random(f"claim sets {made.seed}")
-    people = rng.sample(made.people, len(made.people))
-    sets, begin, total = {}, 0, 0
-    for name, size in sizes.items():
-        total += size
-        end = round(len(people) * total / sum(sizes.values()))
-        part = world.World(made.seed, tuple(people[begin:end]), made.facts)
-        sets[name] = [in_set(e, "world") for e in world.claims(part, size, made.seed)]
-        begin = end
-    return sets
-
-
-# ---- the paper's
-
-
-def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
-    """The paper's claims, from the files of `FILES` in p.claims_path (App. E).
-
-    The entries are those of the evidence's pages: what is searched is behind
-    p.search_url. Training claims are the published ones, or, without that file, those
-    of FEVEROUS and EX-FEVER that an LLM verifies offline without a fault. Test claims
-    are the published ones, or as many of each label. What shares an entity with a test
-    claim is not trained on.
-    """
-    folder, dropped = Path(p.claims_path), Counter()
-    test = [e for name in p.eval_sets.split() for e in _test_set(folder, name, p)]
-    if (folder / PUBLISHED).exists():
-        train, counts = benchmarks.load("veri_r1", str(folder / PUBLISHED))
-        entries = _gold_entries(folder, [*train, *test])
-    else:
-        pool = []
-        for name in TRAINED_ON:
-            claims, counts = benchmarks.load(name, str(folder / FILES[name][0]))
-            pool += benchmarks.balanced(claims, POOL)
-            dropped += counts
-        entries = _gold_entries(folder, [*pool, *test])
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-        search = in_process(CorpusIndex(entries))
-        if p.search_url:
-            search = over_http(p.search_url)
-        train, counts = keep_verified(pool, entries, search, llm, p)
-    held_out = {e.entity.casefold() for e in test}
-    own = [e for e in train if e.entity.casefold() not in held_out]
-    dropped += counts
-    dropped["shares an entity with a test claim"] = len(train) - len(own)
-    sizes = {"train": p.train_claims, "dev": p.dev_claims}
-    return split_by_entity(own, sizes) | {"test": test}, entries, dropped
-
-
-def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
-    published = folder / "evaluation" / f"{name}.parquet"
-    if published.exists():
-        return benchmarks.load("veri_r1", str(published))[0]
-    claims, _ = benchmarks.load(name, str(folder / FILES[name][1]))
-    labels = [label for label in LABELS if any(e.label == label for e in claims)]
-    return benchmarks.balanced(claims, p.test_claims // len(labels), labels)
-
-
-def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
-    """The entries of all pages that are evidence, from the corpora that there are."""
-    pages = {page_of(i) for e in examples for i in e.evidence}
-    corpora = [name for name in benchmarks.CORPORA if (folder / name).exists()]
-    return [
-        entry
-        for name in corpora
-        for entry in benchmarks.entries(name, folder / name)
-        if entry.doc_id in pages
-    ]
-
-
-def keep_verified(
-    examples: Sequence[Example],
-    entries: Sequence[Chunk],
-    search: Search,
-    llm: LLM,
-    p: "VeriParams",
-) -> tuple[list[Example], Counter]:
-    """The claims that an LLM verifies offline without a fault, and how many met which
-    fate (App. E, Fig 3): about 70 % are kept, by GPT-4o.
-
-    It is given what offline RL is (`given_offline`; ours). The label must be right and
-    the evidence exactly the gold one, or for NOT ENOUGH INFO the label alone, as in
-    §3.2's metrics (ours). A call that failed is no verdict: a rerun asks again.
-    """
-    known = {piece.id for entry in entries for piece in shown(entry)}
-    settled = [e for e in examples if known.issuperset(e.evidence)]
-    given = given_offline(settled, entries, search, p)
-    requests = [
-        Request(
-            ({"role": "user", "content": prompt},),
-            template=p.offline_template,
-            sampling=Sampling(REPLY_TOKENS),
-        )
-        for prompt in asked_offline(settled, given, p)
-    ]
-    replies = llm.run(requests, progress="verifying")
-    fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
-    counts = Counter(fates.values())
-    counts["evidence not in the corpus"] = len(examples) - len(settled)
-    return [e for e in settled if fates[e.id] == "kept"], counts
-
-
-def _fate(example: Example, reply: Reply) -> str:
-    if reply.text is None:
-        return "failed"
-    answer = answer_of([Turn(reply.text, by_model=True)])
-    if answer.label is None or not reply.finished:
-        return "unreadable"
-    if answer.label not in example.answers:
-        return "wrong label"
-    exact = set(answer.evidence) == set(example.evidence)
-    return "kept" if exact or example.label == NEI else "wrong evidence"
-
 
 # ---- what is searched
 

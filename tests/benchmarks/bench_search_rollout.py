@@ -17,6 +17,7 @@ from factkit import models, params
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets
+from factkit.veri import data as claim_data
 from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
 from factkit.veri.search_rollout import Rollout, Tokens, with_model
@@ -36,7 +37,7 @@ def settings() -> Veri:
 
 def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
-    sets, entries, _ = claim_sets.claim_sets(p)
+    sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
     model, tokenizer = models.load_policy(base_policy(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
