@@ -28,7 +28,9 @@ class FakeEndpoint:
 
 
 def prompt_of(body: dict[str, Any]) -> str:
-    return body["messages"][-1]["content"]
+    return (
+        body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
+    )
 
 
 def answer(text: str | None, finish_reason: str = "stop") -> tuple[int, Any, dict]:
@@ -93,6 +95,7 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
     async def start(ready: threading.Event, stop: asyncio.Event) -> None:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", handle)
+        app.router.add_post("/v1/completions", handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)

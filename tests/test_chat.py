@@ -7,7 +7,7 @@ import pytest
 from factkit import assets, models, params
 from factkit.curate.drawn import Probe, turn
 from factkit.datasets.examples import Example
-from factkit.train import dpo, grpo, reward_model, sft
+from factkit.train import grpo, reward_model
 from factkit.truthrl import rewards as truthrl
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
@@ -85,19 +85,6 @@ def p():
 def steps(path):
     with path.open() as f:
         return list(csv.DictReader(f))
-
-
-def test_sft_learns_from_chat_rows(start, p, tmp_path):
-    p = p.model_copy(update={"arm": "sft"})
-    sft.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
-    assert len(steps(tmp_path / "metrics.csv")) == 2
-
-
-def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
-    p = p.model_copy(update={"arm": "dpo"})
-    rows = training.pairs(EXAMPLES, PROBES, p)
-    dpo.dpo(start, rows, tmp_path, p)
-    assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
 @pytest.mark.parametrize("arm", ["ternary", "rlkf"])

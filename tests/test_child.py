@@ -1,6 +1,5 @@
 """Processes that end with their parent, were it killed; and what they leave alone."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from factkit import child
 from factkit.params import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -85,21 +83,3 @@ def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     process.send_signal(ended_by)
     process.wait(60)
     until(lambda: not any(map(alive, family)), 20)
-
-
-def test_the_exit_status_is_the_command_s():
-    for end, status in (("_exit(3)", 3), ("kill(os.getpid(), 15)", 128 + 15)):
-        code = f"import os; os.{end}"
-        done = subprocess.run(child.command(sys.executable, "-c", code))
-        assert done.returncode == status
-
-
-def test_what_a_command_leaves_behind_when_it_succeeds_goes_on(tmp_path):
-    start = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
-    code = f"import subprocess, sys; print({start}.pid)"
-    with (tmp_path / "out").open("w+") as f:
-        subprocess.run(child.command(sys.executable, "-c", code), stdout=f, check=True)
-        f.seek(0)
-        left = int(f.read())
-    assert alive(left)
-    os.kill(left, signal.SIGKILL)

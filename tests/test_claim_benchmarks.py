@@ -5,7 +5,6 @@ import csv
 import gzip
 import json
 import sqlite3
-import tracemalloc
 import zipfile
 from collections import Counter
 from itertools import islice
@@ -14,16 +13,11 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from factkit import params
 from factkit.datasets.examples import DataError, Example
 from factkit.retrieval.entries import shown
 from factkit.veri import benchmarks
 from factkit.world.facts import LABELS
 
-DATA = params.ROOT.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the sample files are not beside the project"
-)
 SUPPORT, REFUTE, NEI = LABELS
 ROWS = {
     "fever": {
@@ -126,7 +120,6 @@ def test_a_claim_may_lack_evidence_where_information_is_lacking(load):
     for name, change in (("fever", unknown), ("scifact", {"evidence": {}})):
         (example,), _ = load(name, ROWS[name] | change)
         assert (example.label, example.evidence) == (NEI, [])
-        assert example.entity == example.id
 
 
 def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
@@ -137,20 +130,11 @@ def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
 
 
 def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
-    for source, label, evidence, gold in (
-        ("fever", "SUPPORTS", ["A_-LRB-b-RRB-_sentence_1"], ["A (b)_sentence_1"]),
-        (
-            "hover",
-            "SUPPORTED",
-            ["A &amp; B_sentence_0", "A &amp; B_sentence_2"],
-            ["A & B"],
-        ),
-        ("exfever", "SUPPORT", ["A", "B", "A"], ["A", "B"]),
-    ):
-        row = {"source": source, "label": label, "evidence": evidence}
-        (example,), _ = load("veri_r1", ROWS["veri_r1"] | row)
-        assert (example.evidence, example.meta) == (gold, {"set": source})
-        assert example.label == SUPPORT
+    row = ROWS["veri_r1"] | {"source": "hover", "label": "SUPPORTED"}
+    evidence = ["A &amp; B_sentence_0", "A &amp; B_sentence_2"]
+    (example,), _ = load("veri_r1", row | {"evidence": evidence})
+    assert (example.evidence, example.label) == (["A & B"], SUPPORT)
+    assert example.meta == {"set": "hover"}
 
 
 def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
@@ -173,24 +157,16 @@ def test_a_bad_row_is_dropped_for_a_named_reason(load):
     """So is the empty first row of FEVEROUS's files, and evidence in tables."""
     both = ROWS["scifact"]["evidence"] | {"7": [{"sentences": [1], "label": "SUPPORT"}]}
     for name, change, problem in (
-        ("fever", {"claim": " "}, "empty question"),
         ("fever", {"label": "MAYBE"}, "label: 'MAYBE' is none that is known"),
-        ("fever", {"id": None}, "id: "),
         ("fever", {"evidence": []}, "no evidence"),
-        ("fever", {"evidence": {}}, "evidence: "),
-        ("fever", {"evidence": [[["A", 0]]]}, "evidence: "),
         ("fever", {"evidence": [[[1, 2, "A", None]]]}, "evidence: "),
-        ("feverous", {"evidence": [{}]}, "content: "),
         ("feverous", {"evidence": [{"content": ["A_item_0"]}]}, "no evidence of sent"),
         ("feverous", {"claim": "", "label": "", "evidence": []}, "empty question"),
         ("exfever", {"golden entity": "Bo"}, "golden entity: not a list of texts"),
-        ("exfever", {"golden entity": "[]"}, "no evidence"),
-        ("scifact", {"evidence": None}, "evidence: "),
         ("scifact", {"evidence": {"7": [{"label": "SUPPORT"}]}}, "sentences: "),
         ("scifact", {"evidence": both}, "evidence for and against the claim"),
         ("hover", {"supporting_facts": [7]}, "supporting_facts: not pairs of title"),
         ("veri_r1", {"source": "nq"}, "source: none of fever, feverous, exfever"),
-        ("veri_r1", {"golden_answers": None}, "source: missing or not text"),
         ("veri_r1", {"claim": "Bo \ud83d"}, "claim: half a character (a lone"),
     ):
         good = ROWS[name]
@@ -216,28 +192,10 @@ def test_labels_are_drawn_alike_and_one_that_is_short_is_named():
         for y, n in zip(LABELS, (9, 5, 20), strict=True)
         for i in range(n)
     ]
-    drawn = benchmarks.balanced(every, 5)
-    assert Counter(e.label for e in drawn) == dict.fromkeys(LABELS, 5)
-    assert drawn == benchmarks.balanced(every, 5) == [e for e in every if e in drawn]
     two = benchmarks.balanced(every, 9, (SUPPORT, NEI))
     assert Counter(e.label for e in two) == {SUPPORT: 9, NEI: 9}
     with pytest.raises(DataError, match="6 claims a label: there are 5 with 'REFUTE'"):
         benchmarks.balanced(every, 6)
-
-
-@needs_data
-def test_every_real_row_is_a_claim_or_a_repetition():
-    repeated = {"duplicate id": 1095}
-    for name, file, labels, problems in (
-        ("fever", "paper_dev.jsonl", (3333, 3333, 3333), {}),
-        ("exfever", "mini_test.csv", (326, 353, 321), {}),
-        ("veri_r1", "train_online.slim.jsonl.gz", (2937, 2723, 1437), repeated),
-    ):
-        examples, dropped = benchmarks.load(name, str(DATA / name / file))
-        counts = Counter(e.label for e in examples)
-        assert counts == dict(zip(LABELS, labels, strict=True))
-        assert dropped == problems
-        assert all(e.evidence or e.label == NEI for e in examples)
 
 
 # ---- corpora
@@ -327,16 +285,11 @@ def test_fevers_pages_are_read_from_their_zip(tmp_path):
             made.writestr(f"__MACOSX/wiki-pages/._wiki-00{n}.jsonl", b"\0")
     found = [e.doc_id for e in benchmarks.entries("wiki-pages", path)]
     assert found == ["Hook (film)", "Hook (film)", "Al"]
-    path.write_bytes(path.read_bytes().replace(b"is a film", b"is a folm"))
-    with pytest.raises(DataError, match="row 1: file cut short or.*fetch"):
-        list(benchmarks.entries("wiki-pages", path))
 
 
 def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(tmp_path):
     path = tmp_path / "corpus.jsonl"
     for row, problem in (
-        ('{"doc_id": 1}', "abstract: "),
-        ('["A"]', "not a JSON object"),
         (lines(ABSTRACT | {"doc_id": None}), "doc_id: "),
         ("{", "not JSON"),
     ):
@@ -345,10 +298,6 @@ def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(tmp_path):
         assert len(list(islice(entries, 2))) == 2
         with pytest.raises(DataError, match=f"corpus.jsonl, row 2: {problem}.*mend"):
             list(entries)
-    rows = [("A", json.dumps({"sentence_0": "A."})), ("B", "{")]
-    path = database(tmp_path / "w.db", "feverous_wikiv1.db", rows)
-    with pytest.raises(DataError, match="w.db, row 2: not JSON"):
-        list(benchmarks.entries("feverous_wikiv1.db", path))
 
 
 def test_what_is_no_corpus_is_refused_with_what_it_should_be(tmp_path):
@@ -362,14 +311,3 @@ def test_what_is_no_corpus_is_refused_with_what_it_should_be(tmp_path):
     ):
         with pytest.raises(DataError, match=problem):
             list(benchmarks.entries(name, path))
-
-
-def test_a_corpus_is_never_in_memory_as_a_whole(tmp_path):
-    rows = [(f"B{i}", "long" * 2_500) for i in range(500)]
-    path = database(tmp_path / "w.db", "wiki_wo_links.db", rows)
-    tracemalloc.start()
-    count = sum(1 for _ in benchmarks.entries("wiki_wo_links.db", path))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert count == 500
-    assert peak < 1_000_000  # bytes, of 5 million

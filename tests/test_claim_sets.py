@@ -6,17 +6,15 @@ from collections import Counter
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
-from factkit import params, prompts, runs
+from factkit import params, runs
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.llm import LLM, Endpoint, Limits
-from factkit.params.stages import PROFILES
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
-from factkit.verify.trajectory import Turn, answer_of, well_formed
 from factkit.world import facts as w
 from factkit.world import trajectories as world_trajectories
 
@@ -84,18 +82,7 @@ def test_a_claim_s_gold_evidence_is_what_settles_it(sets, made, entries):
         assert w.verify(made, example.question) == settled[example.label]
 
 
-def test_the_sets_are_the_same_again_and_others_in_another_world(p, sets):
-    assert claim_data.claim_sets(p)[0] == sets
-    assert claim_data.claim_sets(load(world_people=120, world_seed=1))[0] != sets
-
-
 # ---- what is searched
-
-
-def test_given_texts_come_back_from_their_file(tmp_path):
-    given = {"a": ODD, "b\u2028": [], "c": ODD[:1]}
-    claim_sets.write_given(tmp_path / "given.jsonl", given)
-    assert claim_sets.read_given(tmp_path / "given.jsonl") == given
 
 
 def test_a_policy_searches_what_the_data_run_wrote_or_a_service(
@@ -118,7 +105,6 @@ def test_a_policy_searches_what_the_data_run_wrote_or_a_service(
 def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
     p, sets, entries, search
 ):
-    """And where it stands among the others tells nothing."""
     for context in (0, 3):
         p = p.model_copy(update={"context_entries": context})
         given = claim_sets.given_offline(sets["train"], entries, search, p)
@@ -128,27 +114,6 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
             assert len(set(ids) - set(example.evidence)) <= context
             assert listed(given[example.id]) in prompt and example.question in prompt
-    claims = [e for e in sets["train"] if e.evidence]
-    places = Counter([t.id for t in given[e.id]].index(e.evidence[0]) for e in claims)
-    assert len(places) >= 3 and max(places.values()) < 0.6 * places.total()
-
-
-def test_an_online_prompt_has_the_claim_and_nothing_else_of_it(sets):
-    for profile in PROFILES:
-        p, example = load(profile), sets["test"][0]
-        (prompt,) = claim_sets.asked([example], p)
-        frame = prompts.template(p.prompt_template).split("{claim}")
-        assert prompt == example.question.join(frame)
-
-
-def test_the_prompts_example_of_an_answer_is_one_once_it_has_a_label():
-    for name in ("verify_claim_online", "verify_claim_offline"):
-        text = prompts.template(name)
-        form = text[text.rindex("<answer>") : text.rindex("</answer>")] + "</answer>"
-        for label in w.LABELS:
-            filled = form.replace("one of SUPPORT, REFUTE, NOT ENOUGH INFO", label)
-            turns = [Turn(f"<think> So. </think>{filled}", by_model=True)]
-            assert answer_of(turns).label == label and well_formed(turns, online=False)
 
 
 # ---- the paper's sets
@@ -271,8 +236,6 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
     cases = (
         (claim("a0"), verdict(SUPPORT, *four), "kept"),
         (claim("a1"), verdict(REFUTE, *four), "wrong label"),
-        (claim("a2"), verdict(NEI), "wrong label"),
-        (claim("a3"), verdict(SUPPORT), "wrong evidence"),
         (claim("a5"), verdict(SUPPORT, *four, "Bo_sentence_5"), "wrong evidence"),
         (claim("a6", REFUTE, two), verdict(REFUTE, *two[::-1]), "kept"),
         (claim("a7", REFUTE, two), verdict(REFUTE, two[1]), "wrong evidence"),
@@ -280,7 +243,6 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
         (claim("b1", NEI, answers=[NEI, REFUTE]), verdict(REFUTE, *four), "kept"),
         (claim("b2"), "I think that it is true.", "unreadable"),
         (claim("b4"), refuse(400), "failed"),
-        (claim("b5"), answer(None), "failed"),
         (claim("b6", evidence=["Gus_sentence_0"]), None, "evidence not in the corpus"),
     )
     replies = {example.id: reply for example, reply, _ in cases}
@@ -296,16 +258,3 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
     assert counts == Counter(fate for *_, fate in cases)
     assert len(server.bodies) == len(cases) - 1  # what can't be cited isn't asked
     assert all("\n[[Bo_sentence_4]]: Bo did 4.\n" in p for p in server.prompts())
-
-
-def test_a_failed_call_is_asked_again_and_an_answer_is_not(tmp_path):
-    def behave(body, attempt):
-        failing = "Claim b." in prompt_of(body) and attempt == 0
-        return refuse(400) if failing else answer(verdict(SUPPORT, "Bo_sentence_4"))
-
-    with serve(behave) as server:
-        llm = LLM(Endpoint(server.url, "m", "k"), tmp_path, Limits(attempts=1))
-        examples = [claim("a"), claim("b")]
-        first, again = keep(examples, llm), keep(examples, llm)
-    assert [e.id for e in first[0]] == ["a"] and first[1]["failed"] == 1
-    assert [e.id for e in again[0]] == ["a", "b"] and len(server.bodies) == 3

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factkit.veri import evaluate as cv
 from factkit.veri.evaluate import Verified, scores
@@ -33,16 +31,6 @@ def row(label, gold, said, cited, probability=None, searches=1, **more):
     rest = {"trajectory": trajectory, "label_probability": probability} | more
     return Verified("c", "Bo is a baker.", "fever", label, tuple(gold), **rest)
 
-
-sets = st.lists(st.sampled_from("abcd"), max_size=4, unique=True)
-labels = st.sampled_from(LABELS)
-rows_of_any_kind = st.builds(
-    lambda label, gold, said, cited, probability: row(
-        label, gold or ("" if label == NEI else "a"), said, cited, probability
-    ),
-    *(labels, sets, labels | st.none(), sets, st.none() | st.floats(0, 1)),
-)
-some_rows = st.lists(rows_of_any_kind, min_size=1, max_size=8)
 
 ROWS = [
     row(SUPPORT, "ab", SUPPORT, "ab"),  # all right
@@ -157,9 +145,11 @@ def test_how_a_claim_was_gone_about():
 # ---- items
 
 
-@given(some_rows)
-def test_items_are_the_terms_of_the_summarys_means(rows):
-    rows = [replace(r, id=str(i), set="ab"[i % 2]) for i, r in enumerate(rows)]
+def test_items_are_the_terms_of_the_summarys_means():
+    sure = [row(SUPPORT, "a", SUPPORT, "a", 0.99), row(NEI, "", REFUTE, "a", 0.3)]
+    rows = [
+        replace(r, id=str(i), set="ab"[i % 2]) for i, r in enumerate([*ROWS, *sure])
+    ]
     found, metrics = cv.items(rows), cv.summary(rows)
     assert list(found) == [f"{r.set}/{r.id}" for r in rows]
     for name in {name for marks in found.values() for name in marks}:
@@ -214,12 +204,3 @@ def test_a_claim_without_gold_evidence_is_refused_unless_it_needs_none():
             row(label, "", SUPPORT, "a")
     with pytest.raises(ValueError, match="label='SUPPORTS'"):
         row("SUPPORTS", "a", SUPPORT, "a")
-
-
-@given(some_rows, st.text())
-def test_rows_come_back_from_their_file(tmp_path_factory, rows, text):
-    path = tmp_path_factory.mktemp("rows") / "verified.jsonl"
-    more = {"trajectory": [Turn(text, True)], "also_right": (REFUTE,)}
-    rows.append(row(NEI, [text], None, "", **more))
-    cv.write_verified(path, rows)
-    assert cv.read_verified(path) == rows

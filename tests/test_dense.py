@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import assets, params
-from factkit.corpus import load_leads
 from factkit.retrieval import dense
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.dense import DenseIndex, Encoder
@@ -26,10 +25,6 @@ def own_cache(request, tmp_path, monkeypatch):
 
 def chunks_of(texts: list[str]) -> list[Chunk]:
     return [Chunk(f"d{i}#0", f"d{i}", t, 1) for i, t in enumerate(texts)]
-
-
-def ids(hits) -> list[str]:
-    return [hit.chunk.id for hit in hits]
 
 
 class LetterEncoder:
@@ -123,17 +118,6 @@ def test_an_index_of_other_texts_or_another_encoder_is_not_opened():
     assert encoder.encoded == ["a", "bc", "ab", "c"]
 
 
-def test_e5_is_known_by_the_models_name():
-    for model, e5 in (
-        ("intfloat/e5-base-v2", True),
-        ("/hub/models--intfloat--e5-base-v2/snapshots/1c", True),
-        ("intfloat/multilingual-E5-large", True),
-        ("/cache/a3e5f/all-MiniLM-L6-v2", False),
-    ):
-        assert Encoder(model).e5 is e5
-    assert Encoder("e5").key != Encoder("model").key
-
-
 @pytest.fixture(scope="module")
 def minilm():
     return Encoder(assets.embedder_path())
@@ -149,15 +133,3 @@ def test_embedding_is_the_mean_over_the_texts_own_tokens(minilm):
     mean = hidden.mean(0) / hidden.mean(0).norm()
     padded = minilm.passages(["a fox", "a much longer text of many more words"])[0]
     assert padded == pytest.approx(mean.numpy(), abs=1e-5)
-
-
-@pytest.mark.assets
-def test_dense_recall_of_descriptions_among_50_leads(minilm, tmp_path, monkeypatch):
-    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
-    leads = [lead for lead in load_leads()[::200] if lead.meta["description"]]
-    index = DenseIndex([Chunk(d.id, d.id, d.text[:400], 1) for d in leads], minilm)
-    hits = index.search_all([lead.meta["description"] for lead in leads], 5)
-    best = [(d.id, ids(five)) for d, five in zip(leads, hits, strict=True)]
-    assert len(leads) > 40
-    assert sum(i == five[0] for i, five in best) / len(leads) > 0.8
-    assert sum(i in five for i, five in best) / len(leads) > 0.9

@@ -3,17 +3,14 @@
 import pytest
 
 from factkit import params, runs
-from factkit.corpus import Document
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
-from factkit.rar.rewards import EvidenceEngine, engine_of
-from factkit.retrieval.evidence import EvidenceCache
-from factkit.verify.claims import Claim, Support
+from factkit.rar.rewards import engine_of
+from factkit.verify.claims import Support
 from factkit.verify.exact import ExactEngine, WorldReader, rating
 from factkit.world import facts as w
-from factkit.world import texts as world_text
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
@@ -90,8 +87,6 @@ def test_the_rating_is_in_the_guide_s_range_for_each_case():
         ([YES, OPEN], 7),
         ([YES, YES, OPEN, OPEN], 6),
         ([YES, OPEN, OPEN], 5),
-        ([OPEN], 5),
-        ([NO], 4),
         ([YES] * 9 + [NO], 4),
         ([YES] * 9 + [NO, OPEN], 3),
         ([YES] * 9 + [NO] * 2, 2),
@@ -158,79 +153,6 @@ def test_of_the_leads_what_is_false_unread_or_withheld_is_told_apart(by_leads):
     for text, expected in zip(said, supports, strict=True):
         (claims,) = extract([by_leads.examples[f"lead:{DARWIN} open"].question], [text])
         assert verify([(claim.text, ()) for claim in claims]) == expected
-
-
-@pytest.mark.assets
-def test_of_the_leads_quality_is_the_share_of_the_relations_told(by_leads):
-    (reference,) = by_leads.examples["lead:Edinburgh open"].answers
-    asked = ask(
-        by_leads,
-        "lead:Edinburgh open",
-        reference,  # kind, country, continent, capital of
-        "It is in England. It is a city.",  # true or not
-        "It is in England. It is old.",  # one of two sentences is unread
-        "I don't know.",
-    )
-    assert by_leads.quality(*asked) == [10.0, 5.0, 1.0, 0.0]
-    assert by_leads.relevance(*asked) == [1.0, 1.0, 0.5, 0.0]
-
-
-# By evidence
-
-PAGES = {
-    "p": [
-        Document("d1", "t", "iron iron iron is grey .", "test"),
-        Document("d2", "t", "gold gold is a metal as iron is .", "test"),
-        Document("d3", "t", "the moon is far away .", "test"),
-    ],
-    "q": [Document("d4", "t", "the fox sleeps .", "test")],
-}
-IRON, GOLD, MOON, FOX = (d.text for of in PAGES.values() for d in of)
-
-
-class Asked:
-    """In place of a judge or verifier: keeps its rows and gives what it was told to."""
-
-    def __init__(self, answers=()):
-        self.rows, self.answers = [], list(answers)
-
-    def __call__(self, rows):
-        self.rows += rows
-        return self.answers[: len(rows)]
-
-
-@pytest.fixture(scope="module")
-def caches():
-    tokenizer = world_text.build_tokenizer(w.build_world(people=5))
-    return EvidenceCache(PAGES, tokenizer, 32), EvidenceCache(PAGES, tokenizer, 32)
-
-
-def by_evidence(caches, **parts):
-    whole, pieces = caches
-    fields = {
-        "extract": lambda prompts, responses: [
-            [Claim(text, text) for text in said.split("; ")] for said in responses
-        ],
-        "verify": Asked(),
-        "llm": None,
-        "whole": whole,
-        "pieces": pieces,
-        "search": lambda prompt_id, query, k: [],
-    }
-    return EvidenceEngine(**fields | parts)
-
-
-def test_claims_that_failed_are_none_and_no_score(caches):
-    failing = by_evidence(
-        caches,
-        extract=lambda prompts, responses: [
-            None,
-            [Claim("iron", ""), Claim("fox", "")],
-        ],
-        verify=Asked([None, YES]),
-    )
-    supports = failing.supports(["p", "p"], ["a", "b"], ["c", "d"])
-    assert supports == [None, [None, YES]]
 
 
 # The engine of a run

@@ -12,7 +12,7 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
+from factkit.llm import LLM, Endpoint, Limits, Reply, Request
 
 QUICK = Limits(timeout_s=5, attempts=3)
 
@@ -102,21 +102,13 @@ def test_a_refused_key_stops_the_remaining_calls():
         assert all(r.text is None and f"HTTP {status}" in r.error for r in replies)
 
 
-def test_a_redirect_is_not_followed():
-    with serve() as other:
-        address = f"{other.url}/chat/completions"
-        reply, _ = reply_to((307, "", {"Location": address}))
-    assert (reply.text, other.bodies) == (None, [])
-    assert "HTTP 307" in reply.error
-
-
 # What counts as an answer
 
 
 def test_an_answer_without_text_is_a_failure():
     for bad in (
         *(answer(""), answer(None), answer(" \n")),
-        *((200, {"id": "x"}, {}), (200, {"choices": None}, {}), (200, [], {})),
+        (200, {"choices": None}, {}),
         (200, "<html>welcome</html>", {}),
         (200, "{broken", {"Content-Type": "application/json"}),
     ):
@@ -200,17 +192,6 @@ def test_a_rerun_makes_no_call_and_equal_requests_one(tmp_path):
     assert all(r.cached and r.text == f"echo p{i}" for i, r in enumerate(replies))
     totals = first.totals
     assert (totals.calls, totals.prompt_tokens, totals.completion_tokens) == (5, 50, 25)
-
-
-def test_the_key_holds_all_that_determines_the_answer_and_no_more():
-    requests = [ask("p"), ask("q"), ask("p", template="judge-2"), ask("p", sample=1)]
-    requests += [ask("p", schema=s) for s in ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
-    for sampling in ((513,), (512, 0.1), (512, 0.0, 0.9)):
-        requests.append(ask("p", sampling=models.Sampling(*sampling)))
-    keys = [cache_key("m", request) for request in requests]
-    assert len({*keys, cache_key("other", ask("p"))}) == len(requests) + 1
-    same = ask("p", sampling=models.Sampling(512, batch_size=1))
-    assert cache_key("m", same) == keys[0]
 
 
 # Loops

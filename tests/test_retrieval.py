@@ -91,12 +91,6 @@ def test_chunks_keep_to_their_size_and_lose_or_change_nothing(
     assert all(c.text in text and 1 <= c.n_tokens <= size for c in chunks)
 
 
-@given(text=texts, size=st.integers(1, 20))
-def test_no_whitespace_between_words_is_lost(word_tokenizer, text, size):
-    chunks = chunk_documents([document(text)], word_tokenizer, size)
-    assert "".join(c.text for c in chunks) == (text if text.strip() else "")
-
-
 @given(n=st.integers(0, 60), size=st.integers(1, 12), data=st.data())
 def test_consecutive_chunks_share_exactly_the_overlap(word_tokenizer, n, size, data):
     overlap = data.draw(st.integers(0, size - 1))
@@ -107,14 +101,6 @@ def test_consecutive_chunks_share_exactly_the_overlap(word_tokenizer, n, size, d
         assert left[len(left) - overlap :] == right[:overlap]
     assert list(dict.fromkeys(w for piece in pieces for w in piece)) == words
     assert [c.id for c in chunks] == [f"d#{i}" for i in range(len(chunks))]
-
-
-def test_impossible_chunk_sizes_are_refused_by_value(word_tokenizer, byte_tokenizer):
-    for size, overlap in ((8, 8), (8, -1), (0, 0)):
-        with pytest.raises(ValueError, match=f"overlap={overlap}.*{size}"):
-            chunk_documents([document("a")], word_tokenizer, size, overlap)
-    with pytest.raises(ValueError, match="3 tokens a chunk"):
-        chunk_documents([document("a🦊")], byte_tokenizer, 3)
 
 
 # ---- words and BM25
@@ -153,18 +139,6 @@ def test_equal_scores_rank_in_the_order_of_the_chunks_also_at_the_last_place(ind
     assert ids(index(chunks_of(PAGES)).search("iron", 1)) == ["d2#0"]
 
 
-@pytest.mark.parametrize("index", INDEXES)
-def test_only_what_shares_a_word_with_the_query_is_found(index):
-    animals = index(chunks_of(PAGES))
-    assert ids(animals.search("fox", 100)) == ["d0#0", "d1#0"]
-    for query in ("", "  ?! ", "unheardof"):
-        assert animals.search(query, 3) == []
-    for texts in ([], ["", " … "]):
-        assert index(chunks_of(texts)).search("fox", 3) == []
-    with pytest.raises(ValueError, match="k=0"):
-        animals.search("fox", 0)
-
-
 # ---- answers in chunks
 
 
@@ -172,15 +146,10 @@ def test_answer_is_found_as_a_row_of_whole_words_in_one_chunk():
     for answers, text, there in (
         (["New York"], "He lives in new york.", True),
         (["New York"], "A new city, not York.", False),
-        (["the Beatles"], "Songs by Beatles fans", True),
         (["art"], "the party", False),
         (["António Guterres"], "Antonio Guterres spoke", True),
-        (["3,677"], "seats 3,677 people", True),
         (["yes"], "yes, it is so", False),
-        (["No"], "no one", False),
         (["yes man"], "a yes man", True),
-        (["The", ""], "the fox", False),
-        ([], "the fox", False),
     ):
         chunks = chunks_of(["other", text])
         assert answer_in_chunks(answers, chunks) is there, (answers, text)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -150,21 +149,6 @@ def test_the_reply_is_search_r1_s():
     assert nothing == []
 
 
-def test_a_bad_request_is_refused_by_the_field(monkeypatch):
-    index = Spy()
-    with serving_index(index) as url:
-        for content, field in (
-            ({}, "queries"),
-            ({"queries": ["x", None]}, "queries"),
-            ({"queries": ["x"] * 513}, "queries"),
-            *(({"queries": ["x"], "topk": k}, "topk") for k in (0, 101, 2.5, "3")),
-            ({"queries": ["x"], "return_scores": 1}, "return_scores"),
-        ):
-            refused = httpx.post(url, json=content)
-            assert (refused.status_code, field in refused.text) == (422, True)
-    assert index.queries == []
-
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
     ['"a"', '"a"\nb', '"\nb', "\n", '""\n""\n', "a\r\nb"]
 )
@@ -184,7 +168,6 @@ def test_documents_of_search_r1_s_server_are_read(replying):
         ({"id": "7", "contents": '"Fox"\nA fox.\nIt runs.'}, FOX),
         ({"id": 7, "contents": "Fox\nA fox.\nIt runs.", "title": "?"}, FOX),
         ({"id": "7", "contents": "A fox."}, Chunk("7", "7", "A fox.", 2)),
-        ({"id": "7", "contents": "x\ud800"}, Chunk("7", "7", "x?", 1)),
     ):
         for item in (document, {"document": document, "score": 0.5}):
             find = replying({"result": [[item, item], []]})
@@ -198,11 +181,7 @@ def test_a_reply_that_is_no_entries_is_refused_and_not_asked_for_again(
     replying, retried
 ):
     for reply in (
-        *(None, 3, "text", [], {}, {"results": [[]]}, {"result": None}),
-        *({"result": row} for row in ([None], [{}], [""], {"a": []}, [], [[], []])),
-        *({"result": [[item]]} for item in (None, {}, "text", {"id": "7"})),
-        {"result": [[{"document": None, "score": 1.0}]]},
-        {"result": [[GOOD | {"id": None}]]},
+        *(3, {}, {"result": None}, {"result": []}, {"result": [[{"id": "7"}]]}),
         {"result": [[GOOD | {"contents": ["A fox."]}]]},
         httpx.Response(200, text="<html>"),
     ):
@@ -216,11 +195,7 @@ def test_a_reply_that_is_no_entries_is_refused_and_not_asked_for_again(
 
 def test_what_may_heal_is_asked_for_again_as_late_as_the_server_says(replying, retried):
     busy = httpx.Response(429, headers={"Retry-After": "7"})
-    for failure in (
-        *(httpx.ConnectError("x"), httpx.ReadTimeout("x"), httpx.ReadError("x")),
-        *(httpx.Response(status) for status in (408, 500, 503)),
-        busy,
-    ):
+    for failure in (httpx.ConnectError("x"), httpx.Response(503), busy):
         retried.clear()
         find = replying(failure, failure, {"result": [[GOOD]]})
         assert find(["fox"], 3)[0][0].id == "7"
@@ -228,9 +203,7 @@ def test_what_may_heal_is_asked_for_again_as_late_as_the_server_says(replying, r
     assert all(7 <= seconds <= 8 for seconds in retried)
 
 
-def test_an_error_names_url_status_and_fix_and_what_does_not_heal_is_final(
-    replying, retried, impatient
-):
+def test_an_error_names_url_status_and_fix(replying, retried, impatient):
     for failure, words in (
         (httpx.ConnectError("x"), ["ConnectError", "factkit serve-search"]),
         (httpx.Response(503), ["HTTP 503", "see to the server"]),
@@ -241,25 +214,6 @@ def test_an_error_names_url_status_and_fix_and_what_does_not_heal_is_final(
             replying(failure)(["fox"], 3)
         for part in ("http://there/retrieve", *words):
             assert part in str(error.value)
-    search.PATIENCE_S = 60
-    retried.clear()
-    for status in (301, 400, 401, 404, 422):
-        with pytest.raises(ServiceError, match=f"HTTP {status}"):
-            replying(httpx.Response(status))(["fox"], 3)
-    assert retried == []
-
-
-def test_a_server_that_comes_back_loses_nothing(monkeypatch):
-    monkeypatch.setattr(http_client, "wait_s", lambda state: 0.05)
-    with serving_index() as url:
-        find = over_http(url)
-        assert find(["fox"], 3) == in_process(INDEX)(["fox"], 3)
-    with ThreadPoolExecutor(1) as pool, pytest.warns(UserWarning, match="trying again"):
-        waiting = pool.submit(find, ["badger", "fox"], 3)
-        until(lambda: waiting.running())
-        with serving_index(port=httpx.URL(url).port):
-            rows = waiting.result()
-    assert rows == in_process(INDEX)(["badger", "fox"], 3)
 
 
 def test_a_bad_url_is_refused_at_once():
@@ -289,15 +243,6 @@ def test_the_token_opens_the_service_and_no_error_spells_it(monkeypatch, retried
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("index") / "animals"
     return build_index(ENTRIES, path, "animals")
-
-
-def test_clients_at_once_of_an_entry_index_get_what_it_finds(folder):
-    index = EntryIndex(folder)
-    words = ["fox", "iron", "badger", "title", "gold", "metal", "naïve", "symbol"]
-    batches = [[f"{word} {i}" for word in words] for i in range(48)]
-    with serving_index(index) as url, ThreadPoolExecutor(16) as pool:
-        rows = list(pool.map(lambda queries: over_http(url)(queries, 3), batches))
-    assert rows == [in_process(index)(queries, 3) for queries in batches]
 
 
 def up(address):

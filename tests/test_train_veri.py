@@ -1,6 +1,5 @@
 """Veri-R1's arms: each does what its name says, and starts where it is to start."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +10,10 @@ from factkit.search import in_process
 from factkit.train import grpo, sft
 from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
-from factkit.veri import evaluate, rewards, search_rollout
+from factkit.veri import rewards, search_rollout
 from factkit.veri import train as veri
 from factkit.veri.arms import ARMS
-from factkit.veri.evaluate import of_examples, write_verified
+from factkit.veri.evaluate import of_examples
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
 from factkit.world import facts as world
@@ -26,7 +25,6 @@ VERI_ONLINE_ARMS = [
 ]
 
 SWITCHES = ("online", "evidence_reward", "validity_weight", "format_reward")
-UNTRAINED = ("instruct", "larger")
 SMALL = {"world_people": 40, "train_claims": 12, "dev_claims": 3, "test_claims": 6}
 
 
@@ -68,14 +66,7 @@ def calls(monkeypatch):
         return folder / "model"
 
     def fake_grpo(start, rows, make_reward, folder, p, make_rollout=None):
-        made["grpo"] = SimpleNamespace(
-            start=start,
-            rows=rows,
-            make_reward=make_reward,
-            folder=folder,
-            p=p,
-            make_rollout=make_rollout,
-        )
+        made["grpo"] = SimpleNamespace(**locals())
         return folder / "model"
 
     monkeypatch.setattr(sft, "sft", fake_sft)
@@ -156,10 +147,6 @@ def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp
     assert len(calls["sft"].rows) == len(data.shown) == len(data.train)
     for row, (prompt, turns) in zip(calls["sft"].rows, data.shown, strict=True):
         assert row == search_rollout.sft_row(prompt, turns, tokenizer, p)
-        own = "".join(turn.text for turn in turns if turn.by_model)
-        both = zip(row["input_ids"], row["completion_mask"], strict=True)
-        said = tokenizer.decode([i for i, mine in both if mine])
-        assert "".join(said.split()) == "".join(own.split()) + tokenizer.eos_token
 
 
 # ---- which policy is taken
@@ -227,14 +214,6 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 # ---- what is shown and played
 
 
-def test_shown_rows_are_the_claims_that_were_taught(data):
-    p = load()
-    some = of_examples(data.train[3:6], data.told[3:6])
-    rows = veri.shown_rows(data.train, some[::-1], data.given, p)
-    prompts = claim_sets.asked(data.train[3:6], p)
-    assert rows == list(zip(prompts, data.told[3:6], strict=True))
-
-
 def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(data):
     p, taught = load(cold_start=True), of_examples(data.train, data.told)
     answers = [t.answer_of(turns) for turns in data.told]
@@ -248,10 +227,6 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
             assert t.answer_of(turns) == answers[i]
         else:
             assert (prompt, turns) == data.shown[i]
-    forced = [t.Turn("SUPPORT\n</answer>", by_model=True)]  # without a thought
-    taught = of_examples(data.train, [forced] * len(data.train))
-    rows = veri.shown_rows(data.train, taught, data.given, p)
-    assert [turns for _, turns in rows] == [forced] * len(data.train)
 
 
 def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
@@ -269,41 +244,15 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
     assert all(len(turns) == 1 and turns[0].by_model for turns in shown)
 
 
-def test_a_policy_is_played_in_one_process_with_an_engine_or_none(
-    data, monkeypatch, tmp_path
-):
-    seen = {}
-
-    def play(policy, rows, folder, p):
-        seen.update(policy=policy, rows=rows, p=p)
-        write_verified(folder / "x.jsonl", of_examples(data.train, data.told))
-        return folder / "x.jsonl"
-
-    monkeypatch.setattr(evaluate, "play", play)
-    for rollouts in ("transformers", "vllm_colocate", "vllm_server"):
-        p = load(rollouts=rollouts, rl_batch_size=96, num_processes=2)
-        verified = evaluate.played(tmp_path / "model", data.train, tmp_path, p)
-        assert [row.trajectory for row in verified] == data.told
-        assert seen["policy"] == str(tmp_path / "model")
-        prompts = [row["prompt"] for row in seen["rows"]]
-        assert prompts == claim_sets.asked(data.train, p)
-        json.dumps(seen["rows"])
-        engine = "transformers" if rollouts == "transformers" else "vllm_colocate"
-        assert (seen["p"].rollouts, seen["p"].num_processes) == (engine, 1)
-
-
 # ---- deviations
 
 
 def test_what_no_parameter_shows_is_said_where_it_differs():
-    for arm in VERI_ARMS:
-        told = "; ".join(veri.deviations(load(arm=arm, cold_start=True)))
-        trained = arm not in UNTRAINED
-        for words in ("online RL: the last policy", "SFT: full", "is told offline"):
-            assert (words in told) == trained
-        assert "by templates" in told and "BM25" in told
-        told = "; ".join(veri.deviations(load(arm=arm, lora_rank=8)))
-        assert "SFT: full" not in told and "told offline" not in told
+    told = "; ".join(veri.deviations(load(arm="online_rl", cold_start=True)))
+    untrained = "; ".join(veri.deviations(load(arm="instruct")))
+    for words in ("online RL: the last policy", "SFT: full", "is told offline"):
+        assert words in told and words not in untrained
+    assert "by templates" in told and "BM25" in told
     real = params.load("veri", "h100_full")
     told = "; ".join(veri.deviations(real))
     assert "by templates" not in told and "share an entity" in told

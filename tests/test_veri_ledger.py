@@ -39,19 +39,6 @@ def test_claims_are_of_arms_settings_and_metrics_that_there_are():
             assert not setting or f"veri-{setting}" in variants, claim
 
 
-def test_what_is_stored_of_each_item_is_what_the_claims_compare():
-    used = {metric for claim in MEASURED for *_, metric in claim.arms}
-    assert used - ROLLOUTS - {f"{of}_{n}" for of in SETS for n in OF_A_SET} == set(
-        COMPARED
-    )
-
-
-def test_no_claim_is_made_twice_and_none_leans_on_the_row_before():
-    assert len({c.claim for c in CLAIMS}) == len(CLAIMS)
-    assert len({(*c.arms, c.least) for c in MEASURED}) == len(MEASURED)
-    assert not [c.claim for c in CLAIMS if "…" in c.claim]
-
-
 def printed(number, setting):
     rows = tables.published(number, "veri")
     return rows[rows.model.isin(FAMILIES[setting])].set_index("arm")
@@ -81,15 +68,3 @@ def test_the_papers_numbers_are_those_of_its_tables():
         assert more > less  # what the paper says is so in what it prints
         checked += 1
     assert checked > 40
-
-
-def test_what_is_said_of_qwen_alone_is_not_so_of_llama():
-    alone = [c for c in MEASURED if "Table" in c.where and "of Qwen alone" in c.where]
-    contrary = []
-    for claim in alone:
-        (_, more, metric), (_, less, other) = claim.arms
-        values = [
-            of_the_paper("llama3.2-3b", *of) for of in ((more, metric), (less, other))
-        ]
-        contrary.append(values[0] < values[1])
-    assert all(contrary) and len(contrary) == 6

@@ -4,7 +4,6 @@ import ast
 import inspect
 import re
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -43,19 +42,3 @@ def test_vllm_serve_has_the_flags_that_the_docstring_shows():
     parser = make_arg_parser(FlexibleArgumentParser())
     known = {flag for action in parser._actions for flag in action.option_strings}
     assert flags and flags <= known
-
-
-def test_vllm_s_engine_takes_the_arguments_of_trl():
-    """TRL's colocated engine: its keywords are fields of this vLLM's EngineArgs."""
-    import trl.generation.vllm_generation as trl_vllm
-    from vllm.engine.arg_utils import EngineArgs
-
-    tree = ast.parse(Path(trl_vllm.__file__).read_text())
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LLM"
-    ]
-    assert len(calls) == 1
-    keywords = {keyword.arg for keyword in calls[0].keywords}
-    assert keywords <= set(EngineArgs.__dataclass_fields__)

@@ -162,35 +162,18 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     assert other.answer.label is None and other.label_probability is None
 
 
-@pytest.fixture(scope="module")
-def policy(smollm):
-    return models.load_policy(smollm, "bfloat16")
-
-
-def play_served(endpoint, policy, settings, temperature):
-    model, tokenizer = policy
+def test_a_served_policy_gives_its_tokens_and_log_probabilities(
+    endpoint, smollm, settings
+):
+    model, tokenizer = models.load_policy(smollm, "bfloat16")
     p, search = settings(), in_process(CorpusIndex(ENTRIES))
-    sampling = models.Sampling(p.max_completion_length, temperature)
+    sampling = models.Sampling(p.max_completion_length, temperature=1.0)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.prompt_tokens(PROMPTS * 4, tokenizer, p)
-    return search_rollout.rollouts(ids, generate, search, tokenizer, p)
-
-
-def test_a_served_policy_gives_its_tokens_up_to_the_tag(endpoint, policy, settings):
-    made = play_served(endpoint, policy, settings, temperature=0.0)
-    assert_sound(made, policy[1])
-    searching, answering = made[:2]
-    assert searching.turns[0].text.endswith("</search>")
-    assert answering.turns[-1].text.endswith("</answer>")
-    prompts = {tuple(rollout.prompt) for rollout in made}
-    assert len(prompts) == len(PROMPTS)
-
-
-def test_its_log_probabilities_are_those_of_the_model(endpoint, policy, settings):
-    made = play_served(endpoint, policy, settings, temperature=1.0)
-    assert_sound(made, policy[1])
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    assert_sound(made, tokenizer)
     served = [rollout.logprobs for rollout in made]
-    evaluate.add_logprobs(made, *policy, batch_size=8)
+    evaluate.add_logprobs(made, model, tokenizer, batch_size=8)
     apart = [
         abs(a - b)
         for theirs, rollout in zip(served, made, strict=True)

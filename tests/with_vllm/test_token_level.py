@@ -90,10 +90,6 @@ def sharded(modules, monkeypatch, tmp_path):
     return run
 
 
-def test_the_group_s_variant_trains_under_zero3(sharded):
-    assert len(sharded("whole", "group")) == 4
-
-
 def test_ppo_under_zero3_goes_on_with_its_value_head(sharded):
     whole = sharded("whole", "ppo")
     with pytest.raises(LaunchError, match="cut off"):

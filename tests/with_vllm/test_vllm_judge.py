@@ -15,7 +15,7 @@ SCHEMA = {
 ANSWERS = ["Paris", "London", "I don't know", "The capital is Paris."]
 
 
-def requests(schema=SCHEMA) -> list[llm.Request]:
+def requests() -> list[llm.Request]:
     """Questions to a judge. A model of 135M judges badly; the form is what counts."""
     return [
         llm.Request(
@@ -28,29 +28,20 @@ def requests(schema=SCHEMA) -> list[llm.Request]:
                 },
             ),
             sampling=Sampling(32),
-            schema=schema,
+            schema=SCHEMA,
         )
         for answer in ANSWERS
     ]
 
 
-def assert_judged(replies) -> None:
+def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
+    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), cache=tmp_path)
+    replies = judge.run(requests())
     assert [reply.error for reply in replies] == [""] * len(ANSWERS)
     for reply in replies:
         assert json.loads(reply.text)["verdict"] in VERDICTS
         assert reply.prompt_tokens > 0 and reply.completion_tokens > 0
-
-
-def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
-    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), cache=tmp_path)
-    assert_judged(judge.run(requests()))
     assert judge.totals.calls == len(ANSWERS)
     again = judge.run(requests())
     assert all(reply.cached for reply in again)
     assert judge.totals.calls == len(ANSWERS)
-
-
-def test_without_a_schema_the_judge_is_free(endpoint):
-    judge = llm.LLM(llm.Endpoint(endpoint, "judge"))
-    replies = judge.run(requests(schema=None))
-    assert all(reply.text for reply in replies)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from factkit import params
-from factkit.train import grpo, setup, sft
+from factkit.train import grpo, sft
 from factkit.world.policy import base_policy
 
 # Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
@@ -79,16 +79,3 @@ def test_lora_under_zero3_is_merged_into_the_whole_model(on_cpu, tmp_path):
     model = sft.sft(base, rows(p), tmp_path, p)
     assert not (model / "adapter_config.json").exists()
     assert_whole(model, base)
-
-
-@pytest.mark.parametrize("deepspeed", ["zero3", "zero3_offload"])
-def test_deepspeed_s_own_fields_take_our_configuration(deepspeed):
-    """zero_optimization by its pydantic model, which refuses unknown keys."""
-    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
-
-    p = params.load("truthrl", "h100_full", {"deepspeed": deepspeed})
-    ours = setup.deepspeed_config(p)["zero_optimization"]
-    zero = DeepSpeedZeroConfig(**ours)
-    assert zero.stage == 3 and zero.gather_16bit_weights_on_model_save
-    with pytest.raises(ValueError, match="stage_3"):
-        DeepSpeedZeroConfig(**ours, stage_3=True)
