@@ -124,9 +124,6 @@ def test_a_resumed_run_has_the_policies_of_one_that_ran_through(
     assert not (tmp_path / "model-3" / "half").exists()
 
 
-# LoRA
-
-
 def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
     update = {"lora_rank": 2, "rl_steps": 2, "kept_policies": 2}
     train(start, tmp_path, p.model_copy(update=update))

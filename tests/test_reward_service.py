@@ -40,7 +40,6 @@ TEXTS = [
     "<think>ä 漢 🦜 \u202e rtl</think>\n<answer>naïve – “quotes”</answer>",
     '<think>"], "arm": "fact"}</think><answer>\\u0000 \x00 \\ {} %s</answer>',
     "<think>half a character \ud800</think><answer>\udfff</answer>",
-    written("long", "word " * 20_000),
 ]
 
 

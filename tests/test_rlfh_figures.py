@@ -12,7 +12,6 @@ from drawings import (
     texts,
     ticks,
     with_metrics,
-    without,
 )
 
 from factkit.evaluate.long_form import Checked
@@ -115,9 +114,6 @@ def test_granularity_has_a_bar_an_arm_and_the_papers_scaled_to_our_base_policy()
     stated = [y for _, y in segments(counts, label)]
     by_hand = [7.430, 13.05, 6.320, 8.304]
     assert stated == pytest.approx([scale * n for n in by_hand])
-    silent = without(result("dpo"), "factual_precision")
-    rates, _ = draw.granularity([result("base"), silent]).axes
-    assert heights(rates) == [[0.5, 0.9], [0.9]]
 
 
 # Tokens

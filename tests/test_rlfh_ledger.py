@@ -47,12 +47,11 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
 
 
 def printed(table, name, of):
-    """What a table prints of an arm, a model or an annotator, on a set."""
+    """What a table prints of an arm or a model, on a set."""
     rows = published(table, "rlfh")
     if table == 1 and of in RLFH_ARMS + ("iti", "dola"):
         rows = rows[rows.model == "Vicuna-7B"]
     keys = [key for key in ("arm", "model") if key in rows]
-    keys = ["annotator"] if table == 3 else keys
     (row,) = rows[(rows[keys] == of).any(axis=1)].to_dict("records")
     return {k.removeprefix(f"{SETS[name]}_"): v for k, v in row.items()}
 

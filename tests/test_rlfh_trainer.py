@@ -318,5 +318,3 @@ def test_a_run_that_goes_on_ends_as_one_that_ran_through(start, tmp_path, method
 def test_what_cannot_be_trained_is_refused(start, tmp_path):
     with pytest.raises(ValueError, match="needs 28 prompts, there are 24"):
         train(start, tmp_path, a_less_b, minibatches=7)
-    with pytest.raises(ValueError, match="unsloth"):
-        TokenLevelParams(**(BASE | {"lora_backend": "unsloth", "lora_rank": 4}))

@@ -96,4 +96,3 @@ def test_shares_are_those_of_responses_the_most_frequent_first():
     tags = [["b", "a"], ["b", "b"], {"c", "b"}, []]
     assert list(shares(tags).items()) == [("b", 0.75), ("a", 0.25), ("c", 0.25)]
     assert shares([["a"], None, []]) == {"a": 0.5}  # None: the annotator failed
-    assert shares([None]) == {}

@@ -170,8 +170,7 @@ def judged(monkeypatch):
 
     def outcomes(llm, rows):
         read.extend(rows)
-        values = {"so": 1.0, "failed": None}
-        return [values.get(text, 0.0) for _, _, text in rows]
+        return [float(text == "so") for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
