@@ -1,31 +1,20 @@
 """Seconds a response of Learning to Reason's whole reward, at batch 64.
 
-Measured: `rewards.reason.scored` without (fact) and with the judge of relevance
-(fact_relevance, Eq. 2), all by language models; beside it the VeriScore package, which
-verifies the same answers and judges no relevance. Endpoint, environment and stand-ins
-are those of `bench_veriscore`: both ask one fake endpoint that takes `LATENCY_S` a
-call, take turns and begin with empty caches; medians count. An answer is `LEADS`
-Wikipedia leads: about as many claims as the paper's policy makes (Table 2,
-fact_relevance: 39.8). All prompts differ: no response shares evidence or claims.
+Measured: `reason.rewards.scored` without (fact) and with the judge of relevance
+(fact_relevance, Eq. 2); beside it the VeriScore package, which judges no relevance.
+Endpoint, environment and stand-ins are those of `bench_veriscore`; caches begin empty,
+and medians count. An answer is `LEADS` Wikipedia leads: about as many claims as the
+paper's policy makes (Table 2: 39.8). No response shares evidence or claims.
 
-A batch's time is what a training step waits for; by its responses it is the throughput.
-The paper's figures (§3.1.2) are of verification (fact) and don't say which they are.
+Not measured: what a call takes on a GPU and under load, the web, the reward service's
+HTTP, and the package beyond `SAMPLE` responses, where it slows down.
 
-Not measured:
-- what a call takes on a GPU, and under load. Here a judge's own answer and verdict, of
-  2,048 tokens at most, take as long as a label, and all calls at once as long as one;
-- the web: the kit's evidence is cached before training, the package's found at once;
-- the reward service's HTTP, and malformed responses, which cost no call;
-- the package beyond `SAMPLE` responses: it slows down with each call that it caches.
-
-Took 13 minutes on 2 cores beside other jobs. `--quick`: 4 responses of one
-lead, one round, without the package.
+13 minutes on 2 cores. `--quick`: 4 responses of one lead, one round, no package.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -96,7 +85,7 @@ def compare(batch: ReasonedBatch, cases: list[Case], rounds: int, sample: int) -
 
 
 def main(quick: bool) -> None:
-    """Compare at `CONCURRENCY` and at that of h100_full; print the paper's figures."""
+    """Compare at `CONCURRENCY` and at that of h100_full."""
     n, leads_each, rounds = (4, 1, 1) if quick else (RESPONSES, LEADS, ROUNDS)
     most = params.load("reason", "h100_full").judge_concurrency
     cases = [(arm, n, veriscore.CONCURRENCY) for arm in ("fact", "fact_relevance")]
@@ -105,9 +94,6 @@ def main(quick: bool) -> None:
     compare(ReasonedBatch(n, leads_each), cases, rounds, sample)
     if not sample:
         print("without the VeriScore package: --quick, or it can't be installed here")
-    said = pd.read_csv(str(files("factkit") / "published" / "reason_text.csv"))
-    for row in said[said.what.str.startswith("seconds")].itertuples():
-        print(f"published ({row.where}), {row.what}: {row.value:g}")
 
 
 if __name__ == "__main__":
