@@ -1,5 +1,6 @@
 """Dr.GRPO in one of TRL's steps: advantages and loss against formulas by hand."""
 
+import statistics
 from types import SimpleNamespace
 
 import pytest
@@ -45,12 +46,20 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def step(start, tmp_path_factory):
-    """The step that `grpo.grpo` takes with Dr.GRPO's loss."""
-    with pytest.MonkeyPatch.context() as patch:
-        return _take(start, tmp_path_factory.mktemp("step"), patch)
+    """loss → the step that `grpo.grpo` takes with it."""
+    steps = {}
+
+    def taken(loss):
+        if loss not in steps:
+            folder = tmp_path_factory.mktemp(loss)
+            with pytest.MonkeyPatch.context() as patch:
+                steps[loss] = _take(start, folder, loss, patch)
+        return steps[loss]
+
+    return taken
 
 
-def _take(start, folder, patch):
+def _take(start, folder, loss, patch):
     """One step on rollouts of which the lengths, the old and the reference policy are
     changed, so that nothing in the loss is idle: not the clip, not the KL term.
 
@@ -80,11 +89,12 @@ def _take(start, folder, patch):
             }
             loss = super()._compute_loss(model, inputs)
             seen.inputs, seen.loss = inputs, loss.item()
+            seen.config = self.args
             return loss
 
     patch.setattr(trl, "GRPOTrainer", Watched)
     values = {
-        "loss": "dr_grpo",
+        "loss": loss,
         "beta": BETA,
         "epsilon": CLIP,
         "temperature": 1.0,  # else log-probabilities are divided by it
@@ -111,6 +121,11 @@ def centred(rewards):
     return [0.0 if r is None else r - mean for r in rewards]
 
 
+def spread(rewards):
+    """Their standard deviation, of a sample."""
+    return statistics.stdev(r for r in rewards if r is not None)
+
+
 def per_token(step):
     """−min(ρ A, clip(ρ) A) + β KL of each token, 0 beyond a completion's end (B, T)."""
     inputs = step.inputs
@@ -124,9 +139,22 @@ def per_token(step):
 
 def test_dr_grpo_s_advantage_is_the_reward_less_its_group_s_mean(step):
     by_hand = [a for of in groups(REWARDS) for a in centred(of)]
-    assert step.advantages.tolist() == pytest.approx(by_hand, abs=1e-6)
+    assert step("dr_grpo").advantages.tolist() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_grpo_s_advantage_is_divided_by_the_group_s_deviation(step):
+    by_hand = [a / (spread(of) + 1e-4) for of in groups(REWARDS) for a in centred(of)]
+    assert step("grpo").advantages.tolist() == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_dr_grpo_sums_over_tokens_and_divides_by_rows_and_the_longest_allowed(step):
-    by_hand = per_token(step).sum() / (len(REWARDS) * LENGTH)
-    assert step.loss == pytest.approx(by_hand.item(), rel=1e-4)
+    of = step("dr_grpo")
+    by_hand = per_token(of).sum() / (len(REWARDS) * LENGTH)
+    assert of.loss == pytest.approx(by_hand.item(), rel=1e-4)
+
+
+def test_grpo_takes_the_mean_over_each_response_s_tokens(step):
+    of = step("grpo")
+    means = [sum(row) / n for row, n in zip(per_token(of), LENGTHS, strict=True)]
+    by_hand = sum(means) / len(REWARDS)
+    assert of.loss == pytest.approx(by_hand.item(), rel=1e-4)

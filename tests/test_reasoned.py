@@ -1,14 +1,18 @@
 """Precision, detail, relevance and form of policies that reason, by hand."""
 
+import json
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from fake_endpoint import answer as reply
+from fake_endpoint import prompt_of, serve
 
-from factkit import ledger, params
+from factkit import models, params
 from factkit.datasets import world_prompts as wp
+from factkit.datasets.examples import Example
+from factkit.evaluate import long_form
 from factkit.reason import evaluate as reasoned
-from factkit.reason.arms import ARMS
 from factkit.statistics import means
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import written
@@ -151,34 +155,42 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
     assert "reasoning_words" not in stored[IDS[2]]
 
 
+def test_intervals_hold_the_metric_and_narrow_with_more_items(p, engine, tmp_path):
+    decide, path = reasoned.compare(p, engine), tmp_path / "claims.jsonl"
+    metrics, items = reasoned.measure(EXAMPLES, SAID, BASE, engine, decide, p, path)
+    many = {f"{i} {k}": row for i, row in items.items() for k in range(20)}
+    few, more = (reasoned.intervals(of, 200) for of in (items, many))
+    for name, (low, high) in few.items():
+        assert low <= metrics[name] <= high
+        assert more[name][1] - more[name][0] <= high - low + 1e-9
+
+
 # What claims on every set, and on the course of training, are measured by
 
 
 def test_gains_are_told_of_the_set_where_they_are_least():
-    precision, detail = "factual_precision", "correct_claims_per_question"
-    before = {f"a_{precision}": 0.5, f"b_{precision}": 0.6}
-    before |= {f"a_{detail}": 4.0, f"b_{detail}": 2.0}
-    after = {f"a_{precision}": 0.8, f"b_{precision}": 0.7}
-    after |= {f"a_{detail}": 3.0, f"b_{detail}": 2.0}
-    after |= {"a_win_rate": 0.55, "b_win_rate": 0.45}
+    before = {
+        "a_factual_precision": 0.5,
+        "b_factual_precision": 0.6,
+        "a_correct_claims_per_question": 4.0,
+        "b_correct_claims_per_question": 2.0,
+    }
+    after = {
+        "a_factual_precision": 0.8,
+        "b_factual_precision": 0.7,
+        "a_correct_claims_per_question": 3.0,
+        "b_correct_claims_per_question": 2.0,
+        "a_win_rate": 0.55,
+        "b_win_rate": 0.45,
+    }
     assert reasoned.over_base(after, before, ["a", "b"]) == pytest.approx(
         {
-            f"least_gain_{precision}": 0.1,
-            f"least_gain_{detail}": -1.0,
+            "least_gain_factual_precision": 0.1,
+            "least_gain_correct_claims_per_question": -1.0,
             "least_win_rate": 0.45,
             "sets_with_detail_kept": 0.5,
         }
     )
-
-
-def test_each_claim_is_of_an_arm_and_a_metric_that_are_measured(measured):
-    found = measured()
-    curve = pd.DataFrame({"reasoning_words": [1.0, 2.0], "answer_words": [1.0, 2.0]})
-    found |= reasoned.over_base(found, found, [wp.OPEN]) | reasoned.growth(curve)
-    claims = [c for c in ledger.claims("reason") if not c.not_here]
-    sides = [side for claim in claims for side in claim.arms]
-    assert {arm for _, arm, _ in sides} <= set(ARMS)
-    assert {metric for *_, metric in sides} <= set(found)
 
 
 def test_a_sharp_rise_and_a_plateau_show_in_the_growth_of_lengths():
@@ -192,6 +204,18 @@ def test_a_sharp_rise_and_a_plateau_show_in_the_growth_of_lengths():
         "late_growth_reasoning_words": 1.5,
     }
     assert reasoned.growth(pd.DataFrame()) == {}
+
+
+def test_a_malformed_response_is_measured_by_its_answer(measured):
+    """All but one whose reasoning never ends: it has none."""
+    whole = written("Hm.", true(C, 4))
+    proper = measured(said=SAID | {IDS[2]: whole})
+    for tag in ("<think>", "</think>", "<answer>", "</answer>"):
+        found = measured(said=SAID | {IDS[2]: whole.replace(tag, "")})
+        assert (found["malformed"], proper["malformed"]) == (1 / 4, 0)
+        names = ("correct_claims", "win_rate", "words")
+        same = [found[name] == proper[name] for name in names]
+        assert same == [tag != "</think>"] * 3
 
 
 # What failed
@@ -210,6 +234,12 @@ def test_a_comparison_that_failed_is_left_out_and_its_share_is_told(measured):
     assert found["comparison_failures"] == 1 / 20
 
 
+def test_more_than_5_per_cent_of_failed_comparisons_fail_the_run(measured):
+    with pytest.raises(ValueError, match="comparison_failures: 10.0%"):
+        decided = [None] * 2 + [1.0] * 18
+        measured(MANY, MANY_SAID, MANY_BASE, lambda *_: decided)
+
+
 # Comparing
 
 
@@ -225,6 +255,46 @@ def test_without_a_judge_the_more_relevant_answer_wins(p):
     theirs = ["1", "2", "1", "2", "<answer>1", "<think>0</think><answer>1</answer>"]
     found = decide(list("abcdef"), ["Who?"] * 6, ours, theirs)
     assert found == [1, 0, 0.5, 0, 1, 0.5]
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch):
+    """An endpoint that answers as it is told, and parameters of a run that asks it."""
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
+
+    def ask(behave, then):
+        with serve(lambda body, attempt: reply(behave(prompt_of(body)))) as server:
+            values = {"verifier": "judge", "judge_model": "m", "judge_url": server.url}
+            found = then(params.load("reason", "tiny", values))
+        return found, server
+
+    return ask
+
+
+def shown(prompt):
+    """The two responses of a request to compare."""
+    lines = prompt.splitlines()[-2:]
+    return [json.loads(line.partition(": ")[2]) for line in lines]
+
+
+def label(letter):
+    return json.dumps({"reason": "r", "label": letter})
+
+
+def test_a_judge_compares_the_answers_in_both_orders(judge):
+    def behave(prompt):
+        a, b = shown(prompt)
+        return label("a" if "good" in a else "b" if "good" in b else "a")
+
+    ours = [written("bad", "good"), written("good", "bad"), written("", "so")]
+    (found, server) = judge(
+        behave,
+        lambda p: reasoned.compare(p, None)(
+            ["x", "y", "z"], ["Who?"] * 3, ours, ["so", "good", "la"]
+        ),
+    )
+    assert found == [1.0, 0.0, 0.5]  # the third by the first place, twice
+    assert len(server.bodies) == 6
 
 
 # Strategies
@@ -250,4 +320,59 @@ def test_strategies_of_well_formed_responses_are_told_by_facts_in_the_fact_world
     ]
 
 
+@pytest.mark.assets
+def test_two_wordings_of_what_the_leads_state_are_one_sentence():
+    p = params.load("reason", "tiny", {"requests": "leads", "verifier": "leads"})
+    asked = Example(id="q", question="?", answers=[], entity="Charles Darwin")
+    thought = "Perhaps he was English. He died in 1882."
+    for told, more in (
+        ("He died on 19 April 1882. Charles Darwin was English.", ()),
+        ("He died on 19 April 1882. He was a naturalist.", ("left_out", "added")),
+    ):
+        found = reasoned.strategies_used([asked], {"q": written(thought, told)}, p)
+        assert found == dict.fromkeys(("doubt", *more), 1.0)
+
+
+def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(judge):
+    says = {FIRST: "I can't tell.", REWORDED: ["recall", "doubt"], SECOND: ["recall"]}
+
+    def behave(prompt):
+        names = says[json.loads(prompt.splitlines()[-1].removeprefix("Answer: "))]
+        steps = [{"step": "s", "strategies": names}]
+        fine = json.dumps({"steps": steps, "helpfulness": 5})
+        return fine if isinstance(names, list) else names
+
+    answers = [FIRST, REWORDED, SECOND]
+    said = dict(zip(IDS, [written("t", a) for a in answers] + ["none"], strict=True))
+    found, server = judge(behave, lambda p: reasoned.strategies_used(EXAMPLES, said, p))
+    assert found == {"recall": 1.0, "doubt": 0.5}
+    assert len(server.bodies) == 3
+
+
 # Answering
+
+
+@pytest.fixture
+def policy(monkeypatch):
+    """In place of a model; which policies were loaded."""
+    loaded = []
+
+    def load(path, dtype):
+        loaded.append((path, dtype))
+        return "model", "tokenizer"
+
+    def sample(model, tokenizer, asked, sampling, progress=""):
+        assert sampling.temperature == 0
+        return [[f"to {text}"] for text in asked]
+
+    monkeypatch.setattr(models, "load_policy", load)
+    monkeypatch.setattr(models, "sample", sample)
+    return loaded
+
+
+def test_a_policy_is_asked_plainly_and_once(p, policy, tmp_path):
+    path = tmp_path / "after.json"
+    first = long_form.answer("folder", EXAMPLES, p, path)
+    assert first == {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
+    assert long_form.answer("folder", EXAMPLES, p, path) == first
+    assert policy == [("folder", p.dtype)]

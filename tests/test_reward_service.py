@@ -9,19 +9,21 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from retriever import served
 
 from factkit import params, runs, serving
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.http_client import ServiceError
-from factkit.params import ROOT
-from factkit.reason import reward_service
+from factkit.params import ROOT, ParamError
+from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
 from factkit.reason.reward_service import remote
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.response import written
+from factkit.verify.response import TAGS, written
 from factkit.world import facts as w
 
 SIZE = {"world_people": 30}
@@ -40,6 +42,7 @@ TEXTS = [
     "<think>ä 漢 🦜 \u202e rtl</think>\n<answer>naïve – “quotes”</answer>",
     '<think>"], "arm": "fact"}</think><answer>\\u0000 \x00 \\ {} %s</answer>',
     "<think>half a character \ud800</think><answer>\udfff</answer>",
+    written("long", "word " * 20_000),
 ]
 
 
@@ -118,6 +121,35 @@ def test_rewards_by_url_are_those_in_process(url):
         assert remote(at(url, arm))(*ROWS) == expected
 
 
+WORDS = st.text() | st.sampled_from([*TAGS, *TEXTS[:-1]])
+
+
+@given(st.lists(st.lists(WORDS).map("".join), max_size=5))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_a_policy_writes_comes_back_as_it_was(url, texts):
+    rows = columns(EXAMPLES[: len(texts)], texts)
+    expected = reason.scored("fact_relevance", ENGINE, *rows)
+    assert remote(at(url))(*rows) == expected
+
+
+def test_trl_s_rewards_and_metrics_are_those_in_process(url, tmp_path):
+    ids, prompts, responses = ROWS
+    chats = [[{"role": "assistant", "content": text}] for text in responses]
+    results = []
+    for reward in (
+        reason.trl_reward(
+            "fact_relevance",
+            lambda *rows: reason.scored("fact_relevance", ENGINE, *rows),
+        ),
+        train.reward_function(at(url), tmp_path),
+    ):
+        logged = {}
+        more = {"id": ids, "question": prompts, "log_metric": logged.__setitem__}
+        results.append((reward(completions=chats, **more), logged))
+    assert results[0] == results[1]
+    assert "wins" in results[0][1]
+
+
 class Failing(ExactEngine):
     """A verifier that fails on the first answer and on a claim of the second one, and
     a judge that fails on the third."""
@@ -161,6 +193,8 @@ def test_a_bad_request_is_refused_by_what_is_wrong():
     with serving_engine(engine) as url:
         for content, why in (
             (body(arm="prompting"), "arm"),
+            (body(ids=None), "ids"),
+            (body(responses=[1]), "responses"),
             (body(responses=["x"] * 2), "of one length"),
             (body(ids=["x"] * 513), "at most 512"),
             (body(ids=["who?"]), "ids: 'who?' is not in"),
@@ -196,15 +230,24 @@ def test_a_reply_that_is_no_rewards_does_not_come_in(monkeypatch):
     monkeypatch.setattr(httpx, "Client", lambda **o: client(transport=transport, **o))
     ask = remote(at("http://there"))
     assert ask(*ONE)[0].reward == 1.0
-    replies = [None, [], [{"reward": 1.0}], [row] * 2, [row | {"reward": "1"}]]
+    replies = [None, "text", [], {}, [3], [{"reward": 1.0}], [row] * 2]
+    replies += [[row | {"supports": ["so so"]}], [row | {"wins": 1}]]
+    replies += [[row | {"reward": r}] for r in ("1", True, [1.0], 10**400)]
     contents += [json.dumps(reply) for reply in replies]
-    contents.append(contents[0].replace("1.0", "NaN"))
+    contents += [contents[0].replace("1.0", number) for number in ("NaN", "-1e999")]
     while len(contents) > 1:
         with pytest.raises(
             ServiceError, match="http://there/rewards: HTTP 200, but no"
         ):
             ask(*ONE)
         contents.pop()
+
+
+def test_another_address_is_refused_before_or_at_the_first_call(url):
+    with pytest.raises(ServiceError, match="HTTP 404.*is reward_url right"):
+        remote(at(f"{url}/elsewhere"))(*ONE)
+    with pytest.raises(ParamError, match="reward_url"):
+        remote(at("127.0.0.1:8002"))
 
 
 # The process

@@ -87,6 +87,23 @@ def characters(text):
     return [(i, i + 1) for i in range(len(text))]
 
 
+def test_a_statement_ends_where_its_last_word_does_by_hand():
+    for said, end in {
+        "Turing was an American": "American",
+        "Turing was born in 1911": "1911",
+        "Turing was born": "born",
+        "xyz: 1911": "1911",
+    }.items():
+        assert last_in_sentence(said, TURING) == until(end)
+    sentence = "Bo was born in Rome and died in Rome, in 1911, a Roman."
+    ends = {
+        "Bo was born in Rome": sentence.index("Rome") + 3,
+        "Bo died in Rome": sentence.rindex("Rome") + 3,
+        "Bo was a Roman": sentence.index("Roman") + 4,
+    }
+    assert {s: last_in_sentence(s, sentence) for s in ends} == ends
+
+
 @settings(max_examples=500)
 @given(texts, texts, st.integers(0, 30))
 def test_both_longest_common_parts_are_the_plain_programmes(one, other, after):
@@ -125,6 +142,13 @@ def test_repeated_sentences_are_rewarded_in_order_and_cut_ones_at_their_end():
     assert found[-1] == -0.5 and not found[:-1].any()
 
 
+def test_nothing_is_paid_for_nothing_in_common():
+    for response in ("", " \n", "It is"):
+        for sentence in ("日 本", "", " \n"):
+            rewards = [(sentence, [("It is.", 1.0), (None, 1.0)])]
+            assert not spread(rewards, response, characters(response)).any()
+
+
 halves = st.integers(-8, 8).map(lambda n: n / 2)
 paid = st.lists(st.tuples(st.none() | texts, halves), max_size=4)
 
@@ -145,6 +169,37 @@ def word_level():
     return wt.build_tokenizer(worlds.build_world(people=40, seed=0), "reasoned")
 
 
+def byte_level():
+    """A character outside ASCII is 2–4 tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate([*letters, "th", "the", "Ġt"])}
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "t")]
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
+
+
+def pieces():
+    """As Llama 2's: "▁" is a space, and what has no piece is spelt in bytes."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    units = ["<unk>", "▁", "▁a", "b", "é", *(f"<0x{i:02X}>" for i in range(256))]
+    vocabulary = {unit: i for i, unit in enumerate(units)}
+    model = models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True)
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", eos_token="</s>"
+    )
+
+
 @cache
 def smollm2():
     from transformers import AutoTokenizer
@@ -152,7 +207,8 @@ def smollm2():
     return AutoTokenizer.from_pretrained(assets.policy_path("smollm2-135m-instruct"))
 
 
-KINDS = [word_level, pytest.param(smollm2, marks=pytest.mark.assets)]
+KINDS = [byte_level, word_level, pieces]
+KINDS = [*KINDS, pytest.param(smollm2, marks=pytest.mark.assets)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -168,6 +224,39 @@ def test_spans_of_any_tokens_tile_the_decoded_text_and_special_ones_have_none(ki
         assert "".join(text[a:b] for a, b in spans) == text
         assert spans[ids.index(eos)][0] == spans[ids.index(eos)][1]
         assert len(spans) == len(ids)
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]])
+@given(text=st.text() | many)
+def test_a_token_ends_where_the_tokenizer_says_that_it_does(kind, text):
+    """Of tokens that share a character the last one, which is the one that holds it."""
+    tokenizer = kind()
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+    if tokenizer.unk_token_id not in encoded["input_ids"]:
+        decoded, spans = offsets_of(encoded["input_ids"], tokenizer)
+        last = {end: i for i, (_, end) in enumerate(encoded["offset_mapping"])}
+        assert decoded == text
+        assert all(spans[i][1] == end for end, i in last.items())
+
+
+@pytest.mark.assets
+def test_each_statement_of_a_real_response_is_paid_at_its_last_word():
+    tokenizer = smollm2()
+    rest = " He studied in Zürich 😀, then in Łódź."
+    ids = tokenizer(TURING + rest)["input_ids"] + [tokenizer.eos_token_id]
+    text, spans = offsets_of(ids, tokenizer)
+    rewards = [
+        (TURING, [("Turing was an American.", 1.0), ("He was born in 1911.", 2.0)]),
+        (
+            rest,
+            [("Turing studied in Zürich.", 3.0), ("He was in Łódź.", 4.0), (None, 5.0)],
+        ),
+    ]
+    found = spread(rewards, text, spans)
+    (tokens,) = np.nonzero(found)
+    assert found[tokens].tolist() == [1, 2, 3, 4, 5]
+    ends = ["American", "1911", "Zürich", "Łódź", rest]
+    assert [spans[t][1] - 1 for t in tokens] == [until(end, text) for end in ends]
 
 
 # On tokens
@@ -192,6 +281,22 @@ def told():
     ids = [*tokenizer(" ".join(sentences))["input_ids"], tokenizer.eos_token_id]
     words = [tokenizer.decode([i]) for i in ids]
     return tokenizer, feedback, ids, words, (a, b)
+
+
+def test_each_statement_is_rewarded_on_the_token_that_it_ends_with(told, m):
+    tokenizer, feedback, ids, words, facts = told
+    r = rlfh.token_rewards(feedback, ids, tokenizer, "statement", m)
+    stops = [i for i, word in enumerate(words) if word == "."]
+    first, second = feedback
+    for fact, stated in zip(facts, first.statements, strict=True):
+        at = words.index(fact.object)
+        assert r[at] == pytest.approx(rlfh.truth_reward(stated, m))
+    infos = [rlfh.info_reward(s.statements, m) for s in (first, second)]
+    assert r[stops[0]] == pytest.approx(infos[0])
+    # the last token of a sentence is its full stop, or the word before it
+    truth = rlfh.truth_reward(second.statements[0], m)
+    assert r[stops[1] - 1] + r[stops[1]] == pytest.approx(truth + infos[1])
+    assert np.count_nonzero(r) <= 5 and r.shape == (len(ids),)
 
 
 def test_granularity_moves_rewards_and_leaves_their_sum(told, m):

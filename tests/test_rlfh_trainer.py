@@ -53,6 +53,23 @@ def test_gae_is_the_discounted_sum_of_its_errors():
             assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
 
 
+def test_what_masked_places_hold_never_matters():
+    mask = padded([3, 5, 0], 5)
+    rewards, values = drawn(2, 3, 5)
+    other = [x.masked_fill(~mask, math.nan) for x in (rewards, values)]
+    for one, two in zip(
+        objective.gae(rewards, values, mask, GAMMA, LAMBDA),
+        objective.gae(*other, mask, GAMMA, LAMBDA),
+        strict=True,
+    ):
+        assert torch.equal(one, two) and not one[~mask].any()
+    white = objective.whiten(4 * rewards + 2, mask)
+    assert torch.equal(white, objective.whiten(4 * other[0] + 2, mask))
+    assert not white[~mask].any()
+    assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
+    assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
+
+
 def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
     returns = torch.tensor([[3.0, 1.0], [1.0, 0.0], [5.0, 2.0], [8.0, 8.0]])
     known = torch.tensor([True, True, True, False])  # the second had ended by token 2
@@ -154,6 +171,20 @@ def always(reward):
     return lambda completion_ids, **_: [[reward] * len(ids) for ids in completion_ids]
 
 
+@pytest.fixture
+def trainers(monkeypatch):
+    """The trainers of a test, in the order in which they ran to the end."""
+    ran, keep = [], setup.train_and_keep
+
+    def noting(trainer, *args, **kwargs):
+        found = keep(trainer, *args, **kwargs)
+        ran.append(trainer)
+        return found
+
+    monkeypatch.setattr(setup, "train_and_keep", noting)
+    return ran
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_credit_goes_to_the_token_that_earned_it(start, tmp_path, method):
     """Each a earns 1, each other token noise of that size, but for the first token: it
@@ -181,6 +212,17 @@ def test_the_kl_penalty_holds_the_policy_near_the_reference(start, tmp_path):
         curve = train(start, tmp_path / str(beta), a_less_b, rl_steps=15, beta=beta)
         kl.append(float(curve[-1]["kl"]))
     assert kl[0] > 0.1 and abs(kl[1]) < kl[0] / 2
+
+
+def test_the_value_head_learns_what_is_to_come(start, tmp_path, trainers):
+    """A reward of 1 at each of at most 6 tokens, of which half as much counts each."""
+    values = {"rl_steps": 25, "rl_learning_rate": 1e-12, "gamma": 0.5, "beta": 0.0}
+    values |= {"value_learning_rate": 0.05, "value_clip": 9.0}
+    curve = train(start, tmp_path, always(1.0), **values)
+    losses = [float(row["value_loss"]) for row in curve]
+    assert losses[0] > 1 and sum(losses[-5:]) / 5 < 0.2
+    rates = [group["lr"] for group in trainers[0].optimizer.param_groups]
+    assert rates == [1e-12, 1e-12, 0.05]
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +299,37 @@ def test_a_completion_that_the_judge_failed_on_counts_nowhere(
     assert all(a == pytest.approx(b) for a, b in losses) and len(losses) == 2
 
 
+def test_a_rollout_is_gone_through_in_minibatches_with_its_old_policy(
+    start, tmp_path, monkeypatch
+):
+    rollouts, updates = [], []
+
+    def reward(completion_ids, **_):
+        rollouts.append(len(completion_ids))
+        return a_less_b(completion_ids)
+
+    def look(original, self, model, batch):
+        with torch.no_grad():
+            now, _, values = self._score(model, batch)
+        names = ("completion_ids", "old_per_token_logps", "old_values", "returns")
+        updates.append(([batch[name].clone() for name in names], now, values))
+        return original(self, model, batch)
+
+    watch(monkeypatch, "PPOTrainer", "_compute_loss", look)
+    train(start, tmp_path, reward, ppo_epochs=2, minibatches=2, rl_steps=8)
+    assert rollouts == [32, 32] and len(updates) == 8
+    for i in (0, 1, 4, 5):  # the first time through; i + 2 is the second
+        (first, _, _), (second, logps, values) = updates[i], updates[i + 2]
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        _, old_logps, old_values, _ = second
+        assert not torch.allclose(logps, old_logps, atol=1e-4)
+        assert not torch.allclose(values, old_values, atol=1e-4)
+    for i in (0, 4):  # nothing has been updated since the rollout
+        (_, old_logps, old_values, _), logps, values = updates[i]
+        assert torch.allclose(logps, old_logps, atol=1e-5)
+        assert torch.allclose(values, old_values, atol=1e-5)
+
+
 def test_only_a_completion_that_did_not_end_pays_the_penalty(
     start, tmp_path, monkeypatch
 ):
@@ -291,7 +364,9 @@ def interrupted(after):
 
 
 @pytest.mark.parametrize(("method", "rank"), [("ppo", 4), ("group", 0)])
-def test_a_run_that_goes_on_ends_as_one_that_ran_through(start, tmp_path, method, rank):
+def test_a_run_that_goes_on_ends_as_one_that_ran_through(
+    start, tmp_path, trainers, method, rank
+):
     """Also where a checkpoint was asked for in the middle of a rollout's updates."""
     values = {"method": method, "lora_rank": rank, "ppo_epochs": 2, "minibatches": 2}
     values |= {"rl_steps": 8, "checkpoint_steps": 3}
@@ -308,13 +383,27 @@ def test_a_run_that_goes_on_ends_as_one_that_ran_through(start, tmp_path, method
         for column in {"loss", "reward", "kl", "grad_norm", "value_loss"} & a.keys():
             logged = [float(row[column] or 0) for row in (a, b)]
             assert logged[0] == pytest.approx(logged[1], abs=1e-5), column
-    for path in (tmp_path / "whole" / "model").glob("*.safetensors"):
-        one, other = load_file(path), load_file(tmp_path / "cut" / "model" / path.name)
-        assert one.keys() == other.keys()
-        for name, weight in one.items():
-            assert torch.allclose(weight, other[name], atol=1e-6), name
+    one, other = (dict(t.model.named_parameters()) for t in trainers)
+    assert one.keys() == other.keys()
+    for name, weight in one.items():
+        assert torch.allclose(weight, other[name], atol=1e-6), name
+    if method == "ppo":
+        assert one["value_head.weight"].abs().max() > 1e-2
+
+
+def test_what_is_kept_is_a_plain_policy(start, tmp_path):
+    train(start, tmp_path, a_less_b, kept_policies=2)
+    before = load_file(f"{start}/model.safetensors")
+    for name in ("model-2", "model"):
+        after = load_file(tmp_path / name / "model.safetensors")
+        assert after.keys() == before.keys()
+        assert not (tmp_path / name / "value_head.safetensors").exists()
+        moved = [not torch.equal(after[k], before[k]) for k in before]
+        assert all(moved)
 
 
 def test_what_cannot_be_trained_is_refused(start, tmp_path):
     with pytest.raises(ValueError, match="needs 28 prompts, there are 24"):
         train(start, tmp_path, a_less_b, minibatches=7)
+    with pytest.raises(ValueError, match="unsloth"):
+        TokenLevelParams(**(BASE | {"lora_backend": "unsloth", "lora_rank": 4}))

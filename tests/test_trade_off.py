@@ -9,6 +9,7 @@ import pytest
 
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
+from factkit.evaluate.long_form import Checked, by_exposure
 from factkit.rar import trade_off
 from factkit.rar.trade_off import (
     FORMS,
@@ -20,7 +21,7 @@ from factkit.rar.trade_off import (
     wins,
 )
 from factkit.verify import judge, verifier
-from factkit.verify.claims import Support
+from factkit.verify.claims import Claim, Support
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.world import facts as w
 
@@ -156,6 +157,58 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
     assert found["format_following"] == pytest.approx(2 / 3)
     assert found["win_rate"] == pytest.approx(0.5)
     assert found["response_rate"] == pytest.approx(2 / 4)
+    short = [e for e in EXAMPLES if e.relation]
+    rows = [*asked, *short]
+    engine = ExactEngine(WorldReader(WORLD), {e.id: e for e in rows})
+    of_strangers = measure(
+        rows,
+        Answers(OURS.texts | said, 1.0),
+        Answers(said, 1.0),
+        engine,
+        p,
+        path.with_name("alone.jsonl"),
+    ).metrics
+    assert not {"format_following", "win_rate"} & set(of_strangers)
+
+
+def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine, path):
+    silent = Answers(dict.fromkeys(OURS.texts, ABSTENTION), 1.0)
+    found = measure(EXAMPLES, silent, BASE, engine, p, path).metrics
+    names = {"factual_precision", "hallucination_rate", "claim_precision"}
+    assert not names & set(found)
+    assert (found["response_rate"], found["short_abstention"]) == (0, 1)
+
+
+REASONING = f"{w.statement(FACTS[0])} Or is it {no(FACTS[1])}? I don't know."
+
+
+def thinking(answers, form):
+    """The answers, each after a reasoning that names other answers and abstains."""
+    texts = {i: form.format(REASONING, text) for i, text in answers.texts.items()}
+    return Answers(texts, answers.perplexity)
+
+
+def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path):
+    plain = measure(EXAMPLES, OURS, BASE, engine, p, tmp_path / "plain.jsonl")
+    # the second: the chat template wrote the `<think>`
+    for i, form in enumerate(("<think>{}</think>\n\n{}", "{}\n</think>\n\n{}")):
+        ours, base = thinking(OURS, form), thinking(BASE, form)
+        path = tmp_path / f"{i}.jsonl"
+        assert measure(EXAMPLES, ours, base, engine, p, path) == plain
+
+
+def test_the_items_means_are_the_metrics(p, engine, path):
+    """By the rule of items.csv: claim_precision is weighted by total_claims."""
+    measured = measure(EXAMPLES, OURS, BASE, engine, p, path)
+    for name in trade_off.COMPARED:
+        rows = [item for item in measured.items.values() if name in item]
+        weighted = name == "claim_precision"
+        weights = [row["total_claims"] if weighted else 1 for row in rows]
+        total = sum(row[name] * n for row, n in zip(rows, weights, strict=True))
+        assert measured.metrics[name] == pytest.approx(total / sum(weights)), name
+    refused = measured.items[f"{B} open 0"]
+    assert not {"hallucination_rate", "claim_precision", "total_claims"} & set(refused)
+    assert refused["win_rate"] == 0.5 and refused["total_claims_per_question"] == 0
 
 
 # A judge
@@ -170,7 +223,8 @@ def judged(monkeypatch):
 
     def outcomes(llm, rows):
         read.extend(rows)
-        return [float(text == "so") for _, _, text in rows]
+        values = {"so": 1.0, "failed": None}
+        return [values.get(text, 0.0) for _, _, text in rows]
 
     monkeypatch.setattr(judge, "judge_outcomes", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
@@ -190,6 +244,11 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     assert rates == [2 / 4, 1 / 4, 1 / 4]
     assert measured.metrics["best_guess_accuracy"] == 0
     assert [text for _, _, text in read[:3]] == ["so", FACTS[2].object, "so"]
+    # "hello" is one word, in lower case, without a comma
+    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for pattern in FORMS.values()]
+    assert 2 <= sum(map(bool, kept)) < len(FORMS) / 2
+    rate = sum(map(bool, kept)) / len(FORMS)
+    assert measured.metrics["format_following"] == rate
 
 
 # Utility
@@ -198,11 +257,16 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
 def test_a_tie_is_half_a_win_and_a_failure_none():
     asked = requests(wp.OPEN)
     ids = [e.id for e in asked]
-    qualities = iter(((6, None, 5), (5, 1, 5)))
-    engine = SimpleNamespace(quality=lambda *_: next(qualities))
-    answers = Answers(dict.fromkeys(ids, ""), 1.0)
-    found = wins(asked, answers, answers, engine)
-    assert [found.get(i) for i in ids] == [1, None, 0.5]
+    for ours, theirs, expected in (
+        ((6, 5, 4), (5, 5, 5), [1, 0.5, 0]),
+        # a pair that the judge failed on is left out
+        ((6, None, 4), (5, 1, None), [1, None, None]),
+    ):
+        qualities = iter((ours, theirs))
+        engine = SimpleNamespace(quality=lambda *_, q=qualities: next(q))
+        answers = Answers(dict.fromkeys(ids, ""), 1.0)
+        found = wins(asked, answers, answers, engine)
+        assert [found.get(i) for i in ids] == expected
 
 
 # an answer that keeps each form, in their order
@@ -214,6 +278,9 @@ KEPT = [
     *("It has walls.", "<<Map>> It shows places.", "carrot; cumin", "1 2 3 4 5"),
 ]
 BROKEN = ("Ok, hot zebras", "ok.\n" * 70, "Um, IS it", "a " * 60, '"x, hot z"; ', "")
+# of other numbers of words, sentences, items and lines than KEPT, in its places
+NEARLY = {3: "word " * 11, 4: "sea " * 49, 5: "A dog barks. It", 6: "One. Two. 3.5 km."}
+NEARLY |= {7: "- a\n- b\n- c - d\n- e", 8: "1. a\n2. b\n3. c 4. d", 9: "a\nb\nc d"}
 
 
 def test_each_form_can_be_kept_and_broken():
@@ -221,6 +288,12 @@ def test_each_form_can_be_kept_and_broken():
         assert re.fullmatch(pattern, kept.strip(), re.DOTALL), prompt
         broken = [re.fullmatch(pattern, text, re.DOTALL) for text in BROKEN]
         assert not all(broken[:-1]) and not broken[-1], prompt
+    patterns = list(FORMS.values())
+    for place, text in NEARLY.items():
+        assert not re.fullmatch(patterns[place], text.strip(), re.DOTALL), text
+    essay = "The sea is wide, and nobody knows its end " * 200
+    for pattern in patterns:  # none takes more than a moment
+        re.fullmatch(pattern, essay, re.DOTALL)
 
 
 def letters(texts, truncation, max_length):
@@ -250,6 +323,8 @@ def test_perplexity_is_that_of_a_loop_over_single_texts():
     for batch_size in (1, 4, 6):
         value = trade_off.perplexity(model, letters, texts, batch_size)
         assert value == pytest.approx(expected, rel=1e-4)
+    cut = trade_off.perplexity(model, letters, ["abcdefgh"], max_tokens=4)
+    assert cut == pytest.approx(trade_off.perplexity(model, letters, ["abcd"]))
 
 
 # Stopping
@@ -261,10 +336,12 @@ def utilities(guess, form=1.0, **more):
 
 def test_the_policy_kept_is_the_last_before_a_drop_of_utility(p):
     for trajectory, expected in (
+        ({10: utilities(0.5), 20: utilities(0.5), 30: utilities(0.5)}, 30),
         # 0.45 is just 10 % below, 0.44 is more
         ({10: utilities(0.5), 20: utilities(0.45), 30: utilities(0.44)}, 20),
         # what falls and comes back has fallen
         ({10: utilities(0.5), 20: utilities(0.1), 30: utilities(0.9)}, 10),
+        ({10: utilities(0.1), 20: utilities(0.5)}, 10),
         # a rise in one makes no good for a fall in another
         ({10: utilities(0.5), 20: utilities(0.9, 0.8)}, 10),
     ):
@@ -301,6 +378,23 @@ def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
         "end_hallucination_rate": 0.0,
         "end_win_rate": 0.5,
     }
+    two = halves(before, {12: ours, 24: before})
+    assert two.metrics[f"halfway_{name}"] == ours.metrics[name]
+    assert not halves(before, {0: before}).metrics
+
+
+def checked(exposure, *supports):
+    claims = [Claim(str(i), "s") for i in range(len(supports))]
+    return Checked("i", "p", "r", claims, list(supports), {"exposure": exposure})
+
+
+def test_a_bin_of_exposures_has_the_scores_of_its_requests_and_their_number():
+    rows = [checked(50, YES, YES), checked(0, NO), checked(0, YES, OPEN), checked(3)]
+    by_bin = by_exposure(rows)
+    assert list(by_bin) == [0, 1, 40]
+    assert [scores["n"] for scores in by_bin.values()] == [2, 1, 1]
+    assert by_bin[0]["factual_precision"] == pytest.approx((0 / 1 + 1 / 2) / 2)
+    assert "factual_precision" not in by_bin[1]
 
 
 # Answering
@@ -330,3 +424,6 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
     asked = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
     assert first == Answers(asked, 3.5) == answer("folder", EXAMPLES, [], p, path)
     assert len(loaded) == 2
+    judged = p.model_copy(update={"verifier": "judge"})
+    texts = answer("folder", EXAMPLES, ["text"], judged, tmp_path / "b.json").texts
+    assert texts == asked | {q: f"to Question: {q}\nAnswer:" for q in FORMS}
