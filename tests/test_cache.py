@@ -36,7 +36,7 @@ def test_a_damaged_cache_is_named_and_set_aside_once(full, damage):
     assert len([path for path in full.parent.glob("llm*") if path.is_dir()]) == 2
 
 
-def test_a_cache_that_is_cut_or_cannot_be_written_costs_no_answer(tmp_path):
+def test_a_cache_that_is_cut_while_open_costs_no_answer(tmp_path):
     cache = Cache(tmp_path / "llm")
     for i in range(99):
         cache.keep(str(i), f"{i} " * 9999)
@@ -49,7 +49,3 @@ def test_a_cache_that_is_cut_or_cannot_be_written_costs_no_answer(tmp_path):
             *(f"{i} " * 9999 for i in range(99)),
         }
         cache.keep("new", 1)
-    cache = Cache(tmp_path / "other")
-    cache._database.execute("PRAGMA query_only = ON")
-    with pytest.warns(UserWarning, match="not cached: attempt to write a readonly"):
-        cache.keep("key", 1)

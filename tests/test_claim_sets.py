@@ -6,24 +6,19 @@ from collections import Counter
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
-from factkit import params, runs
+from factkit import params
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.llm import LLM, Endpoint, Limits
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk, listed
+from factkit.retrieval.chunks import listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
 from factkit.world import facts as w
-from factkit.world import trajectories as world_trajectories
 
 SUPPORT, REFUTE, NEI = w.LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}
-ODD = [
-    Chunk("Naïve (film)_sentences_0_2", "Naïve", 'A "b"\u2028c\nd\u0085e', 5),
-    Chunk("漢字", "漢字", "漢字\n \\n", 2),
-]
 
 
 def load(profile="tiny", **values):
@@ -83,20 +78,6 @@ def test_a_claim_s_gold_evidence_is_what_settles_it(sets, made, entries):
 
 
 # ---- what is searched
-
-
-def test_a_policy_searches_what_the_data_run_wrote_or_a_service(
-    tmp_path, p, entries, search, monkeypatch
-):
-    p = p.model_copy(update={"output_dir": str(tmp_path), "seed": 3, "arm": "sft"})
-    folder = runs.run_folder(p.data_notebook, p)
-    claim_sets.write_entries(folder / "entries.jsonl", [*entries, *ODD])
-    queries = [w.statement(f) for f in w.build_world(people=120).facts[:5]]
-    found = claim_sets.searcher(p)(queries, 3)
-    assert found == world_trajectories.marking(search)(queries, 3)
-    monkeypatch.setattr(claim_sets, "over_http", lambda url: url)
-    url = "http://127.0.0.1:8002/retrieve"
-    assert claim_sets.searcher(p.model_copy(update={"search_url": url})) == url
 
 
 # ---- prompts

@@ -1,4 +1,4 @@
-"""Metrics of claim verification: by hand, by properties, intervals, files."""
+"""Metrics of claim verification: by hand, by item, intervals."""
 
 from dataclasses import replace
 
@@ -193,14 +193,3 @@ def test_intervals_hold_the_mean_and_are_points_where_all_are_alike():
     # a resample without the label counts for none of its metrics
     few = [row(REFUTE, "a", REFUTE, "a")] + [row(NEI, "", NEI, "")] * 3
     assert cv.bootstrap(few, 200)["refute_joint_accuracy"] == (1.0, 1.0)
-
-
-# ---- rows and files
-
-
-def test_a_claim_without_gold_evidence_is_refused_unless_it_needs_none():
-    for label in (SUPPORT, REFUTE):
-        with pytest.raises(ValueError, match=f"label {label} has no gold evidence"):
-            row(label, "", SUPPORT, "a")
-    with pytest.raises(ValueError, match="label='SUPPORTS'"):
-        row("SUPPORTS", "a", SUPPORT, "a")

@@ -6,7 +6,7 @@ import pytest
 
 from factkit import params
 from factkit.rar import benchmarks
-from factkit.rar.benchmarks import RUN_CODE, SUITES, BenchmarkError, arguments, scores
+from factkit.rar.benchmarks import RUN_CODE, BenchmarkError, arguments, scores
 
 FAKE = """
 import json, os, pathlib, sys
@@ -132,24 +132,3 @@ def test_a_failing_harness_is_an_error_and_so_is_a_result_that_is_missing(run):
         run("aime25")
     with pytest.raises(BenchmarkError, match="no score of bbh"):
         run("bbh")
-
-
-def test_lm_eval_has_each_task_with_its_metric_and_filter():
-    """Reading its thousands of files takes most of a minute."""
-    tasks = pytest.importorskip("lm_eval.tasks", reason="comes with the gpu extra")
-    from lm_eval.tasks._yaml_loader import load_yaml
-
-    index = tasks.TaskManager().task_index
-    for name, (task, wanted) in SUITES.items():
-        config = load_yaml(index[task].yaml_path, resolve_func=False)
-        metric, _, filtered = wanted.partition(",")
-        if "group" in config:
-            metrics = config["aggregate_metric_list"]
-            filters = {m.get("filter_list", "none") for m in metrics}
-        else:
-            metrics = config["metric_list"]
-            filters = {f["name"] for f in config.get("filter_list", [{"name": "none"}])}
-        names = {m["metric"] if isinstance(m["metric"], str) else "" for m in metrics}
-        runs_code = name in RUN_CODE  # code metrics are functions
-        assert (metric in names or runs_code) and filtered in filters, name
-        assert bool(config.get("unsafe_code")) == runs_code, name

@@ -17,7 +17,7 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import curves, responses
+from factkit.figures import responses
 from factkit.rar import figures as draw
 from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
@@ -59,56 +59,21 @@ def answer(response, *claims):
     return Checked("i", "p", response, made, [support for _, support in claims])
 
 
-def coloured(row):
-    page = Spans(responses._coloured(row))
-    assert page.text == row.response  # nothing lost, nothing added
-    return page.coloured
-
-
-def test_each_sentence_has_the_colour_of_its_worst_claim_wherever_it_stands():
-    text = "One. Two. Three. Four. One. Five."
-    claims = [("One.", YES), ("Two.", NO), ("Four.", OPEN), ("Five.", None)]
-    claims += [("Two.", YES), ("Four.", YES), ("One.", None)]
-    assert coloured(answer(text, *claims)) == [
-        ("One.", COLOURS[YES]),
-        ("Two.", COLOURS[NO]),
-        ("Four.", COLOURS[OPEN]),
-        ("One.", COLOURS[YES]),
-    ]
-
-
-def test_a_sentence_within_another_leaves_that_one_whole():
-    claims = [("He was a cook.", NO), ("She said: He was a cook.", YES)]
-    row = answer("She said: He was a cook. He was a cook.", *claims)
-    assert coloured(row) == [
-        ("She said: He was a cook.", COLOURS[YES]),
-        ("He was a cook.", COLOURS[NO]),
-    ]
-
-
 EVIL = '<script>alert("x")</script>'
 
 
-def test_markup_in_an_answer_is_text():
-    words = ("One.", "span", "background-color", "style", "amp", "A & B.", EVIL)
-    row = answer(" / ".join(words), *[(sentence, YES) for sentence in words])
-    assert [text for text, _ in coloured(row)] == list(words)
-    for answered in (row, Checked("i", "p", EVIL, None, [])):
-        page = Spans(responses._coloured(answered))
-        assert set(page.tags) <= {"span"}
-        assert page.text == answered.response
-
-
-def test_the_table_shows_request_and_answers_and_runs_no_script():
-    before = answer(f"One. {EVIL}", ("One.", NO))
-    after = answer("Two & three.", ("Two & three.", YES))
-    html = responses.claim_colours([(f"Who? {EVIL}", before, after)] * 2).to_html()
-    page = Spans(html)
-    assert "script" not in page.tags
-    assert page.text.count(EVIL) == 4
-    assert page.coloured == [("One.", COLOURS[NO]), ("Two & three.", COLOURS[YES])] * 2
-    head = [page.text.index(name) for name in ("request", "before", "after", "Who?")]
-    assert head == sorted(head)
+def test_the_table_colours_sentences_by_their_worst_claim_and_runs_no_script():
+    before = answer(f"One. Two. {EVIL} Four. One.", ("One.", YES), ("Two.", NO))
+    claims = [("Two & three.", OPEN), ("Two & three.", YES), ("One.", None)]
+    after = answer("Two & three. One.", *claims)
+    page = Spans(responses.claim_colours([(f"Who? {EVIL}", before, after)]).to_html())
+    assert "script" not in page.tags and page.text.count(EVIL) == 2
+    assert page.coloured == [
+        ("One.", COLOURS[YES]),
+        ("Two.", COLOURS[NO]),
+        ("One.", COLOURS[YES]),
+        ("Two & three.", COLOURS[OPEN]),
+    ]
 
 
 # Figures
@@ -132,30 +97,12 @@ def results():
     return [result(arm, seed, seed / 50) for arm in RAR_ARMS for seed in (0, 1, 2)]
 
 
-def test_drawn_scores_rise_to_all_requests():
-    figure = curves.drawn_scores([[0.0, 1.0], [0.5, 0.5], []], "VeriScore")
-    means, gaps = figure.axes[0].lines
-    assert list(means.get_xdata()) == [0.5, 0.5]
-    assert list(gaps.get_xdata()) == [0.0, 1.0]
-    assert list(means.get_ydata()) == list(gaps.get_ydata()) == [50, 100]
-
-
 def test_the_trade_off_has_a_mark_an_arm_at_its_means(results):
     (ax,) = draw.trade_off(results).axes
     # the means of shifts 0, 0.02 and 0.04
     names = [arm.replace("_", " ") for arm in RAR_ARMS]
     assert points(ax) == dict.fromkeys(names, pytest.approx((0.42, 0.62)))
     assert all(high - low >= 0.05 for low, high in (ax.get_xlim(), ax.get_ylim()))
-
-
-def test_the_trade_off_leaves_out_an_arm_that_never_responds():
-    """And without win rates utility is the form of answers."""
-    silent = without(result("dpo"), "hallucination_rate")
-    some = [without(r, "win_rate") for r in (result("base"), silent, result("sft"))]
-    (ax,) = draw.trade_off(some).axes
-    assert named(ax) == ["base", "sft"]
-    assert ax.get_ylabel() == "answers of the form asked for (%)"
-    assert points(ax)["base"] == (0.4, 0.8)
 
 
 def test_claims_are_stacked_beside_the_papers_scaled_to_our_base(results):

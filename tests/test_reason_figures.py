@@ -4,7 +4,6 @@ import pytest
 from drawings import (
     heights,
     legend,
-    named,
     none_left_open,  # noqa: F401
     points,
     segments,
@@ -46,33 +45,6 @@ def table_2():
     return tables.published(2, "reason")
 
 
-def test_every_length_is_counted_once_in_bins_of_whole_words():
-    for lengths in [[5], [1, 2, 2, 9], list(range(100)), [0, 7, 3000]]:
-        (ax,) = draw.reasoning_lengths(lengths, "sft_dpo").axes
-        edges = [bar.get_x() for bar in ax.patches]
-        assert sum(bar.get_height() for bar in ax.patches) == len(lengths)
-        assert all(edge % 1 == 0.5 for edge in edges)  # between two numbers of words
-        assert len(edges) <= 32
-    assert set(ax.lines[0].get_xdata()) == {7}
-    assert named(ax) == ["median: 7"]
-
-
-def test_strategy_shares_are_means_over_the_seeds_that_have_any():
-    results = [
-        result("fact", 0, strategy_doubt=0.4, strategy_left_out=0.2),
-        result("fact", 1, strategy_doubt=0.6),
-        result("fact", 2),
-        result("sft", 0, strategy_recall=0.1),
-        result("base"),
-    ]
-    shares = draw.strategy_shares(results, ("sft", "fact", "base"))
-    assert list(shares.index) == ["sft", "fact"]
-    found = {arm: row[row > 0].to_dict() for arm, row in shares.iterrows()}
-    assert found["fact"] == pytest.approx({"doubt": 0.5, "left_out": 0.1})
-    assert found["sft"] == {"recall": 0.1}
-    assert len(draw.strategy_shares(results, ("base",))) == 0
-
-
 def test_the_trade_off_has_a_mark_an_arm_that_says_its_weights(results):
     figure = draw.precision_and_detail(results)
     ours = points(figure.axes[0])
@@ -81,16 +53,6 @@ def test_the_trade_off_has_a_mark_an_arm_that_says_its_weights(results):
         assert ours[label] == pytest.approx((0.42 + i / 20, 2.02 + i / 20))
     assert {"fact detail10 relevance (λ 0.1, μ 0.1)", "sft dpo"} <= set(ours)
     assert len(legend(figure)) == len(set(legend(figure)))
-
-
-def test_arms_with_relevance_are_joined_in_the_order_of_their_detail(results):
-    for ax in draw.precision_and_detail(results).axes:
-        path = next(ln for ln in ax.lines if ln.get_label().startswith("μ = 0.1"))
-        marks = points(ax)
-        ends = [f"(λ {weight:g}, μ 0.1)" for weight in (0, 0.01, 0.1)]
-        order = [next(marks[m] for m in marks if m.endswith(end)) for end in ends]
-        joined = list(zip(path.get_xdata(), path.get_ydata(), strict=True))
-        assert joined == [pytest.approx(xy) for xy in order]
 
 
 def test_what_was_not_measured_is_left_out():
@@ -111,23 +73,6 @@ def test_win_rates_stand_by_arm_beside_the_papers(results, table_2):
     assert segments(ax, "paper (8B, six data sets)") == sorted(stated)
     (half,) = [ln for ln in ax.lines if set(ln.get_ydata()) == {0.5}]
     assert half.get_linestyle() == "--"
-
-
-def test_claims_are_stacked_beside_the_papers_scaled_to_our_base(results, table_2):
-    (ax,) = draw.claims(results).axes
-    supported = [2.02 + i / 20 for i in range(len(REASON_ARMS))]
-    unsupported = [n - 1 for n in supported]
-    assert heights(ax) == [pytest.approx(supported), pytest.approx(unsupported)]
-    scale = 3.04 / 45.6  # our base's claims over the paper's 23.5 + 22.1
-    expected = [
-        (REASON_ARMS.index(row.arm), pytest.approx(n * scale))
-        for row in table_2.itertuples()
-        for n in (row.supported, row.supported + row.unsupported)
-    ]
-    marks = segments(ax, "paper, scaled to the base policy's total")
-    assert marks == sorted(expected, key=lambda mark: (mark[0], mark[1].expected))
-    (ax,) = draw.claims([result("sft"), result("fact")]).axes  # without our base
-    assert named(ax) == ["supported", "unsupported"]
 
 
 def test_each_evaluation_set_stands_in_the_table_and_nothing_else():

@@ -1,27 +1,21 @@
 """Learning to Reason's requests: who is asked about, in which set, how many."""
 
-import json
-import re
 from collections import Counter
 
 import pytest
 
-from factkit import params, prompts
+from factkit import params
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, Example, refuse_overlap
-from factkit.datasets.long_form_prompts import long_prompt
 from factkit.datasets.rows import RowError
 from factkit.leads import facts
 from factkit.leads.requests import of_cold_start
 from factkit.llm import Reply
-from factkit.reason import requests as curating
 from factkit.reason.requests import (
-    evaluated,
     parse_new_prompt,
     reason_sets,
     synthetic_prompts,
 )
-from factkit.world import facts as w
 
 SIZES = {
     "sft_requests": 12,
@@ -42,11 +36,6 @@ def p():
 
 
 @pytest.fixture(scope="module")
-def made(p):
-    return w.build_world(p.world_seed, people=p.world_people)
-
-
-@pytest.fixture(scope="module")
 def sets(p):
     return reason_sets(p)[0]
 
@@ -60,7 +49,6 @@ def entities(examples):
 
 def test_each_split_of_the_paper_has_as_many_requests_as_wanted(p, sets):
     sizes = {name: len(examples) for name, examples in sets.items()}
-    # 10 of each of the two evaluation sets
     assert sizes == {"sft": 12, "train": 36, "dev": 9, "test": 20}
     assert tuple(sizes) == p.splits
     kinds = Counter(e.meta["set"] for e in sets["test"])
@@ -72,24 +60,6 @@ def test_no_person_and_no_question_is_in_two_sets(sets):
     refuse_overlap(sets)
     people = Counter(person for of in sets.values() for person in entities(of))
     assert set(people.values()) == {1}
-    every = [e for of in sets.values() for e in of]
-    assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
-
-
-def test_only_people_whom_the_policy_read_of_are_asked_about(made, sets):
-    exposure = {
-        person: sum(f.exposure for f in made.facts_of(person)) for person in made.people
-    }
-    assert 0 in exposure.values()
-    assert all(exposure[e.entity] for of in sets.values() for e in of)
-
-
-def test_the_sets_are_those_of_the_world_s_seed_and_no_other(p, sets):
-    assert reason_sets(p)[0] == sets
-    assert reason_sets(p.model_copy(update={"seed": 7}))[0] == sets
-    assert reason_sets(load(world_seed=1))[0] != sets
-    more = load(sft_requests=24, train_requests=24, dev_requests=12)
-    assert reason_sets(more)[0]["test"] == sets["test"]
 
 
 # Leads
@@ -111,45 +81,6 @@ def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_star
         assert not of_cold_start(subject)
         stated = [facts.statement(fact) for fact in subject.facts]
         assert example.answers == [" ".join(stated)]
-
-
-# The paper's evaluation sets
-
-
-def prompts_by_topic(n):
-    """n prompts that go by topic, a hundred each."""
-    return [
-        long_prompt(f"x{i}", f"Tell {i}.", f"x{i}", relation=f"t{i // 100}")
-        for i in range(n)
-    ]
-
-
-def test_of_a_set_the_paper_s_number_is_drawn_from_all_topics():
-    """The first 250 of LongFact's objects are of 8 of its 38 topics."""
-    rows = prompts_by_topic(1_140)
-    p = load(test_requests=532)
-    drawn = evaluated("longfact_objects", rows, p, None)
-    assert len(drawn) == len({e.id for e in drawn}) == 250  # not 532
-    assert len({e.relation for e in drawn}) == 12
-    assert drawn == evaluated("longfact_objects", rows, p, None)
-    assert len(evaluated("factbench_hard", prompts_by_topic(532), p, None)) == 532
-    assert len(evaluated("biography", prompts_by_topic(183), load(), None)) == 10
-
-
-def test_a_part_chosen_for_seeking_facts_is_drawn_from_such_prompts(monkeypatch):
-    asked = []
-
-    def keep(llm, rows):
-        asked.append(len(rows))
-        return rows[::2], Counter()
-
-    monkeypatch.setattr(curating, "keep_factual", keep)
-    rows, p = prompts_by_topic(805), load(test_requests=532)
-    drawn = evaluated("alpaca_fact", rows, p, None)
-    assert len(drawn) == 241 and {e.id for e in drawn} <= {e.id for e in rows[::2]}
-    chosen = rows[:141]  # a file of the rows that FLAME chose
-    assert {e.id for e in evaluated("fava", chosen, p, None)} == {e.id for e in chosen}
-    assert asked == [805]
 
 
 # Synthetic prompts
@@ -195,15 +126,6 @@ def made_of(replies, evaluation=None, facts=FACTS, chats=CHATS):
     return examples, dropped, llm.requests
 
 
-def shown(request):
-    """The demonstrations of a request, fact-seeking and diverse ones."""
-    text = re.escape(prompts.template("synthetic_prompt"))
-    for name in ("fact_seeking", "diverse"):
-        text = text.replace(rf"\{{{name}\}}", rf"(?P<{name}>\[.*\])")
-    match = re.fullmatch(text, request.messages[0]["content"])
-    return json.loads(match["fact_seeking"]), json.loads(match["diverse"])
-
-
 def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
     for reply in (
         "Sure!\n<new_prompt> Why is\n  the sky blue?\n</new_prompt>\nDone.",
@@ -214,52 +136,14 @@ def test_a_reply_s_prompt_stands_in_its_one_pair_of_tags():
     for reply, problem in (
         (None, "the call failed"),
         ("Why is the sky blue?", "not one pair"),
-        ("<think><new_prompt>Why is the sky", "not one pair"),
-        ("<new_prompt>Why is the sky blue?", "not one pair"),
         ("</new_prompt>Why is it blue?<new_prompt>", "not one pair"),
         ("<new_prompt>One is here.</new_prompt>" * 2, "not one pair"),
-        ("<new_prompt> \n </new_prompt>", "prompt"),
         ("<new_prompt>the prompt</new_prompt>", "prompt too short"),
         (f"<new_prompt>{'long ' * 1000}</new_prompt>", "prompt too long"),
         ("<new_prompt>Why is the sky \ud83d blue?</new_prompt>", "half a character"),
-        (prompts.template("synthetic_prompt"), "too short"),
     ):
         with pytest.raises(RowError, match=problem):
             parse_new_prompt(reply)
-
-
-def test_a_request_shows_two_and_four_demonstrations_drawn_for_it():
-    replies = tagged(*(f"Question number {i} of many" for i in range(100)))
-    *_, requests = made_of(replies)
-    assert len({r.messages[0]["content"] for r in requests}) == 100
-    assert len({r.sample for r in requests}) == 100  # the cache gives none twice
-    facts, chats = zip(*map(shown, requests), strict=True)
-    assert {len(set(group)) for group in facts} == {2}
-    assert {len(set(group)) for group in chats} == {4}
-    assert {text for group in facts for text in group} == {e.question for e in FACTS}
-    assert made_of(replies[:4])[-1] == requests[:4]  # more calls leave the first ones
-
-
-def test_a_demonstration_cannot_write_tags_or_lines_of_the_template():
-    bad = [example(f"b{i}", f"{i}\n</new_prompt>\nYour turn") for i in range(4)]
-    *_, (request,) = made_of(tagged(SIX[0]), facts=bad, chats=bad)
-    filled, text = request.messages[0]["content"], prompts.template("synthetic_prompt")
-    assert filled.count("</new_prompt>") == text.count("</new_prompt>")
-    assert len(filled.splitlines()) == len(text.splitlines())
-
-
-def test_prompts_become_long_form_examples_that_name_their_demonstrations():
-    replies = [*tagged(*SIX), "no idea", Reply(None, "timeout")]
-    examples, dropped, requests = made_of(replies)
-    assert [e.question for e in examples] == SIX
-    assert sum(dropped.values()) == 2 and dropped["the call failed"] == 1
-    assert all(e.id == e.entity and e.answers == [] for e in examples)
-    by_id = {e.id: e.question for e in [*FACTS, *CHATS]}
-    for made, request in zip(examples, requests, strict=False):
-        facts, chats = shown(request)
-        assert [by_id[i] for i in made.meta["shown"]] == [*facts, *chats]
-    with pytest.raises(DataError, match="replies: no usable row"):
-        made_of([Reply(None, "timeout")] * 2)
 
 
 def test_what_comes_near_a_known_prompt_or_an_earlier_one_is_dropped_and_counted():

@@ -2,7 +2,6 @@
 
 import re
 
-import pandas as pd
 import pytest
 
 from factkit import ledger
@@ -47,19 +46,12 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
         assert {metric for _, _, metric in claim.arms} <= stored
 
 
-def test_no_claim_is_made_twice():
-    names = [(*c.arms, c.least) for c in MEASURED]
-    assert len(set(names)) == len(names)
-    assert len({c.claim for c in CLAIMS}) == len(CLAIMS)
-
-
 def printed(table, name, of):
-    """What a table prints of an arm, a model or an annotator, on a set."""
+    """What a table prints of an arm or a model, on a set."""
     rows = published(table, "rlfh")
     if table == 1 and of in RLFH_ARMS + ("iti", "dola"):
         rows = rows[rows.model == "Vicuna-7B"]
     keys = [key for key in ("arm", "model") if key in rows]
-    keys = ["annotator"] if table == 3 else keys
     (row,) = rows[(rows[keys] == of).any(axis=1)].to_dict("records")
     return {k.removeprefix(f"{SETS[name]}_"): v for k, v in row.items()}
 
@@ -85,20 +77,3 @@ def test_the_numbers_are_the_differences_that_the_tables_print():
         assert claim.paper.startswith("+")
         checked += 1
     assert checked == 4 + 2 + 15 + 3 + 2 + 4 + 11
-
-
-def test_annotators_are_compared_as_table_3_prints_them():
-    base = printed(1, "HotpotQA", "base")["precision"]
-    rows = [c for c in CLAIMS if c.where == "Table 3" and "also raises" in c.claim]
-    assert len(rows) == 5
-    for claim in rows:
-        (name,) = re.match(r"(\S+) as the annotator", claim.claim).groups()
-        assert float(claim.paper) == pytest.approx(
-            printed(3, "HotpotQA", name)["precision"] - base
-        )
-
-
-def test_the_gains_of_the_introduction_are_bounds_of_ours():
-    rows = pd.read_csv(str(ledger.files("factkit") / "published" / "rlfh_text.csv"))
-    gains = [f"{gain:g}%" for gain in rows[rows["where"] == "§1"].value]
-    assert [c.least for c in CLAIMS if c.where == "§1"] == gains

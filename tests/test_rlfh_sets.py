@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import datasets
 import pytest
 
 from factkit import params
@@ -74,19 +73,6 @@ def sets_of(folder, train=1, dev=1, test=1, seed=0):
     return curating.rlfh_sets(p)
 
 
-@pytest.fixture
-def hub(monkeypatch):
-    """A hub of rows by (data set, split), in place of the real one."""
-
-    def serve(rows):
-        def load_dataset(hub, config, split, streaming):
-            return rows[hub, split]
-
-        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-
-    return serve
-
-
 # ---- HotpotQA
 
 
@@ -96,17 +82,6 @@ def test_questions_of_fewer_than_five_words_are_dropped_and_counted(write):
     examples, problems = hotpotqa(write(rows)["hotpotqa"])
     assert [e.id for e in examples] == ["h1", "h2"]
     assert problems == {"fewer than 5 words": 1}
-
-
-def test_both_splits_of_the_hub_are_read_and_a_question_of_both_comes_once(hub):
-    name = "hotpotqa/hotpot_qa"
-    rows = {(name, "train"): [hotpot_row(0), hotpot_row(1)]}
-    again = hotpot_row(3, hotpot_row(1)["question"])
-    hub(rows | {(name, "validation"): [hotpot_row(2), again]})
-    examples, problems = hotpotqa()
-    assert [e.id for e in examples] == ["h0", "h1", "h2"]
-    assert problems == {"duplicate question": 1}
-    assert examples[0].entity == "Page 0"
 
 
 # ---- SQuAD v2
@@ -147,7 +122,7 @@ def test_test_holds_the_three_sets_and_the_other_splits_hotpotqa_alone(write, tm
 
 
 def test_a_question_about_what_another_set_is_about_is_dropped_and_counted(
-    write, tmp_path, monkeypatch
+    write, tmp_path
 ):
     about = [hotpot_row(3, title="bo"), hotpot_row(4, title="T 0")]
     about.append(hotpot_row(5, question="Tell me a bio of Al."))
@@ -157,10 +132,6 @@ def test_a_question_about_what_another_set_is_about_is_dropped_and_counted(
     assert dropped["hotpotqa: about what another set is about"] == 3
     with pytest.raises(DataError, match="only . of 3 prompts"):
         sets_of(tmp_path, train=2)
-    write([hotpot_row(0, title="Bo")], articles(1))
-    monkeypatch.setattr(curating, "_about", lambda example: set())
-    with pytest.raises(DataError, match="'Bo' is in both train and test"):
-        sets_of(tmp_path, dev=0, test=0)
 
 
 def test_without_a_list_of_names_it_is_asked_for(write, tmp_path):
@@ -195,10 +166,9 @@ def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypat
     asked = [
         Example(id="a", question="Who won?", answers=["Ann"], entity="The race"),
         Example(id="b", question="Tell me of Ann.", answers=[], entity="Ann"),
-        Example(id="c", question="When?", answers=["1911"], entity="x"),
     ]
     found, _ = curating.rlfh_evidence(p, asked, {"b": "She won."})
-    assert searched == {"a": ["Who won?"], "b": [], "c": ["When?"]}
+    assert searched == {"a": ["Who won?"], "b": []}
     assert [d.id for d in found["a"]] == ["a#answer", "d"]
     assert found["a"][0].text == 'The answer to "Who won?" may be "Ann".'
-    assert [d.id for d in found["b"]] == ["d"] and "c" not in found
+    assert [d.id for d in found["b"]] == ["d"]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from retriever import ENTRIES, INDEX, Spy, serving_index, until
+from retriever import ENTRIES, INDEX, serving_index, until
 
 from factkit import http_client, search
 from factkit.http_client import ServiceError
@@ -114,18 +114,6 @@ def test_whatever_the_query_what_is_sent_is_clean_and_stays_so(query):
     assert len(sent) <= QUERY_CHARS
     assert len(sent.splitlines()) <= 1
     assert searchable(sent) == sent
-
-
-def test_equal_queries_are_asked_once_and_answered_each():
-    index = Spy()
-    find = in_process(index)
-    rows = find(["fox", "iron", " fox", "fox\n", "iron", "<b>a\x00\ud800b</b>"], 2)
-    assert index.queries == ["fox", "iron", "<b>a b</b>"]
-    assert rows[0] == rows[2] == rows[3] != rows[1] == rows[4]
-    rows[0].clear()
-    assert rows[2]
-    assert find(["", "\x00\n", "\ud800"], 3) == [[], [], []]
-    assert len(index.queries) == 3
 
 
 # Search-R1's contract

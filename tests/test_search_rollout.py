@@ -5,7 +5,6 @@ import csv
 import math
 import random
 import sys
-import zlib
 from functools import cache
 from itertools import pairwise
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ import pytest
 import torch
 from fake_endpoint import serve
 from retriever import ENTRIES as CHUNKS
-from retriever import INDEX
+from retriever import INDEX, Spy
 
 from factkit import models, params
 from factkit.datasets.examples import Example
@@ -111,7 +110,7 @@ def encode(tokenizer, text):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-# ---- who says and who finds
+# ---- who says
 
 
 class Saying:
@@ -126,22 +125,6 @@ class Saying:
         self.asked.append((copy.deepcopy(prompts), list(most)))
         said = [self.left[p[0]].pop(0) if self.left[p[0]] else [] for p in prompts]
         return said, [[-0.5 - i for i in range(len(ids))] for ids in said]
-
-
-class Finding:
-    """A search that keeps its queries. What it finds goes by the query's letters."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, queries, k):
-        self.asked.append(list(queries))
-        return [self.entries(query, k) for query in queries]
-
-    @staticmethod
-    def entries(query, k):
-        first = zlib.crc32(query.encode("utf-8", "replace"))
-        return [ENTRIES[(first + i) % len(ENTRIES)] for i in range(k)]
 
 
 def tell(tokenizer, *turns, search=None, **values):
@@ -172,9 +155,11 @@ def test_trajectories_take_turns_together_within_their_budgets():
         }
     )
     p = load(max_completion_length=7, max_observation_length=30, max_searches=1)
-    find, prompts = Finding(), [[3], [4, 4], [5], [6], [7]]
-    made = rollouts(prompts, saying, find, few(), p)
-    seen, text = observation(Finding.entries("fox", 2), few(), 30)
+    index, prompts = Spy(), [[3], [4, 4], [5], [6], [7]]
+    made = rollouts(prompts, saying, in_process(index), few(), p)
+    assert index.queries == ["fox"]
+    (entries,) = in_process(INDEX)(["fox"], p.retrieved_entries)
+    seen, text = observation(entries, few(), 30)
     opening = encode(few(), FORCED)
     first, asked, answered = (encode(few(), of) for of in (fox, iron, answer))
     room = 7 - len(asked) - len(opening)
@@ -189,7 +174,6 @@ def test_trajectories_take_turns_together_within_their_budgets():
     assert t.forced(made[1].turns)
     assert [len(made[i].ids) for i in (2, 3)] == [7, 2]
     assert made[4].ids == [*first, *seen, *encode(few(), "fox fox " + iron)]
-    assert find.asked == [["fox", "fox", "fox"]]
     batches = [batch for batch, _ in saying.asked]
     again = [[*prompts[i], *first, *seen] for i in (0, 1, 4)]
     assert batches == [prompts, again, [[*again[1], *asked, *opening]]]
@@ -394,18 +378,18 @@ def test_an_engine_and_a_server_give_tokens_up_to_a_tag(monkeypatch):
 
 def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
     """Of a script's trajectory, whose information is whole, as of a rollout's own."""
-    told = [f"<search> {label} </search>" for label in ("SUPPORT", "REFUTE")]
+    told = [f"<search> {query} </search>" for query in ("fox", "iron")]
     told.append("<answer> SUPPORT </answer>")
     for tokenizer, most in ((few, 30), (pieces, 30), (pieces, 400)):
         p = load(max_completion_length=200, max_observation_length=most)
-        (prompt,), find = prompt_tokens(["SUPPORT"], tokenizer(), p), Finding()
+        (prompt,), find = prompt_tokens(["SUPPORT"], tokenizer(), p), in_process(INDEX)
         saying = Saying({prompt[0]: [encode(tokenizer(), turn) for turn in told]})
         (made,) = rollouts([prompt], saying, find, tokenizer(), p)
         script = []
         for text in told:
             script.append(Turn(text, by_model=True))
             for query in t.queries(script[-1:]):
-                entries = [piece for e in find.entries(query, 2) for piece in shown(e)]
+                entries = [piece for e in find([query], 2)[0] for piece in shown(e)]
                 script.append(Turn(t.information(entries), by_model=False))
         row = sft_row("SUPPORT", script, tokenizer(), p)
         assert row["input_ids"] == [*prompt, *made.ids, tokenizer().eos_token_id]
@@ -463,7 +447,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     ids = [few().convert_tokens_to_ids(path.split()) for path in paths]
     chain(few(), *ids).save_pretrained(tmp_path / "policy")
     few().save_pretrained(tmp_path / "policy")
-    monkeypatch.setattr(claims, "searcher", lambda p: Finding())
+    monkeypatch.setattr(claims, "searcher", lambda p: in_process(INDEX))
     claim = {"question": "a", "answers": ["SUPPORT"], "entity": "x"}
     claim |= {"label": "SUPPORT", "evidence": ["x"], "meta": {"set": "world"}}
     rows = [Example(id=name, **claim) for name in "12"]

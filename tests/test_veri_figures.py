@@ -46,7 +46,6 @@ def result(arm, seed=0, shift=0.0, **more):
     for j, label in enumerate(("support", "refute", "nei"), 1):
         of = ("joint_accuracy", "verification_accuracy", "label_accuracy")
         metrics |= {f"{label}_{name}": 0.1 * j + shift for name in of}
-        metrics |= {f"{label}_recall": 0.2 * j, f"{label}_precision": 0.3 * j}
     return {"arm": arm, "seed": seed, "metrics": metrics | more}
 
 
@@ -83,15 +82,6 @@ def test_by_label_has_a_panel_an_accuracy(results):
     for ax, name in zip(figure.axes, ("joint", "verification", "label"), strict=True):
         assert ax.get_ylabel().startswith(name)
         assert heights(ax)["sft"] == pytest.approx({0: 0.145, 1: 0.245, 2: 0.345})
-
-
-def test_recall_is_by_gold_label_and_precision_by_what_is_said():
-    runs = [result("instruct"), result("larger"), result("sft")]
-    recall, precision = draw.precision_and_recall(runs).axes
-    assert list(heights(recall)) == ["instruct", "larger"]
-    assert heights(recall)["larger"] == pytest.approx({0: 0.2, 1: 0.4, 2: 0.6})
-    assert heights(precision)["larger"] == pytest.approx({0: 0.3, 1: 0.6, 2: 0.9})
-    assert (recall.get_xlabel(), precision.get_xlabel()) == ("gold label", "label said")
 
 
 # Confidence

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from factkit.veri import rewards as veri
-from factkit.veri.evaluate import evidence_score
 from factkit.veri.rewards import reward, validity
 from factkit.verify.trajectory import LABELS, Answer
 
@@ -20,18 +19,6 @@ def cites(evidence, label=SUPPORT):
 
 
 # ---- the equations
-
-
-def test_evidence_is_worth_intersection_over_union():
-    for evidence, gold, by_hand in (
-        ("ab", "ab", 1),
-        ("abc", "ab", 2 / 3),
-        ("a", "ab", 1 / 2),
-        ("ac", "ab", 1 / 3),
-        ("", "ab", 0),
-        ("c", "", 0),
-    ):
-        assert evidence_score(cites(evidence), gold) == pytest.approx(by_hand)
 
 
 def test_validity_is_that_of_the_paper_or_of_its_code():

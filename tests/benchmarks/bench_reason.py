@@ -1,19 +1,15 @@
 """Seconds a response of Learning to Reason's whole reward, at batch 64.
 
-Measured: `rewards.reason.scored` without (fact) and with the judge of relevance
-(fact_relevance, Eq. 2), all by language models; beside it the VeriScore package, which
-verifies the same answers and judges no relevance. Endpoint, environment and stand-ins
-are those of `bench_veriscore`: both ask one fake endpoint that takes `LATENCY_S` a
-call, take turns and begin with empty caches; medians count. An answer is `LEADS`
-Wikipedia leads: about as many claims as the paper's policy makes (Table 2,
-fact_relevance: 39.8). All prompts differ: no response shares evidence or claims.
+Measured: `reason.rewards.scored` without (fact) and with the judge of relevance
+(fact_relevance, Eq. 2); beside it the VeriScore package, which judges no relevance.
+Endpoint, environment and stand-ins are those of `bench_veriscore`; caches begin empty,
+and medians count. An answer is `LEADS` Wikipedia leads: about as many claims as the
+paper's policy makes (Table 2: 39.8). No response shares evidence or claims.
 
-Not measured: what a call takes on a GPU and under load; the web (the kit's evidence is
-cached before training, the package's found at once); the reward service's HTTP; the
-package beyond `SAMPLE` responses, at which it slows down with each call that it caches.
+Not measured: what a call takes on a GPU and under load, the web, the reward service's
+HTTP, and the package beyond `SAMPLE` responses, where it slows down.
 
-Took 13 minutes on 2 cores beside other jobs. `--quick`: 4 responses of one
-lead, one round, without the package.
+13 minutes on 2 cores. `--quick`: 4 responses of one lead, one round, no package.
 """
 
 import sys

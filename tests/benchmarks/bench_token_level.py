@@ -2,9 +2,8 @@
 
 Both start from one untrained policy of the tiny profile's size, with the same seed and
 a learning rate that moves nothing, so that both sample the same 64 × 96 tokens. Each
-round runs them in turn, in processes of their own; the median step of all rounds
-counts, without the first two steps, by the time of the processor, which other work on
-the machine hardly changes. About three minutes.
+round runs them in turn, in processes of their own; what counts is the median step by
+the processor's time, without the first two. About three minutes.
 """
 
 import json
@@ -29,27 +28,13 @@ SETTINGS = {
     "rl_learning_rate": 1e-12,
     "value_learning_rate": 1e-12,
     "checkpoint_steps": 1000,
-    "method": "ppo",
-    "gamma": 1.0,
-    "gae_lambda": 0.95,
-    "whiten": True,
-    "eos_penalty": 0.0,
     "ppo_epochs": 1,
     "minibatches": 1,
-    "value_clip": 0.2,
-    "value_coefficient": 0.1,
 }
 
 
-def settings() -> TokenLevelParams:
-    """Profile tiny's, but for SETTINGS."""
-    tiny = params.read_yaml(params.yaml_path("truthrl", "tiny"))
-    tiny = {k: v for k, v in tiny.items() if k in TokenLevelParams.model_fields}
-    return TokenLevelParams(**(tiny | SETTINGS))
-
-
-def untrained(folder: Path) -> str:
-    """A policy with the words of the tiny world, 128 wide, 4 layers, and prompts."""
+def untrained(folder: str) -> None:
+    """Write a policy with the words of the tiny world, 128 wide, 4 layers."""
     import torch
 
     from factkit.world.policy import build_policy
@@ -58,7 +43,6 @@ def untrained(folder: Path) -> str:
     torch.manual_seed(0)
     build_policy(tokenizer, hidden_size=128, layers=4).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def rows() -> list[dict]:
@@ -70,8 +54,8 @@ def token_reward(p: TokenLevelParams, folder: Path):
     """A reward at each token that takes no time; it writes down when it is asked."""
 
     def odd(completion_ids, **_):
+        now = [time.process_time(), sum(map(len, completion_ids))]
         with (folder / "steps.jsonl").open("a") as f:
-            now = [time.process_time(), sum(map(len, completion_ids))]
             f.write(json.dumps(now) + "\n")
         return [[i % 2 for i in ids] for ids in completion_ids]
 
@@ -103,46 +87,41 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
     trainer.train()
 
 
-def steps(which: str, start: str) -> tuple[list[float], list[int]]:
-    """Of a process of its own: seconds of each step from the third on; the tokens of
-    each rollout."""
+def steps(method: str, start: str) -> tuple[float, list[int]]:
+    """Of a process of its own: the median seconds of its steps from the third on, and
+    the tokens of each rollout."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, which, start, folder]
+        command = [sys.executable, __file__, method, start, folder]
         subprocess.run(command, check=True, capture_output=True)
         lines = (Path(folder) / "steps.jsonl").read_text().splitlines()
-    clock, tokens = zip(*map(json.loads, lines), strict=True)
-    return [b - a for a, b in pairwise(clock)][2:], list(tokens)
-
-
-def compare(start: str) -> dict[str, float]:
-    """Median seconds a step of both, and their ratio.
-
-    Raises RuntimeError if the rollouts differ.
-    """
-    times: dict[str, list[float]] = {"ppo": [], "grpo": []}
-    rollouts = []
-    for _ in range(ROUNDS):
-        for which, known in times.items():
-            took, tokens = steps(which, start)
-            known += took
-            rollouts.append(tokens)
-    if any(tokens != rollouts[0] for tokens in rollouts):
-        raise RuntimeError(f"the rollouts differ: {rollouts} tokens")
-    ppo, grpo = map(statistics.median, times.values())
-    return {"ppo_s": ppo, "grpo_s": grpo, "ratio": round(ppo / grpo, 3)}
+    times, tokens = zip(*map(json.loads, lines), strict=True)
+    return statistics.median([b - a for a, b in pairwise(times)][2:]), list(tokens)
 
 
 def main() -> None:
-    """Print the comparison as a line of JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = compare(untrained(Path(folder)))
-    print(f"PPO step against GRPO step, 64 × 96 tokens: {json.dumps(found)}")
+    """Print both medians and their ratio.
+
+    Raises RuntimeError if the rollouts differ.
+    """
+    seconds: dict[str, list[float]] = {"ppo": [], "grpo": []}
+    rollouts = []
+    with tempfile.TemporaryDirectory() as start:
+        untrained(start)
+        for _ in range(ROUNDS):
+            for method, known in seconds.items():
+                median, tokens = steps(method, start)
+                known.append(median)
+                rollouts.append(tokens)
+    if any(tokens != rollouts[0] for tokens in rollouts):
+        raise RuntimeError(f"the rollouts differ: {rollouts} tokens")
+    ppo, grpo = (statistics.median(seconds[method]) for method in ("ppo", "grpo"))
+    print(f"PPO {ppo:.3f} s, GRPO {grpo:.3f} s a step: ratio {ppo / grpo:.3f}")
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:
-        which, start, folder = sys.argv[1:]
-        train = {"ppo": ppo_steps, "grpo": grpo_steps}[which]
-        train(start, Path(folder), settings())
+        method, start, folder = sys.argv[1:]
+        train = {"ppo": ppo_steps, "grpo": grpo_steps}[method]
+        train(start, Path(folder), params.load("rlfh", "tiny", SETTINGS))
     else:
         main()

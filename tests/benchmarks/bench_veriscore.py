@@ -1,27 +1,18 @@
 """The kit's VeriScore reward against the VeriScore package, and against binary_rar.
 
-Speed: responses a second of `rewards_of("veriscore", …)` on language models, and of the
-package's own pipeline (`VeriScorer.get_veriscore`: extraction, search, verification).
-Both read Wikipedia leads and ask one fake endpoint, which takes `LATENCY_S` a call and
-finds `CLAIMS` claims in a sentence; half a second is what a large model takes at best.
-They take turns; medians count. Both begin with
-empty caches on disk. Not timed: imports, the start of the package, making the evidence.
+Speed: responses a second of `rewards_of("veriscore", …)` and of the package's pipeline
+(`VeriScorer.get_veriscore`). Both read Wikipedia leads and ask one fake endpoint, which
+takes `LATENCY_S` a call and finds two claims in a sentence. They take turns with
+empty caches; medians count, without imports and the making of the evidence. The package
+asks one thing at a time and gets `SAMPLE` responses: more would slow it down further.
 
-The package asks one thing at a time and writes its whole cache anew after each call,
-so that its rate falls with the number of responses: it gets the first `SAMPLE` of them.
-Equal calls a response make the ratio at most `CONCURRENCY` × (1 + the package's own
-time a call / `LATENCY_S`); the kit falls short of it by its own CPU time a call.
+The package is PyPI's, in `.venv-veriscore` (made at the first run; where that can't be,
+the benchmark skips), with stand-ins for what does not come with it: filler as long as
+its repository's prompts, five stored snippets for the web, spaCy's rules for sentences,
+and a vocabulary of bytes for GPT-4's, which it counts with.
 
-The package is what PyPI has, in `.venv-veriscore` (made at the first run; where that
-can't be, the benchmark skips). Instead of what does not come with it, it has
-- for its prompt templates and demonstrations, filler as long as those of its
-  repository: 12,732 characters to extract, 29,902 to verify;
-- for the web, five stored snippets, found at once;
-- for `en_core_web_sm`, which spaCy's makers don't put on PyPI, spaCy's rules for
-  sentences: faster;
-- for GPT-4's vocabulary, which tiktoken downloads, one of bytes, for its own count.
-
-Cost: calls a response of binary_rar and of veriscore, by `LLM.totals`.
+Cost: calls and tokens a response of binary_rar and of veriscore, by `LLM.totals`; the
+fake endpoint counts with the tokenizer of SmolLM2.
 """
 
 import argparse
@@ -29,6 +20,7 @@ import io
 import json
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
@@ -49,10 +41,11 @@ CONSTRAINTS = ROOT / "factkit" / "locks" / "cpu.txt"
 REQUIREMENTS = """VeriScore==2.0.3 spacy==3.8.18 anthropic==2.12.0 tiktoken==0.14.0
 openai regex requests tqdm""".split()  # the last four are pinned by the kit's lock
 
-RESPONSES, CONCURRENCY, LATENCY_S, CLAIMS, ROUNDS = 128, 64, 0.5, 2, 3
+RESPONSES, CONCURRENCY, LATENCY_S, ROUNDS = 128, 64, 0.5, 3
 SAMPLE = 8  # responses that the package gets in each round
-EXTRACTION_CHARS, INSTRUCTION_CHARS = 12_732, 1_465
-DEMONSTRATIONS = [2999, 3481, 3153, 3329, 2682, 3235, 3258, 3380, 2245]  # characters
+# characters of the package's prompts: to extract, to verify, of a demonstration of that
+EXTRACTION_CHARS, INSTRUCTION_CHARS, DEMONSTRATION_CHARS = 12_732, 1_465, 3_085
+DEMONSTRATIONS = 9
 
 Row = dict[str, str]  # a response in the package's format
 
@@ -60,72 +53,67 @@ Row = dict[str, str]  # a response in the package's format
 # ---- the fake endpoint, in a process of its own
 
 
-def claims_of(sentence: str) -> list[str]:
-    """A sentence cut into `CLAIMS` runs of words, as equal as can be."""
-    words = sentence.split()
-    cuts = [round(i * len(words) / CLAIMS) for i in range(CLAIMS + 1)]
-    parts = [words[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
-    return [" ".join(part) for part in parts if part]
-
-
 def reply(body: dict) -> str:
     """What the endpoint answers: to the kit by its schema, to the package as text."""
     system, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
-    sentence = asked.rpartition("Sentence: ")[2].partition("\n")[0]
+    words = asked.rpartition("Sentence: ")[2].partition("\n")[0].strip('"').split()
+    halves = words[: len(words) // 2], words[len(words) // 2 :]
+    claims = [" ".join(half) for half in halves if half]
     if form := body.get("response_format"):
         fields = form["json_schema"]["schema"]["properties"]
         if "claims" in fields:
-            return json.dumps({"claims": claims_of(json.loads(sentence))})
+            return json.dumps({"claims": claims})
         if "label" in fields:
             return json.dumps({"label": "supported"})
         return json.dumps({"REASONING": "no contradiction found", "SCORE": 1})
     if "[[A]]" in asked:
         return "The response says more than mine.\n<answer>[[A]]</answer>"
     if "extract" in system:
-        return "\n".join(f"- {claim}" for claim in claims_of(sentence))
+        return "\n".join(f"- {claim}" for claim in claims)
     return "###Supported.###"
 
 
-def serve(latency_s: float) -> None:
-    """Serve on a free port and print its URL."""
+def serve(latency_s: float, tokenizer: str) -> None:
+    """Serve on a free port and print its URL. tokenizer: file to count with, or ""."""
     import asyncio
 
     from aiohttp import web
+    from tokenizers import Tokenizer
+
+    loaded = Tokenizer.from_file(tokenizer) if tokenizer else None
+
+    def count(*texts: str) -> int:
+        return sum(len(loaded.encode(text).ids) for text in texts) if loaded else 0
 
     async def handle(request: web.Request) -> web.Response:
         arrived = time.perf_counter()
         body = await request.json()
-        message = {"role": "assistant", "content": reply(body)}
+        text = reply(body)
+        asked, said = count(*(m["content"] for m in body["messages"])), count(text)
+        usage = {"prompt_tokens": asked, "completion_tokens": said}
+        usage["total_tokens"] = asked + said
+        message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         done = {"id": "x", "object": "chat.completion", "created": 0, "model": "fake"}
-        usage = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens"), 0)
         await asyncio.sleep(latency_s - (time.perf_counter() - arrived))
         return web.json_response({**done, "choices": [choice], "usage": usage})
 
-    async def run() -> None:
-        app = web.Application(client_max_size=2**24)
-        app.router.add_post("/v1/chat/completions", handle)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
-        print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
-        await asyncio.Event().wait()
-
-    asyncio.run(run())
+    app = web.Application(client_max_size=2**24)
+    app.router.add_post("/v1/chat/completions", handle)
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", flush=True)
+    web.run_app(app, sock=listening, backlog=1024, access_log=None, print=None)
 
 
 @contextmanager
-def endpoint(latency_s: float) -> Iterator[str]:
+def endpoint(latency_s: float, tokenizer: str = "") -> Iterator[str]:
     """The URL of a running fake endpoint."""
-    command = [sys.executable, __file__, "serve", str(latency_s)]
+    command = [sys.executable, __file__, "serve", str(latency_s), tokenizer]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        url = server.stdout.readline().strip()
-        if not url:
-            raise RuntimeError("the fake endpoint did not start")
-        yield url
+        yield server.stdout.readline().strip()
     finally:
-        server.terminate()
+        server.kill()
         server.wait()
 
 
@@ -137,40 +125,32 @@ def installed() -> bool:
     done = ENVIRONMENT / "done"
     if done.exists():
         return True
-    python = str(ENVIRONMENT / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
-    pip += ["--constraint", str(CONSTRAINTS), *REQUIREMENTS]
     print("== Set-up: .venv-veriscore with the VeriScore package (1 min, 400 MB) ==")
-    ENVIRONMENT.mkdir(exist_ok=True)
-    (ENVIRONMENT / ".gitignore").write_text("*\n")
-    for command in ([sys.executable, "-m", "venv", str(ENVIRONMENT)], pip):
-        made = subprocess.run(command, capture_output=True, text=True)
-        if made.returncode:
-            print(made.stderr.strip()[-500:])
+    pip = [ENVIRONMENT / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    pip += ["--only-binary", ":all:", "--constraint", CONSTRAINTS, *REQUIREMENTS]
+    for command in ([sys.executable, "-m", "venv", ENVIRONMENT], pip):
+        if subprocess.run(command).returncode:
             return False
+    (ENVIRONMENT / ".gitignore").write_text("*\n")
     done.touch()
     return True
 
 
-def filler(rows: Sequence[Row], characters: int) -> str:
-    """Running text of a length, without the braces that a template would fill."""
-    text = " ".join(row["response"] for row in rows).replace("{", "(").replace("}", ")")
-    return (text * (characters // len(text) + 1))[:characters]
+def filler(characters: int) -> str:
+    return ("some words " * (characters // 11 + 1))[:characters]
 
 
-def write_prompts(rows: Sequence[Row]) -> None:
+def write_prompts() -> None:
     """Stand-ins for the files that the package reads beneath the working folder."""
     for folder in ("prompt", "data/demos"):
         Path(folder).mkdir(parents=True)
-    end = "\n{snippet}\nSentence: {sentence}\n"
-    extraction = filler(rows, EXTRACTION_CHARS - len(end)) + end
+    extraction = filler(EXTRACTION_CHARS) + "\n{snippet}\nSentence: {sentence}\n"
     Path("prompt/extraction_qa_template.txt").write_text(extraction)
-    places = "\n{}\n{}\n{}" * len(DEMONSTRATIONS)
-    verification = filler(rows, INSTRUCTION_CHARS - len(places)) + places
+    verification = filler(INSTRUCTION_CHARS) + "\n{}\n{}\n{}" * DEMONSTRATIONS
     Path("prompt/verification_instruction_trinary.txt").write_text(verification)
-    row = {"claim": filler(rows, 75), "human_label": "support"}
-    shown = [row | {"search_result": filler(rows, n)} for n in DEMONSTRATIONS]
-    lines = "".join(json.dumps(row) + "\n" for row in shown)
+    shown = {"claim": filler(75), "human_label": "support"}
+    shown["search_result"] = filler(DEMONSTRATION_CHARS)
+    lines = (json.dumps(shown) + "\n") * DEMONSTRATIONS
     Path("data/demos/few_shot_examples.jsonl").write_text(lines)
 
 
@@ -189,14 +169,12 @@ def drive_package(rows: Sequence[Row]) -> float:
     rules = spacy.blank("en")
     rules.add_pipe("sentencizer")
     spacy.load = lambda name: rules
+    ranks = {bytes([i]): i for i in range(256)}
     of_bytes = tiktoken.Encoding(
-        "bytes",
-        pat_str=r"\S+|\s+",
-        mergeable_ranks={bytes([i]): i for i in range(256)},
-        special_tokens={},
+        "bytes", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={}
     )
     tiktoken.encoding_for_model = lambda name: of_bytes
-    write_prompts(rows)
+    write_prompts()
     # get_veriscore takes these from the namespace of its command line
     veriscore.args = argparse.Namespace(output_dir="data", search_res_num=5)
     scorer = veriscore.VeriScorer("gpt", "gpt", output_dir="data")
@@ -211,22 +189,21 @@ def time_package(rows: Sequence[Row], url: str) -> tuple[float, int]:
     Raises AssertionError if it did not find every claim supported.
     """
     keys = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY_PERSONAL": "none"}
+    command = [ENVIRONMENT / "bin" / "python", Path(__file__).resolve(), "package"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "rows.json").write_text(json.dumps(rows))
         subprocess.run(
-            [ENVIRONMENT / "bin" / "python", Path(__file__).resolve(), "package"],
-            cwd=folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=(folder / "stderr").open("w"),
-            env=os.environ | keys,
+            command, cwd=folder, check=True, capture_output=True, env=os.environ | keys
         )
         verified = (folder / "data/model_output/verification_leads_3.jsonl").read_text()
-        for line in verified.splitlines():
-            found = json.loads(line)["claim_verification_result"]
-            assert found and all(c["verification_result"] == "supported" for c in found)
-        assert len(verified.splitlines()) == len(rows)
+        claims = [
+            json.loads(line)["claim_verification_result"]
+            for line in verified.splitlines()
+        ]
+        assert len(claims) == len(rows) and all(claims)
+        verdicts = {claim["verification_result"] for row in claims for claim in row}
+        assert verdicts == {"supported"}
         caches = (folder / "data/cache/gpt").glob("*.json")
         calls = sum(len(json.loads(cache.read_text())) for cache in caches)
         return float((folder / "seconds").read_text()), calls
@@ -250,7 +227,7 @@ class Batch:
 
         leads = load_leads()
         drawn = iter(random.Random(0).sample(leads, responses * leads_each))
-        examples = [
+        self.examples = [
             Example(
                 id=of[0].id,
                 question=f"Tell me about {of[0].title}.",
@@ -261,17 +238,16 @@ class Batch:
         ]
         index = CorpusIndex(Chunk(f"{d.id}#0", d.id, d.text, 0) for d in leads)
         documents = {lead.id: lead for lead in leads}
-        self.evidence, _ = build_offline(examples, index, documents)
-        self.ids = [e.id for e in examples]
-        self.prompts = [e.question for e in examples]
-        self.responses = [e.answers[0] for e in examples]
+        self.evidence, _ = build_offline(self.examples, index, documents)
 
     @property
     def rows(self) -> list[Row]:
         """The batch in the package's format."""
-        of = {"model": "leads", "prompt_source": "leads"}
-        pairs = zip(self.prompts, self.responses, strict=True)
-        return [{"question": q, "response": r} | of for q, r in pairs]
+        source = {"model": "leads", "prompt_source": "leads"}
+        return [
+            {"question": e.question, "response": e.answers[0]} | source
+            for e in self.examples
+        ]
 
     def run(
         self, arm: str, url: str, n: int, concurrency: int = CONCURRENCY
@@ -286,9 +262,10 @@ class Batch:
             endpoint = Endpoint(url, "fake", api_key="none")
             llm = LLM(endpoint, Path(cache), Limits(concurrency))
             engine = self.engine(llm)
-            some = [of[:n] for of in (self.ids, self.prompts, self.responses)]
+            rows = [(e.id, e.question, e.answers[0]) for e in self.examples[:n]]
+            columns = map(list, zip(*rows, strict=True))
             wall, cpu = time.perf_counter(), time.process_time()
-            self.score(arm, engine, *some)
+            self.score(arm, engine, *columns)
             took = time.perf_counter() - wall, time.process_time() - cpu
         return *took, llm.totals
 
@@ -328,8 +305,7 @@ class Batch:
 
 
 def speed(batch: Batch) -> None:
-    """Print the medians of responses a second of both, and their ratio."""
-    print(f"{1e3 * LATENCY_S:.0f} ms a call; the kit's concurrency is {CONCURRENCY}")
+    """Print responses a second of both, by the median round, and their ratio."""
     kit, package = [], []
     with endpoint(LATENCY_S) as url:
         batch.run("veriscore", url, 2)  # imports
@@ -337,27 +313,29 @@ def speed(batch: Batch) -> None:
             wall, cpu, totals = batch.run("veriscore", url, RESPONSES)
             kit.append(RESPONSES / wall)
             print(f"    kit {totals.calls} calls in {wall:.1f} s, {cpu:.1f} s of CPU")
-            package.append(package_rate(batch.rows[:SAMPLE], url))
+            seconds, calls = time_package(batch.rows[:SAMPLE], url)
+            package.append(SAMPLE / seconds)
+            print(f"    package {calls} calls in {seconds:.1f} s")
     ours, theirs = statistics.median(kit), statistics.median(package)
+    print(f"{1e3 * LATENCY_S:.0f} ms a call; the kit's concurrency is {CONCURRENCY}")
     print(f"kit     {ours:6.2f} responses/s, {RESPONSES}")
     print(f"package {theirs:6.2f} responses/s, {SAMPLE}: ratio {ours / theirs:.0f} x")
 
 
-def package_rate(rows: Sequence[Row], url: str) -> float:
-    """Responses a second of the package; prints its calls."""
-    seconds, calls = time_package(rows, url)
-    print(f"   package {calls} calls in {seconds:.1f} s")
-    return len(rows) / seconds
-
-
 def cost(batch: Batch) -> None:
-    """Print calls a response of two arms, and their ratio."""
-    calls = {}
-    with endpoint(0.0) as url:
+    """Print calls and tokens a response of two arms, and the ratios."""
+    from factkit import assets
+
+    path = Path(assets.policy_path("smollm2-135m-instruct"))
+    totals = []
+    with endpoint(0.0, str(path / "tokenizer.json")) as url:
         for arm in ("binary_rar", "veriscore"):
-            calls[arm] = batch.run(arm, url, RESPONSES)[2].calls / RESPONSES
-            print(f"{arm:10} {calls[arm]:.1f} calls a response")
-    print(f"ratio      {calls['veriscore'] / calls['binary_rar']:.1f} x calls")
+            done = batch.run(arm, url, RESPONSES)[-1]
+            totals.append((done.calls, done.prompt_tokens + done.completion_tokens))
+            calls, tokens = (total / RESPONSES for total in totals[-1])
+            print(f"{arm:10} {calls:.1f} calls, {tokens:.0f} tokens a response")
+    calls, tokens = (v / r for r, v in zip(*totals, strict=True))
+    print(f"ratio      {calls:.1f} x calls, {tokens:.1f} x tokens")
 
 
 def main() -> None:
@@ -372,8 +350,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", latency_s]:
-            serve(float(latency_s))
+        case ["serve", latency_s, tokenizer]:
+            serve(float(latency_s), tokenizer)
         case ["package"]:
             taken = drive_package(json.loads(Path("rows.json").read_text()))
             Path("seconds").write_text(str(taken))

@@ -3,13 +3,7 @@
 from factkit import models
 
 ASKED = [
-    f"Question: {question}\nAnswer:"
-    for question in (
-        "What is the capital of France?",
-        "Who wrote Hamlet?",
-        "In which year did the Second World War end?",
-        "What is the chemical symbol of gold?",
-    )
+    f"Question: Who wrote {work}?\nAnswer:" for work in ("Hamlet", "Faust", "Emma")
 ]
 ENGINE = {"dtype": "float32", "max_model_len": 256, "enforce_eager": True}
 
