@@ -2,6 +2,9 @@
 
 import gc
 import os
+import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -36,7 +39,14 @@ def test_a_damaged_cache_is_named_and_set_aside_once(full, damage):
     assert len([path for path in full.parent.glob("llm*") if path.is_dir()]) == 2
 
 
-def test_a_cache_that_is_cut_while_open_costs_no_answer(tmp_path):
+def test_an_entry_that_is_no_json_is_none(full):
+    with sqlite3.connect(full / FILE) as database:
+        database.execute("UPDATE Answers SET value = 'no JSON'")
+    with pytest.warns(UserWarning, match="not read"):
+        assert Cache(full).kept("key") is None
+
+
+def test_a_cache_that_is_cut_or_cannot_be_written_costs_no_answer(tmp_path):
     cache = Cache(tmp_path / "llm")
     for i in range(99):
         cache.keep(str(i), f"{i} " * 9999)
@@ -49,3 +59,36 @@ def test_a_cache_that_is_cut_while_open_costs_no_answer(tmp_path):
             *(f"{i} " * 9999 for i in range(99)),
         }
         cache.keep("new", 1)
+    cache = Cache(tmp_path / "other")
+    cache._database.execute("PRAGMA query_only = ON")
+    with pytest.warns(UserWarning, match="not cached: attempt to write a readonly"):
+        cache.keep("key", 1)
+
+
+def test_any_text_of_any_length_is_kept_as_it_was(tmp_path):
+    for text in ("half \ud83d", "\x00", os.urandom(2_000_000).hex()):
+        Cache(tmp_path).keep("key", text)
+        assert Cache(tmp_path).kept("key") == text
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from factkit.cache import Cache
+me, cache = sys.argv[1], Cache(Path(sys.argv[2]))
+for i in range(50):
+    for key in (f"shared{i}", f"own{me}-{i}"):
+        assert cache.kept(key) in (None, key)
+        cache.keep(key, key)
+"""
+
+
+def test_processes_at_once_do_not_harm_the_cache(tmp_path):
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(n), str(tmp_path)])
+        for n in range(6)
+    ]
+    assert [writer.wait(300) for writer in writers] == [0] * 6
+    keys = [f"own{me}-{i}" for me in range(6) for i in range(50)]
+    keys += [f"shared{i}" for i in range(50)]
+    assert [Cache(tmp_path).kept(key) for key in keys] == keys

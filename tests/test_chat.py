@@ -1,4 +1,4 @@
-"""Chats with reasoning, as the h100 profiles ask, through GRPO."""
+"""Chats with reasoning, as the h100 profiles ask, through each of TRL's trainers."""
 
 import csv
 
@@ -7,7 +7,7 @@ import pytest
 from factkit import assets, models, params
 from factkit.curate.drawn import Probe, turn
 from factkit.datasets.examples import Example
-from factkit.train import grpo
+from factkit.train import dpo, grpo, reward_model, sft
 from factkit.truthrl import rewards as truthrl
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
@@ -70,6 +70,10 @@ def p():
         "prompt_template": "closed_book",
         "dtype": "float32",
         "lora_rank": 0,
+        "sft_batch_size": 4,
+        "sft_epochs": 1,
+        "dpo_batch_size": 4,
+        "reward_batch_size": 4,
         "rl_steps": 1,
         "rl_batch_size": 4,
         "num_generations": 2,
@@ -83,12 +87,30 @@ def steps(path):
         return list(csv.DictReader(f))
 
 
-def test_grpo_rewards_the_boxed_answer_of_a_chat(start, p, tmp_path):
+def test_sft_learns_from_chat_rows(start, p, tmp_path):
+    p = p.model_copy(update={"arm": "sft"})
+    sft.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
+    assert len(steps(tmp_path / "metrics.csv")) == 2
+
+
+def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
+    p = p.model_copy(update={"arm": "dpo"})
+    rows = training.pairs(EXAMPLES, PROBES, p)
+    dpo.dpo(start, rows, tmp_path, p)
+    assert len(steps(tmp_path / "metrics.csv")) == 2
+
+
+@pytest.mark.parametrize("arm", ["ternary", "rlkf"])
+def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
+    p = p.model_copy(update={"arm": arm})
+    if arm == "rlkf":
+        rows = training.pairs(EXAMPLES, PROBES, p)
+        reward_model.train_reward_model(start, rows, tmp_path, p)
     rows = training.prompt_rows(EXAMPLES, PROBES, p)
     grpo.grpo(start, rows, truthrl.reward_function, tmp_path, p)
     (step,) = steps(tmp_path / "metrics.csv")
     assert float(step["hallucination"]) == 1  # no box, no answer
-    assert float(step["reward"]) == -1
+    assert (float(step["reward"]) == -1) is (arm == "ternary")
 
 
 def test_a_sampled_prompt_is_the_one_that_a_trainer_writes(start, p):

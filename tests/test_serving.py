@@ -1,7 +1,11 @@
 """What the kit's services share: no request harms another, and none is lost."""
 
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -43,13 +47,26 @@ def test_work_that_breaks_is_named_without_what_it_was_asked(capfd):
     assert SECRET not in "".join(capfd.readouterr())
 
 
+def test_requests_beyond_those_at_once_wait_for_their_turn():
+    go = threading.Event()
+    index = Spy(lambda query: go.wait(90))
+    with ThreadPoolExecutor(9) as pool, serving_index(index) as url:
+        replies = [pool.submit(post, url) for _ in range(9)]
+        until(lambda: len(index.queries) == 4)
+        assert health(url)  # answers meanwhile
+        assert len(index.queries) == 4
+        go.set()
+        assert {reply.result().status_code for reply in replies} == {200}
+
+
 def test_without_the_token_nothing_is_worked_on():
     index = Spy()
     with serving_index(index, token=SECRET) as url:
-        for header in ("Bearer other", f"Bearer {SECRET}x", f"Basic {SECRET}", ""):
-            refused = post(url, authorization=header.encode("latin-1"))
-            assert refused.status_code == 401
-            assert SECRET not in refused.text
+        for wrong in ("other", f"{SECRET}x", SECRET[:-1], "ö"):
+            for header in (f"Bearer {wrong}", f"Basic {SECRET}", SECRET, "Bearer", ""):
+                refused = post(url, authorization=header.encode("latin-1"))
+                assert refused.status_code == 401
+                assert SECRET not in refused.text
         assert index.queries == []
         assert post(url, authorization=f"Bearer {SECRET}").status_code == 200
 
@@ -64,12 +81,33 @@ def test_an_address_that_others_reach_needs_a_token():
             serving.bound("127.0.0.1", port, "", "THE_TOKEN")
 
 
+def test_a_token_that_no_header_holds_is_refused_unspoken(monkeypatch):
+    for bad in (f"{SECRET}\n{SECRET}", f"{SECRET}ö"):
+        monkeypatch.setenv("THE_TOKEN", bad)
+        with pytest.raises(ParamError, match="line break or is not ASCII") as error:
+            serving.environment_token("THE_TOKEN")
+        assert SECRET not in str(error.value)
+
+
+def test_half_sent_heads_keep_no_one_out_for_long(monkeypatch):
+    monkeypatch.setattr(serving, "HEAD_S", 0.5)
+    monkeypatch.setattr(serving, "MOST", 5)
+    with serving_index() as url:
+        address = ("127.0.0.1", httpx.URL(url).port)
+        connections = [socket.create_connection(address) for _ in range(8)]
+        for connection in connections:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+        until(lambda: httpx.get(url.replace("/retrieve", "/health")).is_success)
+        assert not any(connection.recv(1) for connection in connections)
+
+
 HELD = """
 import sys, time
 from pathlib import Path
 from factkit import search, serving
 
 folder = Path(sys.argv[1])
+serving.DRAIN_S = int(sys.argv[2])
 
 class Held:
     def search(self, query, k):
@@ -85,12 +123,12 @@ serving.run(search.service(Held(), {}, ""), listening)
 
 
 @contextmanager
-def process(folder):
+def process(folder, drain_s=90):
     """A service in a process of its own, and its URL."""
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(
-            [sys.executable, "-c", HELD, str(folder)],
+            [sys.executable, "-c", HELD, str(folder), str(drain_s)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -105,13 +143,25 @@ def process(folder):
             started.kill()
 
 
-def test_a_service_that_ends_answers_what_is_under_way(tmp_path):
+@pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_ends_answers_what_is_under_way(tmp_path, ended_by):
     with process(tmp_path) as (service, url), ThreadPoolExecutor(1) as pool:
         reply = pool.submit(post, url)
         until((tmp_path / "started").exists)
-        service.terminate()
+        service.send_signal(ended_by)
         until(lambda: closed(url))
         (tmp_path / "go").touch()
         assert reply.result().json() == {"result": [[]]}
         assert service.wait(90) == 0
         assert (tmp_path / "log").read_text() == ""
+
+
+def test_work_that_hangs_does_not_keep_the_service_from_ending(tmp_path):
+    with process(tmp_path, 1) as (service, url), ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(post, url)
+        until((tmp_path / "started").exists)
+        begin = time.monotonic()
+        service.terminate()
+        assert service.wait(90) == 0
+        assert time.monotonic() - begin < 60
+        assert reply.result().status_code == 503

@@ -4,10 +4,12 @@ import re
 import warnings
 from html.parser import HTMLParser
 
+import numpy as np
 import pandas as pd
 import pytest
 from drawings import (
     bar_groups,
+    named,
     none_left_open,  # noqa: F401
     segments,
     texts,
@@ -46,6 +48,7 @@ def result(arm, seed=0, shift=0.0, **more):
     for j, label in enumerate(("support", "refute", "nei"), 1):
         of = ("joint_accuracy", "verification_accuracy", "label_accuracy")
         metrics |= {f"{label}_{name}": 0.1 * j + shift for name in of}
+        metrics |= {f"{label}_recall": 0.2 * j, f"{label}_precision": 0.3 * j}
     return {"arm": arm, "seed": seed, "metrics": metrics | more}
 
 
@@ -77,11 +80,26 @@ def test_the_papers_marks_are_the_means_of_its_sets(results):
     assert segments(ax, "paper (Qwen2.5)") == expected
 
 
-def test_by_label_has_a_panel_an_accuracy(results):
+def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results):
     figure = draw.by_label(results)
     for ax, name in zip(figure.axes, ("joint", "verification", "label"), strict=True):
         assert ax.get_ylabel().startswith(name)
         assert heights(ax)["sft"] == pytest.approx({0: 0.145, 1: 0.245, 2: 0.345})
+    (ax,) = draw.by_label([result("online_rl")]).axes[:1]
+    expected = [30.27 + 17.49 + 45.67 + 11.39, 11.22 + 10.65 + 46.67 + 14.77]
+    expected += [45.24 + 66.92 + 55.00 + 90.30]
+    stated = [(x, pytest.approx(total / 400)) for x, total in enumerate(expected)]
+    assert segments(ax, "paper (Qwen2.5)") == stated
+    assert not segments(figure.axes[1], "paper (Qwen2.5)")
+
+
+def test_recall_is_by_gold_label_and_precision_by_what_is_said():
+    runs = [result("instruct"), result("larger"), result("sft")]
+    recall, precision = draw.precision_and_recall(runs).axes
+    assert list(heights(recall)) == ["instruct", "larger"]
+    assert heights(recall)["larger"] == pytest.approx({0: 0.2, 1: 0.4, 2: 0.6})
+    assert heights(precision)["larger"] == pytest.approx({0: 0.3, 1: 0.6, 2: 0.9})
+    assert (recall.get_xlabel(), precision.get_xlabel()) == ("gold label", "label said")
 
 
 # Confidence
@@ -126,6 +144,40 @@ def test_accuracy_by_confidence_is_of_the_answers_that_give_the_label():
     for i, label in enumerate(("support", "refute", "nei")):
         for tier, bars in (("low", low), ("high", high)):
             assert metrics.get(f"{label}_{tier}_confidence_accuracy", 0) == bars[i]
+
+
+def test_probabilities_are_shares_of_the_answers_with_each_label():
+    (ax,) = draw.label_probabilities({"online_rl": answers_of(MIXED)}).axes
+    assert named(ax) == ["SUPPORT (n = 7)", "REFUTE (n = 1)", f"{NEI} (n = 1)"]
+    values, edges, _ = ax.patches[0].get_data()
+    shares = zip(edges, values, strict=False)
+    shares = {round(float(edge), 2): value for edge, value in shares if value > 0}
+    assert shares == pytest.approx({0.1: 1 / 7, 0.8: 1 / 7, 0.9: 1 / 7, 0.95: 4 / 7})
+    assert {float(ln.get_xdata()[0]) for ln in ax.lines} == {0.85, 0.95}
+
+
+def test_log_probabilities_are_by_label_and_keep_those_that_are_0():
+    sure = answered(*[(SUPPORT, SUPPORT, p) for p in (0.0, 1e-40, 0.999, 1.0)])
+    answers = {"instruct": answers_of(MIXED), "online_rl": answers_of(sure)}
+    figure = draw.label_log_probabilities(answers)
+    figure.draw_without_rendering()
+    support = figure.axes[0]
+    assert named(support) == ["instruct (n = 7)", "online rl (n = 4)"]
+    values, edges, _ = support.patches[1].get_data()
+    assert (edges[0], edges[-1]) == (pytest.approx(draw.FLOOR), 0)
+    assert values[[0, -1]].tolist() == [0.5, 0.5]
+    assert np.isnan(values[1:-1]).all()
+    assert named(figure.axes[2]) == ["instruct (n = 1)"]
+
+
+def test_figures_of_confidence_say_where_there_is_none():
+    unsure = {"sft": answers_of(answered((NEI, NEI, None), (NEI, "UNCLEAR", 0.5)))}
+    for function in (draw.label_probabilities, draw.label_log_probabilities):
+        figure = function(unsure)
+        figure.draw_without_rendering()
+        assert all(len(texts(ax)) == 1 for ax in figure.axes)
+    (ax,) = draw.accuracy_by_confidence(unsure).axes
+    assert texts(ax) == ["n=0"] * 6
 
 
 # Trajectories
@@ -204,6 +256,19 @@ def test_a_trajectory_is_told_step_by_step_with_what_came_of_it():
     assert "A claim." in view.text and "Gold label: SUPPORT" in view.text
 
 
+def test_what_is_odd_in_a_trajectory_is_told():
+    silent = [*STEPS[:4], Turn("<answer>\nLabel: SUPPORT\nEvidence:\n</answer>", True)]
+    forged = "<search> a </search><information>\n[[Rome, Italy_3]]: x\n</information>"
+    opened = [Turn("<answer>\nLabel:", False), Turn(f" {NEI}\n</answer>", True)]
+    for turns, told in (
+        ([], "✗ no label"),
+        (silent, f"○ gold, found, not cited {FOUND}"),
+        ([Turn(forged, True)], "✗ outside of the tags"),
+        (opened, "✗ the system had to open the answer"),
+    ):
+        assert told in page(turns).text and told not in page().text
+
+
 def test_texts_of_models_and_pages_are_text():
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>&amp; $x$ </details>"
     turns = [
@@ -216,3 +281,9 @@ def test_texts_of_models_and_pages_are_text():
     assert set(view.tags) <= tags
     assert {name for of in view.attributes for name in of} == {"style", "class", "open"}
     assert view.text.count(evil) >= 10 and "mathjax_ignore" in str(view.attributes)
+
+
+def test_trajectories_of_a_claim_stand_in_columns_with_their_names():
+    view = page(STEPS, STEPS[-1:])
+    assert view.tags.count("td") == 2 and "arm 0" in view.text and "arm 1" in view.text
+    assert sum(summary.startswith("score") for summary in view.summaries) == 2

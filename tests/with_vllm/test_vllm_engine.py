@@ -1,0 +1,71 @@
+"""The verification engine on a real model behind `vllm serve`.
+
+A model of 135M verifies badly, and often reasons past its tokens, which gives None;
+that each reply has its form, or counts as failed, is what is tested.
+"""
+
+import pytest
+from transformers import AutoTokenizer
+
+from factkit import llm
+from factkit.corpus import load_leads
+from factkit.evaluate.long_form import search_words
+from factkit.rar.rewards import EvidenceEngine, rewards_of
+from factkit.retrieval.evidence import EvidenceCache
+from factkit.verify import claims, support
+
+N = 6  # responses
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """(ids, prompts, responses): first sentences of leads, the last one wrong."""
+    leads = load_leads()[:N]
+    texts = [lead.text.split(". ")[0] + "." for lead in leads[:-1]]
+    ids = [lead.id for lead in leads]
+    prompts = [f"Who or what is {lead.title}?" for lead in leads]
+    return ids, prompts, [*texts, f"{leads[-1].title} is a brand of soap."]
+
+
+@pytest.fixture(scope="module")
+def judge(endpoint, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    return llm.LLM(llm.Endpoint(endpoint, "judge"), cache=cache)
+
+
+@pytest.fixture(scope="module")
+def engine(judge, smollm, asked):
+    """Of each prompt its own lead and two others."""
+    leads = load_leads()
+    evidence = {i: [leads[n], *leads[50:52]] for n, i in enumerate(asked[0])}
+    tokenizer = AutoTokenizer.from_pretrained(smollm)
+    return EvidenceEngine(
+        extract=claims.llm_extractor(judge),
+        verify=support.llm_claim_verifier(judge),
+        llm=judge,
+        whole=EvidenceCache(evidence, tokenizer, 256),
+        pieces=EvidenceCache(evidence, tokenizer, 128),
+        search=search_words(evidence),
+        whole_chunks=2,
+        claim_chunks=2,
+    )
+
+
+def test_each_claim_of_a_real_model_gets_a_label(engine, asked):
+    found = engine.supports(*asked)
+    labels = [label for of in found if of is not None for label in of]
+    assert len(found) == N
+    assert labels and None not in labels  # a short reply, held to its schema
+
+
+@pytest.mark.parametrize("arm", ["binary_rar", "rating_rar", "lm_judge", "veriscore"])
+def test_each_response_is_scored_or_none(arm, engine, asked, judge):
+    rewards = rewards_of(arm, engine, *asked)
+    scored = [r for r in rewards if r is not None]
+    print(f"{arm}: {len(scored)} of {N} scored: {scored}")
+    assert len(rewards) == N
+    assert scored  # a reasoning longer than its tokens gives None
+    assert all(0 <= r <= 1 for r in scored)
+    calls = judge.totals.calls
+    assert rewards_of(arm, engine, *asked) == rewards
+    assert judge.totals.calls == calls  # from the cache
