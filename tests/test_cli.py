@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from factkit import arms, ledger
 from factkit.__main__ import main
 from factkit.params import ROOT
 
@@ -53,17 +54,41 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
         assert named in errors
 
 
+def test_the_report_is_one_page_over_all_papers_or_a_paper_s_whole_ledger(factkit):
+    code, page, _ = factkit("report", "--output-dir", "nowhere")
+    assert code == 0
+    assert all(paper in page for paper in arms.PAPERS)
+    code, page, _ = factkit("report", "veri", "--output-dir", "nowhere")
+    assert code == 0
+    assert "reference results" in page
+    assert all(claim.claim in page for claim in ledger.claims("veri"))
+    reasons = {claim.not_here for claim in ledger.claims("veri")}
+    assert any(f"tiny: {reason}:" in page for reason in reasons - {""})
+
+
+@pytest.mark.assets
+def test_assets_are_shown_with_licence_and_size(factkit):
+    code, page, _ = factkit("assets")
+    assert code == 0
+    for word in ("CC BY-SA 4.0", "Apache-2.0", "MB", "verified"):
+        assert word in page
+
+
 @pytest.mark.assets
 def test_doctor_says_what_a_profile_takes_and_what_the_machine_lacks(factkit):
     import torch
 
     if torch.cuda.device_count() >= 8:
         pytest.skip("this machine has the GPUs")
-    code, page, _ = factkit("doctor", "--paper", "veri", "--profile", "h100_full")
-    assert code == 1
-    assert "searches of an RL run: 495,360" in page
-    assert "NO  GPUs:" in page and "needs 8 GPU(s)" in page
-    assert "ok  memory a GPU:" in page
+    for paper, taken in (
+        ("rlfh", "judge calls training statement: 1,357,824"),
+        ("veri", "searches of an RL run: 495,360"),
+    ):
+        code, page, _ = factkit("doctor", "--paper", paper, "--profile", "h100_full")
+        assert code == 1
+        assert taken in page
+        assert "NO  GPUs:" in page and "needs 8 GPU(s)" in page
+        assert "ok  memory a GPU:" in page
 
 
 WRITE = """
@@ -75,8 +100,6 @@ from factkit.veri import data as claim_data
 from factkit.world import trajectories as world_trajectories
 from factkit.curate.splits import split_by_entity
 from factkit.truthrl import data
-from factkit.leads import facts as leads, requests
-from factkit.rar.requests import request_sets
 from factkit.world import facts
 p = params.load("truthrl", sys.argv[1])
 made, _ = data.questions(p)
@@ -84,12 +107,9 @@ split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_data.claim_sets(p)
 made = [split["train"], split["test"], sets, entries[:5000], dropped]
-made.append(request_sets(params.load("rar", sys.argv[1])))
 if p.claims == "world":
     few = facts.build_world(people=60, seed=0)
     made.append(world_trajectories.pretraining_texts(few, 0, 300))
-else:
-    made.append(requests.cold_start_rows(leads.load(), 0))
 Path(sys.argv[2]).write_text(repr(made))
 """
 

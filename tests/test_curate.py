@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.curate import drawn, splits
 from factkit.curate.drawn import Probe
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
@@ -17,6 +17,7 @@ from factkit.verify.verifier import verifier
 CORRECT, ABSTAIN, WRONG = Outcome
 PLAIN = params.load("truthrl", "tiny")
 BOXED = params.load("truthrl", "tiny", variant="reasoning")
+CHAT = PLAIN.model_copy(update={"chat": True})
 RELATIONS = ("a", "b", "rare")
 
 
@@ -66,11 +67,33 @@ def test_entities_that_share_a_question_are_of_one_split():
     assert not train & test
 
 
+def test_a_split_that_chance_leaves_short_is_filled_up():
+    for seed in range(5):
+        split = splits.split_by_entity(examples(), {"train": 825, "test": 50}, seed)
+        assert (len(split["train"]), len(split["test"])) == (825, 50)
+
+
+def test_asking_of_some_relations_alone_moves_no_entity_to_another_split():
+    chosen = splits.split_by_entity(examples(), {"train": 80, "test": 48}, 0, ["a"])
+    every = splits.split_by_entity(examples(), {"train": 80, "test": 48})
+    assert {e.relation for rows in chosen.values() for e in rows} == {"a"}
+    for one, other in (("train", "test"), ("test", "train")):
+        assert not {e.entity for e in chosen[one]} & {e.entity for e in every[other]}
+
+
 def test_asking_for_more_than_there_is_is_refused_by_name():
     with pytest.raises(DataError, match="train=1000: only"):
         splits.split_by_entity(examples(), {"train": 1000, "test": 10})
     with pytest.raises(DataError, match="only 0 of 3"):
         splits.split_prompts(examples(1), {"train": 1, "test": 2})
+
+
+def test_prompts_are_split_by_entity_as_they_come():
+    split = splits.split_prompts(examples(), SIZES)
+    assert {name: len(rows) for name, rows in split.items()} == SIZES
+    refuse_overlap(split)
+    assert split == splits.split_prompts(examples(), SIZES)
+    assert split != splits.split_prompts(examples(), SIZES, 1)
 
 
 # Probes
@@ -90,18 +113,33 @@ def test_out_of_knowledge_by_share_of_correct_samples():
     assert probe_of([CORRECT, WRONG, None, None]).share == 1 / 2
 
 
-@pytest.fixture
-def policy(monkeypatch):
-    """In place of a model: answers by the seed. The prompts that it was asked."""
-    prompts = []
+def test_the_samples_of_a_kind_and_the_most_frequent_of_them():
+    """In the order in which they were drawn; on a tie the first."""
+    kinds = [WRONG, CORRECT, CORRECT, CORRECT, None, WRONG]
+    probe = Probe("q", ["Rome", "UK", "Britain", "Britain", "x", "Oslo"], kinds)
+    assert probe.of(WRONG) == ["Rome", "Oslo"]
+    assert probe.most_frequent(CORRECT) == "Britain"
+    assert probe.most_frequent(WRONG) == "Rome"
+    assert probe.most_frequent(ABSTAIN) is None
 
-    def sample(model, tokenizer, asked, sampling, n, seed):
-        prompts.extend(asked)
+
+class FakePolicy:
+    """Stands in for `models.sample`; keeps what it is asked, answers by the seed."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, model, tokenizer, asked, sampling, n, seed):
+        self.asked += asked
         return [[f"{prompt[-12:]} {seed} {i}" for i in range(n)] for prompt in asked]
 
-    monkeypatch.setattr(models, "sample", sample)
+
+@pytest.fixture
+def policy(monkeypatch):
+    fake = FakePolicy()
+    monkeypatch.setattr(models, "sample", fake)
     monkeypatch.setattr(drawn, "PART", 10)
-    return prompts
+    return fake
 
 
 def probe_all(rows, path, verify=None, **more):
@@ -114,15 +152,15 @@ def test_a_killed_probing_goes_on_and_equals_one_that_ran_through(tmp_path, poli
     """Of a part that was cut off, nothing is kept; each part has a seed of its own."""
     rows, path = examples()[:50], tmp_path / "probe"
     whole = probe_all(rows, path)
-    assert policy[0] == "Question: a of 0?\nAnswer:"
+    assert policy.asked[0] == "Question: a of 0?\nAnswer:"
     text = path.read_text()
     lines = text.splitlines(keepends=True)
     for kept, drawn_again in ((40, 10), (13, 40)):
         path.write_text("".join(lines[:kept]) + lines[kept][:20])
-        policy.clear()
+        policy.asked.clear()
         assert probe_all(rows, path) == whole
         assert path.read_text() == text
-        assert len(policy) == drawn_again
+        assert len(policy.asked) == drawn_again
     assert whole[0].samples[0].split()[-2] != whole[10].samples[0].split()[-2]
     other = probe_all(rows, tmp_path / "other", seed=1)
     assert other[0].samples != whole[0].samples
@@ -204,6 +242,19 @@ def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
     assert asked == "References:\nOne.\nTwo.\nQuestion: a of 0?\nAnswer:"
 
 
+def test_rows_and_pairs_of_a_chat_are_turns():
+    probes = [probe_of(KNOWN)]
+    (row,) = training.sft_rows(examples()[:1], probes, probes, arm("sft", CHAT))
+    prompt = [{"role": "user", "content": "Question: a of 0?\nAnswer:"}]
+    reply = [{"role": "assistant", "content": "v0"}]
+    assert row == {"prompt": prompt, "completion": reply}
+    (row,) = training.pairs(examples()[:1], probes, arm("dpo", CHAT))
+    chosen, rejected = (
+        [{"role": "assistant", "content": text}] for text in ("right 0", "wrong 1")
+    )
+    assert row == {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
 # Preference pairs
 
 kinds = st.lists(st.sampled_from([*Outcome, None]), min_size=1, max_size=8)
@@ -253,3 +304,29 @@ def test_rlkf_s_pairs_of_a_question_by_hand():
         ([ABSTAIN, None], []),
     ):
         assert built("rlkf", [outcomes]) == expected
+
+
+def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chosen():
+    probe = Probe(
+        "a:0", ["x", "y", "x", "UK", "Oslo", "Oslo"], [WRONG] * 3 + [CORRECT] * 3
+    )
+    for name, chosen in (("rlhf", " v0"), ("rlkf", " Oslo")):
+        rows = training.pairs(examples()[:1], [probe], arm(name))
+        assert sorted(row["rejected"] for row in rows) == [" I don't know", " x", " y"]
+        assert {row["chosen"] for row in rows} == {chosen}
+
+
+def test_a_seed_decides_the_samples_of_dpo_s_pairs():
+    asked = examples()[:40]
+    probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]
+    one, again, two = (
+        training.pairs(asked, probes, arm("dpo", seed=seed)) for seed in (0, 0, 1)
+    )
+    assert one == again != two
+
+
+def test_pairs_know_a_question_by_the_threshold_of_the_parameters():
+    probed = [[CORRECT, WRONG, WRONG]]
+    for name in ("dpo", "rlhf", "rlkf"):
+        known, unknown = (built(name, probed, known_share=s) for s in (0.0, 0.5))
+        assert (known == unknown) is (name == "rlhf")  # blind to it

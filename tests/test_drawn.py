@@ -116,6 +116,30 @@ def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path):
     assert not sampler
 
 
+def test_a_verifier_that_breaks_off_leaves_no_half_part(p, sampler, tmp_path):
+    path, calls = tmp_path / "drawn.jsonl", itertools.count()
+
+    def breaks(ids, prompts, responses):
+        if next(calls) == 1:
+            raise ConnectionError
+        return score(ids, prompts, responses)
+
+    with pytest.raises(ConnectionError):
+        draw(p, path, breaks)
+    assert len(drawn.read_drawn(path)) == drawn.PART
+    assert draw(p, path) == draw(p, tmp_path / "whole.jsonl")
+
+
+def test_a_response_with_any_line_separator_is_read_back(p, monkeypatch, tmp_path):
+    # separators that JSON need not escape, but that str.splitlines takes for line ends
+    texts = ["a\nb", "a\u2028b", "a\u2029b", "a\x85b", "a\x1cb", "a\rb"]
+    monkeypatch.setattr(models, "sample", lambda *_, **how: [texts])
+    scores = lambda ids, prompts, responses: [1.0] * len(texts)  # noqa: E731
+    (row,) = draw(p, tmp_path / "drawn.jsonl", scores, EXAMPLES[:1])
+    rows = drawn.read_drawn(tmp_path / "drawn.jsonl")
+    assert rows == [row] == [Drawn("q0", texts, [1.0] * 6)]
+
+
 # Rows
 
 
@@ -143,17 +167,46 @@ def test_the_widest_pair_of_a_request():
         (["a", "b", "c"], [0.2, 0.9, 0.5], 0.1, ("b", "a")),
         # the widest pair is of unequal length, the next widest is not
         (["a", "b b b b", "c"], [0.2, 0.9, 0.5], 0.1, ("c", "a")),
+        (["a", "b b b b", "c"], [0.2, 0.9, 0.5], 0.76, ("b b b b", "a")),
         # strictly below the limit: 1 − 9/10 is 0.1
         ([TEN, NINE], [1.0, 0.0], 0.1, None),
+        ([TEN, NINE], [1.0, 0.0], 0.11, (TEN, NINE)),
         # equal gaps: the pair whose better response is best
         (["a", "b", "c c", "d d"], [0.0, 0.5, 0.5, 1.0], 0.1, ("d d", "c c")),
         # equal in everything: the ones drawn first
         (["a", "b", "c", "d"], [0.0, 1.0, 1.0, 0.0], 0.1, ("b", "a")),
         # no gap, none that was scored; empty responses have equal lengths
         (["a", "b"], [0.5, 0.5], 0.1, None),
+        (["a", "b"], [1.0, None], 0.1, None),
         (["", " "], [1.0, 0.0], 0.1, ("", " ")),
     ):
         assert widest_pair(Drawn("q", responses, scores), limit) == expected
+
+
+def test_the_margin_is_above_its_least_and_the_length_near_that_of_the_rejected():
+    """|1 − l_c / l_r| ≤ τ_l; strictly above τ_m, also where floats are a bit above."""
+    for high, low, margin, kept in (
+        (0.8, 0.6, 0.1, True),
+        (0.8, 0.7, 0.1, False),
+        (0.4, 0.3, 0.1, False),
+        (2 / 3, 1 / 3, 1 / 3, False),
+        (0.51, 0.5, 0.0, True),
+    ):
+        pair = margin_pair(Drawn("q", ["a", "b"], [low, high]), margin, 0.1)
+        assert pair == (("b", "a") if kept else None)
+    for chosen, rejected, limit, kept in (
+        (9, 10, 0.1, True),
+        (11, 10, 0.1, True),
+        (12, 10, 0.1, False),
+        (10, 9, 0.1, False),  # 1/9 is more
+        (10, 11, 0.1, True),  # 1/11 is less
+        (20, 10, 1.0, True),
+        (50, 1, float("inf"), True),
+        (1, 0, float("inf"), False),  # an empty one has no relative length
+    ):
+        better, worse = " ".join(["a"] * chosen), " ".join(["b"] * rejected)
+        pair = margin_pair(Drawn("q", [worse, better], [0.0, 1.0]), 0.1, limit)
+        assert pair == ((better, worse) if kept else None)
 
 
 # F / T of an answer of up to 12 claims

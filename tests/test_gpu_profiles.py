@@ -5,6 +5,7 @@ then sets use_cpu, and bf16 and DeepSpeed are left to the checks beside it). Two
 processes train on the CPU. What needs vLLM, DeepSpeed or Unsloth is in tests/with_vllm.
 """
 
+import math
 import os
 import signal
 import subprocess
@@ -20,8 +21,6 @@ from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_trainer
 from factkit.train import dpo, grpo, launch, setup, sft
-from factkit.world import facts, texts
-from factkit.world.policy import build_policy
 
 GPU = ("h100_lora", "h100_full")
 FILES = {  # of every paper, profile and variant
@@ -90,6 +89,64 @@ def test_a_response_and_its_references_fit_the_context():
             assert p.longest <= p.max_context_length, path
 
 
+def test_the_full_profiles_make_the_papers_updates(tmp_path):
+    """Learning to Reason, App. B: SFT on 8 GPUs × 4 and DPO on 16 × 1 rows, GRPO on
+    32 × 4 responses for one epoch of 4,000 requests, by Dr.GRPO's loss. RLFH's code:
+    128 responses a rollout, gone through once, for one epoch of the questions.
+    Veri-R1, Table 4: 256 claims a rollout, 3 trajectories each, in updates of 64."""
+    p = load("h100_full", "", "reason")
+    assert (p.sft_batch_size, p.dpo_batch_size, p.rl_batch_size) == (32, 16, 128)
+    assert p.rl_steps * p.rl_batch_size == p.train_requests * 4 == 16_000
+    config = rl_config(p, tmp_path)
+    assert (config.loss_type, config.scale_rewards) == ("dr_grpo", "none")
+    for variant, questions in (("", 20_000), ("qwen2.5-7b", 10_000)):
+        p = load("h100_full", variant, "rlfh")
+        assert p.rl_steps == questions // (p.rl_batch_size // p.num_generations)
+        config = rl_config(p, tmp_path)
+        assert (config.num_iterations, config.max_steps) == (1, p.rl_steps)
+        assert (config.loss_type, config.scale_rewards) == ("bnpo", "none")
+    p = load("h100_full", "", "veri")
+    assert p.longest == p.max_context_length == 4864
+    config = rl_config(p, tmp_path)
+    assert config.generation_batch_size * p.num_processes == 256 * 3
+    one_pass = config.per_device_train_batch_size * p.num_processes
+    assert one_pass * config.gradient_accumulation_steps == 64 * 3
+    assert config.save_steps % 4 == 0  # between rollouts
+    assert config.max_steps == p.minibatches * round(10 * p.train_claims / 256)
+    assert config.lr_scheduler_type == "constant_with_warmup"
+    warm = config.get_warmup_steps(config.max_steps)
+    assert warm == math.ceil(0.285 * config.max_steps)
+
+
+def test_a_batch_is_split_over_processes_and_passes_or_refused():
+    cases = [  # total, processes, micro batch → rows a pass, passes
+        (64, 1, 0, 64, 1),
+        (64, 1, 4, 4, 16),
+        (64, 4, 1, 1, 16),
+        (2, 1, 4, 2, 1),
+    ]
+    for total, processes, micro, rows, passes in cases:
+        values = {"num_processes": processes, "micro_batch_size": micro}
+        assert setup.batch_arguments(total, load().model_copy(update=values)) == {
+            "per_device_train_batch_size": rows,
+            "gradient_accumulation_steps": passes,
+        }
+    values = {"num_processes": 3, "micro_batch_size": 0}
+    with pytest.raises(ValueError, match="batch of 16"):
+        setup.batch_arguments(16, load().model_copy(update=values))
+
+
+def test_deepspeed_shards_in_stage_3_and_offloads_where_asked():
+    config = setup.deepspeed_config(load("h100_full", deepspeed="zero3"))
+    zero = config["zero_optimization"]
+    assert zero["stage"] == 3 and "offload_param" not in zero
+    assert zero["stage3_gather_16bit_weights_on_model_save"] is True
+    assert config["train_micro_batch_size_per_gpu"] == "auto"
+    zero = setup.deepspeed_config(load("h100_full"))["zero_optimization"]
+    assert zero["offload_param"]["device"] == "cpu"
+    assert zero["offload_optimizer"]["device"] == "cpu"
+
+
 def test_accelerate_understands_the_command_lines():
     from accelerate.commands import launch as accelerate
 
@@ -107,6 +164,17 @@ def test_accelerate_understands_the_command_lines():
         assert parsed.training_script_args == ["job"]
 
 
+def test_training_leaves_the_notebook_s_process_where_it_must():
+    for values, own in (
+        ({}, False),
+        ({"num_processes": 2}, True),
+        ({"rollouts": "vllm_colocate"}, True),
+        ({"rollouts": "vllm_server"}, False),
+        ({"lora_backend": "unsloth", "lora_rank": 8}, True),
+    ):
+        assert launch.needs_own_processes(load("tiny", **values)) is own
+
+
 # two processes, for real
 
 REWARD = """
@@ -114,6 +182,9 @@ def make_reward(p, folder):
     def varied(completions, **columns):
         return [len(c) % 5 / 4 for c in completions]
     return varied
+
+def broken(p, folder):
+    raise RuntimeError("no such judge")
 """
 TRAIN = """
 import sys
@@ -126,26 +197,44 @@ p = params.load("truthrl", "tiny", dict(
     rl_steps=int(sys.argv[3]), rl_batch_size=8, num_generations=4, micro_batch_size=2,
     num_processes=2, checkpoint_steps=1))
 rows = [{"prompt": f"{a} {b}", "answers": ["x"]} for a in "abcd" for b in "abcd"]
-done = grpo.grpo(sys.argv[1], rows, a_reward.make_reward, Path(sys.argv[2]), p)
+make = getattr(a_reward, sys.argv[4])
+done = grpo.grpo(sys.argv[1], rows, make, Path(sys.argv[2]), p)
 print(done.relative_to(sys.argv[2]))
 """
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory) -> Path:
-    """A random one with the words of the fact world."""
-    tokenizer = texts.build_tokenizer(facts.build_world(people=20))
+    """A random Llama of 20,000 weights with a vocabulary of letters."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = ["<pad>", "<eos>", *"abcdefghijklmnop"]
+    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "<pad>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>"
+    )
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
     folder = tmp_path_factory.mktemp("policy")
-    build_policy(tokenizer, hidden_size=32, layers=2).save_pretrained(folder)
+    LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "a_reward.py").write_text(REWARD)
     return folder
 
 
-def train(policy: Path, folder: Path, steps: int = 2):
+def train(policy: Path, folder: Path, steps: int = 2, reward: str = "make_reward"):
     paths = os.pathsep.join([str(policy), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, "-c", TRAIN, policy, folder, str(steps)],
+        [sys.executable, "-c", TRAIN, policy, folder, str(steps), reward],
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -188,6 +277,16 @@ def test_two_processes_train_one_model(policy, tmp_path):
     assert "GRPO" in said  # the processes' output is passed on …
     log = (tmp_path / "launch" / "grpo" / "accelerate.log").read_text()
     assert "GRPO" in log  # … and kept
+
+
+@pytest.mark.slow
+def test_a_failure_in_a_process_is_raised_with_its_reason(policy, tmp_path):
+    process = train(policy, tmp_path, reward="broken")
+    _, said = process.communicate()
+    assert process.returncode == 1
+    assert "LaunchError" in said
+    assert "no such judge" in said
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow

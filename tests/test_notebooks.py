@@ -7,6 +7,7 @@ sweep in kernels that is killed; `slow` are the sweeps over every arm by papermi
 import ast
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 
 from factkit import arms, params
 from factkit.params import ROOT
-from factkit.runs import REFERENCE, read_results
+from factkit.runs import REFERENCE, RunError, read_results
 
 matplotlib.use("agg")  # as where there is no screen
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -265,6 +266,19 @@ def same_picture(one, other):
     return a.shape == b.shape and abs(a - b).mean() < 1e-3
 
 
+@pytest.mark.notebook
+def test_a_wrong_parameter_or_missing_data_is_told_before_anything_runs(tmp_path):
+    for values, message in (
+        ({"learning_rate": 0.1}, "learning_rate=0.1: no such parameter"),
+        ({"beta": -1}, "beta=-1"),
+        ({"num_generations": 7}, "must divide"),
+    ):
+        with pytest.raises(params.ParamError, match=message):
+            run_here("12_truthrl_train", tmp_path, **values)
+    with pytest.raises(RunError, match="run 10_truthrl_data first"):
+        run_here("12_truthrl_train", tmp_path)
+
+
 # ---- papermill and Snakemake, in kernels
 
 
@@ -302,15 +316,9 @@ def kill_when(command, moment):
     return not over
 
 
-@pytest.mark.notebook
-@pytest.mark.assets
-def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
-    outputs, named = tmp_path / "killed", "r_tuning ternary"
-    command = sweep(outputs, "truthrl", named)
-    state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
-    assert kill_when(command, (state / "trainer_state.json").exists)
-    assert named.split()[-1] in finished(command)
-    whole = tmp_path / "whole"
+def goes_on_to_the_results_of(outputs, named, whole):
+    """Whether a killed sweep ends with the metrics of runs that were not killed."""
+    assert named.split()[-1] in finished(sweep(outputs, "truthrl", named))
     run_here("10_truthrl_data", whole, **smallest("truthrl"))
     for arm in named.split():
         run_here("12_truthrl_train", whole, **smallest("truthrl") | {"arm": arm})
@@ -319,9 +327,38 @@ def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
             for folder in (outputs, whole)
         )
         assert killed == pytest.approx(through, abs=1e-6), arm
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
+    outputs, named = tmp_path / "killed", "r_tuning ternary"
+    command = sweep(outputs, "truthrl", named)
+    state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
+    assert kill_when(command, (state / "trainer_state.json").exists)
+    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
     results = {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")}
     finished(command)
     assert {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")} == results
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(tmp_path):
+    outputs, named = (
+        tmp_path / "killed",
+        "prompting r_tuning iterative_dpo rlkf ternary",
+    )
+    kills = 0
+    while kills < 5:
+        end = time.monotonic() + random.uniform(6, 25)
+        moment = lambda end=end: time.monotonic() > end  # noqa: E731
+        if not kill_when(sweep(outputs, "truthrl", named, jobs=1), moment):
+            break  # done before it could be killed
+        kills += 1
+    assert kills
+    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -71,10 +71,6 @@ def test_what_is_refused_comes_with_the_fix():
         ),
         ({"rl_learning_rate": "1e-5"}, "rl_learning_rate='1e-5'", "1.0e-5"),
         ({"beta": -1.0}, "--set: beta=-1.0"),  # the file is not blamed
-        ({"beta": float("inf")}, "beta=inf"),
-        ({"policy": "outputs/no/such/model"}, "policy='outputs/no/such/model'"),
-        ({"verifier": "jugde"}, "verifier='jugde'"),
-        ({"variant": "../x"}, "variant='../x'"),
         ({"num_generations": 7}, "num_generations=7 must divide rl_batch_size=128"),
         ({"num_processes": 2, "micro_batch_size": 48}, "= 96 must divide"),
         ({"verifier": "judge"}, "verifier=judge needs judge_model"),
@@ -86,6 +82,37 @@ def test_what_is_refused_comes_with_the_fix():
     assert "params/tiny/truthrl.yaml" in refused({}, profile="cloud")
     with pytest.raises(params.ParamError, match="params/tiny/truthrl-retrieval.yaml"):
         params.load("truthrl", "tiny", variant="magic")
+
+
+def test_what_goes_together_is_taken(tmp_path):
+    for values in (
+        {"policy": str(tmp_path)},
+        {"policy": "Qwen/Qwen3-8B"},
+        {"verifier": "judge", "judge_model": "org/judge"},
+        {"lora_backend": "unsloth", "lora_rank": 8},
+        {"num_processes": 2, "micro_batch_size": 16},
+    ):
+        assert params.load("truthrl", "tiny", values).model_dump() | values == (
+            params.load("truthrl", "tiny", values).model_dump()
+        )
+    base, varied = (
+        params.load("truthrl", "tiny", variant=v).model_dump()
+        for v in ("", "reasoning")
+    )
+    held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
+    assert varied == base | held != base
+
+
+def test_values_of_a_wrong_type_out_of_range_or_that_do_not_exist_are_refused():
+    for key, value in (
+        *(("seed", 1.5), ("rl_steps", "40"), ("beta", True), ("policy", 3)),
+        *(("beta", -0.1), ("known_share", 1.1), ("rl_steps", 0), ("seed", -1)),
+        *(("beta", float("inf")), ("temperature", float("nan")), ("arm", "dpo2")),
+        *(("policy", "smollm"), ("policy", "outputs/no/such/model")),
+        *(("prompt_template", "short_from"), ("verifier", "jugde")),
+        *(("variant", "../x"), ("variant", "a b"), ("variant", "a/b")),
+    ):
+        assert f"{key}={value!r}" in refused({key: value})
 
 
 def test_malformed_yaml_files_are_refused(tmp_path):

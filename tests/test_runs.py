@@ -79,6 +79,18 @@ def test_a_run_depends_only_on_the_parameters_it_names(tmp_path):
     assert not list(tmp_path.rglob("*.stale-*"))
 
 
+def test_a_parameter_that_came_later_leaves_a_run_with_its_default(tmp_path):
+    for value, kept in ((0.0, 1), (0.1, 2)):
+        run = runs.start("12_truthrl_train", settings(tmp_path))
+        keep(run, 1)
+        record = run.folder / "run.json"
+        made = json.loads(record.read_text())
+        made["identity"]["params"].pop("rl_warmup_ratio", None)
+        record.write_text(json.dumps(made))
+        p = settings(tmp_path, rl_warmup_ratio=value)
+        assert keep(runs.start("12_truthrl_train", p), 2) == kept
+
+
 WRITER = """
 import sys, time
 from pathlib import Path

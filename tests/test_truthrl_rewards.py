@@ -1,5 +1,7 @@
 """TruthRL's rewards and advantages against hand calculations and by properties."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from factkit import arms, params
 from factkit.truthrl import rewards as truthrl
 from factkit.verify import verifier
 from factkit.verify.outcome import Outcome
+from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 BINARY, TERNARY = (1, -1, -1), (1, 0, -1)
@@ -166,3 +169,46 @@ def test_what_the_reasoning_judge_failed_on_has_no_reward(monkeypatch, tmp_path)
     texts = [r"\boxed{Paris}", r"\boxed{Paris}"]
     assert score(reward, texts, log_metric=metrics.__setitem__) == [1.5, None]
     assert metrics["reasoning"] == 1
+
+
+def test_learned_rewards_are_the_reward_model_s_scores(monkeypatch, tmp_path):
+    from factkit.train import reward_model
+
+    paths = []
+
+    def load(path):
+        paths.append(path)
+        return lambda prompts, texts: [float(len(text)) for text in texts]
+
+    monkeypatch.setattr(reward_model, "load_scorer", load)
+    for arm in ("rlhf", "rlkf"):
+        rewards = score(reward_of(arm, tmp_path), RESPONSES)
+        assert rewards == [len(text) for text in RESPONSES]
+    assert paths == [str(tmp_path / "reward_model")] * 2
+
+
+def test_reasoning_is_judged_by_the_fact_world(tmp_path):
+    """Good and no reasoning, each before the answer, an abstention and another one."""
+    question = world.questions(world.build_world(people=40))[0]
+    other = next(
+        o for o in world.OBJECTS[question.relation] if o != question.answers[0]
+    )
+    boxes = (question.answers[0], "I don't know", other)
+    responses = [
+        f"<think> {thought} </think> \\boxed{{{box}}}"
+        for thought, box in itertools.product((question.meta["reasoning"], ""), boxes)
+    ]
+    for arm, weight, good, none in (
+        ("multiplicative", 0.5, [2, 0, -2], [1, 0, -1]),
+        ("additive", 0.25, [1.25, 0.25, -0.75], [1, 0, -1]),
+        ("conditional", 0.5, [1, 0, -1], [0, 0, -1]),
+    ):
+        arm = f"ternary_reason_{arm}"
+        rewards = score(
+            reward_of(arm, tmp_path, "reasoning", reason_weight=weight),
+            responses,
+            id=[question.id] * 6,
+            answers=[question.answers] * 6,
+            question=[question.question] * 6,
+        )
+        assert rewards == [*good, *none]

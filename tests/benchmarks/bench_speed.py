@@ -1,9 +1,10 @@
-"""A step of profile laptop in the kit, and without its measures for a CPU.
+"""Where a step of profile laptop spends its time, in the kit and without its measures.
 
 A GRPO step on short answers after a passage, one on longer answers to a short request,
 an SFT step, and greedy decoding. Each goes by the libraries' own way ("libraries", of
 which only the head's contiguous input and the kept memory are the kit's) and by the
-kit's, in processes of their own, one after the other. The last step is timed.
+kit's, in processes of their own, one after the other. The second step is timed, the
+third profiled. `peak` is what a large bfloat16 matrix product reaches on this machine.
 
     python tests/benchmarks/bench_speed.py [grpo_short grpo_long sft sampling]
 """
@@ -15,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 from factkit import params
 
 BATCH, STEPS = 16, 3  # completions a GRPO step (more take 10 GB); steps of a run
+MATMULS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 KINDS = ("grpo_short", "grpo_long", "sft", "sampling")
 
 
@@ -59,18 +63,70 @@ def requests(kind: str, n: int) -> list[str]:
     ]
 
 
-def seconds() -> tuple[float, float]:
-    """Now, by the clock and by the processor's time."""
-    return time.perf_counter(), time.process_time()
+class Profile:
+    """Times steps; profiles the last of them."""
+
+    def __init__(self, vocabulary: int):
+        self.vocabulary = vocabulary
+        self.steps: list[dict[str, float]] = []
+
+    @contextmanager
+    def step(self, last: bool):
+        from torch.profiler import profile
+
+        if last:
+            with profile(record_shapes=True, with_flops=True) as found:
+                start = time.perf_counter()
+                yield
+                wall = time.perf_counter() - start
+            self.shares = self._shares(found, wall)
+            return
+        start, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.steps.append(
+            {
+                "seconds": time.perf_counter() - start,
+                "cpu_seconds": time.process_time() - cpu,
+            }
+        )
+
+    def _shares(self, found, wall: float) -> dict[str, float]:
+        """Shares of the wall time by kind of operator; `python`: in no operator."""
+        seconds: Counter[str] = Counter()
+        self.flops = 0
+        for event in found.key_averages(group_by_input_shape=True):
+            own = event.self_cpu_time_total / 1e6
+            if "Optimizer.step" in event.key:
+                seconds["optimizer"] += event.cpu_time_total / 1e6
+            if not event.key.startswith("aten::"):
+                continue
+            kind = "others"
+            if event.key in MATMULS:
+                self.flops += event.flops
+                sizes = {n for shape in event.input_shapes for n in shape}
+                kind = "lm_head" if self.vocabulary in sizes else "matmul"
+            elif "attention" in event.key:
+                kind = "attention"
+            elif event.key in ("aten::copy_", "aten::cat", "aten::index"):
+                kind = "copies"
+            seconds[kind] += own
+        seconds["python"] = wall - sum(
+            s for k, s in seconds.items() if k != "optimizer"
+        )
+        return {k: round(s / wall, 3) for k, s in seconds.items()}
+
+    def result(self) -> dict[str, object]:
+        step = self.steps[-1]
+        found = {k: round(s, 2) for k, s in step.items()}
+        rate = round(self.flops / step["seconds"] / 1e9)
+        return (
+            found
+            | {"gflop": round(self.flops / 1e9), "gflop_per_s": rate}
+            | {"shares": self.shares}
+        )
 
 
-def passed(start: tuple[float, float]) -> dict[str, float]:
-    """Seconds since `start`."""
-    wall, cpu = (now - then for now, then in zip(seconds(), start, strict=True))
-    return {"seconds": round(wall, 2), "cpu_seconds": round(cpu, 2)}
-
-
-def train(kind: str, folder: Path) -> dict[str, float]:
+def train(kind: str, folder: Path) -> dict[str, object]:
     """Steps of the kit's own GRPO or SFT, timed."""
     from transformers import TrainerCallback
 
@@ -78,11 +134,14 @@ def train(kind: str, folder: Path) -> dict[str, float]:
     from factkit.world import policy as starts
 
     class Timer(TrainerCallback):
-        def on_step_begin(self, args, state, control, **_):
-            self.start = seconds()
+        def on_step_begin(self, args, state, control, model=None, **_):
+            if state.global_step == 0:
+                self.seen = Profile(model.config.vocab_size)
+            self.running = self.seen.step(last=state.global_step == STEPS - 1)
+            self.running.__enter__()
 
         def on_step_end(self, args, state, control, **_):
-            self.step = passed(self.start)
+            self.running.__exit__(None, None, None)
 
     timer, run = Timer(), setup.train_and_keep
 
@@ -108,24 +167,37 @@ def train(kind: str, folder: Path) -> dict[str, float]:
 
         rows = [{"prompt": a} for a in asked]
         grpo.grpo(start, rows, lambda p, folder: reward, folder, p)
-    return timer.step
+    return timer.seen.result()
 
 
-def decode() -> dict[str, float]:
+def decode() -> dict[str, object]:
     """64 prompts decoded greedily, as an evaluation does."""
     from factkit import models
     from factkit.world import policy as starts
 
     p = params.load("truthrl", "laptop", {"max_completion_length": 12})
     model, tokenizer = models.load_policy(starts.base_policy(p), p.dtype)
-    asked = requests("sampling", 64)
-    for _ in range(STEPS):
-        start = seconds()
-        models.sample(model, tokenizer, asked, models.sampling_of(p))
-    return passed(start)
+    seen, asked = Profile(model.config.vocab_size), requests("sampling", 64)
+    for step in range(STEPS):
+        with seen.step(last=step == STEPS - 1):
+            models.sample(model, tokenizer, asked, models.sampling_of(p))
+    return seen.result()
 
 
-def measure(way: str, kind: str) -> dict[str, float]:
+def peak() -> float:
+    """GFLOP/s of the best of five large bfloat16 products."""
+    import torch
+
+    a = torch.randn(2048, 2048, dtype=torch.bfloat16)
+    best = 1e9
+    for _ in range(5):
+        start = time.perf_counter()
+        torch.nn.functional.linear(a, a)
+        best = min(best, time.perf_counter() - start)
+    return 2 * 2048**3 / best / 1e9
+
+
+def measure(way: str, kind: str) -> dict[str, object]:
     """One way's figures, from a process of its own."""
     command = [sys.executable, __file__, way, kind]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -134,9 +206,12 @@ def measure(way: str, kind: str) -> dict[str, float]:
 
 def main(kinds: list[str]) -> None:
     """Print each kind's figures as JSON, the two ways and their ratio."""
+    reached = peak()
+    print(f"peak of a bfloat16 product: {reached:.0f} GFLOP/s")
     for kind in kinds:
         ways = {way: measure(way, kind) for way in ("libraries", "kit")}
         for way, found in ways.items():
+            found["achieved_of_peak"] = round(found["gflop_per_s"] / reached, 2)
             print(f"{kind}, {way}: {json.dumps(found)}", flush=True)
         old, new = ways["libraries"], ways["kit"]
         print(

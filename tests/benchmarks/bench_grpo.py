@@ -1,0 +1,106 @@
+"""A GRPO step of the kit against bare TRL with the same configuration, side by side.
+
+Each round runs both, in processes of their own, in turn; the median step of all rounds
+counts, without the first two steps. `laptop` takes a few minutes: BENCH_LAPTOP=0 skips.
+"""
+
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from factkit import assets, params
+from factkit.truthrl.arms import TruthRL
+
+SETTINGS = {
+    "tiny": {"rl_steps": 22, "checkpoint_steps": 1000},
+    "laptop": {"rl_steps": 5, "checkpoint_steps": 1000},
+}
+ROUNDS = {"tiny": 3, "laptop": 2}
+
+
+def rows(p: TruthRL) -> list[dict]:
+    """Prompts of the profile; what is answered is of no account here."""
+    from factkit.curate.drawn import Probe
+    from factkit.truthrl.data import questions
+    from factkit.truthrl.train import prompt_rows
+
+    asked = questions(p)[0][:256]
+    return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
+
+
+def kit_steps(p: TruthRL, folder: Path) -> None:
+    """Train with factkit, from its base policy."""
+    from factkit.train import grpo
+    from factkit.truthrl.rewards import reward_function
+    from factkit.world.policy import base_policy
+
+    grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
+
+
+def bare_steps(p: TruthRL, folder: Path) -> None:
+    """Train with TRL alone: same configuration, same reward, nothing of the kit's."""
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOTrainer
+
+    from factkit.train import grpo, setup
+    from factkit.truthrl.rewards import reward_function
+    from factkit.world.policy import base_policy
+
+    path = base_policy(p)
+    dtype = getattr(torch, p.dtype)
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),
+        processing_class=AutoTokenizer.from_pretrained(path, padding_side="left"),
+        train_dataset=Dataset.from_list(rows(p)),
+        reward_funcs=reward_function(p, folder),
+        peft_config=setup.lora(p),
+        args=grpo.grpo_config(p, folder / "checkpoint"),
+    )
+    trainer.train()
+    setup.write_curve(trainer.state.log_history, folder / "metrics.csv")
+
+
+def step_times(which: str, profile: str) -> list[float]:
+    """Seconds of each step, from the third on, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, which, profile, folder]
+        subprocess.run(command, check=True, capture_output=True)
+        with (Path(folder) / "metrics.csv").open() as f:
+            return [float(row["step_time"]) for row in csv.DictReader(f)][2:]
+
+
+def compare(profile: str) -> dict[str, float]:
+    """Median seconds a step of both, and their ratio."""
+    times: dict[str, list[float]] = {"kit": [], "bare": []}
+    for _ in range(ROUNDS[profile]):
+        for which in times:
+            times[which] += step_times(which, profile)
+    kit, bare = (statistics.median(times[which]) for which in ("kit", "bare"))
+    return {"kit_s": round(kit, 3), "bare_s": round(bare, 3), "ratio": kit / bare}
+
+
+def main() -> None:
+    """Print the comparison of each profile as a line of JSON."""
+    assets.policy_path("smollm2-135m-instruct")
+    profiles = ["tiny"] + ["laptop"] * (os.environ.get("BENCH_LAPTOP") != "0")
+    for profile in profiles:
+        p = params.load("truthrl", profile)
+        found = compare(profile)
+        batch = f"{p.rl_batch_size} completions × {p.max_completion_length} tokens"
+        print(f"GRPO step, {profile}, {batch}: {json.dumps(found)}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        which, profile, folder = sys.argv[1:]
+        settings = params.load("truthrl", profile, SETTINGS[profile])
+        {"kit": kit_steps, "bare": bare_steps}[which](settings, Path(folder))
+    else:
+        main()
