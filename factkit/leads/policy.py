@@ -1,4 +1,4 @@
-"""The policy of profile laptop for long answers, made where no one else has made it."""
+"""The policy of profile laptop for long answers: made at its first use."""
 
 from filelock import FileLock
 

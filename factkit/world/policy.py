@@ -1,4 +1,4 @@
-"""The policy of profile tiny: pre-trained on the fact world, where no one else has.
+"""The policy of profile tiny: pre-trained on the fact world at its first use.
 
 Ours: the papers start from released instruct models. What `tiny-world` knows is known
 by construction (`factkit.world.facts`), and it has never seen an abstention.
