@@ -7,10 +7,10 @@ import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params
+from factkit.corpus import listed
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.llm import LLM, Endpoint, Limits
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import claims as claim_sets

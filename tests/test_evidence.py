@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from factkit.corpus import Document
+from factkit.corpus import Chunk, Document, Hit, chunk_documents
 from factkit.datasets.examples import DataError, Example
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex
-from factkit.retrieval.chunks import Chunk, Hit, chunk_documents
 from factkit.retrieval.evidence import (
     Coverage,
     EvidenceCache,

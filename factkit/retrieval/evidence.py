@@ -15,10 +15,9 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from factkit.assets import write_atomically
-from factkit.corpus import Document
+from factkit.corpus import Document, Hit, Index, chunk_documents
 from factkit.datasets.examples import DataError, Example
 from factkit.retrieval.bm25 import PromptIndex
-from factkit.retrieval.chunks import Hit, Index, chunk_documents
 from factkit.world import facts as worlds
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import prompts, runs
+from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows as files
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
 from factkit.world.trajectories import marked, marking

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit.corpus import Chunk
 from factkit.curate.requests import in_set
 from factkit.curate.splits import Sets, split_by_entity
 from factkit.datasets.examples import Example
@@ -18,7 +19,6 @@ from factkit.leads.claims import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import Search, in_process, over_http
 from factkit.veri import benchmarks

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.retrieval.chunks import Chunk, listed
+from factkit.corpus import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search import Search
 from factkit.veri.claims import searcher

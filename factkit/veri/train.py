@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from factkit import assets, runs
+from factkit.corpus import Chunk
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import hops_of
@@ -12,7 +13,6 @@ from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.models import Sampling
 from factkit.params.stages import PolicyParams
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import shown
 from factkit.search import Search
 from factkit.train import grpo, sft

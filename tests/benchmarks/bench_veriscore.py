@@ -219,10 +219,9 @@ class Batch:
     """
 
     def __init__(self, responses: int = RESPONSES, leads_each: int = 1) -> None:
-        from factkit.corpus import load_leads
+        from factkit.corpus import Chunk, load_leads
         from factkit.datasets.examples import Example
         from factkit.retrieval.bm25 import CorpusIndex
-        from factkit.retrieval.chunks import Chunk
         from factkit.retrieval.evidence import build_offline
 
         leads = load_leads()
