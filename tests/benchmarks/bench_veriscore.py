@@ -255,11 +255,11 @@ class Batch:
 
         Raises AssertionError as `score`.
         """
-        from factkit.llm import LLM, Endpoint, Limits
+        from factkit.llm import LLM, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
-            endpoint = Endpoint(url, "fake", api_key="none")
-            llm = LLM(endpoint, Path(cache), Limits(concurrency))
+            limits = Limits(concurrency)
+            llm = LLM(url, "fake", Path(cache), limits, api_key="none")
             engine = self.engine(llm)
             rows = [(e.id, e.question, e.answers[0]) for e in self.examples[:n]]
             columns = map(list, zip(*rows, strict=True))
