@@ -29,10 +29,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
-    from factkit.llm import Totals
     from factkit.rar.rewards import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,7 +250,7 @@ class Batch:
 
     def run(
         self, arm: str, url: str, n: int, concurrency: int = CONCURRENCY
-    ) -> tuple[float, float, "Totals"]:
+    ) -> tuple[float, float, SimpleNamespace]:
         """Seconds, CPU seconds and calls of the arm's reward of the first n responses.
 
         Raises AssertionError as `score`.
