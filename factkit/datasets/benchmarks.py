@@ -1,14 +1,5 @@
 """The papers' question sets, from the hub or a local file to the one schema.
 
-| source | id | entity | relation |
-|---|---|---|---|
-| crag | interaction_id | the id | question_type |
-| nq_open | hash of the question | the id | – |
-| hotpotqa | id, else a hash | first supporting title, else the id | type |
-| musique | id | first supporting title, else the id | hops, as "3hop1" |
-| popqa | id | subject | property |
-| squad_v2 | id | article title | – |
-
 `entity` keeps splits apart. Where a source names none, the question stands for itself:
 such splits share no question, but may share what they are about. `label` is
 "false_premise" (CRAG; the expected answer is "invalid question", TruthRL App. E) or
@@ -178,10 +169,9 @@ def load_all(name: str, path: str = "") -> Loaded:
 
 
 def crag_pages(path: str = "") -> dict[str, list[Document]]:
-    """The pages found for each question of CRAG: their text, or the search's snippet.
+    """CRAG's question id → its pages' texts, or the search's snippets, each once.
 
-    Question id → documents, each text once. All of CRAG is gigabytes of HTML: keep what
-    comes out. A row whose pages are damaged has none.
+    All of CRAG is gigabytes of HTML: keep what comes out. A damaged row has no pages.
     """
     pages = {}
     for row in rows.values(BENCHMARKS["crag"], "crag", path, ["train"]):

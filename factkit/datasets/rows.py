@@ -28,9 +28,8 @@ class RowError(ValueError):
 
 def existing(path: str | Path, folder: bool = False) -> Path:
     """The file, or with `folder` also the folder, at a path; DataError if none is."""
-    path = Path(path)
-    if path.is_file() or (folder and path.is_dir()):
-        return path
+    if Path(path).is_file() or (folder and Path(path).is_dir()):
+        return Path(path)
     raise DataError(f"{path}: no such file{' or folder' if folder else ''}")
 
 
