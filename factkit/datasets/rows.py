@@ -1,7 +1,9 @@
 """The rows of a public set, from a file or the hub, and the examples made of them."""
 
 import ast
+import bz2
 import csv
+import gzip
 import json
 import zipfile
 import zlib
@@ -10,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from factkit.corpus import open_packed
+from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
 Row = Mapping[str, Any]
@@ -104,6 +106,15 @@ def _json_rows(path: Path) -> Iterator[Any]:
             yield RowError(f"paragraphs: {error}", row.get("title"))
 
 
+def open_packed(path: Path) -> BinaryIO:
+    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name."""
+    with path.open("rb") as file:
+        magic = file.read(3)
+    if magic == b"BZh":
+        return bz2.open(path)
+    return gzip.open(path) if magic[:2] == b"\x1f\x8b" else path.open("rb")
+
+
 # ---- fields
 
 
@@ -183,7 +194,7 @@ class Source:
     train on, never for a published test set. read: the rows at a local path.
     """
 
-    example: Callable[[Row], Example]
+    example: Callable[[Row], Example | Document]
     hub: str = ""
     config: str = ""
     file: str = ""
