@@ -10,7 +10,6 @@ from drawings import (
     with_metrics,
 )
 
-from factkit.figures.tables import published
 from factkit.rlfh import figures as draw
 
 METRICS = {
@@ -26,8 +25,7 @@ def test_granularity_has_a_bar_an_arm_and_the_papers_scaled_to_our_base_policy()
         arm: [with_metrics(arm, METRICS, n, n / 50) for n in (0, 1, 2)]
         for arm in ("base", "statement")
     }
-    printed = [published(number, "rlfh") for number in (1, 2)]
-    rates, counts = draw.granularity(groups, *printed).axes
+    rates, counts = draw.granularity(groups).axes
     assert heights(rates) == [pytest.approx([0.52, 0.92])] * 2
     assert heights(counts) == [pytest.approx([2.02, 1.02])] * 2
     label = "paper (7B, HotpotQA)"

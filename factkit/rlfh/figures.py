@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from factkit import figures
-from factkit.figures import bars
+from factkit import figures, published
+from factkit.figures import arm_panels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,35 +24,36 @@ COUNTS = {
 }
 
 
-def granularity(groups: bars.Groups, *printed: "pd.DataFrame") -> "Figure":
+def granularity(groups: arm_panels.Groups) -> "Figure":
     """Table 2: FactScore, response rate, correct and incorrect statements by arm.
 
-    Bars: means over seeds with 95 % t intervals. Grey: the paper's on HotpotQA, of its
-    Tables 1 and 2 as `printed`; statements are scaled so that its base policy makes as
-    many as ours, and left out without ours.
+    Bars: means over seeds with 95 % t intervals. Grey: the paper's on HotpotQA,
+    statements scaled so that its base policy makes as many as ours, and left out
+    without ours.
     """
-    paper = _paper(groups, *printed)
+    paper = _paper(groups)
     figure, axes = figures.new_figure(11.0, 3.6, columns=2)
     for ax, panel in zip(axes, (RATES, COUNTS), strict=True):
         labels = {metric: label for metric, (_, label) in panel.items()}
         values = {metric: paper[metric].dropna().to_dict() for metric in panel}
-        bars.grouped(ax, groups, labels, values, "paper (7B, HotpotQA)")
+        arm_panels.grouped(ax, groups, labels, values, "paper (7B, HotpotQA)")
     figures.percent_axis(axes[0], "share")
     axes[1].set_ylabel("statements an answer\n(paper: scaled to our base policy)")
     figures.legend_below(figure)
     return figure
 
 
-def _paper(groups: bars.Groups, *printed: "pd.DataFrame") -> "pd.DataFrame":
-    """The paper's values of Vicuna, a row an arm."""
+def _paper(groups: arm_panels.Groups) -> "pd.DataFrame":
+    """The paper's values of Vicuna on HotpotQA (Tables 1 and 2), a row an arm."""
     first, second = (
-        table[table["model"] == "Vicuna-7B"].set_index("arm") for table in printed
+        table[table["model"] == "Vicuna-7B"].set_index("arm")
+        for table in (published.table(n, "rlfh") for n in (1, 2))
     )
     first = first.rename(columns=lambda name: name.removeprefix("hotpotqa_"))
     columns = {column: metric for metric, (column, _) in (RATES | COUNTS).items()}
     paper = second.combine_first(first)[list(columns)].rename(columns=columns)
     paper[list(RATES)] /= 100
-    ours = [bars.mean_of(groups.get("base", ()), name) for name in COUNTS]
+    ours = [arm_panels.mean_of(groups.get("base", ()), name) for name in COUNTS]
     total = sum(mean for mean, _ in ours) if all(ours) else float("nan")
     paper[list(COUNTS)] *= total / paper.loc["base", list(COUNTS)].sum()
     return paper
