@@ -156,6 +156,23 @@ def before_and_after(
     return figure
 
 
+def histogram(lengths: Sequence[int], label: str) -> "Figure":
+    """How many responses are of how many words; dashed: the median.
+
+    lengths: words of each response. label: of what, as the x axis says.
+    """
+    figure, ax = new_figure(5, 3)
+    width = (max(lengths) - min(lengths)) // 30 + 1  # whole words
+    edges = np.arange(min(lengths), max(lengths) + width + 1, width) - 0.5
+    ax.hist(lengths, edges, color=CORRECT)
+    middle = np.median(lengths)
+    ax.axvline(middle, color="black", ls="--", lw=1.2, label=f"median: {middle:g}")
+    ax.set_xlabel(label)
+    ax.set_ylabel("responses")
+    ax.legend(**LEGEND)
+    return figure
+
+
 def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
     """Mean reward by arm and exploit; framed where it pays at least the honest answer.
 

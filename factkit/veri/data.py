@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.curate.requests import in_set
-from factkit.curate.splits import Sets, split_by_entity
+from factkit.curate.splits import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims
