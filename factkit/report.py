@@ -4,6 +4,8 @@ The latter is made of the reference results alone, and of what people write in
 outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,11 +67,39 @@ def write_pages() -> list[Path]:
     """Write the page of every paper, the claims counted, and the notebooks' picture."""
     pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
     pages["claims.md"] = counted()
-    for name, page in pages.items():
-        (runs.REFERENCE / name).write_text(page, encoding="utf-8")
+    paths = {runs.REFERENCE / name: page for name, page in pages.items()}
+    paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
+    for path, page in paths.items():
+        path.write_text(page, encoding="utf-8")
     picture = runs.REFERENCE / "notebooks.png"
     grid().savefig(picture, dpi=60)
-    return [*(runs.REFERENCE / name for name in pages), picture]
+    return [*paths, picture]
+
+
+def notebooks() -> str:
+    """notebooks/README.md: the order, the minutes, and what to try in each."""
+    import pandas as pd
+
+    taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
+    taken = taken[taken.variant.fillna("") == ""]
+    taken = taken.wall_s.div(60).groupby([taken.notebook, taken.profile])
+    minutes = taken.agg(
+        lambda m: "–".join(f"{x:.1f}" for x in sorted({m.min(), m.max()}))
+    ).unstack(fill_value="")
+    rows, tasks = [], []
+    for path in sorted((params.ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        title = texts[0].partition("\n")[0].removeprefix("# ")
+        own = minutes.loc[path.stem] if path.stem in minutes.index else {}
+        link = f"[{path.stem}]({path.name})"
+        rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
+        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-1], re.DOTALL)
+        tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
+    columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
+    table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
+    notes = (runs.REFERENCE / "notes" / "notebooks.md").read_text(encoding="utf-8")
+    return "\n".join([notes, table, "\n## Things to try\n", *tasks])
 
 
 def counted() -> str:

@@ -16,7 +16,8 @@ def test_the_pages_are_made_of_the_present_results():
         for name, page in pages.items()
         if (runs.REFERENCE / name).read_text(encoding="utf-8") != page
     ]
-    assert not old, REMEDY
+    order = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    assert not old and order == report.notebooks(), REMEDY
 
 
 def test_a_page_shows_every_figure_of_the_paper_s_last_notebook():
@@ -28,8 +29,7 @@ def test_a_page_shows_every_figure_of_the_paper_s_last_notebook():
 
 
 def test_links_of_the_front_page_lead_somewhere():
-
-    for page in (ROOT / "README.md", ROOT / "params" / "README.md"):
+    for page in (ROOT / folder / "README.md" for folder in ("", "params", "notebooks")):
         links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text("utf-8"))
         missing = [link for link in links if not (page.parent / link).exists()]
         assert not missing
