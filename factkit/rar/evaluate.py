@@ -21,8 +21,9 @@ from factkit import UserError, models, statistics
 from factkit.assets import write_atomically
 from factkit.datasets.examples import Example
 from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.evaluate import long_form, short_form
+from factkit.evaluate import long_form
 from factkit.rar.arms import RUN_CODE, SUITES, RarParams
+from factkit.verify.failures import failed_share
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import CLOSE
 from factkit.verify.response import answers as final_answers
@@ -188,7 +189,8 @@ def measure(
         texts = answers.to(e.id for e in short)
         columns = [e.answers for e in short], [e.question for e in short]
         outcomes = verify(texts, *columns)
-        failures[f"{kind}_failures"] = short_form.judge_failures(outcomes)
+        name = f"{kind}_failures"
+        failures[name] = failed_share(outcomes, name)
         for example, outcome in zip(short, outcomes, strict=True):
             if outcome is not None:
                 items[example.id] = _short(kind, outcome)
