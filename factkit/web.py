@@ -33,8 +33,6 @@ from factkit.datasets.examples import Example
 from factkit.params import ParamError
 from factkit.retrieval.evidence import (
     KEPT,
-    LEAST_PAGES,
-    MOST_PAGES,
     NO_REFERENCE,
     TOO_FEW,
     reference_of,
@@ -69,8 +67,8 @@ def run_online(
     examples: Iterable[Example],
     endpoint: str,
     cache: Path,
-    pages: int = MOST_PAGES,
-    at_least: int = LEAST_PAGES,
+    pages: int,
+    at_least: int,
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each prompt's web pages, and how many prompts and pages had which fate.
 

@@ -105,16 +105,16 @@ def ids(evidence, prompt="q0"):
 
 
 def test_gold_documents_come_first_and_no_prompt_has_more_than_its_pages():
-    built, _ = build_offline([example()], index_of(CORPUS), BY_ID, at_least=1)
+    built, _ = build_offline([example()], index_of(CORPUS), BY_ID, 10, 1)
     assert ids(built)[0] == "Ada"
     assert sorted(ids(built)) == ["Ada", "Babbage", "Engine"]
     rows = [example(evidence=["Iron", "Engine"])]
-    built, _ = build_offline(rows, index_of(CORPUS), BY_ID, pages=3)
+    built, _ = build_offline(rows, index_of(CORPUS), BY_ID, 3, 3)
     assert ids(built) == ["Iron", "Engine", "Ada"]
 
 
 def test_a_document_that_the_corpus_lacks_and_a_repeated_id_are_refused_by_name():
     with pytest.raises(KeyError, match="Nobody"):
-        build_offline([example(evidence=["Nobody"])], index_of(CORPUS), BY_ID)
+        build_offline([example(evidence=["Nobody"])], index_of(CORPUS), BY_ID, 3, 3)
     with pytest.raises(DataError, match="q0.*2 times"):
-        build_offline([example(), example()], index_of(CORPUS), BY_ID)
+        build_offline([example(), example()], index_of(CORPUS), BY_ID, 3, 3)

@@ -142,9 +142,9 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setattr(web, "is_public", lambda a: a == "127.0.0.1")
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: Here())
 
-    def run(fake, examples=None, **more):
-        endpoint = f"{fake.url}/search"
-        return run_online(examples or [example()], endpoint, tmp_path / "cache", **more)
+    def run(fake, examples=None, pages=10):
+        endpoint, cache = f"{fake.url}/search", tmp_path / "cache"
+        return run_online(examples or [example()], endpoint, cache, pages, 3)
 
     return run
 
@@ -372,5 +372,5 @@ def test_a_key_that_is_absent_or_no_header_can_carry_is_refused_unspelt(
     for key in ("  ", "a\nb", "clé"):
         monkeypatch.setenv(web.KEY_VARIABLE, key)
         with pytest.raises(ParamError, match=web.KEY_VARIABLE) as error:
-            run_online([example()], "http://127.0.0.1:9/search", tmp_path)
+            run_online([example()], "http://127.0.0.1:9/search", tmp_path, 10, 3)
         assert key not in str(error.value)

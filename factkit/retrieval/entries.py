@@ -10,13 +10,10 @@ names evidence in two ways:
 | EX-FEVER, HoVer | a page's summary | `Vin Diesel` | `Vin Diesel` |
 
 So an entry is found as a whole, and `shown` cuts it into what the model reads and may
-cite: three sentences with an id each, or the page. The ids of evidence are those of the
-published files; the id of an entry of sentences is ours (theirs: `NME<sent_id=0_2>`).
-
-Sentences are numbered from 0 in their page, and an entry begins at every third. Titles
-are in NFC, their square brackets round, since `[[id]]` marks an id. The text of an
-entry begins with the title in a line of its own, as in the published corpus and in
-`benchmarks.wikipedia_2018`: a sentence from the middle of a page says "he".
+cite. The ids of evidence are those of the published files; the id of an entry of
+sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0 in their
+page. The text of an entry begins with the title in a line of its own, as in the
+published corpus: a sentence from the middle of a page says "he".
 """
 
 import hashlib
@@ -136,10 +133,9 @@ def _chunk(name: str, page: str, text: str) -> Chunk:
 class EntryIndex:
     """BM25 by tantivy over a folder that `build_index` wrote; for several threads.
 
-    `CorpusIndex` keeps all texts in memory: good for the tiny world and the leads. Here
-    they are on disk, and memory-mapped: of a million entries of 70 words a build takes
-    137 MB and a search 194 MB, and 84 queries take a second. Words are those of
-    `bm25.tokenize`. The score is BM25 with the idf of Lucene,
+    Texts are on disk, and memory-mapped: of a million entries of 70 words a build takes
+    137 MB and a search 194 MB, and 84 queries take a second. The score is BM25 with the
+    idf of Lucene,
 
         score(q, d) = Σ_w∈q ln(1 + (N - n + ½) / (n + ½)) f (k1 + 1) / (f + k1 l(d))
         l(d) = 1 - b + b |d| / L
@@ -148,9 +144,8 @@ class EntryIndex:
     of them with word w, and f counts of w in d. |d| is exact up to 40 words and rounded
     down beyond.
 
-    `manifest` holds the corpus's name, its number of entries and the SHA-256 of their
-    ids and texts, and how it is ranked. Raises DataError if the folder holds no such
-    index, not the whole of it, or one that another version wrote.
+    `manifest`: the corpus's name, its entries' number and SHA-256, how it is ranked.
+    Raises DataError if the folder holds no index, or one of another version.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -200,8 +195,8 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     """Build the index of a corpus called `name`, from a stream of its entries.
 
     The folder appears when it is complete: a build that was killed leaves a hidden one
-    beside it, which the next build removes. Memory stays at about 150 MB. Raises
-    DataError if the folder is there already, or without an entry.
+    beside it, which the next build removes. Raises DataError if the folder is there
+    already, or without an entry.
     """
     from filelock import FileLock
 

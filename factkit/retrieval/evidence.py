@@ -21,9 +21,6 @@ from factkit.retrieval.bm25 import PromptIndex
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
 
-MOST_PAGES = 10  # a prompt's, App. C
-LEAST_PAGES = 3  # a prompt with fewer is discarded, App. C
-CHUNK_TOKENS = 512  # App. C; 256 for VeriScore's claims
 # the fates of a prompt when its evidence is built
 KEPT, TOO_FEW, NO_REFERENCE = "kept", "too few documents", "no reference response"
 
@@ -80,9 +77,7 @@ class EvidenceCache:
     index is built at its first search; the 256 used last are kept.
     """
 
-    def __init__(
-        self, evidence: Evidence, tokenizer, chunk_tokens: int = CHUNK_TOKENS
-    ) -> None:
+    def __init__(self, evidence: Evidence, tokenizer, chunk_tokens: int) -> None:
         self.evidence = evidence
 
         def index(prompt_id: str) -> PromptIndex:
@@ -116,8 +111,8 @@ def build_offline(
     examples: Iterable[Example],
     index: Index,
     documents: Mapping[str, Document],
-    pages: int = MOST_PAGES,
-    at_least: int = LEAST_PAGES,
+    pages: int,
+    at_least: int,
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each prompt's documents from a corpus, and how many prompts had which fate.
 

@@ -237,7 +237,7 @@ class Batch:
         ]
         index = CorpusIndex(Chunk(f"{d.id}#0", d.id, d.text, 0) for d in leads)
         documents = {lead.id: lead for lead in leads}
-        self.evidence, _ = build_offline(self.examples, index, documents)
+        self.evidence, _ = build_offline(self.examples, index, documents, 10, 3)
 
     @property
     def rows(self) -> list[Row]:
