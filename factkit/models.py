@@ -323,28 +323,6 @@ def offsets_of(
     return text, list(zip([0, *ends], ends, strict=False))
 
 
-def confidence(
-    model: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
-    prompts: Sequence[str],
-    completions: Sequence[str],
-    batch_size: int = 64,
-    join: str = " ",
-) -> list[float]:
-    """The geometric mean probability of each completion's tokens, in [0, 1] (Fig 6).
-
-    The mean is over the completion's own tokens, without the one that ends it; an empty
-    completion has 0. join: what stands between prompt and completion.
-    """
-    own = [
-        tokenizer(join + c if c else "", add_special_tokens=False)["input_ids"]
-        for c in completions
-    ]
-    ids = tokenizer(list(prompts))["input_ids"]
-    logps = token_logps(model, tokenizer, ids, own, batch_size)
-    return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
-
-
 def token_logps(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from factkit import models
+from factkit import models, params
+from factkit.evaluate import short_form
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,8 @@ def test_the_confidence_of_a_sampled_token_is_its_probability(tiny):
         "",
         f"{tokenizer.decode([41])} {tokenizer.decode([42])}",
     ]
-    found = models.confidence(model, tokenizer, asked[:3], said)
+    p = params.load("truthrl", "tiny")
+    found = short_form.confidence(model, tokenizer, asked[:3], said, p)
     ids = tokenizer(asked[:3])["input_ids"]
     with torch.inference_mode():
         first = model(torch.tensor([ids[0]])).logits[0, -1].softmax(-1)[40]

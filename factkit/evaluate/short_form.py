@@ -76,15 +76,22 @@ def answer(
 def confidence(
     model, tokenizer, asked: Sequence[str], texts: Sequence[str], p: "QuestionParams"
 ) -> list[float]:
-    r"""Probability of each response's answer tokens (Fig 6): of all, or of the last
-    `\boxed{}`'s content, given the prompt and what comes before."""
+    r"""The geometric mean probability of each response's answer tokens (Fig 6), in
+    [0, 1]: of all, or of the last `\boxed{}`'s content, given the prompt and what comes
+    before. The token that ends a response is left out; an empty answer has 0."""
     space = "" if p.chat else " "
     heads, tails, join = list(asked), list(texts), space
     if p.answer_format != "plain":
         parts = [split_box(text) for text in texts]
         heads = [f"{a}{space}{head}" for a, (head, _) in zip(asked, parts, strict=True)]
         tails, join = [tail for _, tail in parts], ""
-    return models.confidence(model, tokenizer, heads, tails, p.eval_batch_size, join)
+    own = [
+        tokenizer(join + tail if tail else "", add_special_tokens=False)["input_ids"]
+        for tail in tails
+    ]
+    ids = tokenizer(heads)["input_ids"]
+    logps = models.token_logps(model, tokenizer, ids, own, p.eval_batch_size)
+    return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
 
 
 def read_answers(path: Path) -> list[Answered]:
