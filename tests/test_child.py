@@ -3,10 +3,10 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from retriever import until
 
 from factkit.params import ROOT
 
@@ -38,13 +38,6 @@ from factkit import models
 models._sample_with_vllm("policy", ["Who?"], models.Sampling(9, vllm={}), 1, 0)
 """,
 }
-
-
-def until(true, seconds=60):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def alive(pid):
@@ -82,4 +75,4 @@ def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     assert all(map(alive, family))
     process.send_signal(ended_by)
     process.wait(60)
-    until(lambda: not any(map(alive, family)), 20)
+    until(lambda: not any(map(alive, family)))

@@ -23,8 +23,9 @@ def example(i=0, **more):
     return Example(**row | more)
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_what_is_written_is_read_back_a_question_that_stands_twice_too(tmp_path):
     rows = [example(i, relation="r", meta={"n": 1}) for i in range(3)]
+    rows.append(example(3, question="WHO is 0?"))
     write_examples(tmp_path / "a.jsonl", rows)
     assert read_examples(tmp_path / "a.jsonl") == rows
 
@@ -49,12 +50,6 @@ def test_a_bad_row_is_refused_by_file_row_and_reason(tmp_path):
         with pytest.raises(DataError, match="rows.jsonl, row 2") as error:
             read_examples(path)
         assert problem in str(error.value)
-
-
-def test_a_question_may_stand_twice_in_a_file_an_id_may_not(tmp_path):
-    rows = [example(0), example(1, question="WHO is 0?")]
-    write_examples(tmp_path / "a.jsonl", rows)
-    assert read_examples(tmp_path / "a.jsonl") == rows
 
 
 def test_a_missing_or_empty_file_is_refused(tmp_path):
