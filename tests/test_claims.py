@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from factkit.llm import Reply
 from factkit.verify.claims import Claim, llm_extractor
-from factkit.verify.sentences import sentences
+from factkit.verify.response import sentences
 
 # Sentences
 

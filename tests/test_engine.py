@@ -3,14 +3,14 @@
 import pytest
 
 from factkit import params, runs
-from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
 from factkit.rar.rewards import engine_of
 from factkit.verify.claims import Support
-from factkit.verify.exact import ExactEngine, WorldReader, rating
+from factkit.verify.engine import ExactEngine, rating
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
@@ -34,7 +34,7 @@ def examples(world):
 
 @pytest.fixture(scope="module")
 def exact(world, examples):
-    return ExactEngine(WorldReader(world), examples)
+    return ExactEngine(world, examples)
 
 
 def true(world, person, n=4):

@@ -6,8 +6,9 @@ import pytest
 from fake_llm import FakeLLM
 
 from factkit.llm import Reply
-from factkit.verify.claims import Claim, Support
-from factkit.verify.support import (
+from factkit.verify.claims import (
+    Claim,
+    Support,
     llm_claim_verifier,
     support_of,
 )

@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 from factkit import assets, corpus
 from factkit.corpus import Document
 from factkit.curate.splits import Sets
-from factkit.datasets import world_prompts
-from factkit.datasets.examples import (
-    MAX_QUESTION_CHARS,
-    Example,
-)
+from factkit.datasets.examples import COUNTED, MAX_QUESTION_CHARS, OPEN, Example
 from factkit.datasets.rows import Loaded
-from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk
 from factkit.verify import judge
-from factkit.verify.replies import Form, read, word
+from factkit.verify.judge import Form, read, word
 from factkit.world import facts as world
+from factkit.world import requests as world_requests
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -66,7 +62,7 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
         every = [
             in_set(e, kind)
             for kind in kinds
-            for e in world_prompts.requests(made, part, kind)
+            for e in world_requests.requests(made, part, kind)
         ]
         return random.Random("some").sample(every, min(n, len(every)))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factkit.datasets import rows
-from factkit.verify.claims import Support
+from factkit.verify.outcome import Support
 
 # name → its file in a folder of benchmarks
 SETS = {

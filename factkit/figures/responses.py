@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from factkit.verify.claims import Support
-from factkit.verify.outcome import Outcome
+from factkit.verify.outcome import Outcome, Support
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:

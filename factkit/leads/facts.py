@@ -19,7 +19,7 @@ from factkit.corpus import Document, load_leads
 from factkit.datasets.examples import Example
 from factkit.leads import questions
 from factkit.leads.questions import BRITISH, plain_title
-from factkit.verify.sentences import sentences
+from factkit.verify.response import sentences
 from factkit.world.facts import Verification
 
 # relation → how a statement has it; {a}: the article that the object takes
@@ -39,6 +39,26 @@ STATEMENTS = {
     "symbol": "The symbol of {s} is {o}.",
     "atomic_number": "The atomic number of {s} is {o}.",
 }
+ASK = "Tell me about {s}."
+# relation → how its object is asked for
+QUESTIONS = {
+    "nationality": "What nationality was {s}?",
+    "occupation": "What did {s} do for a living?",
+    "birth_year": "In which year was {s} born?",
+    "death_year": "In which year did {s} die?",
+    "century": "In which century did {s} live?",
+    "kind": "What is {s}?",
+    "country": "In which country is {s}?",
+    "continent": "On which continent is {s}?",
+    "capital_of": "Of which country is {s} the capital?",
+    "capital": "What is the capital of {s}?",
+    "creator": "Who made {s}?",
+    "work_year": "In which year did {s} come out?",
+    "symbol": "What is the chemical symbol of {s}?",
+    "atomic_number": "What is the atomic number of {s}?",
+}
+# those of which a subject has one object
+SINGLE = [r for r in QUESTIONS if r not in ("occupation", "kind", "century")]
 NOW = 2024  # of the leads
 # country → of what is in it, what else it may be said to be in
 _MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
@@ -208,6 +228,11 @@ def statement(fact: Fact) -> str:
         subject = inside(subject)
     sentence = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
     return sentence[0].upper() + sentence[1:].replace("..", ".")
+
+
+def question(fact: Fact) -> str:
+    """A short question that a fact's object answers."""
+    return QUESTIONS[fact.relation].format(s=inside(fact.subject))
 
 
 def inside(name: str) -> str:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from factkit import models, statistics
 from factkit.assets import write_atomically
-from factkit.datasets.examples import Example
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
+from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form, short_form
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers as final_answers

@@ -15,9 +15,8 @@ from factkit.reason import strategies
 from factkit.statistics import means
 from factkit.verify import judge
 from factkit.verify.engine import facts_of
-from factkit.verify.failures import failed_share
 from factkit.verify.response import answers, parts
-from factkit.verify.verifier import judge_llm
+from factkit.verify.verifier import failed_share, judge_llm
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from factkit.verify import judge
-from factkit.verify.replies import Form, read, whole
-from factkit.verify.sentences import sentences
+from factkit.verify.judge import Form, read, whole
+from factkit.verify.response import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
-    from factkit.verify.exact import Reader
+    from factkit.verify.engine import Reader
 
 
 # A language model

@@ -205,9 +205,9 @@ def contradicting_documents(world: worlds.World, claim: str) -> list[str]:
 
     Empty if the world does not contradict it.
     """
-    if worlds.verify(world, claim) != "contradicted":
+    if world.verify(claim) != "contradicted":
         return []
-    fact, _ = worlds.parse(world, claim)
+    fact, _ = world.parse(claim)
     ids, subject = [], fact.subject
     for hop in fact.relation.split():
         true = world.by_key[subject, hop]

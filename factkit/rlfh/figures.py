@@ -15,7 +15,7 @@ from factkit import figures
 from factkit.evaluate.long_form import Checked
 from factkit.figures import bars, tables
 from factkit.rlfh import evaluate
-from factkit.verify.claims import Support
+from factkit.verify.outcome import Support
 
 if TYPE_CHECKING:
     import pandas as pd

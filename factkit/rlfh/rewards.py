@@ -23,8 +23,8 @@ import numpy as np
 
 from factkit import models
 from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth, kinds
-from factkit.verify.failures import Failures
 from factkit.verify.response import answers
+from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -14,7 +14,7 @@ from factkit.curate.requests import in_set
 from factkit.curate.splits import Sets, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
-from factkit.leads.claims import LeadClaims
+from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex

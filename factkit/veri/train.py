@@ -7,7 +7,6 @@ from pathlib import Path
 from factkit import assets, runs
 from factkit.datasets.examples import Example
 from factkit.leads import facts
-from factkit.leads.claims import hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.models import Sampling
@@ -288,7 +287,7 @@ def by_reader(
     claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
 ) -> list[Turn]:
     """The trajectory in which the leads' reader says what was found."""
-    hops = hops_of(claim, reader)
+    hops = reader.hops_of(claim)
     plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
     text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
     turns, seen, used = [], [], []

@@ -150,6 +150,64 @@ class World:
         keys = ((subject, relation) for relation in QUESTIONS)
         return [self.by_key[key] for key in keys if key in self.by_key]
 
+    # ---- what a text states, read by the wordings of facts alone
+
+    def sentences(self, text: str, about: str = "") -> list[str]:
+        """A text's sentences, up to their "."; what is left at the end is one, too.
+
+        about, here and below: the subject that was asked about, which only the leads'
+        reader needs.
+        """
+        return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]
+
+    def statements(self, sentence: str, about: str = "") -> list[str]:
+        """The statements of a sentence that state a fact, each a sentence of its own.
+
+        Of one that is `joined` the second gets the first's subject and hedge. [] if
+        nothing in it can be parsed; without a first there is no second.
+        """
+        first, also, rest = sentence.partition(" and ")
+        if not also:
+            return [sentence] if self.parse(sentence) else []
+        parsed = self.parse(f"{first}.")
+        if not parsed:
+            return []
+        fact, hedged = parsed
+        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
+        return [f"{first}.", *([second] if self.parse(second) else [])]
+
+    def parse(self, sentence: str) -> tuple[Fact, bool] | None:
+        """The fact that a sentence states and whether it hedges, None if it is neither.
+
+        Subjects must be of the world and objects of the relation's kind. A hedge is one
+        of HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
+        """
+        plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
+        for relation, pattern in patterns():
+            match = pattern.fullmatch(plain)
+            known = match and match["s"] in self.subjects
+            if known and match["o"] in OBJECTS[relation]:
+                return Fact(match["s"], relation, match["o"]), hedges > 0
+        return None
+
+    def verify(self, sentence: str) -> Verification:
+        """Whether the world supports or contradicts a sentence, one or two hops.
+
+        A sentence that states nothing parsable, or something the world is silent on, is
+        inconclusive.
+        """
+        parsed = self.parse(sentence)
+        key = parsed and (parsed[0].subject, parsed[0].relation)
+        if key not in self.by_key:
+            return "inconclusive"
+        true = self.by_key[key].object
+        return "supported" if parsed[0].object == true else "contradicted"
+
+    def answer(self, subject: str, relation: str, text: str) -> str:
+        """The statement that a short answer makes, "" if it is none."""
+        stated = statement(Fact(subject, relation, text))
+        return stated if self.parse(stated) else ""
+
 
 def build_world(seed: int = 0, *, people: int = 500) -> World:
     """A world of `people` people with four facts each, and of cities and companies.
@@ -315,63 +373,14 @@ def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
-def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
-    """The fact that a sentence states and whether it hedges, or None if it is neither.
-
-    Subjects must be of the world and objects of the relation's kind. A hedge is one of
-    HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
-    """
-    plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
-    for relation, pattern in patterns():
-        match = pattern.fullmatch(plain)
-        if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
-            return Fact(match["s"], relation, match["o"]), hedges > 0
-    return None
-
-
-def statements(world: World, sentence: str) -> list[str]:
-    """The statements of a sentence that state a fact, each a sentence of its own.
-
-    Of one that is `joined` the second gets the first's subject and hedge. [] if nothing
-    in it can be parsed; without a first there is no second.
-    """
-    first, also, rest = sentence.partition(" and ")
-    if not also:
-        return [sentence] if parse(world, sentence) else []
-    parsed = parse(world, f"{first}.")
-    if not parsed:
-        return []
-    fact, hedged = parsed
-    second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
-    return [f"{first}.", *([second] if parse(world, second) else [])]
-
-
-def verify(world: World, sentence: str) -> Verification:
-    """Whether the world supports or contradicts a sentence, one or two hops.
-
-    A sentence that states nothing parsable, or something the world is silent on, is
-    inconclusive.
-    """
-    parsed = parse(world, sentence)
-    true = world.by_key.get((parsed[0].subject, parsed[0].relation)) if parsed else None
-    if true is None:
-        return "inconclusive"
-    return "supported" if parsed[0].object == true.object else "contradicted"
-
-
 def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
     """1 if reasoning states the true fact that a question asks for and nothing false.
 
     question_id: as `questions` gives it. The exact judge of the fact world, where the
     papers ask a model (TruthRL Table 12): precise and relevant, or not.
     """
-    stated = sentences(reasoning)
-    facts = [parsed[0] for s in stated if (parsed := parse(world, s))]
+    stated = world.sentences(reasoning)
+    facts = [parsed[0] for s in stated if (parsed := world.parse(s))]
     answered = any(document_id(fact) == question_id for fact in facts)
-    false = any(verify(world, sentence) == "contradicted" for sentence in stated)
+    false = any(world.verify(sentence) == "contradicted" for sentence in stated)
     return float(answered and not false)
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, up to their "."; what is left at the end is one, too."""
-    return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]

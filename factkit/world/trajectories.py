@@ -32,7 +32,6 @@ from factkit.world.facts import (
     claim_about,
     document_id,
     documents,
-    parse,
     patterns,
     statement,
 )
@@ -113,7 +112,7 @@ def offline(
 
 
 def _claimed(world: World, claim: str) -> Fact:
-    parsed = parse(world, claim)
+    parsed = world.parse(claim)
     if parsed is None:
         raise ValueError(f"{claim!r} is no claim of the world")
     return parsed[0]
@@ -129,7 +128,7 @@ def _wanted(claimed: Fact, subject: str, place: int) -> str:
 
 def _read(world: World, claimed: Fact, entries: Sequence[Chunk]) -> list[Fact]:
     """What the entries state of the claim's hops, as far as the chain goes."""
-    parsed = filter(None, (parse(world, unmarked(entry.text)) for entry in entries))
+    parsed = filter(None, (world.parse(unmarked(entry.text)) for entry in entries))
     by_key = {(fact.subject, fact.relation): fact for fact, _ in parsed}
     read, subject = [], claimed.subject
     for hop in claimed.relation.split():
