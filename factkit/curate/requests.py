@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from factkit import assets, corpus
 from factkit.corpus import Document
 from factkit.curate.splits import Sets
-from factkit.datasets.examples import COUNTED, MAX_QUESTION_CHARS, OPEN, Example
+from factkit.datasets.examples import (
+    COUNTED,
+    MAX_QUESTION_CHARS,
+    OPEN,
+    Example,
+    shares,
+)
 from factkit.datasets.rows import Loaded
 from factkit.leads import facts, requests
 from factkit.retrieval import evidence
@@ -67,12 +73,8 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
         return random.Random("some").sample(every, min(n, len(every)))
 
     wanted = training_sizes(p)
-    sets, begin, total = {}, 0, 0
-    for name, n in wanted.items():
-        total += n
-        end = round(len(rest) * total / sum(wanted.values()))
-        sets[name] = of(rest[begin:end], OPEN, COUNTED, n=n)
-        begin = end
+    parts = shares(rest, wanted)
+    sets = {k: of(part, OPEN, COUNTED, n=wanted[k]) for k, part in parts.items()}
     dev = people[n_test : n_test + n_dev]
     sets["dev"] = of(dev, OPEN, COUNTED, n=p.dev_requests)
     sets["test"] = []

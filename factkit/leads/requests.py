@@ -26,6 +26,7 @@ from factkit.datasets.examples import (
     OPEN,
     DataError,
     Example,
+    shares,
 )
 from factkit.leads.facts import (
     ASK,
@@ -60,17 +61,6 @@ def split(
     ]
     random.Random(f"leads {seed}").shuffle(free)
     return shares(free, sizes)
-
-
-def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
-    """Items cut into consecutive parts whose lengths are as the sizes."""
-    parts, begin, total = {}, 0, 0
-    for name, size in sizes.items():
-        total += size
-        end = round(len(items) * total / sum(sizes.values()))
-        parts[name] = items[begin:end]
-        begin = end
-    return parts
 
 
 def requests(subjects: Sequence[Subject], kind: str) -> list[Example]:

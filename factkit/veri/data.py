@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from factkit.curate.requests import in_set
 from factkit.curate.splits import Sets, split_by_entity
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, shares
 from factkit.leads import facts
 from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
@@ -62,13 +62,11 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     """Claims about the fact world's people, labels and hops in turn in each split."""
     rng = random.Random(f"claim sets {made.seed}")
     people = rng.sample(made.people, len(made.people))
-    sets, begin, total = {}, 0, 0
-    for name, size in sizes.items():
-        total += size
-        end = round(len(people) * total / sum(sizes.values()))
-        part = world.World(made.seed, tuple(people[begin:end]), made.facts)
-        sets[name] = [in_set(e, "world") for e in world.claims(part, size, made.seed)]
-        begin = end
+    sets = {}
+    for name, part in shares(people, sizes).items():
+        own = world.World(made.seed, tuple(part), made.facts)
+        claims = world.claims(own, sizes[name], made.seed)
+        sets[name] = [in_set(e, "world") for e in claims]
     return sets
 
 

@@ -40,7 +40,7 @@ class Claim:
 Extractor = Callable[[Sequence[str], Sequence[str]], list[list[Claim] | None]]
 
 
-def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
+def llm_extractor(llm: "LLM") -> Extractor:
     """A language model, asked once for each sentence of each response, in one batch.
 
     It sees the prompt and the `BEFORE` and `AFTER` sentences around (as VeriScore does;
@@ -48,9 +48,12 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     `None`; one without sentences has no claims. A claim that comes again within a
     response, whatever its letter case and spacing, is left out.
     """
-    return lambda prompts, responses: list(
-        map(without_repeats, read_sentences(llm, template, Claims, prompts, responses))
-    )
+
+    def extract(prompts, responses) -> list[list[Claim] | None]:
+        rows = read_sentences(llm, "extract_claims", Claims, prompts, responses)
+        return list(map(without_repeats, rows))
+
+    return extract
 
 
 def read_sentences(
@@ -114,12 +117,12 @@ Supports = list[list[Support | None] | None]
 ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
 
 
-def llm_claim_verifier(llm: "LLM", template: str = "verify_claim") -> ClaimVerifier:
+def llm_claim_verifier(llm: "LLM") -> ClaimVerifier:
     """A language model, asked once a claim with all its evidence (Binary RAR Fig. 12).
 
     A claim without any evidence is inconclusive by definition and makes no call.
     """
-    return labeller(llm, template, Label, "claim", Support.INCONCLUSIVE)
+    return labeller(llm, "verify_claim", Label, "claim", Support.INCONCLUSIVE)
 
 
 def labeller(

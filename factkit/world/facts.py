@@ -30,13 +30,13 @@ PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
 
 
-def _wordings(table: str) -> dict[str, tuple[str, ...]]:
+def wordings(table: str) -> dict[str, tuple[str, ...]]:
     """Relation → templates, from lines "relation: template | template"."""
     rows = (row.split(":") for row in table.replace("|\n", "|").strip().splitlines())
     return {name: tuple(map(str.strip, ways.split("|"))) for name, ways in rows}
 
 
-STATEMENTS = _wordings("""
+STATEMENTS = wordings("""
 birth_year: {s} was born in {o}. | The birth year of {s} is {o}. |
     {s} came into the world in {o}.
 birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. |
@@ -53,7 +53,7 @@ birthplace country: {s} was born in a city in {o}. | The birthplace of {s} lies 
 employer headquarters: {s} worked for a company based in {o}. |
     The employer of {s} had its seat in {o}.
 """)
-QUESTIONS = _wordings("""
+QUESTIONS = wordings("""
 birth_year: When was {s} born? | What is the birth year of {s}? |
     In which year did {s} come into the world?
 birthplace: Where was {s} born? | What is the birthplace of {s}? |
