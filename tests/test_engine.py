@@ -3,7 +3,7 @@
 import pytest
 
 from factkit import params, runs
-from factkit.datasets.examples import write_examples
+from factkit.datasets.examples import BEST_GUESS, write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
 from factkit.rar.rewards import engine_of
@@ -27,7 +27,7 @@ def person(world):
 
 @pytest.fixture(scope="module")
 def examples(world):
-    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, wp.BEST_GUESS)
+    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
     found = [e for kind in kinds for e in wp.requests(world, world.people[:3], kind)]
     return {e.id: e for e in found}
 
@@ -116,7 +116,7 @@ def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exa
         other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
         said = [fact.object, f" {fact.object}.\n", w.statement(fact, 1)]
         said += [other, "I don't know.", "nonsense", ""]
-        for kind in (wp.MAY_ABSTAIN, wp.BEST_GUESS):
+        for kind in (wp.MAY_ABSTAIN, BEST_GUESS):
             asked = ask(exact, f"{person} {fact.relation} {kind}", *said)
             assert exact.supports(*asked) == [*[[YES]] * 3, [NO], [], [], []]
             assert exact.no_contradiction(*asked) == [1, 1, 1, 0, 1, 1, 1]
@@ -131,7 +131,7 @@ DARWIN = "Charles Darwin"
 @pytest.fixture(scope="module")
 def by_leads():
     found = facts.load()
-    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, wp.BEST_GUESS)
+    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
     about = [found.subjects[name] for name in ("Edinburgh", DARWIN)]
     asked = {e.id: e for kind in kinds for e in requests.requests(about, kind)}
     return ExactEngine(LeadReader(found), asked)

@@ -19,6 +19,7 @@ from factkit.retrieval.evidence import (
 )
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
+from factkit.world.claims import claims
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +145,7 @@ def test_coverage_is_that_of_a_hand_calculation():
 
 
 def test_the_worlds_claims_are_contradicted_by_the_documents_that_they_name(world):
-    rows = worlds.claims(world, 60, seed=1)
+    rows = claims(world, 60, seed=1)
     for claim in rows:
         expected = claim.evidence if claim.label == "REFUTE" else []
         assert contradicting_documents(world, claim.question) == expected

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from factkit import models, params
+from factkit.datasets.examples import BEST_GUESS
 from factkit.evaluate.long_form import Checked, by_exposure
 from factkit.rar import trade_off
 from factkit.rar.trade_off import (
@@ -61,7 +62,7 @@ def silent(person):
 EXAMPLES = [
     *requests(wp.OPEN),
     *requests(wp.MAY_ABSTAIN, [A]),
-    *requests(wp.BEST_GUESS, [A]),
+    *requests(BEST_GUESS, [A]),
     *requests(wp.COUNTED),  # they want one, two and three facts
 ]
 FACTS = WORLD.facts_of(A)

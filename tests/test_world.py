@@ -8,6 +8,7 @@ import pytest
 
 from factkit.world import facts as w
 from factkit.world import texts as wt
+from factkit.world.claims import claims
 from factkit.world.policy import build_policy, pack
 
 
@@ -60,7 +61,7 @@ def test_a_joined_sentence_has_the_statements_of_its_facts(world):
 
 def test_gold_evidence_alone_decides_a_claim(world):
     text = {d.id: d.text for d in w.documents(world)}
-    for claim in w.claims(world, 300, seed=0):
+    for claim in claims(world, 300, seed=0):
         claimed, _ = world.parse(claim.question)
         reached = claimed.subject
         for doc_id in claim.evidence:  # follow the hops in the documents' own text

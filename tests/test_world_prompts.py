@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from factkit import params
-from factkit.datasets.examples import refuse_overlap
+from factkit.datasets.examples import BEST_GUESS, refuse_overlap
 from factkit.rar.requests import KINDS, request_sets
 from factkit.world import facts as w
 from factkit.world import requests as wp
 from factkit.world import texts as world_text
 
-SHORT = (wp.MAY_ABSTAIN, wp.BEST_GUESS)
+SHORT = (wp.MAY_ABSTAIN, BEST_GUESS)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_requests_of_every_kind_are_true_known_and_told_apart(world):
     """Exposure is the fact's, or the mean; a biography is whole."""
     tokenizer = world_text.build_tokenizer(world, "long")
     titles = {d.id: d.title for d in w.documents(world)}
-    each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, wp.BEST_GUESS: 4}
+    each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, BEST_GUESS: 4}
     assert set(each) == set(KINDS)
     for kind, n in each.items():
         requests = wp.requests(world, world.people, kind)

@@ -15,16 +15,16 @@ from factkit.search import in_process
 from factkit.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
+from factkit.world import claims as wt
 from factkit.world import facts as w
 from factkit.world import texts as world_text
-from factkit.world import trajectories as wt
-from factkit.world.trajectories import PLAIN, Habits
+from factkit.world.claims import PLAIN, Habits
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
 SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
-CLAIMS = w.claims(WORLD, 90, 0)
+CLAIMS = wt.claims(WORLD, 90, 0)
 N = 2_000
 
 shares = st.floats(0, 1)

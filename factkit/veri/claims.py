@@ -13,7 +13,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
-from factkit.world.trajectories import marked, marking
+from factkit.world.claims import marked, marking
 
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams

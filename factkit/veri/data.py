@@ -26,8 +26,8 @@ from factkit.veri.claims import asked_offline, given_offline
 from factkit.verify.trajectory import NEI, Turn, answer_of
 from factkit.verify.verifier import judge_llm
 from factkit.world import facts as world
+from factkit.world.claims import claims, world_entries
 from factkit.world.facts import LABELS
-from factkit.world.trajectories import world_entries
 
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams
@@ -65,8 +65,8 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     sets = {}
     for name, part in shares(people, sizes).items():
         own = world.World(made.seed, tuple(part), made.facts)
-        claims = world.claims(own, sizes[name], made.seed)
-        sets[name] = [in_set(e, "world") for e in claims]
+        made_claims = claims(own, sizes[name], made.seed)
+        sets[name] = [in_set(e, "world") for e in made_claims]
     return sets
 
 

@@ -20,10 +20,10 @@ from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.verify.trajectory import LABELS, Turn, answer_of, forced, information
+from factkit.world import claims as world_claims
 from factkit.world import facts as world
 from factkit.world import policy as world_policy
 from factkit.world import texts as world_texts
-from factkit.world import trajectories as world_trajectories
 
 NOTEBOOK = "52_veri_train"
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
@@ -89,9 +89,9 @@ def base_policy(p: PolicyParams) -> str:
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    texts = world_trajectories.pretraining_texts(made, p.world_seed)
+    texts = world_claims.pretraining_texts(made, p.world_seed)
     tokenizer = world_texts.build_tokenizer(made, p.answer_format)
-    longest = world_trajectories.LONGEST
+    longest = world_claims.LONGEST
     return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
 
 
@@ -274,9 +274,9 @@ def scripted(
         reader, k = LeadReader(facts.load()), p.retrieved_entries
         return [by_reader(e.question, search, k, reader, rng) for e in examples]
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_trajectories.PLAIN
+    habits = world_claims.PLAIN
     return [
-        world_trajectories.online(
+        world_claims.online(
             made, e.question, lambda query, k: search([query], k)[0], habits, rng
         )
         for e in examples
