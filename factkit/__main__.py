@@ -252,13 +252,13 @@ def _known(paper: str) -> None:
 
 def _print_outcome(p: Any, paper: str) -> None:
     """What a sweep ended with: the results of its setting, and where they are."""
-    from factkit import ledger, runs
+    from factkit import past_runs, runs
     from factkit.figures import tables
 
     root = params.ROOT / p.output_dir
-    results = ledger.stored(paper, p.profile, root).get(p.variant, [])
+    trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
     print("\nHeld-out items, in %:\n")
-    print(tables.results_table(results, tables.SHOWN[paper]).to_string())
+    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
     print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 

@@ -5,15 +5,13 @@ the paper's value, section, meaning. Each parameter with another value is a devi
 at every profile; `deviations` in <paper>/train.py adds those that no parameter shows.
 """
 
-import csv
 import pkgutil
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit import arms
+from factkit import arms, published
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -43,9 +41,7 @@ class Stated:
 
 def stated(paper: str) -> list[Stated]:
     """What a paper states of its set-up, from published/<paper>_setup.csv."""
-    path = files("factkit") / "published" / f"{paper}_setup.csv"
-    with path.open(encoding="utf-8") as rows:
-        return [Stated(**row) for row in csv.DictReader(rows)]
+    return [Stated(**row) for row in published.rows(f"{paper}_setup")]
 
 
 def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:

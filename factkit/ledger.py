@@ -2,29 +2,27 @@
 
 A claim is a row of factkit/published/<paper>_claims.csv: an inequality between two arms
 in a metric, measured in one setting. `check` gives each its difference, its interval
-(factkit/statistics.py) and its verdict; `page` lays the profiles side by side. In a
-notebook:
-
-    results = ledger.stored("rar", P.profile, params.ROOT / P.output_dir)
-    ledger.check(ledger.claims("rar"), results)
+(factkit/statistics.py) and its verdict; `verdicts` is a notebook's table of them, and
+`page` lays the profiles side by side.
 """
 
-import csv
 import functools
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from factkit import arms, params, runs, statistics
+from factkit import arms, params, past_runs, published, runs, statistics
+from factkit.past_runs import Result
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from factkit.params.stages import RunParams
 
 # metrics that are counts and no fractions: differences are not in points
 COUNTS = re.compile(
@@ -33,7 +31,6 @@ COUNTS = re.compile(
 RISK = 0.05  # of a verdict, both sides together
 NOT_HERE = "not measurable here"
 
-Result = Mapping[str, Any]
 Results = Mapping[str, Sequence[Result]]  # variant → results of training runs
 Side = dict[int, Result]  # seed → result of one arm of a claim
 
@@ -87,78 +84,10 @@ class Verdict:
 
 def claims(paper: str) -> list[Claim]:
     """The claims of a paper, from factkit/published/<paper>_claims.csv."""
-    path = files("factkit") / "published" / f"{paper}_claims.csv"
-    with path.open(encoding="utf-8") as rows:
-        return [Claim(**row) for row in csv.DictReader(rows)]
+    return [Claim(**row) for row in published.rows(f"{paper}_claims")]
 
 
 # ---- the results
-
-
-def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
-    """Variant → results of a paper's training runs at a profile; "" is the main one.
-
-    root: the folder of the runs. Of a variant without any below it, the reference
-    results.
-    """
-    by_variant: dict[str, list[Result]] = {}
-    for base in (runs.REFERENCE, root):
-        for folder in sorted(base.glob(f"{profile}*")):
-            name, _, variant = folder.name.partition("-")
-            results = runs.all_results(*folder.glob(f"[1-5]2_{paper}_train"))
-            if name == profile and results:
-                by_variant[variant] = with_iterations(apart(results))
-    return by_variant
-
-
-def apart(results: Sequence[Result]) -> list[Result]:
-    """The results, each arm that was run in several ways under several names.
-
-    Seeds of one arm belong together if their parameters, inputs and reward are the
-    same. The way that most of them were run keeps the arm's name; another is named
-    after it with what differs, as `ternary (beta=0.01)`: no table averages the two.
-    """
-    by_arm: dict[tuple, list[Result]] = {}
-    for r in results:
-        setting = (r["paper"], r["profile"], r.get("variant"))
-        by_arm.setdefault((*setting, r["arm"]), []).append(r)
-    named = []
-    for runs_of_arm in by_arm.values():
-        ways = [_way(r) for r in runs_of_arm]
-        usual = max(ways, key=ways.count)
-        for r, way in zip(runs_of_arm, ways, strict=True):
-            keys = sorted(way.keys() | usual.keys())
-            other = [f"{k}={way.get(k)}" for k in keys if way.get(k) != usual.get(k)]
-            name = f"{r['arm']} ({', '.join(other)})" if other else r["arm"]
-            named.append({**r, "arm": name})
-    return named
-
-
-def _way(result: Result) -> dict[str, Any]:
-    """How a run was made, whatever its seed: parameters, inputs, reward."""
-    arm = arms.table(result["paper"]).get(result["arm"])
-    reads = arm.reads if arm else params.class_of(result["paper"])
-    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"}
-    way = {k: v for k, v in result["params"].items() if k in keys}
-    digests = result.get("inputs", {}).items()
-    way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
-    for recipe in result.get("recipe", {}).values():
-        way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
-    return way
-
-
-def with_iterations(results: Sequence[Result]) -> list[Result]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
-    more = []
-    for r in results:
-        iterations: dict[str, dict[str, float]] = {}
-        for name, value in r["metrics"].items():
-            if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
-                iterations.setdefault(match[1], {})[match[2]] = value
-        for i, metrics in sorted(iterations.items()):
-            own = {"arm": f"iterative_dpo_{i}", "prefix": f"iteration_{i}_"}
-            more.append({**r, **own, "metrics": metrics})
-    return [*results, *more]
 
 
 def _by_setting(results: Results) -> Results:
@@ -339,6 +268,14 @@ def _over_worlds(claim: Claim, results: Results) -> str:
 # ---- pages and words
 
 
+def verdicts(paper: str, p: "RunParams") -> "pd.DataFrame":
+    """A paper's claims against the runs at the profile of `p`; prints them counted."""
+    results = past_runs.stored(paper, p.profile, params.ROOT / p.output_dir)
+    table = check(claims(paper), results)
+    print(in_words(table.verdict))
+    return table
+
+
 def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame":
     """The whole ledger of a paper: ours and the verdict at each profile with runs.
 
@@ -349,7 +286,7 @@ def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame"
 
     parts = {}
     for profile in profiles or params.PROFILES:
-        if results := stored(paper, profile, root):
+        if results := past_runs.stored(paper, profile, root):
             parts[profile] = check(claims(paper), results)
     if not parts:
         return pd.DataFrame()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, deviations, ledger, params, runs
+from factkit import arms, deviations, ledger, params, past_runs, runs
 from factkit.figures import tables
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def markdown(
         notes.read_text(encoding="utf-8"),
         "## Results\n",
     ]
-    stored = {name: ledger.stored(paper, name, root) for name in profiles}
+    stored = {name: past_runs.stored(paper, name, root) for name in profiles}
     measured = [profile for profile, settings in stored.items() if settings]
     if not measured:
         raise params.ParamError(

@@ -11,9 +11,8 @@ from drawings import (
     with_metrics,
 )
 
-from factkit import params, runs
-from factkit.figures import curves, tables
-from factkit.truthrl import figures as draw
+from factkit import params, published, runs
+from factkit.figures import arm_panels, tables
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
 DPO_ITERATIONS = ["iterative_dpo_1", "iterative_dpo_2"]
@@ -56,7 +55,7 @@ def test_the_papers_numbers_stand_beside_ours():
     assert list(table.loc["dpo"]) == [6.8, 43.7, "20.0", "–"]
     assert list(table["ours", "T"][DPO_ITERATIONS]) == ["20.0", "10.0"]
     assert table.at["ternary", ("ours", "T")].startswith("25.0 ±")
-    without_references = tables.of_paper(1, setting="without retrieval")
+    without_references = published.of_paper(1, setting="without retrieval")
     assert set(without_references.setting) == {"without retrieval"}
     assert set(without_references.dataset) == {"CRAG"}
 
@@ -84,7 +83,7 @@ def curve(**columns):
 
 def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():
     seeds = [curve(reward=[0.0, 0.2, 0.4]), curve(reward=[0.2, 0.2, 0.2])]
-    figure = curves.over_training({"an_arm": seeds}, {"reward": "reward"}, window=2)
+    figure = arm_panels.over_training({"an_arm": seeds}, {"reward": "reward"}, window=2)
     (ax,) = figure.axes
     assert list(ax.lines[0].get_xdata()) == [5, 10, 15]
     # running means 0, 0.1, 0.3 and 0.2, 0.2, 0.2
@@ -99,7 +98,9 @@ def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():
 
 
 def test_outcomes_are_stacked_to_one_beside_the_published_bar():
-    (ax,) = draw.stacked_outcomes([result("ternary"), result("mine")]).axes
+    groups = tables.by_arm([result("ternary"), result("mine")])
+    paper = published.of_paper(1).set_index("arm")
+    (ax,) = arm_panels.outcomes(groups, paper=paper).axes
     *ours, correct, wrong, rest = heights(ax)
     assert ours == [[0.5, 0.5], [0.3, 0.3], [0.2, 0.2]]
     # Table 1, CRAG with retrieval: T 37.2, H 19.4; the paper has no arm `mine`

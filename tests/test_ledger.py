@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from factkit import arms, ledger, params, statistics
+from factkit import arms, ledger, params, past_runs, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
 
@@ -144,7 +144,7 @@ def test_runs_made_in_another_way_are_never_averaged():
         "ternary (rl_learning_rate=1e-05)": 1,
     }
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
-    assert {r["arm"] for r in ledger.apart(alike)} == {"sft"}
+    assert {r["arm"] for r in past_runs.apart(alike)} == {"sft"}
 
 
 def test_every_claim_of_every_paper_has_a_verdict():

@@ -17,7 +17,7 @@ from drawings import (
 )
 
 from factkit.evaluate.long_form import Checked
-from factkit.figures import responses
+from factkit.figures import run_panels
 from factkit.rar import figures as draw
 from factkit.rar.arms import ARMS
 from factkit.verify.claims import Claim, Support
@@ -66,7 +66,7 @@ def test_the_table_colours_sentences_by_their_worst_claim_and_runs_no_script():
     before = answer(f"One. Two. {EVIL} Four. One.", ("One.", YES), ("Two.", NO))
     claims = [("Two & three.", OPEN), ("Two & three.", YES), ("One.", None)]
     after = answer("Two & three. One.", *claims)
-    page = Spans(responses.claim_colours([(f"Who? {EVIL}", before, after)]).to_html())
+    page = Spans(run_panels.claim_colours([(f"Who? {EVIL}", before, after)]).to_html())
     assert "script" not in page.tags and page.text.count(EVIL) == 2
     assert page.coloured == [
         ("One.", COLOURS[YES]),

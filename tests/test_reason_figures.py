@@ -12,7 +12,7 @@ from drawings import (
     without,
 )
 
-from factkit.figures import tables
+from factkit import published
 from factkit.reason import figures as draw
 from factkit.reason.arms import ARMS
 
@@ -42,7 +42,7 @@ def results():
 
 @pytest.fixture
 def table_2():
-    return tables.published(2, "reason")
+    return published.table(2, "reason")
 
 
 def test_the_trade_off_has_a_mark_an_arm_that_says_its_weights(results):

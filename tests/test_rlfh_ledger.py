@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from factkit import ledger
+from factkit import ledger, published
 from factkit.evaluate.long_form import Checked
-from factkit.figures.tables import published
 from factkit.rlfh import evaluate as statements
 from factkit.rlfh.arms import ARMS
 from factkit.rlfh.feedback import Sentence
@@ -48,7 +47,7 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
 
 def printed(table, name, of):
     """What a table prints of an arm or a model, on a set."""
-    rows = published(table, "rlfh")
+    rows = published.table(table, "rlfh")
     if table == 1 and of in RLFH_ARMS + ("iti", "dola"):
         rows = rows[rows.model == "Vicuna-7B"]
     keys = [key for key in ("arm", "model") if key in rows]

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from factkit import ledger, params
-from factkit.figures import tables
+from factkit import ledger, params, published
 from factkit.veri.arms import ARMS
 from factkit.veri.evaluate import COMPARED, OF_A_SET
 from factkit.veri.rewards import AT
@@ -40,7 +39,7 @@ def test_claims_are_of_arms_settings_and_metrics_that_there_are():
 
 
 def printed(number, setting):
-    rows = tables.published(number, "veri")
+    rows = published.table(number, "veri")
     return rows[rows.model.isin(FAMILIES[setting])].set_index("arm")
 
 

@@ -4,7 +4,7 @@ right in them is told here: Table 1 and the numbers of claims tell it.
 Table 3 prints fractions; here they are in per cent.
 """
 
-from factkit.figures.tables import published
+from factkit import published
 
 SETS = ["feverous", "exfever", "fever", "scifact", "hover"]
 THREE = SETS[:4]  # the sets with three labels
@@ -24,7 +24,7 @@ ALL = [PROMPTED, *QWEN, *LLAMA]
 
 
 def table(number):
-    return published(number, "veri").set_index(["model", "arm"])
+    return published.table(number, "veri").set_index(["model", "arm"])
 
 
 def names(of):

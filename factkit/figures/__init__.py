@@ -1,7 +1,7 @@
 """Figures from results: labelled axes, white background, readable in grey.
 
-Here is what all figures share: colours, how the arms differ, axes, legends. `bars`,
-`curves` and `tables` draw what several papers show; a paper's module the rest.
+Here is what all figures share: colours, how the arms differ, axes, legends.
+`run_panels` draws one run, `arm_panels` arms compared; a paper's module the rest.
 """
 
 from typing import TYPE_CHECKING, Any

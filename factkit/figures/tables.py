@@ -1,11 +1,10 @@
 """Tables: arms over seeds, ours beside the paper's."""
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, ledger, runs
+from factkit import arms, past_runs, published, runs
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
@@ -30,51 +29,6 @@ SHOWN = {  # of a paper's results, at a glance
         *("evidence_score", "checkable_evidence_score", "evidence_cover"),
     ),
 }
-PAPER_DEFAULT = {
-    "setting": ["with retrieval"],
-    "model": [
-        *("Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"),
-        *("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct"),
-    ],
-    "dataset": ["CRAG"],
-    "judge": ["Llama3.3-70B-Inst"],
-}
-
-
-# ---- the papers' numbers
-
-
-def published(table: int, paper: str = "truthrl") -> "pd.DataFrame":
-    """A table of the paper as it was printed, in per cent; a row an arm."""
-    import pandas as pd
-
-    name = f"{paper}_table{table}.csv"
-    return pd.read_csv(str(files("factkit") / "published" / name))
-
-
-def of_paper(table: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
-    """A published table, of its main model, data set and setting (`PAPER_DEFAULT`), or
-    of those chosen, as by setting="without retrieval"."""
-    rows = published(table, paper)
-    wanted = PAPER_DEFAULT | {column: [value] for column, value in chosen.items()}
-    for column in wanted.keys() & set(rows):
-        rows = rows[rows[column].isin(wanted[column])]
-    return rows
-
-
-def test_sets(paper: str) -> "pd.DataFrame":
-    """How many items of each test set the paper has and ours, and why they differ.
-
-    ours: of the whole public file, as our loader gives it, where we had the file.
-    """
-    import pandas as pd
-
-    path = str(files("factkit") / "published" / "test_sets.csv")
-    rows = pd.read_csv(path, dtype=str, keep_default_na=False)
-    rows = rows[rows.paper == paper].drop(columns="paper").set_index("set")
-    names = {"n": "the paper's", "loaded": "ours, whole", "why": "why they differ"}
-    return rows.rename(columns=names)
-
 
 # ---- our results
 
@@ -86,7 +40,7 @@ def stored(
 
     Says which they are. Raises RunError if there are none of `variant`.
     """
-    results_of = ledger.stored(paper, p.profile, ROOT / p.output_dir)
+    results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir)
     if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
         raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
@@ -109,10 +63,10 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`ledger.apart`).
+    Runs of one arm with other parameters are an arm of their own (`past_runs.apart`).
     """
     if all("params" in r and "paper" in r for r in results):
-        results = ledger.apart(results)
+        results = past_runs.apart(results)
     of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
     known = ["base", "instruct", "prompting", RULE, *of_papers]
     names = {r["arm"] for r in results}
@@ -202,12 +156,14 @@ def beside_paper(
 ) -> "pd.DataFrame":
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
-    metrics: column of the published table → our metric. chosen: as `of_paper` has it.
+    metrics: column of the published table → our metric. chosen: as
+    `published.of_paper` has it.
     """
     import pandas as pd
 
-    theirs = of_paper(table, paper, **chosen).set_index("arm")
-    ours = by_arm(with_rule(ledger.with_iterations(results), [*metrics.values()]))
+    theirs = published.of_paper(table, paper, **chosen).set_index("arm")
+    results = past_runs.with_iterations(results)
+    ours = by_arm(with_rule(results, [*metrics.values()]))
     rows = {}
     for arm in (*theirs.index, RULE):
         group = policies(arm, ours.get(arm, []))

@@ -8,7 +8,7 @@ from factkit.figures import (
     CORRECT,
     LEGEND,
     WRONG,
-    bars,
+    arm_panels,
     look,
     new_figure,
     percent_axis,
@@ -38,7 +38,8 @@ def trade_off(results: Results) -> "Figure":
     for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
         answering = [r for r in runs if WRONG_RATE in r["metrics"]]
         if answering:
-            x, y = (bars.mean_of(answering, name) for name in (WRONG_RATE, utility))
+            ends = (WRONG_RATE, utility)
+            x, y = (arm_panels.mean_of(answering, name) for name in ends)
             point(ax, x, y, place=i, label=spaced(arm))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
@@ -70,7 +71,7 @@ def claims(results: Results) -> "Figure":
     )
     groups = tables.by_arm(results)
     paper = PAPER_CLAIMS if set(PAPER_CLAIMS) <= set(groups) else {}
-    return bars.claims(groups, parts, paper, "claims a question")
+    return arm_panels.claims(groups, parts, paper, "claims a question")
 
 
 def trajectories(

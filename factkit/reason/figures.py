@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from factkit import published
 from factkit.figures import (
     BESIDE,
     CORRECT,
     LEGEND,
     PUBLISHED,
     WRONG,
-    bars,
+    arm_panels,
     legend_below,
     new_figure,
     percent_axis,
@@ -68,12 +69,12 @@ def precision_and_detail(results: Results) -> "Figure":
     """
     names = ("factual_precision", DETAIL)
     here = {
-        arm: [bars.mean_of(runs, name) for name in names]
+        arm: [arm_panels.mean_of(runs, name) for name in names]
         for arm, runs in tables.by_arm(_measured(results, *names)).items()
     }
     paper = {
         row.arm: [(row.precision / 100, 0.0), (row.supported, 0.0)]
-        for row in tables.published(2, "reason").itertuples()
+        for row in published.table(2, "reason").itertuples()
     }
     places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
     figure, axes = new_figure(9.5, 4.0, columns=2)
@@ -132,10 +133,10 @@ def win_rates(results: Results) -> "Figure":
     is as often preferred as the base policy's.
     """
     groups = tables.by_arm(_measured(results, "win_rate"))
-    figure, ax = bars.stacked(groups, [("win_rate", "here", CORRECT)])
-    theirs = tables.published(2, "reason").set_index("arm").win_rate / 100
+    figure, ax = arm_panels.stacked(groups, [("win_rate", "here", CORRECT)])
+    theirs = published.table(2, "reason").set_index("arm").win_rate / 100
     values = [[theirs[arm]] if arm in theirs else [] for arm in groups]
-    bars.mark(ax, values, "paper (8B, six data sets)")
+    arm_panels.mark(ax, values, "paper (8B, six data sets)")
     ax.axhline(0.5, color="black", ls="--", lw=1)
     ax.set_ylim(0, 1)
     percent_axis(ax, "preferred to the base policy's answer")
@@ -148,10 +149,10 @@ def claims(results: Results) -> "Figure":
     parts = ((DETAIL, "supported", CORRECT), (UNSUPPORTED, "unsupported", WRONG))
     paper = {
         row.arm: (row.supported + row.unsupported, row.supported)
-        for row in tables.published(2, "reason").itertuples()
+        for row in published.table(2, "reason").itertuples()
     }
     groups = tables.by_arm(_measured(results, DETAIL, UNSUPPORTED))
-    return bars.claims(groups, parts, paper, "claims a response")
+    return arm_panels.claims(groups, parts, paper, "claims a response")
 
 
 def _measured(results: Results, *names: str) -> list[Mapping[str, Any]]:

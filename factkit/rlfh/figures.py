@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factkit import figures
+from factkit import figures, published
 from factkit.evaluate.long_form import Checked
-from factkit.figures import bars, tables
+from factkit.figures import arm_panels, tables
 from factkit.rlfh import evaluate
 from factkit.verify.outcome import Support
 
@@ -159,7 +159,7 @@ def granularity(results: Results) -> "Figure":
     for ax, panel in zip(axes, (RATES, COUNTS), strict=True):
         labels = {metric: label for metric, (_, label) in panel.items()}
         values = {metric: paper[metric].dropna().to_dict() for metric in panel}
-        bars.grouped(ax, groups, labels, values, "paper (7B, HotpotQA)")
+        arm_panels.grouped(ax, groups, labels, values, "paper (7B, HotpotQA)")
     figures.percent_axis(axes[0], "share")
     axes[1].set_ylabel("statements an answer\n(paper: scaled to our base policy)")
     figures.legend_below(figure)
@@ -170,13 +170,13 @@ def _paper(groups: Mapping[str, Results]) -> "pd.DataFrame":
     """The paper's values of Vicuna on HotpotQA (Tables 1 and 2), a row an arm."""
     first, second = (
         table[table["model"] == "Vicuna-7B"].set_index("arm")
-        for table in (tables.published(n, "rlfh") for n in (1, 2))
+        for table in (published.table(n, "rlfh") for n in (1, 2))
     )
     first = first.rename(columns=lambda name: name.removeprefix("hotpotqa_"))
     columns = {column: metric for metric, (column, _) in (RATES | COUNTS).items()}
     paper = second.combine_first(first)[list(columns)].rename(columns=columns)
     paper[list(RATES)] /= 100
-    ours = [bars.mean_of(groups.get("base", ()), name) for name in COUNTS]
+    ours = [arm_panels.mean_of(groups.get("base", ()), name) for name in COUNTS]
     total = sum(mean for mean, _ in ours) if all(ours) else float("nan")
     paper[list(COUNTS)] *= total / paper.loc["base", list(COUNTS)].sum()
     return paper

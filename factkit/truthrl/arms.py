@@ -45,6 +45,14 @@ class QuestionParams(PolicyParams):
     retrieved_chunks: int = Field(3, ge=1)
     chunk_tokens: int = Field(128, ge=8)
 
+    @property
+    def second_judges(self) -> list[str]:
+        """Further judges of the same answers (Table 5): `other_judges`, or, where rules
+        judge, a string match and whether the response holds the answer."""
+        if self.verifier == "judge":
+            return self.other_judges.split()
+        return [name for name in ("exact", "contains") if name != self.verifier]
+
 
 class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 
 from factkit import assets, corpus
 from factkit.datasets import benchmarks
@@ -16,8 +15,6 @@ from factkit.retrieval.chunks import Chunk, chunk_documents
 from factkit.retrieval.dense import DenseIndex, Encoder
 from factkit.truthrl.arms import QuestionParams
 from factkit.world import facts as world
-
-HAND_CHECK = str(files("factkit") / "published" / "leads_hand_check.csv")
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 

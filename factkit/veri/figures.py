@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from factkit import published
 from factkit.figures import (
     ABSTAIN,
     CORRECT,
     LEGEND,
     PAGE,
     PUBLISHED,
-    bars,
+    arm_panels,
     legend_below,
     look,
     new_figure,
@@ -72,7 +73,7 @@ def main_arms(results: Results) -> "Figure":
     figure, ax = new_figure(9.5, 3.8)
     paper = {name: _means(1, f"_{name}") for name in METRICS}
     paper["evidence_score"] = _means(3, "")
-    bars.grouped(ax, groups, METRICS, paper, PAPER)
+    arm_panels.grouped(ax, groups, METRICS, paper, PAPER)
     percent_axis(ax, "test claims")
     ax.set_ylim(0, 1)
     legend_below(figure, 6)
@@ -111,7 +112,7 @@ def _panels(
     figure, axes = new_figure(width, 3.6, columns=len(metrics))
     for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
         names = {f"{label}_{metric}": name for label, name in TOLD.items()}
-        bars.grouped(ax, groups, names, paper, PAPER)
+        arm_panels.grouped(ax, groups, names, paper, PAPER)
         percent_axis(ax, told)
         ax.set_xlabel("gold label")
         ax.set_ylim(0, 1)
@@ -121,8 +122,8 @@ def _panels(
 
 def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
     """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
-    rows = tables.published(table, "veri")
-    rows = rows[rows.model.isin(tables.PAPER_DEFAULT["model"])].set_index("arm")
+    rows = published.table(table, "veri")
+    rows = rows[rows.model.isin(published.DEFAULT["model"])].set_index("arm")
     values = rows.drop(columns="model")
     names = [c for c in values if c.endswith(end) and not c.startswith(without)]
     return (values[names].mean(axis=1) / 100).dropna().to_dict()

@@ -51,14 +51,6 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     return verify
 
 
-def other_names(p: "QuestionParams") -> list[str]:
-    """Further judges of the same answers (Table 5): `p.other_judges`, or, where rules
-    judge, a string match and whether the response holds the answer."""
-    if p.verifier == "judge":
-        return p.other_judges.split()
-    return [name for name in ("exact", "contains") if name != p.verifier]
-
-
 def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     """Quality of the reasoning of whole responses (§4.6): exact in the fact world,
     else the judge's. None where responses are plain answers."""
