@@ -15,11 +15,11 @@ from retriever import served
 
 from factkit import params, runs, serving
 from factkit.datasets.examples import DataError, write_examples
-from factkit.http_client import ServiceError
 from factkit.params import ROOT, ParamError
 from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
 from factkit.reason.reward_service import remote
+from factkit.serving import ServiceError
 from factkit.verify.engine import REFERENCES, ExactEngine
 from factkit.verify.response import TAGS, written
 from factkit.world import facts as w

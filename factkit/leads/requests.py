@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from factkit.corpus import Chunk
 from factkit.datasets.examples import (
     BEST_GUESS,
     COUNTED,
@@ -42,7 +43,6 @@ from factkit.leads.facts import (
 )
 from factkit.leads.policy import of_cold_start
 from factkit.leads.reader import CREATOR
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_id, sentence_id
 from factkit.world import texts as world_text
 from factkit.world.facts import LABELS

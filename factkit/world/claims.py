@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from factkit import prompts
+from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example
-from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import Search
 from factkit.verify.trajectory import Turn, information
