@@ -112,6 +112,7 @@ def redirect(folder: Path) -> Iterator[None]:
     from factkit import assets
 
     load, own_path = datasets.load_dataset, assets.policy_path
+    own_download = datasets.DownloadManager.download
 
     def load_dataset(hub: str, *config: Any, **options: Any) -> Any:
         options["cache_dir"] = str(folder / ".datasets")
@@ -120,7 +121,9 @@ def redirect(folder: Path) -> Iterator[None]:
     def hf_hub_download(hub: str, file: str, **options: Any) -> str:
         return _existing(folder / hub / file)
 
-    def download(manager: Any, url: str) -> str:
+    def download(manager: Any, url: Any) -> Any:
+        if not isinstance(url, str):  # a folder's own files
+            return own_download(manager, url)
         return _existing(folder / url.removeprefix("https://"))
 
     def policy_path(name: str) -> str:
