@@ -14,6 +14,7 @@ from drawings import (
     texts,
 )
 
+from factkit.figures import tables
 from factkit.veri import figures as draw
 from factkit.veri.evaluate import Verified, items, summary
 from factkit.verify.trajectory import LABELS, NEI, Turn
@@ -61,7 +62,7 @@ def results():
 
 
 def test_main_arms_have_a_bar_a_metric_with_the_mean_over_seeds(results):
-    (ax,) = draw.main_arms(results).axes
+    (ax,) = draw.main_arms(tables.policies_of(results, draw.MAIN)).axes
     assert list(heights(ax)) == ["instruct", "sft", "offline rl", "online rl"]
     for i, of in enumerate(heights(ax).values()):
         seeds = i / 50 + 0.025 if i else 0.05  # instruct is one policy: the first run
@@ -70,7 +71,7 @@ def test_main_arms_have_a_bar_a_metric_with_the_mean_over_seeds(results):
 
 
 def test_the_papers_marks_are_the_means_of_its_sets(results):
-    (ax,) = draw.main_arms([result("online_rl")]).axes
+    (ax,) = draw.main_arms({"online_rl": [result("online_rl")]}).axes
     stated = {0: (28.91, 31.69, 49.11, 38.82, 53.70)}
     stated |= {1: (36.28, 32.45, 55.89, 43.18, 55.10)}
     stated |= {2: (61.22, 61.09, 69.56, 63.43, 63.70)}
@@ -80,11 +81,11 @@ def test_the_papers_marks_are_the_means_of_its_sets(results):
 
 
 def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results):
-    figure = draw.by_label(results)
+    figure = draw.by_label(tables.policies_of(results, draw.MAIN))
     for ax, name in zip(figure.axes, ("joint", "verification", "label"), strict=True):
         assert ax.get_ylabel().startswith(name)
         assert heights(ax)["sft"] == pytest.approx({0: 0.145, 1: 0.245, 2: 0.345})
-    (ax,) = draw.by_label([result("online_rl")]).axes[:1]
+    (ax,) = draw.by_label({"online_rl": [result("online_rl")]}).axes[:1]
     expected = [30.27 + 17.49 + 45.67 + 11.39, 11.22 + 10.65 + 46.67 + 14.77]
     expected += [45.24 + 66.92 + 55.00 + 90.30]
     stated = [(x, pytest.approx(total / 400)) for x, total in enumerate(expected)]
@@ -94,7 +95,9 @@ def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results)
 
 def test_recall_is_by_gold_label_and_precision_by_what_is_said():
     runs = [result("instruct"), result("larger"), result("sft")]
-    recall, precision = draw.precision_and_recall(runs).axes
+    recall, precision = draw.precision_and_recall(
+        tables.policies_of(runs, draw.SCALES)
+    ).axes
     assert list(heights(recall)) == ["instruct", "larger"]
     assert heights(recall)["larger"] == pytest.approx({0: 0.2, 1: 0.4, 2: 0.6})
     assert heights(precision)["larger"] == pytest.approx({0: 0.3, 1: 0.6, 2: 0.9})
