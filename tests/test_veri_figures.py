@@ -48,7 +48,6 @@ def result(arm, seed=0, shift=0.0, **more):
     for j, label in enumerate(("support", "refute", "nei"), 1):
         of = ("joint_accuracy", "verification_accuracy", "label_accuracy")
         metrics |= {f"{label}_{name}": 0.1 * j + shift for name in of}
-        metrics |= {f"{label}_recall": 0.2 * j, f"{label}_precision": 0.3 * j}
     return {"arm": arm, "seed": seed, "metrics": metrics | more}
 
 
@@ -91,17 +90,6 @@ def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results)
     stated = [(x, pytest.approx(total / 400)) for x, total in enumerate(expected)]
     assert segments(ax, "paper (Qwen2.5)") == stated
     assert not segments(figure.axes[1], "paper (Qwen2.5)")
-
-
-def test_recall_is_by_gold_label_and_precision_by_what_is_said():
-    runs = [result("instruct"), result("larger"), result("sft")]
-    recall, precision = draw.precision_and_recall(
-        tables.policies_of(runs, draw.SCALES)
-    ).axes
-    assert list(heights(recall)) == ["instruct", "larger"]
-    assert heights(recall)["larger"] == pytest.approx({0: 0.2, 1: 0.4, 2: 0.6})
-    assert heights(precision)["larger"] == pytest.approx({0: 0.3, 1: 0.6, 2: 0.9})
-    assert (recall.get_xlabel(), precision.get_xlabel()) == ("gold label", "label said")
 
 
 # Confidence
@@ -267,9 +255,3 @@ def test_texts_of_models_and_pages_are_text():
     assert set(view.tags) <= tags
     assert {name for of in view.attributes for name in of} == {"style", "class", "open"}
     assert view.text.count(evil) >= 10 and "mathjax_ignore" in str(view.attributes)
-
-
-def test_trajectories_of_a_claim_stand_in_columns_with_their_names():
-    view = page(STEPS, STEPS[-1:])
-    assert view.tags.count("td") == 2 and "arm 0" in view.text and "arm 1" in view.text
-    assert sum(summary.startswith("score") for summary in view.summaries) == 2
