@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import assets, corpus
-from factkit.corpus import Document
+from factkit.corpus import Chunk, Document
 from factkit.curate.splits import Sets
 from factkit.datasets import world_prompts
 from factkit.datasets.examples import (
@@ -22,7 +22,6 @@ from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk
 from factkit.verify import judge
 from factkit.verify.replies import Form, read, word
 from factkit.world import facts as world
