@@ -13,11 +13,13 @@ from pydantic import BaseModel, Field
 
 from factkit import serving
 from factkit.assets import write_atomically
-from factkit.corpus import Chunk, Hit, Index
+from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
 from factkit.retrieval.bm25 import INDEX_VERSION, CorpusIndex, tokenize
+from factkit.retrieval.entries import entries_of_sentences
 from factkit.runs import progress_bar
 from factkit.search import TOKEN_VARIABLE, document_of, searchable
+from factkit.verify.sentences import sentences
 
 if TYPE_CHECKING:
     import tantivy
@@ -159,6 +161,14 @@ def _how() -> str:
 # ---- the service
 
 
+def document_entries(document: Document) -> list[Chunk]:
+    """A document's entries of three sentences, split by pysbd (`verify.sentences`).
+
+    The published corpora come split; theirs are numbers that no other splitting gives.
+    """
+    return entries_of_sentences(document.title, sentences(document.text))
+
+
 class Request(BaseModel):
     """What is asked of the service."""
 
@@ -175,9 +185,6 @@ def serve(entries: str, host: str, port: int) -> None:
     or needs a token, DataError if the folder holds no such index, AssetError without
     the leads.
     """
-    from factkit.corpus import load_leads
-    from factkit.retrieval.entries import document_entries
-
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
     if entries == "leads":

@@ -22,7 +22,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from factkit.corpus import Chunk, Document
+from factkit.corpus import Chunk
 
 SENTENCES = 3  # of an entry (Veri-R1 App. B)
 
@@ -71,16 +71,6 @@ def entries_of_sentences(
         name = f"{page}_sentences_{first}_{first + SENTENCES - 1}"
         entries.append(_chunk(name, page, text))
     return entries
-
-
-def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by pysbd (`verify.sentences`).
-
-    The published corpora come split; theirs are numbers that no other splitting gives.
-    """
-    from factkit.verify.sentences import sentences
-
-    return entries_of_sentences(document.title, sentences(document.text))
 
 
 def page_entry(title: str, text: str) -> Chunk:
