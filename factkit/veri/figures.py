@@ -183,26 +183,25 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
     The number of answers stands on each bar; those between are told below.
     """
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    places = np.arange(len(LABELS))
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
-        low, high = table[table.p < LOW], table[table.p > HIGH]
         tiers = (
-            ("low: below 85 %", low, -0.2, ABSTAIN),
-            ("high: above 95 %", high, 0.2, CORRECT),
+            ("low: below 85 %", table.p < LOW, -0.2, ABSTAIN),
+            ("high: above 95 %", table.p > HIGH, 0.2, CORRECT),
         )
-        for name, rows, shift, colour in tiers:
-            rights = [rows.right[rows.label == label] for label in LABELS]
-            shares = [right.mean() if len(right) else 0.0 for right in rights]
-            places = [x + shift for x in range(len(LABELS))]
+        for name, inside, shift, colour in tiers:
+            right = table[inside].astype({"right": float}).groupby("label").right
+            rows = right.agg(["mean", "size"]).reindex(LABELS, fill_value=0)
             style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
-            drawn = ax.bar(places, shares, 0.38, **style)
-            counts = [f"n={len(right)}" for right in rights]
+            drawn = ax.bar(places + shift, rows["mean"], 0.38, **style)
+            counts = [f"n={count:.0f}" for count in rows["size"]]
             ax.bar_label(drawn, counts, fontsize=8, padding=2)
-        between = table.label[table.p.between(LOW, HIGH)]
+        between = table[table.p.between(LOW, HIGH)].label.value_counts()
         names = [
-            f"{told}\n({sum(between == label)} between)"
+            f"{told}\n({between.get(label, 0)} between)"
             for label, told in zip(LABELS, TOLD.values(), strict=True)
         ]
-        ax.set_xticks(range(len(LABELS)), names, fontsize=8)
+        ax.set_xticks(places, names, fontsize=8)
         ax.set_xlabel(f"label said · {spaced(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")
