@@ -29,7 +29,6 @@ from factkit.assets import write_atomically
 from factkit.corpus import Document, Hit
 from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import rows as kept
-from factkit.evaluate.short_form import exposure_bin, shown
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, Extractor, Support
@@ -139,7 +138,7 @@ def evaluate(
 
     supports = support_of(claims, evidence_of, verify)
     checked = [
-        Checked(e.id, e.question, text, stated, support or [], shown(e.meta))
+        Checked(e.id, e.question, text, stated, support or [], kept.shown(e.meta))
         for (e, text), stated, support in zip(rows, claims, supports, strict=True)
     ]
     kept.write(path, map(asdict, checked))
@@ -265,7 +264,7 @@ def by_exposure(rows: Sequence[Checked]) -> dict[int, dict[str, float]]:
     lower edge of its bin → metrics, and the number of requests as `n`."""
     groups: dict[int, list[Checked]] = {}
     for row in rows:
-        groups.setdefault(exposure_bin(row), []).append(row)
+        groups.setdefault(kept.exposure_bin(row), []).append(row)
     return {
         edge: scores(group) | {"n": len(group)}
         for edge, group in sorted(groups.items())

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Chunk
-from factkit.curate.requests import in_set
-from factkit.curate.splits import Sets, split_by_entity
+from factkit.curate.splits import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims, hops_of
