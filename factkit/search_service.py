@@ -180,10 +180,8 @@ class Request(BaseModel):
 def serve(entries: str, host: str, port: int) -> None:
     """Serve an index's folder, or the leads' entries, until SIGTERM or an interrupt.
 
-    entries: a folder that `build_index` wrote, or "leads". port 0: any. Requests under
-    way are answered before it ends. Raises ParamError on an address that can't be had
-    or needs a token, DataError if the folder holds no such index, AssetError without
-    the leads.
+    entries: a folder that `build_index` wrote, or "leads". Raises ParamError on an
+    address that can't be had or needs a token, DataError if the folder holds no index.
     """
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
