@@ -19,7 +19,7 @@ from factkit.retrieval.bm25 import INDEX_VERSION, CorpusIndex, tokenize
 from factkit.retrieval.entries import entries_of_sentences
 from factkit.runs import progress_bar
 from factkit.search import TOKEN_VARIABLE, document_of, searchable
-from factkit.verify.sentences import sentences
+from factkit.verify.response import sentences
 
 if TYPE_CHECKING:
     import tantivy
@@ -162,7 +162,7 @@ def _how() -> str:
 
 
 def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by pysbd (`verify.sentences`).
+    """A document's entries of three sentences, split by pysbd (`verify.response`).
 
     The published corpora come split; theirs are numbers that no other splitting gives.
     """
