@@ -5,7 +5,7 @@ from filelock import FileLock
 from factkit import assets
 from factkit.leads import facts, requests
 from factkit.params.stages import PolicyParams, SftParams
-from factkit.train import sft
+from factkit.train import offline
 from factkit.world import policy as world_policy
 
 SEED = 0  # of the cold start: one policy for all seeds of a run
@@ -42,4 +42,4 @@ def cold_start(p: PolicyParams) -> str:
     kept["answer_format"] = "long"  # one policy, whichever the paper
     how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
     with FileLock(f"{folder}.lock"):
-        return str(sft.sft(start, rows, folder, how))
+        return str(offline.sft(start, rows, folder, how))

@@ -15,7 +15,7 @@ from factkit.params.stages import PolicyParams
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import shown
 from factkit.search import Search
-from factkit.train import grpo, sft
+from factkit.train import grpo, offline
 from factkit.veri import claims as claim_sets
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
@@ -180,7 +180,7 @@ def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
     rows = [
         search_rollout.sft_row(prompt, turns, tokenizer, p) for prompt, turns in shown
     ]
-    return sft.sft(start, rows, folder, p)
+    return offline.sft(start, rows, folder, p)
 
 
 def chosen(
