@@ -28,7 +28,7 @@ from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example
-from factkit.evaluate import rows as kept
+from factkit.evaluate import read_rows, write_rows
 from factkit.evaluate.short_form import exposure_bin, shown
 from factkit.retrieval.chunks import Hit
 from factkit.retrieval.evidence import EvidenceCache
@@ -143,13 +143,13 @@ def evaluate(
         Checked(e.id, e.question, text, stated, support or [], shown(e.meta))
         for (e, text), stated, support in zip(rows, claims, supports, strict=True)
     ]
-    kept.write(path, map(asdict, checked))
+    write_rows(path, map(asdict, checked))
     return checked
 
 
 def read_checked(path: Path) -> list[Checked]:
-    """The responses kept in a file of `evaluate`; DataError as `rows.read`."""
-    return kept.read(path, Checked)
+    """The responses kept in a file of `evaluate`; DataError as `read_rows`."""
+    return read_rows(path, Checked)
 
 
 def write_samples(
@@ -168,7 +168,7 @@ def write_samples(
         | b.meta
         for b, a in zip(before, after, strict=True)
     )
-    kept.write(path, rows)
+    write_rows(path, rows)
 
 
 def read_samples(path: Path) -> list[tuple[Checked, Checked]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from factkit import prompts, runs
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as files
+from factkit.evaluate import read_rows, write_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def write_entries(path: Path, entries: Sequence[Chunk]) -> None:
     """Write entries as JSON lines, byte-equal for equal entries."""
-    files.write(path, map(asdict, entries))
+    write_rows(path, map(asdict, entries))
 
 
 def searcher(p: "VeriParams") -> Search:
@@ -32,7 +32,7 @@ def searcher(p: "VeriParams") -> Search:
     if p.search_url:
         return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
-    search = in_process(CorpusIndex(files.read(entries, Chunk)))
+    search = in_process(CorpusIndex(read_rows(entries, Chunk)))
     return marking(search) if p.claims == "world" else search
 
 
@@ -91,9 +91,9 @@ class _Given:
 
 def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
     """Write JSON lines {id, texts}, a claim a line."""
-    files.write(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
+    write_rows(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
 
 
 def read_given(path: Path) -> dict[str, list[Chunk]]:
     """What `write_given` wrote."""
-    return {row.id: row.texts for row in files.read(path, _Given)}
+    return {row.id: row.texts for row in read_rows(path, _Given)}
