@@ -13,8 +13,8 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
-from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
+from factkit.veri import search_rollout
 from factkit.world import facts as w
 
 SUPPORT, REFUTE, NEI = w.LABELS
@@ -88,8 +88,8 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
 ):
     for context in (0, 3):
         p = p.model_copy(update={"context_entries": context})
-        given = claim_sets.given_offline(sets["train"], entries, search, p)
-        asked = claim_sets.asked_offline(sets["train"], given, p)
+        given = claim_data.given_offline(sets["train"], entries, search, p)
+        asked = search_rollout.asked(sets["train"], p, given)
         for example, prompt in zip(sets["train"], asked, strict=True):
             ids = [text.id for text in given[example.id]]
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)

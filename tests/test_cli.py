@@ -95,7 +95,6 @@ WRITE = """
 import sys
 from pathlib import Path
 from factkit import params
-from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
 from factkit.world import trajectories as world_trajectories
 from factkit.curate.splits import split_by_entity

@@ -12,7 +12,7 @@ from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
-from factkit.veri import train as trajectories
+from factkit.veri import data as trajectories
 from factkit.verify import trajectory as t
 from factkit.world.facts import LABELS
 

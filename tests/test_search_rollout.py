@@ -29,7 +29,7 @@ from factkit.http_client import ServiceError
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
 from factkit.train import grpo, offline, setup
-from factkit.veri import claims, evaluate, search_rollout
+from factkit.veri import evaluate, search_rollout
 from factkit.veri.evaluate import read_verified
 from factkit.veri.search_rollout import (
     FORCED,
@@ -709,7 +709,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     ids = [few().convert_tokens_to_ids(path.split()) for path in paths]
     chain(few(), *ids).save_pretrained(tmp_path / "policy")
     few().save_pretrained(tmp_path / "policy")
-    monkeypatch.setattr(claims, "searcher", lambda p: Finding())
+    monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
     rows, prompts = [example("1"), example("2")], ["fox den", "den iron fox"]
     arguments = tmp_path / "policy", rows, tmp_path / "run", load(), prompts
     one, other = evaluate.played(*arguments)
@@ -719,7 +719,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     sure = math.exp(logit) / (math.exp(logit) + len(few()) - 1)
     assert one.label_probability == pytest.approx(sure, rel=1e-4)
     assert other.label_probability is None
-    monkeypatch.setattr(claims, "searcher", None)
+    monkeypatch.setattr(search_rollout, "searcher", None)
     assert evaluate.played(*arguments) == [one, other]
 
 
@@ -746,18 +746,16 @@ def test_an_engine_that_played_is_shut_down_whatever_happens(
     for name in ("vllm.lora", "vllm.lora.request"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["vllm.lora.request"].LoRARequest = None
-    rows = [
-        {"claim": example(str(i)).model_dump(), "prompt": few().decode(prompt)}
-        for i, prompt in enumerate(talkative[1])
-    ]
+    rows = [example(str(i)) for i in range(len(talkative[1]))]
+    prompts = [few().decode(prompt) for prompt in talkative[1]]
     p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
     play = evaluate.play.__wrapped__
-    monkeypatch.setattr(claims, "searcher", lambda p: down)
+    monkeypatch.setattr(search_rollout, "searcher", lambda p: down)
     with pytest.raises(ServiceError, match="down"):
-        play("policy", rows, tmp_path, p)
+        play("policy", rows, prompts, tmp_path, p)
     assert ended == ["policy"] and not (tmp_path / "verified.jsonl").exists()
-    monkeypatch.setattr(claims, "searcher", lambda p: Finding())
-    played = read_verified(play("policy", rows, tmp_path, p))
+    monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
+    played = read_verified(play("policy", rows, prompts, tmp_path, p))
     assert ended == ["policy"] * 2 and len(played) == len(rows)
 
 

@@ -8,7 +8,6 @@ from factkit import params, runs
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
 from factkit.train import grpo, offline
-from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
 from factkit.veri import rewards, search_rollout
 from factkit.veri import train as veri
@@ -38,8 +37,8 @@ def data():
     p = load()
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    given = claim_sets.given_offline(sets["train"], entries, search, p)
-    told = veri.scripted(p, sets["train"], search)
+    given = claim_data.given_offline(sets["train"], entries, search, p)
+    told = claim_data.scripted(p, sets["train"], search)
     taught = of_examples(sets["train"], told)
     shown = veri.shown_rows(sets["train"], taught, given, p)
     return SimpleNamespace(
@@ -120,7 +119,7 @@ def test_an_online_arm_searches_in_its_rollouts(chat, data, start, calls, tmp_pa
         assert calls["grpo"].make_rollout is search_rollout.rollout_function
         assert calls["grpo"].make_reward is rewards.reward_function
         assert calls["grpo"].p == veri.reward_params(p)
-        prompts = claim_sets.asked(data.train, p)
+        prompts = search_rollout.asked(data.train, p)
         for row, e, text in zip(calls["grpo"].rows, data.train, prompts, strict=True):
             prompt = [{"role": "user", "content": text}] if chat else text
             wanted = {"prompt": prompt, "label": e.label, "evidence": e.evidence}
@@ -133,7 +132,7 @@ def test_the_offline_arm_is_given_the_evidence_and_answers_at_once(
     p = trained("offline_rl", data, start, tmp_path)
     assert calls.keys() == {"grpo"} and calls["grpo"].make_rollout is None
     prompts = [row["prompt"] for row in calls["grpo"].rows]
-    assert prompts == claim_sets.asked_offline(data.train, data.given, p)
+    assert prompts == search_rollout.asked(data.train, p, data.given)
     for prompt, example in zip(prompts, data.train, strict=True):
         assert all(f"[[{name}]]: " in prompt for name in example.evidence)
 
@@ -175,7 +174,7 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
         def play(policy, examples, folder, p, prompts, numbers=numbers, seen=seen):
             n = numbers[int(folder.name.removeprefix("validation_"))]
             seen.append((policy, p.max_searches))
-            assert prompts == claim_sets.asked_offline(dev, data.given, p)
+            assert prompts == search_rollout.asked(dev, p, data.given)
             labels = [e.label if i < n else wrong[e.label] for i, e in enumerate(dev)]
             turns = list(map(answered, labels))
             return of_examples(dev, turns if n else [opened, *turns[1:]])
@@ -219,7 +218,7 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
     answers = [t.answer_of(turns) for turns in data.told]
     lacks = next(i for i, a in enumerate(answers) if i % 2 and a.evidence)
     given = data.given | {data.train[lacks].id: []}
-    offline = claim_sets.asked_offline(data.train, given, p)
+    offline = search_rollout.asked(data.train, p, given)
     rows = veri.shown_rows(data.train, taught, given, p)
     for i, (prompt, turns) in enumerate(rows):
         if i % 2 and i != lacks:
@@ -238,7 +237,7 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
 
     monkeypatch.setattr(search_rollout, "with_server", with_server)
     p = load(verifier="judge", judge_model=start, judge_url="http://there/v1")
-    shown = veri.shown_to_sft(p, data.train, data.search)
+    shown = claim_data.shown_to_sft(p, data.train, data.search)
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
     assert len(shown) == len(data.train)
     assert all(len(turns) == 1 and turns[0].by_model for turns in shown)

@@ -4,7 +4,6 @@ import re
 import warnings
 from html.parser import HTMLParser
 
-import numpy as np
 import pandas as pd
 import pytest
 from drawings import (
@@ -156,26 +155,10 @@ def test_probabilities_are_shares_of_the_answers_with_each_label():
     assert {float(ln.get_xdata()[0]) for ln in ax.lines} == {0.85, 0.95}
 
 
-def test_log_probabilities_are_by_label_and_keep_those_that_are_0():
-    sure = answered(*[(SUPPORT, SUPPORT, p) for p in (0.0, 1e-40, 0.999, 1.0)])
-    answers = {"instruct": answers_of(MIXED), "online_rl": answers_of(sure)}
-    figure = draw.label_log_probabilities(answers)
-    figure.draw_without_rendering()
-    support = figure.axes[0]
-    assert named(support) == ["instruct (n = 7)", "online rl (n = 4)"]
-    values, edges, _ = support.patches[1].get_data()
-    assert (edges[0], edges[-1]) == (pytest.approx(draw.FLOOR), 0)
-    assert values[[0, -1]].tolist() == [0.5, 0.5]
-    assert np.isnan(values[1:-1]).all()
-    assert named(figure.axes[2]) == ["instruct (n = 1)"]
-
-
 def test_figures_of_confidence_say_where_there_is_none():
     unsure = {"sft": answers_of(answered((NEI, NEI, None), (NEI, "UNCLEAR", 0.5)))}
-    for function in (draw.label_probabilities, draw.label_log_probabilities):
-        figure = function(unsure)
-        figure.draw_without_rendering()
-        assert all(len(texts(ax)) == 1 for ax in figure.axes)
+    (ax,) = draw.label_probabilities(unsure).axes
+    assert texts(ax) == ["no such answers"]
     (ax,) = draw.accuracy_by_confidence(unsure).axes
     assert texts(ax) == ["n=0"] * 6
 

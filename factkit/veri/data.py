@@ -1,4 +1,5 @@
-"""Veri-R1's claims: to train on, to choose by, to test on.
+"""Veri-R1's data: claims to train on, to choose by and to test on, what an offline
+prompt gives, and the trajectories that SFT learns from.
 
 No entity is in two splits. Labels are balanced. `meta["set"]` of a claim names the
 benchmark that it is of.
@@ -7,6 +8,7 @@ benchmark that it is of.
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,20 +16,21 @@ from factkit.curate.requests import in_set
 from factkit.curate.splits import Sets, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
-from factkit.leads.claims import LeadClaims
+from factkit.leads.claims import LeadClaims, hops_of
+from factkit.leads.facts import Fact
+from factkit.leads.reader import LeadReader
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import Search, in_process, over_http
-from factkit.veri import benchmarks
-from factkit.veri.claims import asked_offline, given_offline
-from factkit.verify.trajectory import NEI, Turn, answer_of
+from factkit.veri import benchmarks, search_rollout
+from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import judge_llm
 from factkit.world import facts as world
+from factkit.world import trajectories as world_trajectories
 from factkit.world.facts import LABELS
-from factkit.world.trajectories import world_entries
 
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams
@@ -44,6 +47,7 @@ FILES = {
     "hover": ("hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"),
 }
 REPLY_TOKENS = 512  # Table 4
+PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
@@ -55,7 +59,8 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
         claims = LeadClaims(facts.load(), p.world_seed)
         return claims.sets(sizes), claims.entries(), Counter()
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    return world_sets(made, sizes), world_entries(made), Counter()
+    entries = world_trajectories.world_entries(made)
+    return world_sets(made, sizes), entries, Counter()
 
 
 def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
@@ -153,7 +158,7 @@ def keep_verified(
             template=p.offline_template,
             sampling=Sampling(REPLY_TOKENS),
         )
-        for prompt in asked_offline(settled, given, p)
+        for prompt in search_rollout.asked(settled, p, given)
     ]
     replies = llm.run(requests, progress="verifying")
     fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
@@ -172,3 +177,129 @@ def _fate(example: Example, reply: Reply) -> str:
         return "wrong label"
     exact = set(answer.evidence) == set(example.evidence)
     return "kept" if exact or example.label == NEI else "wrong evidence"
+
+
+# ---- what an offline prompt gives
+
+
+def given_offline(
+    examples: Sequence[Example],
+    entries: Sequence[Chunk],
+    search: Search,
+    p: "VeriParams",
+) -> dict[str, list[Chunk]]:
+    """Claim id → its gold evidence and what a search for the claim finds, in a random
+    order: "contextual sentences" (§2.2). At least p.context_entries are searched for.
+    """
+    wanted = {i for e in examples for i in e.evidence}
+    pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
+    hits = [[] for _ in examples]
+    if p.context_entries:
+        hits = search([e.question for e in examples], p.context_entries)
+    given = {}
+    for example, others in zip(examples, hits, strict=True):
+        gold = [pieces[i] for i in example.evidence]
+        if p.claims == "world":
+            mark = world_trajectories.marked
+            gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
+        context = [c for entry in others for c in shown(entry)]
+        mixed = list({c.id: c for c in [*context, *gold]}.values())
+        random.Random(f"given {example.id}").shuffle(mixed)
+        given[example.id] = mixed
+    return given
+
+
+# ---- trajectories for SFT
+
+
+def shown_to_sft(
+    p: "VeriParams", train: Sequence[Example], search: Search
+) -> list[list[Turn]]:
+    """Trajectories for claims, by a model behind p.judge_url or by a script.
+
+    A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own.
+    """
+    if p.verifier != "judge":
+        return scripted(p, train, search)
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(p.judge_model)
+    sampling = Sampling(p.max_completion_length)
+    generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
+    prompts = search_rollout.asked(train, p)
+    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    return [rollout.turns for rollout in made]
+
+
+def scripted(
+    p: "VeriParams", examples: Sequence[Example], search: Search
+) -> list[list[Turn]]:
+    """What SFT learns from on the small profiles: a scripted searcher's trajectories.
+
+    Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
+    evidence. On the leads it searches for the claim as it stands, reads by wording
+    alone what was found, and compares. It has habits, as GPT-4o has, of whose answers
+    the paper finds 25 to 59 % right with their evidence (Table 1): mostly it cites all
+    that it was shown, and does not go on to a claim's second hop. So both ways come up
+    in rollouts, and RL can tell which one is paid.
+    """
+    rng = random.Random(f"scripted {p.world_seed}")
+    if p.verifier == "leads":
+        reader, k = LeadReader(facts.load()), p.retrieved_entries
+        return [by_reader(e.question, search, k, reader, rng) for e in examples]
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    habits = world_trajectories.PLAIN
+    return [
+        world_trajectories.online(
+            made, e.question, lambda query, k: search([query], k)[0], habits, rng
+        )
+        for e in examples
+    ]
+
+
+def by_reader(
+    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
+) -> list[Turn]:
+    """The trajectory in which the leads' reader says what was found."""
+    hops = hops_of(claim, reader)
+    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
+    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
+    turns, seen, used = [], [], []
+    for hop in hops:
+        if used:
+            if rng.random() >= SECOND_HOP:
+                break
+            subject = used[-1][1].object
+            query = facts.statement(Fact(subject, hop.relation, hop.object))
+        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
+        seen += pieces
+        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
+        turns.append(Turn(information(pieces), by_model=False))
+        stated = _stated(pieces, subject, hop.relation, reader)
+        claimed = hop.object and f"Claim: {hop.object}. "
+        read = stated[1].object if stated else "nothing"
+        text = f"<think>{claimed}Found: {read}.</think>\n"
+        if not stated:
+            break
+        used.append(stated)
+    label, cited = LABELS[2], []
+    if len(used) == len(hops):
+        label = LABELS[hops[-1].object != used[-1][1].object]
+        cited = [piece for piece, _ in used]
+    if rng.random() >= PRECISE:
+        cited = seen
+    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
+    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
+    return [*turns, Turn(text, by_model=True)]
+
+
+def _stated(
+    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
+) -> tuple[Chunk, Fact] | None:
+    """The first piece that states a relation of a subject, with the fact."""
+    for piece in pieces:
+        parsed = reader.parse(piece.text)
+        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
+            return piece, parsed[0]
+    return None

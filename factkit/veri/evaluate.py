@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows, write_rows
 from factkit.statistics import means, resampled_means
 from factkit.train import launch
-from factkit.veri import claims, search_rollout
+from factkit.veri import search_rollout
 from factkit.veri.search_rollout import Rollout
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
@@ -300,32 +300,31 @@ def played(
 ) -> list[Verified]:
     """What the policy does with the claims, greedily and with the search (§3.2); kept
     in folder/verified.jsonl. prompts: by default those of a policy that searches."""
-    texts = prompts or claims.asked(examples, p)
-    both = zip(examples, texts, strict=True)
-    rows = [{"claim": e.model_dump(), "prompt": text} for e, text in both]
+    prompts = prompts or search_rollout.asked(examples, p)
     alone: dict[str, object] = {"num_processes": 1}
     if p.rollouts != "transformers":  # an engine of its own, in a process of its own
         alone["rollouts"] = "vllm_colocate"
-    return read_verified(play(str(policy), rows, folder, p.model_copy(update=alone)))
+    how = p.model_copy(update=alone)
+    return read_verified(play(str(policy), examples, prompts, folder, how))
 
 
 @launch.distributed
 def play(
-    policy: str, rows: Sequence[dict[str, Any]], folder: Path, p: "VeriParams"
+    policy: str,
+    examples: Sequence[Example],
+    prompts: Sequence[str],
+    folder: Path,
+    p: "VeriParams",
 ) -> Path:
-    """The greedy trajectories of the policy in the folder `policy`, in a file.
-
-    rows: `prompt` and the example `claim`. Returns folder/verified.jsonl, as
-    `read_verified` reads it; skipped if it is there.
-    """
+    """The greedy trajectories of the policy in the folder `policy` after the claims'
+    prompts, in folder/verified.jsonl; skipped if it is there."""
     path = folder / "verified.jsonl"
     if path.exists():
         return path
-    sampling, search = models.sampling_of(p), claims.searcher(p)
+    sampling, search = models.sampling_of(p), search_rollout.searcher(p)
 
     def rolled_out(generate: search_rollout.Generate, tokenizer: "Tokenizer"):
-        texts = [row["prompt"] for row in rows]
-        ids = search_rollout.prompt_tokens(texts, tokenizer, p)
+        ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
         return search_rollout.rollouts(ids, generate, search, tokenizer, p)
 
     if sampling.vllm is None:
@@ -338,7 +337,6 @@ def play(
             tokenizer = llm.get_tokenizer()
             generate = search_rollout.with_engine(llm, sampling, adapter)
             made = rolled_out(generate, tokenizer)
-    examples = [Example(**row["claim"]) for row in rows]
     sure = [label_probability(rollout, tokenizer) for rollout in made]
     write_verified(path, of_examples(examples, [r.turns for r in made], sure))
     return path

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +24,19 @@ from factkit.figures import (
     tables,
 )
 from factkit.veri import rewards
-from factkit.veri.evaluate import HIGH, LOW, SHORT, Verified
-from factkit.verify.trajectory import INFORMATION, LABELS, OTHER, forced, steps
+from factkit.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
+from factkit.verify.trajectory import (
+    INFORMATION,
+    LABELS,
+    OTHER,
+    forced,
+    steps,
+    well_formed,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from IPython.display import HTML
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
@@ -55,7 +60,6 @@ REWARDED = {  # the evidence score of SUPPORT and REFUTE: NEI has no gold eviden
 }
 TOLD = {short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()}
 PAPER = "paper (Qwen2.5)"
-FLOOR = -30.0  # ln p of the first bin, which holds what is lower
 ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # opens one that was found
 STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white"
 TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
@@ -143,15 +147,13 @@ def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
     was said, whether it is right, its p."""
     import pandas as pd
 
-    parts = [pd.DataFrame(columns=["label", "right", "p"])]
+    parts = []
     for label, short in SHORT.items():
-        if f"{short}_confidence" in items:
-            rows = items[items[f"{short}_confidence"].notna()]
-            right = rows["label_accuracy"] == 1
-            columns = {"label": label, "right": right, "p": rows[f"{short}_confidence"]}
-            parts.append(pd.DataFrame(columns))
-    filled = [part for part in parts if len(part)]
-    return pd.concat(filled) if filled else parts[0]
+        p = items.get(f"{short}_confidence", pd.Series(dtype=float)).dropna()
+        if len(p):
+            right = items.loc[p.index, "label_accuracy"] == 1
+            parts.append(pd.DataFrame({"label": label, "right": right, "p": p}))
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["label", "right", "p"])
 
 
 def label_probabilities(answers: "AnswersByArm") -> "Figure":
@@ -161,66 +163,27 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
     stops being low and starts being high.
     """
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    edges = np.arange(21) / 20
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
-        groups = {label: table.p[table.label == label] for label in LABELS}
-        _histograms(ax, groups, np.arange(21) / 20)
+        for i, label in enumerate(LABELS):
+            p = table.p[table.label == label].astype(float).clip(0, 1)
+            if len(p):
+                shares = np.histogram(p, edges)[0] / len(p)
+                colour, line, _ = look(i)
+                style = {"color": colour, "ls": line, "lw": 1.6, "baseline": None}
+                ax.stairs(shares, edges, **style, label=f"{label} (n = {len(p)})")
+        if ax.patches:
+            ax.legend(**LEGEND, loc="upper left")
+        else:
+            say(ax, "no such answers")
         for limit in (LOW, HIGH):
             ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
+        ax.set_xlim(0, 1)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("probability of the label that is written")
         percent_axis(ax, "answers with the label")
         ax.set_title(spaced(arm), fontsize=10, loc="left")
     return figure
-
-
-def label_log_probabilities(answers: "AnswersByArm") -> "Figure":
-    """Figs 6–8: the logarithm of the same probabilities, a panel a label.
-
-    Shares are on a logarithmic scale, for answers of low confidence are rare.
-    """
-    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
-    lowest = min((table.p.min() for table in answers.values() if len(table)), default=1)
-    least = min(log(max(lowest, exp(FLOOR))), -1.0)
-    for ax, label in zip(axes, LABELS, strict=True):
-        groups = {
-            spaced(arm): np.log(table.p[table.label == label].clip(exp(least), 1))
-            for arm, table in answers.items()
-        }
-        _histograms(ax, groups, np.linspace(least, 0.0, 31), log=True)
-        ax.set_title(label, fontsize=10, loc="left")
-        ax.set_xlabel("ln of the label's probability")
-        ax.set_yscale("log")
-        ax.set_ylim(top=1.3)
-        ax.set_ylabel("answers with the label (%)")
-        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
-        ax.yaxis.set_minor_formatter("")
-    return figure
-
-
-def _histograms(
-    ax: "Axes",
-    groups: Mapping[str, "pd.Series"],
-    edges: np.ndarray,
-    log: bool = False,
-) -> None:
-    """Each group's values as shares of it; log: of a logarithmic axis."""
-    for i, (name, values) in enumerate(groups.items()):
-        if len(values):
-            inside = np.clip(values.astype(float), edges[0], edges[-1])
-            share = np.histogram(inside, edges)[0] / len(values)
-            colour, style, _ = look(i)
-            looks = {"color": colour, "ls": style, "lw": 1.6}
-            if log:
-                share = np.where(share > 0, share, np.nan)
-            else:
-                looks["baseline"] = None
-            looks["label"] = f"{name} (n = {len(values)})"
-            ax.stairs(share, edges, **looks)
-    ax.set_xlim(edges[0], edges[-1])
-    if ax.patches:
-        ax.legend(**LEGEND, loc="upper left")
-    else:
-        say(ax, "no such answers")
 
 
 def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
@@ -316,8 +279,14 @@ def _score(row: Verified, found: set[str]) -> str:
             lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
     if forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))
-    parts = [f"{name} {value:.3g}" for name, value in rewards.parts(row).items()]
-    lines.append(f"<b>Reward:</b> {' · '.join(parts)}")
+    formed = well_formed(row.trajectory, online=True)
+    without = {"evidence_reward": False, "format_reward": False}
+    label_term = rewards.reward(answer, formed, row.label, row.gold, **without)
+    evidence = evidence_score(answer, row.gold)
+    lines.append(
+        f"<b>Reward:</b> label × validity {label_term:.3g} · "
+        f"evidence {evidence:.3g} · format {formed:d}"
+    )
     right = RIGHT if answer.label == row.label else WRONG
     label = _mark(right, answer.label or "no label")
     return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from factkit import models
 from factkit.statistics import means
-from factkit.veri.evaluate import Verified, check_claim, evidence_score, marks
+from factkit.veri.evaluate import check_claim, evidence_score, marks
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import NEI, Answer, Turn
 
@@ -70,17 +70,6 @@ def reward(
     evidence = evidence_score(answer, gold) if evidence_reward else 0.0
     label_reward = LABEL if answer.label == label else 0.0
     return label_reward * weight + evidence + (formed and format_reward)
-
-
-def parts(row: Verified) -> dict[str, float]:
-    """The paper's reward of a trajectory that searched, part by part."""
-    answer, label = row.answer, row.label
-    label_reward = LABEL if answer.label == label else 0.0
-    return {
-        "label × validity": label_reward * validity(answer, label, row.gold),
-        "evidence": evidence_score(answer, row.gold),
-        "format": float(t.well_formed(row.trajectory, online=True)),
-    }
 
 
 def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float]]:

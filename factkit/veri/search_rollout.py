@@ -9,22 +9,21 @@ four turns of 512 and three observations of 768 are 4,864.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models
+from factkit import models, prompts, runs
+from factkit.datasets.examples import Example
+from factkit.evaluate import read_rows
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
-from factkit.search import Search
-from factkit.veri.claims import searcher
-from factkit.verify.trajectory import (
-    CLOSE_INFORMATION,
-    OPEN_INFORMATION,
-    Turn,
-)
+from factkit.search import Search, in_process, over_http
+from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
+from factkit.world.trajectories import marking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel as Model
@@ -47,6 +46,48 @@ Tokens = list[int]
 Generate = Callable[
     [list[Tokens], Sequence[int]], tuple[list[Tokens], list[list[float]] | None]
 ]
+
+
+# ---- what the policy is asked, and what it searches in
+
+
+def asked(
+    examples: Sequence[Example],
+    p: "VeriParams",
+    given: Mapping[str, Sequence[Chunk]] | None = None,
+) -> list[str]:
+    """Each claim's prompt: for a policy that searches (Fig 9), or, where the texts are
+    given (claim id → its evidence among others), for one that answers at once (Fig 10).
+    """
+    if given is None:
+        text = prompts.template(p.prompt_template)
+        return [prompts.fill(text, claim=e.question) for e in examples]
+    text = prompts.template(p.offline_template)
+    return [
+        prompts.fill(text, claim=e.question, evidence=listed(given[e.id]))
+        for e in examples
+    ]
+
+
+def prompt_tokens(
+    texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
+) -> list[Tokens]:
+    """Prompts as tokens, as turns of a chat if p.chat."""
+    written = models.as_chat(tokenizer, texts) if p.chat else list(texts)
+    return tokenizer(written)["input_ids"]
+
+
+def searcher(p: "VeriParams") -> Search:
+    """What a policy searches with: the service at p.search_url, or BM25 over the
+    entries that the data run wrote."""
+    if p.search_url:
+        return over_http(p.search_url)
+    entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
+    search = in_process(CorpusIndex(read_rows(entries, Chunk)))
+    return marking(search) if p.claims == "world" else search
+
+
+# ---- a trajectory
 
 
 @dataclass
@@ -154,15 +195,7 @@ def _encode(tokenizer: "Tokenizer", text: str) -> Tokens:
     return tokens["input_ids"]
 
 
-# ---- prompts, and what SFT is shown
-
-
-def prompt_tokens(
-    texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
-) -> list[Tokens]:
-    """Prompts as tokens, as turns of a chat if p.chat."""
-    prompts = models.as_chat(tokenizer, texts) if p.chat else list(texts)
-    return tokenizer(prompts)["input_ids"]
+# ---- what SFT is shown
 
 
 def sft_row(

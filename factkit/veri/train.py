@@ -1,33 +1,26 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
 
-import random
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from factkit import assets, runs
 from factkit.datasets.examples import Example
-from factkit.leads import facts
-from factkit.leads.claims import hops_of
-from factkit.leads.facts import Fact
-from factkit.leads.reader import LeadReader
-from factkit.models import Sampling
+from factkit.evaluate import read_rows, write_rows
 from factkit.params.stages import PolicyParams
 from factkit.retrieval.chunks import Chunk
-from factkit.retrieval.entries import shown
-from factkit.search import Search
 from factkit.train import grpo, offline
-from factkit.veri import claims as claim_sets
 from factkit.veri import rewards, search_rollout
-from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
+from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
-from factkit.verify.trajectory import LABELS, Turn, answer_of, forced, information
+from factkit.veri.search_rollout import asked
+from factkit.verify.trajectory import Turn, answer_of, forced
 from factkit.world import facts as world
 from factkit.world import policy as world_policy
 from factkit.world import texts as world_texts
 from factkit.world import trajectories as world_trajectories
 
 NOTEBOOK = "52_veri_train"
-PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 
 Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for SFT
 Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
@@ -126,22 +119,6 @@ def reward_params(p: Veri) -> Veri:
     return p.model_copy(update=changes)
 
 
-def fitting(
-    sets: Mapping[str, Sequence[Example]], p: Veri
-) -> tuple[dict[str, list[Example]], int]:
-    """The claims whose prompt has at most p.max_prompt_length tokens, and how many have
-    more."""
-    from transformers import AutoTokenizer
-
-    tokenizer, kept = AutoTokenizer.from_pretrained(policy_of(p)), {}
-    for name, examples in sets.items():
-        texts = claim_sets.asked(examples, p)
-        prompts = search_rollout.prompt_tokens(texts, tokenizer, p)
-        rows = zip(examples, prompts, strict=True)
-        kept[name] = [e for e, ids in rows if len(ids) <= p.max_prompt_length]
-    return kept, sum(len(sets[name]) - len(kept[name]) for name in sets)
-
-
 # ---- training
 
 
@@ -157,9 +134,7 @@ def train_arm(
     if p.arm == "sft":
         return _sft(start, shown, folder, p)
     how = reward_params(p)
-    prompts = claim_sets.asked(train, p)
-    if not how.online:
-        prompts = claim_sets.asked_offline(train, given, p)
+    prompts = asked(train, p, None if how.online else given)
     rows = [
         {
             "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
@@ -198,7 +173,7 @@ def chosen(
     paths[steps[-1]] = folder / "model"
     alone = {"max_searches": 0, "max_prompt_length": p.max_context_length}
     how = p.model_copy(update=alone)
-    prompts, accuracy = claim_sets.asked_offline(dev, given, p), {}
+    prompts, accuracy = asked(dev, p, given), {}
     for step, path in paths.items():
         rows = played(path, dev, folder / f"validation_{step}", how, prompts)
         right = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
@@ -207,25 +182,7 @@ def chosen(
     return paths[best], accuracy
 
 
-# ---- what SFT is shown
-
-
-def shown_to_sft(p: Veri, train: Sequence[Example], search: Search) -> list[list[Turn]]:
-    """Trajectories for claims, by a model behind p.judge_url or by a script.
-
-    A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own.
-    """
-    if p.verifier != "judge":
-        return scripted(p, train, search)
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(p.judge_model)
-    sampling = Sampling(p.max_completion_length)
-    generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
-    prompts = claim_sets.asked(train, p)
-    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
-    return [rollout.turns for rollout in made]
+# ---- what SFT is shown, and an offline prompt gives
 
 
 def shown_rows(
@@ -243,11 +200,11 @@ def shown_rows(
     """
     by_id = {row.id: row.trajectory for row in taught}
     claims = [e for e in train if e.id in by_id]
-    prompts = claim_sets.asked(claims, p)
+    prompts = asked(claims, p)
     rows = [(prompt, by_id[e.id]) for prompt, e in zip(prompts, claims, strict=True)]
     if not p.cold_start:
         return rows
-    offline = claim_sets.asked_offline(claims, given, p)
+    offline = asked(claims, p, given)
     for i in range(1, len(rows), 2):
         turns = rows[i][1]
         answer = answer_of(turns)
@@ -258,74 +215,17 @@ def shown_rows(
     return rows
 
 
-def scripted(
-    p: VeriParams, examples: Sequence[Example], search: Search
-) -> list[list[Turn]]:
-    """What SFT learns from on the small profiles: a scripted searcher's trajectories.
-
-    Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
-    evidence. On the leads it searches for the claim as it stands, reads by wording
-    alone what was found, and compares. It has habits, as GPT-4o has, of whose answers
-    the paper finds 25 to 59 % right with their evidence (Table 1): mostly it cites all
-    that it was shown, and does not go on to a claim's second hop. So both ways come up
-    in rollouts, and RL can tell which one is paid.
-    """
-    rng = random.Random(f"scripted {p.world_seed}")
-    if p.verifier == "leads":
-        reader, k = LeadReader(facts.load()), p.retrieved_entries
-        return [by_reader(e.question, search, k, reader, rng) for e in examples]
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_trajectories.PLAIN
-    return [
-        world_trajectories.online(
-            made, e.question, lambda query, k: search([query], k)[0], habits, rng
-        )
-        for e in examples
-    ]
+@dataclass(frozen=True)
+class _Given:
+    id: str
+    texts: list[Chunk]
 
 
-def by_reader(
-    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
-) -> list[Turn]:
-    """The trajectory in which the leads' reader says what was found."""
-    hops = hops_of(claim, reader)
-    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
-    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
-    turns, seen, used = [], [], []
-    for hop in hops:
-        if used:
-            if rng.random() >= SECOND_HOP:
-                break
-            subject = used[-1][1].object
-            query = facts.statement(Fact(subject, hop.relation, hop.object))
-        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
-        seen += pieces
-        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
-        turns.append(Turn(information(pieces), by_model=False))
-        stated = _stated(pieces, subject, hop.relation, reader)
-        claimed = hop.object and f"Claim: {hop.object}. "
-        read = stated[1].object if stated else "nothing"
-        text = f"<think>{claimed}Found: {read}.</think>\n"
-        if not stated:
-            break
-        used.append(stated)
-    label, cited = LABELS[2], []
-    if len(used) == len(hops):
-        label = LABELS[hops[-1].object != used[-1][1].object]
-        cited = [piece for piece, _ in used]
-    if rng.random() >= PRECISE:
-        cited = seen
-    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
-    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-    return [*turns, Turn(text, by_model=True)]
+def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
+    """Write JSON lines {id, texts}, a claim a line."""
+    write_rows(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
 
 
-def _stated(
-    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
-) -> tuple[Chunk, Fact] | None:
-    """The first piece that states a relation of a subject, with the fact."""
-    for piece in pieces:
-        parsed = reader.parse(piece.text)
-        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
-            return piece, parsed[0]
-    return None
+def read_given(path: Path) -> dict[str, list[Chunk]]:
+    """What `write_given` wrote."""
+    return {row.id: row.texts for row in read_rows(path, _Given)}

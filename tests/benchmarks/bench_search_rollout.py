@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from factkit import models, params
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
-from factkit.veri import claims as claim_sets
 from factkit.veri import data as claim_data
 from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
@@ -41,7 +40,7 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     search = in_process(CorpusIndex(entries))
     model, tokenizer = models.load_policy(base_policy(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
-    asked = claim_sets.asked(sets["test"], p)
+    asked = search_rollout.asked(sets["test"], p)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
         return search_rollout.rollouts(prompts, generate, search, tokenizer, p)

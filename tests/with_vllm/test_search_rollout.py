@@ -7,6 +7,7 @@ it searches, or answers. That the texts make no sense does not matter.
 import csv
 import importlib
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -14,11 +15,11 @@ from test_grpo import REWARD
 
 from factkit import models, params, runs
 from factkit.datasets.examples import Example
+from factkit.evaluate import write_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search import in_process
 from factkit.train import grpo
-from factkit.veri import claims as claim_sets
 from factkit.veri import evaluate, search_rollout
 from factkit.veri.arms import VeriRlParams
 from factkit.veri.search_rollout import STOPS, with_server
@@ -81,7 +82,7 @@ def settings(tmp_path):
         p = params.load("veri", "laptop", shared | values)
         folder = runs.run_folder(p.data_notebook, p)
         folder.mkdir(parents=True, exist_ok=True)
-        claim_sets.write_entries(folder / "entries.jsonl", ENTRIES)
+        write_rows(folder / "entries.jsonl", map(asdict, ENTRIES))
         known = p.model_dump(include=set(VeriRlParams.model_fields))
         return VeriRlParams(**known)
 
