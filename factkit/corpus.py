@@ -1,12 +1,14 @@
-"""The documents that questions are made from and evidence is retrieved from."""
+"""The documents that questions are made from and evidence is retrieved from, and the
+chunks of them that every search gives."""
 
 import bz2
 import gzip
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from factkit import assets
 from factkit.datasets.examples import DataError
@@ -93,3 +95,103 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
                 ) from None
             title = title.strip().removeprefix('"').removesuffix('"')
             yield Document(passage_id, title, f"{title}\n{text}", WIKI_2018_CREDIT)
+
+
+# ---- chunks
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a document: an exact substring of its text, `n_tokens` tokens long."""
+
+    id: str
+    doc_id: str
+    text: str
+    n_tokens: int
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A chunk found, and its score without unit.
+
+    By BM25 the chunk shares a word with the query and score > 0; a dense index gives
+    the cosine.
+    """
+
+    chunk: Chunk
+    score: float
+
+
+def listed(chunks: Iterable[Chunk]) -> str:
+    """Chunks as a policy reads and cites them, a line each: `[[id]]: text`."""
+    return "\n".join(f"[[{chunk.id}]]: {chunk.text}" for chunk in chunks)
+
+
+class Index(Protocol):
+    """What searches: `CorpusIndex`, `PromptIndex` or `EntryIndex`."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The k best chunks, best first."""
+
+
+def chunk_documents(
+    documents: Iterable[Document], tokenizer, chunk_tokens: int, overlap: int = 0
+) -> list[Chunk]:
+    """Cut documents into chunks of at most `chunk_tokens` of the tokenizer's tokens.
+
+    `tokenizer` is a fast transformers tokenizer; its offsets decide where to cut, so
+    that a chunk is an exact substring and nothing is lost: without overlap a document's
+    chunks joined give its text. Consecutive chunks share `overlap` tokens. Where a
+    character is several tokens (byte-level vocabularies) it is never cut: such a chunk
+    or overlap is a token or two shorter. Tokens are counted in the whole document.
+    Ids are `<doc_id>#<i>`; a document without tokens gives no chunk.
+    Raises ValueError if overlap is not in [0, chunk_tokens), or one character takes
+    more than chunk_tokens tokens.
+    """
+    if not 0 <= overlap < chunk_tokens:
+        raise ValueError(f"overlap={overlap}: must be in [0, {chunk_tokens=})")
+    documents = list(documents)
+    if not documents:
+        return []
+    offsets = tokenizer(
+        [d.text for d in documents],
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
+    )["offset_mapping"]
+    return [
+        Chunk(f"{document.id}#{i}", document.id, document.text[start:end], n_tokens)
+        for document, spans in zip(documents, offsets, strict=True)
+        for i, (start, end, n_tokens) in enumerate(
+            _cut(spans, len(document.text), chunk_tokens, overlap)
+        )
+    ]
+
+
+def _cut(
+    spans: Sequence[tuple[int, int]], length: int, size: int, overlap: int
+) -> list[tuple[int, int, int]]:
+    """Chunks as (first character, end character, tokens), from the tokens' spans.
+
+    A chunk reaches up to the first character of the token after it, so that whitespace
+    which belongs to no token is kept.
+    """
+    n, pieces, start = len(spans), [], 0
+    ends = list(itertools.accumulate((end for _, end in spans), max, initial=0))
+    # a cut before token i falls between two characters
+    may_cut = [spans[i][0] >= ends[i] for i in range(n)] + [True]
+    while start < n:
+        stop = min(start + size, n)
+        while not may_cut[stop]:
+            stop -= 1
+        if stop <= start:
+            raise ValueError(f"{size} tokens a chunk: one character takes more")
+        first = spans[start][0] if start else 0
+        end = spans[stop][0] if stop < n else length
+        pieces.append((first, end, stop - start))
+        if stop == n:
+            break
+        start = max(stop - overlap, start + 1)
+        while not may_cut[start]:
+            start += 1
+    return pieces

@@ -74,26 +74,25 @@ def estimate(paper: str, p: Any) -> list[Row]:
         return [("GPU-hours", "0", "runs on CPUs: notebook 00 has its minutes")]
     responses, (prompt, response, _) = p.rl_steps * p.rl_batch_size, tokens(paper, p)
     each = f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response})"
-    total = responses * (prompt + response)
-    rows = [("rollout tokens of an RL run", f"{total:,}", each)]
+    counts = [("rollout tokens of an RL run", responses * (prompt + response), each)]
     for arm in p.arms.split():
         if calls := judge_calls(paper, p, arm):
-            what = f"judge calls training {arm}"
-            rows.append((what, f"{calls * responses:,}", f"{calls} a response"))
+            how = f"{calls} a response"
+            counts.append((f"judge calls training {arm}", calls * responses, how))
     if paper in CLAIMS and p.search_url:
         searches = p.train_requests + p.dev_requests + p.test_requests
         how = f"one a request, {p.pages} pages each at most"
-        rows.append(("web searches", f"{searches:,}", how))
+        counts.append(("web searches", searches, how))
     if paper == "veri":
-        searches, how = p.max_searches * responses, "all that a trajectory may have"
-        rows.append(("searches of an RL run", f"{searches:,}", how))
+        how = "all that a trajectory may have"
+        counts.append(("searches of an RL run", p.max_searches * responses, how))
+    rows = [(what, f"{count:,}", how) for what, count, how in counts]
     if p.policy not in SHAPES:
         how = f"ask: accelerate estimate-memory {p.policy}"
         return [("parameters", "unknown", how), *rows]
-    rows += [
-        (f"memory a GPU: {what}", f"{gb:.1f} GB", how)
-        for what, (gb, how) in memory(paper, p).items()
-    ]
+    parts = memory(paper, p)
+    how = ", ".join(f"{what} {gb:.1f}" for what, gb in parts.items())
+    rows.append(("memory a GPU", f"{sum(parts.values()):.0f} GB", how))
     notes = {
         "rollouts": f"assumed: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size",
         "training": f"assumed: {UTILISATION[p.deepspeed]:.0%} of the GPU's peak",
@@ -135,33 +134,30 @@ def judge_calls(paper: str, p: Any, arm: str) -> int:
     return 1 + ("reason" in arm) if paper == "truthrl" and by_outcome else 0
 
 
-def memory(paper: str, p: Any) -> dict[str, tuple[float, str]]:
-    """GB of each training GPU in an RL step: what → (GB, how reckoned)."""
+def memory(paper: str, p: Any) -> dict[str, float]:
+    """GB of each training GPU in an RL step; DeepSpeed shards the first four."""
     shape = SHAPES[p.policy]
     weights = shape.billions
     trained = shape.lora(p.lora_rank) / 1e9 if p.lora_rank else weights
     size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
     share = 1 / p.num_processes if p.deepspeed else 1
     share *= p.deepspeed != "zero3_offload"  # which leaves all on the host
-    where = f"{share:.3g} of them on a GPU"
     adam = 12 if p.deepspeed else 8  # with a float32 copy of the weights
     copies = p.beta > 0 and not p.lora_rank  # else the policy without its adapter
     prompt, response, _ = tokens(paper, p)
     batch = p.rl_batch_size // p.num_processes
     rows = min(p.micro_batch_size or batch, batch)
-    hidden = rows * (prompt + response) * shape.hidden * shape.layers * 2 / 1e9
-    logits = rows * response * shape.vocabulary * 8 / 1e9
-    gathered = 4 * shape.vocabulary * shape.hidden / 1e9 * bool(p.deepspeed)
-    engine = p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate")
+    embedding = shape.vocabulary * shape.hidden / 1e9
+    hidden = rows * (prompt + response) * shape.hidden * shape.layers / 1e9
     return {
-        "weights": (size * weights * share, f"{size} B each, {where}"),
-        "gradients": (4 * trained * share, f"4 B a trained weight, {where}"),
-        "optimizer": (adam * trained * share, f"Adam: {adam} B, {where}"),
-        "reference": (copies * size * weights * share, f"{int(copies)} copies"),
-        "gathered layer": (gathered, "4 B × the embedding, as DeepSpeed's estimate"),
-        "activations": (hidden, f"{rows} sequences, one hidden state a layer kept"),
-        "logits": (logits, f"{rows} responses × vocabulary × 4 B, and their gradient"),
-        "rollout engine": (engine, "vLLM's weights and KV cache"),
+        "weights": size * weights * share,
+        "gradients": 4 * trained * share,
+        "optimizer": adam * trained * share,
+        "reference": copies * size * weights * share,
+        "gathered layer": 4 * embedding * bool(p.deepspeed),  # DeepSpeed's estimate
+        "activations": 2 * hidden,  # a hidden state a layer and token
+        "logits": 8 * rows * response * shape.vocabulary / 1e9,  # and their gradient
+        "rollout engine": p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate"),
     }
 
 
@@ -173,9 +169,7 @@ def gpu_hours(paper: str, p: Any) -> dict[str, float]:
     prompt, response, written = tokens(paper, p)
     rate = DECODE_TOKENS_S * 8 / billions  # tokens/s a GPU
     passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
-    passes += 2 * (
-        getattr(p, "method", "") == "ppo"
-    )  # the values of a rollout's tokens
+    passes += 2 * (getattr(p, "method", "") == "ppo")  # a rollout's values
     flops = passes * billions * 1e9 * responses * (prompt + response)
     speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
     return {
@@ -192,11 +186,11 @@ def examine(
 ) -> list[Check]:
     """Checks as (what, found, whether that is fine, what to do if not)."""
     p = params.load(paper, profile, variant=variant)
-    checks = [*_machine(), _pins(), *_assets()]
+    checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
     if profile in GPUS_NEEDED:
         checks += _gpus(profile)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
-        needed = sum(gb for gb, _ in memory(paper, p).values())
+        needed = sum(memory(paper, p).values())
         found = f"{needed:.0f} of {GPU_GB} GB"
         remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
         checks.append(("memory a GPU", found, needed < GPU_GB, remedy))
@@ -235,15 +229,12 @@ def _pins() -> Check:
     return ("packages", found, not wrong, "pip install -e . (or make reproduce)")
 
 
-def _assets() -> list[Check]:
-    checks: list[Check] = []
-    for name in assets.ASSETS:
-        try:
-            assets.verified(name)
-            checks.append((name, "verified", True, ""))
-        except assets.AssetError as error:
-            checks.append((name, "missing or changed", False, str(error)))
-    return checks
+def _asset(name: str) -> Check:
+    try:
+        assets.verified(name)
+    except assets.AssetError as error:
+        return (name, "missing or changed", False, str(error))
+    return (name, "verified", True, "")
 
 
 def _gpus(profile: str) -> list[Check]:
@@ -253,10 +244,10 @@ def _gpus(profile: str) -> list[Check]:
     cards = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     sizes = [card.total_memory / 1e9 for card in cards]
     enough = sum(size >= gigabytes for size in sizes) >= number
-    found = ", ".join(f"{size:.0f} GB" for size in sizes) or "none"
-    wanted = f"needs {number} GPU(s) of {gigabytes} GB or more"
-    return [("GPUs", found, enough, wanted)] + [
-        (name, have, have != "missing", "pip install -e '.[gpu]'")
-        for name in GPU_PACKAGES
-        for have in [_version(name)]
+    cards_here = ", ".join(f"{size:.0f} GB" for size in sizes) or "none"
+    needs = f"needs {number} GPU(s) of {gigabytes} GB or more"
+    versions = {name: _version(name) for name in GPU_PACKAGES}
+    return [("GPUs", cards_here, enough, needs)] + [
+        (name, version, version != "missing", "pip install -e '.[gpu]'")
+        for name, version in versions.items()
     ]

@@ -8,12 +8,18 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
+import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
 
 from factkit import models
 from factkit.runs import progress_bar
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 
 # a server's words for what it does not take
 SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
+
+FILE = "answers.db"  # of a cache's folder
 
 
 @dataclass(frozen=True)
@@ -84,138 +92,37 @@ class Limits:
     max_calls: int | None = None
 
 
-@dataclass
-class Totals:
-    """What an LLM has done so far.
-
-    calls: HTTP attempts made. Tokens are as many as the server counts.
-    """
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-Settle = Callable[[str, Reply], None]  # takes a request's key and its reply
-
-
-class KeyRefused(Exception):
-    """The server does not take the key: no other call will fare better."""
-
-
-class Endpoint:
-    """An OpenAI-compatible endpoint.
-
-    base_url: with its /v1. api_key: if None, that of the environment variable
-    OPENAI_API_KEY.
-    """
-
-    def __init__(self, base_url: str, model: str, api_key: str | None = None) -> None:
-        self.base_url = base_url
-        self.model = model
-        self.api_key = api_key
-        self.name = f"{_address(base_url)} {model}"
-        self._takes_schemas = True
-
-    def connect(self, limits: Limits, next_call: Callable[[], str]) -> "AsyncOpenAI":
-        """A client for the running event loop; redirects are refused.
-
-        Raises ValueError on a key that no header can carry: the error of each call
-        would spell the key out.
-        """
-        import httpx
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
-
-        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
-        if not (key.isascii() and key.isprintable()):
-            raise ValueError("the API key holds a line break or a non-ASCII character")
-
-        class Attempts(DefaultAsyncHttpxClient):
-            """Counts attempts and ends each in time; openai's client repeats them."""
-
-            async def send(self, *request: Any, **options: Any) -> Any:
-                if why := next_call():
-                    raise OpenAIError(why)  # which it does not repeat
-                try:
-                    async with asyncio.timeout(limits.timeout_s):
-                        return await super().send(*request, **options)
-                except TimeoutError:
-                    raise httpx.ReadTimeout("no answer in time") from None
-
-        return AsyncOpenAI(
-            base_url=self.base_url,
-            api_key=key,
-            timeout=limits.timeout_s,
-            max_retries=limits.attempts - 1,
-            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
-        )
-
-    async def ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """The reply after as many attempts as it takes. Raises KeyRefused."""
-        from openai import APIStatusError, APITimeoutError, OpenAIError
-        from openai.types.chat import ChatCompletion
-
-        body = {
-            "model": self.model,
-            "messages": [dict(message) for message in request.messages],
-            "max_tokens": request.sampling.max_new_tokens,
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-        }
-        if with_schema := request.schema is not None and self._takes_schemas:
-            schema = json.loads(json.dumps(request.schema, default=dict))
-            answer = {"name": "answer", "schema": schema, "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": answer}
-        try:
-            # `create` would walk through types for longer than all else takes
-            response = await client.post(
-                "/chat/completions", cast_to=ChatCompletion, body=body
-            )
-        except APITimeoutError:
-            return Reply(None, f"no answer within {client.timeout:g} s")
-        except APIStatusError as error:
-            status, why = error.status_code, error.message
-            if with_schema and status in (400, 422) and SCHEMA.search(why):
-                if self._takes_schemas:
-                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
-                self._takes_schemas = False
-                return await self.ask(client, request)
-            if status in (401, 403):
-                raise KeyRefused(_shorten(f"HTTP {status}: {why}")) from None
-            return Reply(None, _shorten(f"HTTP {status}: {why}"))
-        except Exception as error:  # whatever one call meets is that call's failure
-            if type(error) is OpenAIError:  # there is no call to make any more
-                return Reply(None, str(error))
-            cause = f" ({error.__cause__})" if error.__cause__ else ""
-            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
-        return _read(response)
-
-
 class LLM:
-    """An endpoint with a disk cache, limits, and totals over its lifetime.
+    """An OpenAI-compatible endpoint with a disk cache, limits, and totals.
 
-    cache: folder, on a local disk; any number of processes may share it.
+    base_url: with its /v1. cache: folder, on a local disk; any number of processes may
+    share it. api_key: if None, that of the environment variable OPENAI_API_KEY.
+    `totals`: HTTP attempts made (`calls`), and tokens as the server counts them.
     """
 
     def __init__(
         self,
-        backend: Endpoint,
+        base_url: str,
+        model: str,
         cache: Path | None = None,
         limits: Limits = Limits(),
+        api_key: str | None = None,
     ) -> None:
-        from factkit.cache import Cache
-
-        self.backend, self.limits, self.totals = backend, limits, Totals()
-        self._cache = Cache(cache) if cache is not None else None
+        self.base_url, self.model, self.api_key = base_url, model, api_key
+        self.limits, self._cache = limits, Cache(cache) if cache is not None else None
+        self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
+        self._takes_schemas = True
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
         """The replies, in the requests' order; requests with equal keys are sent once.
 
         progress: label of a progress bar; none without. An answer is cached as soon
         as it is there, so that a killed run repeats no finished call. Works in a
-        notebook's running loop, too.
+        notebook's running loop, too. Raises ValueError on a key that no header can
+        carry: the error of each call would spell it out.
         """
-        keys = [cache_key(self.backend.name, request) for request in requests]
+        name = f"{_address(self.base_url)} {self.model}"
+        keys = [cache_key(name, request) for request in requests]
         missing = dict(zip(keys, requests, strict=True))
         bar = progress_bar(len(missing), progress, "call") if progress else None
         replies: dict[str, Reply] = {}
@@ -249,16 +156,10 @@ class LLM:
             del stored["cached"]
             self._cache.keep(key, stored)
 
-    def _next_call(self) -> str:
-        """Count a call; or why there is none to make any more."""
-        most = self.limits.max_calls
-        if most is not None and self.totals.calls >= most:
-            return f"call cap of {most} reached"
-        self.totals.calls += 1
-        return ""
-
-    async def _ask_all(self, missing: Mapping[str, Request], settle: Settle) -> None:
-        """Answer by `concurrency` calls at once."""
+    async def _ask_all(
+        self, missing: Mapping[str, Request], settle: Callable[[str, Reply], None]
+    ) -> None:
+        """Answer by `concurrency` calls at once, until the key is refused."""
         waiting, refused = iter(missing.items()), ""
 
         async def work() -> None:
@@ -267,15 +168,91 @@ class LLM:
                 try:
                     reply = Reply(None, refused)
                     if not refused:
-                        reply = await self.backend.ask(client, request)
+                        reply = await self._ask(client, request)
                 except KeyRefused as why:
                     reply, refused = Reply(None, str(why)), f"not called: {why}"
                 settle(key, reply)
 
-        client = self.backend.connect(self.limits, self._next_call)
-        async with client, asyncio.TaskGroup() as group:
+        async with self._client() as client, asyncio.TaskGroup() as group:
             for _ in range(min(self.limits.concurrency, len(missing))):
                 group.create_task(work())
+
+    def _client(self) -> "AsyncOpenAI":
+        """A client for the running event loop; redirects are refused."""
+        import httpx
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+        limits, totals = self.limits, self.totals
+
+        class Attempts(DefaultAsyncHttpxClient):
+            """Counts attempts and ends each in time; openai's client repeats them."""
+
+            async def send(self, *request: Any, **options: Any) -> Any:
+                if limits.max_calls is not None and totals.calls >= limits.max_calls:
+                    # which it does not repeat
+                    raise OpenAIError(f"call cap of {limits.max_calls} reached")
+                totals.calls += 1
+                try:
+                    async with asyncio.timeout(limits.timeout_s):
+                        return await super().send(*request, **options)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer in time") from None
+
+        return AsyncOpenAI(
+            base_url=self.base_url,
+            api_key=key,
+            timeout=limits.timeout_s,
+            max_retries=limits.attempts - 1,
+            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
+        )
+
+    async def _ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
+        """The reply after as many attempts as it takes. Raises KeyRefused."""
+        from openai import APIStatusError, APITimeoutError, OpenAIError
+        from openai.types.chat import ChatCompletion
+
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.sampling.max_new_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+        }
+        if with_schema := request.schema is not None and self._takes_schemas:
+            schema = json.loads(json.dumps(request.schema, default=dict))
+            answer = {"name": "answer", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        try:
+            # `create` would walk through types for longer than all else takes
+            response = await client.post(
+                "/chat/completions", cast_to=ChatCompletion, body=body
+            )
+        except APITimeoutError:
+            return Reply(None, f"no answer within {client.timeout:g} s")
+        except APIStatusError as error:
+            status, why = error.status_code, error.message
+            if with_schema and status in (400, 422) and SCHEMA.search(why):
+                if self._takes_schemas:
+                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+                self._takes_schemas = False
+                return await self._ask(client, request)
+            why = _shorten(f"HTTP {status}: {why}")
+            if status in (401, 403):
+                raise KeyRefused(why) from None
+            return Reply(None, why)
+        except Exception as error:  # whatever one call meets is that call's failure
+            if type(error) is OpenAIError:  # there is no call to make any more
+                return Reply(None, str(error))
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+        return _read(response)
+
+
+class KeyRefused(Exception):
+    """The server does not take the key: no other call will fare better."""
 
 
 def cache_key(model: str, request: Request) -> str:
@@ -300,26 +277,85 @@ def _address(url: str) -> str:
 
 
 def _read(response: Any) -> Reply:
-    """The reply in a server's answer, which may be anything."""
+    """The reply in a server's answer, which may be anything; no text, no answer."""
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
     names = ("prompt_tokens", "completion_tokens")
-    counts = (getattr(getattr(response, "usage", None), n, None) for n in names)
-    return _reply(text, reason, *(n if type(n) is int else 0 for n in counts))
-
-
-def _reply(text: Any, reason: str | None, before: int, after: int) -> Reply:
-    """A reply of `before` prompt and `after` completion tokens; no text, no answer."""
+    counts = [getattr(getattr(response, "usage", None), n, None) for n in names]
+    counts = [n if type(n) is int else 0 for n in counts]
     if isinstance(text, str) and text.strip():
-        reason = str(reason or "")
-        return Reply(text, "", False, before, after, finish_reason=reason)
-    error = f"the answer is empty (finish reason: {reason})"
-    return Reply(None, error, prompt_tokens=before, completion_tokens=after)
+        return Reply(text, "", False, *counts, finish_reason=str(reason or ""))
+    why = f"the answer is empty (finish reason: {reason})"
+    return Reply(None, why, False, *counts)
 
 
 def _shorten(text: str, most: int = 500) -> str:
     """Text without its tail: a gateway's error can be a whole web page."""
     return text if len(text) <= most else f"{text[:most]} …"
+
+
+# ---- the cache
+
+
+class Cache:
+    """JSON values by key. A fault in it costs what it holds, never what is asked for.
+
+    The folder of a damaged one is moved to <name>.damaged-<time> with a warning, and an
+    empty cache takes its place.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._one_at_a_time = threading.Lock()
+        with FileLock(f"{self.folder}.lock"):  # no one sees a cache half made
+            try:
+                self._database = _opened(self.folder / FILE)
+            except sqlite3.OperationalError:
+                raise  # a full disk, say, or one that can't be written to
+            except sqlite3.DatabaseError as error:
+                aside = f"{self.folder.name}.damaged-{time.time_ns()}"
+                self.folder.rename(self.folder.with_name(aside))
+                self.folder.mkdir()
+                self._database = _opened(self.folder / FILE)
+                self._warn(f"damaged, moved to {aside}", error)
+
+    def kept(self, key: str) -> Any:
+        """The value that is kept under a key, or None."""
+        try:
+            with self._one_at_a_time:
+                query = "SELECT value FROM Answers WHERE key = ?"
+                row = self._database.execute(query, (key,)).fetchone()
+            return None if row is None else json.loads(row[0])
+        except Exception as error:  # of a row, or a file cut since it was opened
+            self._warn("not read", error)
+
+    def keep(self, key: str, value: Any) -> None:
+        """Keep a JSON value, or warn that it can't be."""
+        try:
+            with self._one_at_a_time:
+                change = "INSERT OR REPLACE INTO Answers VALUES (?, ?)"
+                self._database.execute(change, (key, json.dumps(value)))
+        except Exception as error:  # a full disk must not cost the answer
+            self._warn("not cached", error)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        warnings.warn(f"{self.folder}: {what}: {error}", stacklevel=3)
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """A sound database. Raises DatabaseError on damage."""
+    database = sqlite3.connect(
+        file, timeout=60, isolation_level=None, check_same_thread=False
+    )
+    ((state,),) = database.execute("PRAGMA quick_check(1)").fetchall()
+    if state != "ok":
+        raise sqlite3.DatabaseError(state)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    table = "Answers (key TEXT PRIMARY KEY, value TEXT)"
+    database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+    return database

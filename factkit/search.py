@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from factkit import serving
+from factkit.corpus import Chunk, Index
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk, Index
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -52,7 +52,7 @@ def over_http(url: str) -> Search:
     FACTKIT_SEARCH_TOKEN, if it is set. Raises ParamError on a bad URL; the search
     raises ServiceError if it gets no entries, or other than asked for.
     """
-    from factkit.http_client import Client
+    from factkit.serving import Client
 
     client = Client(url, "search_url", "serve-search", TOKEN_VARIABLE, CALL_S)
 

@@ -145,7 +145,7 @@ class _Web:
     def __init__(self, endpoint: str, n: int, cache: Path) -> None:
         import httpx
 
-        from factkit.cache import Cache
+        from factkit.llm import Cache
 
         self._key = environment_token(KEY_VARIABLE)
         if not self._key:
@@ -202,7 +202,7 @@ class _Web:
         """A query's results, address → title, best first."""
         from tenacity import Retrying, stop_after_attempt
 
-        from factkit.http_client import retries
+        from factkit.serving import retries
 
         attempts = Retrying(**retries(stop_after_attempt(ATTEMPTS)))
         key = ["search", self.endpoint, self.n]

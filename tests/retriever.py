@@ -5,8 +5,8 @@ import time
 from contextlib import contextmanager
 
 from factkit import search, serving
+from factkit.corpus import Chunk
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk
 
 MANIFEST = {"name": "animals", "entries": 6}
 TEXTS = {

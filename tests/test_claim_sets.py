@@ -7,10 +7,10 @@ import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params
+from factkit.corpus import listed
 from factkit.datasets.examples import Example, refuse_overlap
-from factkit.llm import LLM, Endpoint, Limits
+from factkit.llm import LLM, Limits
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import listed
 from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import data as claim_data
@@ -233,7 +233,7 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
         return answer(reply) if isinstance(reply, str) else reply
 
     with serve(behave) as server:
-        llm = LLM(Endpoint(server.url, "m", "k"), limits=Limits(attempts=1))
+        llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
         kept, counts = keep([example for example, *_ in cases], llm)
     assert kept == [example for example, _, fate in cases if fate == "kept"]
     assert counts == Counter(fate for *_, fate in cases)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit import assets, params
+from factkit.corpus import Chunk
 from factkit.retrieval import dense
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.dense import DenseIndex, Encoder
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from factkit.corpus import Chunk
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import (
     MANIFEST,
     EntryIndex,
@@ -132,7 +132,7 @@ def test_a_build_that_fails_leaves_all_as_it_was(built, tmp_path):
 ENDLESS = """
 import itertools, sys
 from pathlib import Path
-from factkit.retrieval.chunks import Chunk
+from factkit.corpus import Chunk
 from factkit.retrieval.entries import build_index
 
 def entries():

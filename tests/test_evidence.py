@@ -1,19 +1,15 @@
-"""The document cache of each prompt: its file, its search, building it, and A.3."""
+"""The document cache of each prompt: its file, its search, building it."""
 
 import json
 
 import pytest
 
-from factkit.corpus import Document
+from factkit.corpus import Chunk, Document, chunk_documents
 from factkit.datasets.examples import DataError, Example
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex
-from factkit.retrieval.chunks import Chunk, Hit, chunk_documents
 from factkit.retrieval.evidence import (
-    Coverage,
     EvidenceCache,
     build_offline,
-    contradicting_documents,
-    coverage,
     query_of,
     read_evidence,
 )
@@ -122,29 +118,3 @@ def test_a_document_that_the_corpus_lacks_and_a_repeated_id_are_refused_by_name(
         build_offline([example(evidence=["Nobody"])], index_of(CORPUS), BY_ID)
     with pytest.raises(DataError, match="q0.*2 times"):
         build_offline([example(), example()], index_of(CORPUS), BY_ID)
-
-
-# Coverage (A.3)
-
-
-def hits(*doc_ids):
-    return [Hit(Chunk(f"{i}#0", i, "x", 1), 1.0) for i in doc_ids]
-
-
-def test_coverage_is_that_of_a_hand_calculation():
-    rows = [
-        ([{"a"}], hits("a", "b")),  # its one error is covered
-        ([{"a"}, {"c"}], hits("b", "c")),  # one of two
-        ([{"a", "b"}], hits("b")),  # half of the evidence: not covered
-        ([{"d"}], []),
-        ([], hits("a")),  # no error: does not count
-    ]
-    assert coverage(rows) == Coverage(responses=4, share=0.5)
-    assert coverage([([], hits("a"))]).share is None
-
-
-def test_the_worlds_claims_are_contradicted_by_the_documents_that_they_name(world):
-    rows = worlds.claims(world, 60, seed=1)
-    for claim in rows:
-        expected = claim.evidence if claim.label == "REFUTE" else []
-        assert contradicting_documents(world, claim.question) == expected

@@ -12,7 +12,7 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.llm import LLM, Endpoint, Limits, Reply, Request
+from factkit.llm import LLM, Limits, Reply, Request
 
 QUICK = Limits(timeout_s=5, attempts=3)
 
@@ -32,7 +32,7 @@ def asks(n, **fields):
 
 
 def client(server, cache=None, limits=QUICK):
-    return LLM(Endpoint(server.url, "judge"), cache, limits)
+    return LLM(server.url, "judge", cache, limits)
 
 
 def reply_to(behave, limits=QUICK, **fields):
@@ -145,7 +145,7 @@ def test_the_call_carries_model_messages_sampling_and_schema():
 
 
 def test_a_key_that_no_header_can_carry_is_refused_and_never_shown():
-    llm = LLM(Endpoint("http://127.0.0.1:9/v1", "judge", api_key="se\ncret"))
+    llm = LLM("http://127.0.0.1:9/v1", "judge", api_key="se\ncret")
     with pytest.raises(ValueError, match="API key") as refused:
         llm.run([ask("p")])
     assert "cret" not in str(refused.value)

@@ -49,7 +49,8 @@ def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_profile_tiny()
         other = {k for k, v in cell.items() if k in tiny and v != tiny[k]}
         cells = nbformat.read(path, 4).cells
         source = "\n".join(c.source for c in cells if c.cell_type == "code")
-        read = set(re.findall(r"\bP\.(?!model_|splits\b)(\w+)", source))
+        fields = params.class_of(paper_of(path)).model_fields.keys()
+        read = fields & set(re.findall(r"\bP\.(\w+)", source))
         if wrong := other | read - cell.keys():
             faults[path.stem] = wrong
     assert faults == {}

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from factkit import params
-from factkit.rar import benchmarks
-from factkit.rar.benchmarks import RUN_CODE, BenchmarkError, arguments, scores
+from factkit.rar import evaluate
+from factkit.rar.arms import RUN_CODE
+from factkit.rar.evaluate import BenchmarkError, arguments, scores
 
 FAKE = """
 import json, os, pathlib, sys
@@ -38,7 +39,7 @@ def run(tmp_path, monkeypatch):
     folder = tmp_path / "out"
 
     def run_named(names):
-        found = benchmarks.run("m", load(names), folder)
+        found = evaluate.benchmarks("m", load(names), folder)
         return found, json.loads((folder / "calls.json").read_text())
 
     return run_named
@@ -91,10 +92,10 @@ def test_an_adapter_is_loaded_on_its_base(tmp_path):
 
 def test_code_runs_in_a_container_alone(tmp_path, monkeypatch):
     for name in RUN_CODE:
-        monkeypatch.setattr(benchmarks, "in_container", lambda: False)
+        monkeypatch.setattr(evaluate, "in_container", lambda: False)
         with pytest.raises(BenchmarkError, match=f"{name}: runs code .* no container"):
             arguments("m", [name], load(), tmp_path)
-        monkeypatch.setattr(benchmarks, "in_container", lambda: True)
+        monkeypatch.setattr(evaluate, "in_container", lambda: True)
         settings = arguments("m", [name], load(), tmp_path)
         assert settings["confirm_run_unsafe_code"] is True
 
@@ -117,14 +118,14 @@ def test_a_run_asks_only_for_what_the_folder_lacks(run):
     assert run("gsm8k win_rate")[0] == {"gsm8k": 0.5}
     found, calls = run("gsm8k gpqa")
     assert found == {"gsm8k": 0.5, "gpqa": 0.5}
-    assert calls == [[["gsm8k"], None], [["gpqa_main_cot_zeroshot"], None]]
+    assert calls == [[["gsm8k"], "0"], [["gpqa_main_cot_zeroshot"], "0"]]
 
 
 def test_code_is_allowed_to_lm_eval_only_where_it_is_to_us(run, monkeypatch):
     monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
-    monkeypatch.setattr(benchmarks, "in_container", lambda: True)
+    monkeypatch.setattr(evaluate, "in_container", lambda: True)
     run("gsm8k")
-    assert [allowed for _, allowed in run("mbpp")[1]] == [None, "1"]
+    assert [allowed for _, allowed in run("mbpp")[1]] == ["0", "1"]
 
 
 def test_a_failing_harness_is_an_error_and_so_is_a_result_that_is_missing(run):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from factkit.curate.requests import Factual
 from factkit.llm import Reply
 from factkit.rar.rewards import Check, Rating
-from factkit.reason import strategies
+from factkit.reason import evaluate
 from factkit.rlfh import feedback
 from factkit.verify import support
 from factkit.verify.claims import Claims
@@ -55,7 +55,7 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
                 for s in told
             ]
         case "annotation":
-            told = read(reply, strategies.Steps)
+            told = read(reply, evaluate.Steps)
             return told and [
                 [
                     [s.step.strip(), list(dict.fromkeys(s.strategies))]

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit.corpus import Document, load_leads
+from factkit.corpus import Chunk, Document, chunk_documents, load_leads
 from factkit.retrieval.bm25 import (
     CorpusIndex,
     PromptIndex,
     answer_in_chunks,
 )
-from factkit.retrieval.chunks import Chunk, chunk_documents
 
 PAGES = [
     "The red fox jumps. The fox sleeps in the den.",

@@ -16,11 +16,11 @@ from retriever import served
 from factkit import params, runs, serving
 from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
-from factkit.http_client import ServiceError
 from factkit.params import ROOT, ParamError
 from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
 from factkit.reason.reward_service import remote
+from factkit.serving import ServiceError
 from factkit.verify.engine import REFERENCES
 from factkit.verify.exact import ExactEngine, WorldReader
 from factkit.verify.response import TAGS, written

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, serving_index, until
 
-from factkit import http_client, search
-from factkit.http_client import ServiceError
+from factkit import search, serving
+from factkit.corpus import Chunk
 from factkit.params import ROOT, ParamError
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import EntryIndex, build_index
 from factkit.search import (
     QUERY_CHARS,
@@ -23,6 +22,7 @@ from factkit.search import (
     over_http,
     searchable,
 )
+from factkit.serving import ServiceError
 
 SECRET = "zq7secret"
 QUERIES = [
@@ -56,14 +56,14 @@ def impatient(monkeypatch):
 @pytest.fixture
 def retried(monkeypatch):
     """The seconds before each retry, as the client sets them; they go by at once."""
-    waits, wait_s = [], http_client.wait_s
+    waits, wait_s = [], serving.wait_s
 
     def brief(state):
         waits.append(wait_s(state))
         return 0.02
 
-    monkeypatch.setattr(http_client, "wait_s", brief)
-    monkeypatch.setattr(http_client.Client, "_tell", lambda client, state: None)
+    monkeypatch.setattr(serving, "wait_s", brief)
+    monkeypatch.setattr(serving.Client, "_tell", lambda client, state: None)
     return waits
 
 

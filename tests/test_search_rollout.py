@@ -25,9 +25,9 @@ from retriever import INDEX, serving_index
 from factkit import models, params
 from factkit import search as searching_for
 from factkit.datasets.examples import Example
-from factkit.http_client import ServiceError
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
+from factkit.serving import ServiceError
 from factkit.train import grpo, offline, setup
 from factkit.veri import evaluate, search_rollout
 from factkit.veri.evaluate import read_verified

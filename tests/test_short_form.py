@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
-from factkit.evaluate import short_form
+from factkit.evaluate import exposure_bin, short_form
 from factkit.evaluate.short_form import Answered
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
@@ -56,7 +56,7 @@ def test_a_bin_is_told_by_its_lower_edge():
         assert short_form.confidence_bin(row) == edge
     for exposure, edge in {0: 0, 3: 1, 4: 4, 39: 10, 40: 40}.items():
         row = answered(CORRECT, meta={"exposure": exposure})
-        assert short_form.exposure_bin(row) == edge
+        assert exposure_bin(row) == edge
 
 
 # Majority

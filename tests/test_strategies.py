@@ -5,7 +5,7 @@ import json
 from fake_llm import FakeLLM, told
 
 from factkit.llm import Reply
-from factkit.reason.strategies import (
+from factkit.reason.evaluate import (
     RULES,
     Steps,
     annotate,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit.rar import theorem
+from factkit.rar import rewards as theorem
 
 BETAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 

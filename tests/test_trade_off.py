@@ -10,8 +10,8 @@ import pytest
 from factkit import models, params
 from factkit.datasets import world_prompts as wp
 from factkit.evaluate.long_form import Checked, by_exposure
-from factkit.rar import trade_off
-from factkit.rar.trade_off import (
+from factkit.rar import evaluate as trade_off
+from factkit.rar.evaluate import (
     FORMS,
     Answers,
     answer,

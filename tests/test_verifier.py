@@ -3,7 +3,6 @@
 import pytest
 
 from factkit import params
-from factkit.llm import Endpoint
 from factkit.verify import judge, verifier
 from factkit.verify.outcome import Outcome
 from factkit.world import facts as world
@@ -74,8 +73,7 @@ def test_the_judge_of_the_parameters_is_asked(asked):
     assert told == ["Paris", "Rome", ""]  # without the reasoning
     limits = llm.limits
     assert (limits.concurrency, limits.timeout_s, limits.max_calls) == (3, 7.0, 11)
-    named = [(of.backend.model, of.backend.base_url) for of in (llm, other)]
-    assert isinstance(llm.backend, Endpoint)
+    named = [(of.model, of.base_url) for of in (llm, other)]
     assert named == [
         ("org/judge", "http://j/v1"),
         ("org/other", "http://other:8002/v1"),

@@ -1,17 +1,20 @@
 """How 02 measures verifiers: scores by hand, no claim in both halves."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from factkit import params
-from factkit.datasets.annotated import Judged
 from factkit.verify.claims import Support
 
-SUPPORTED = Support.SUPPORTED
-CELLS = ("c09", "candidates", "c12", "error-rates", "measured", "c20", "agreement")
+SUPPORTED, CONTRADICTED, _ = Support
+CELLS = (
+    *("labelled-sets", "labels", "plain-text", "judged", "annotated"),
+    *("c09", "candidates", "c12", "error-rates", "measured", "c20", "agreement"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,73 @@ def defined():
 
 
 def judged(claim, *evidence, support=SUPPORTED):
-    return Judged(claim, evidence, support)
+    return SimpleNamespace(claim=claim, evidence=evidence, support=support)
+
+
+# Claims and facts that people labelled, read as their authors publish them
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_fever_text_is_read_as_it_is_usually_written(defined, tmp_path):
+    row = {"claim": "Ada -LRB- 1903 -- 1990 -RRB- 's .", "evidence": "`` So ''"}
+    path = write(tmp_path / "rows.jsonl", row | {"label": "REFUTES"})
+    (claim,) = defined["judged"](path)
+    assert claim.claim == "Ada (1903 – 1990)'s."
+    assert (claim.evidence, claim.support) == (('" So "',), CONTRADICTED)
+    (searched,) = defined["judged"](path, lambda claim: [f"I say: {claim}", "No."])
+    assert searched.evidence == ("I say: Ada (1903 – 1990)'s.", "No.")
+
+
+PROMPT = """Follow this.
+<information>
+[[e_1]]: info1
+</information>
+Verify the claim:
+Ada left.
+<information>
+[[Ada Arn_sentence_2]]: Ada left [[Rome_(city)|Rome]].
+[[Rome]]: Rome is old.
+It lies far.
+
+</information>
+"""
+
+
+def test_the_entries_of_an_offline_prompt_are_its_last_ones_with_their_titles(
+    defined, tmp_path
+):
+    row = {
+        "question": "Ada left.",
+        "prompt": [{"content": PROMPT, "role": "user"}],
+        "golden_answers": {"label": "SUPPORT", "evidence": ["Ada Arn_sentence_2"]},
+    }
+    pd.DataFrame([row]).to_parquet(tmp_path / "x.parquet")
+    (claim,) = defined["judged"](tmp_path / "x.parquet")
+    evidence = ("Ada Arn: Ada left Rome.", "Rome: Rome is old.\nIt lies far.")
+    assert (claim.evidence, claim.support) == (evidence, SUPPORTED)
+
+
+def test_the_facts_of_a_response_are_people_s_and_refusals_are_left_out(
+    defined, tmp_path
+):
+    sentences = [
+        {"human-atomic-facts": [{"text": "Ann sings."}, {"text": "Ann is ten."}]},
+        {"human-atomic-facts": None},  # not relevant
+    ]
+    bio = {"input": "Who is Ann?", "output": "A singer.", "annotations": sentences}
+    path = write(tmp_path / "a.jsonl", bio, bio | {"annotations": None})
+    facts = ["Ann sings.", "Ann is ten."]
+    assert defined["annotated"](path) == [("Who is Ann?", "A singer.", facts)]
+    row = {"prompt": "q", "response": "r", "claims": [{"claim": "Mars is red"}]}
+    path = write(tmp_path / "b.jsonl", row, row | {"claims": []})
+    assert defined["annotated"](path) == [("q", "r", ["Mars is red"])]
+
+
+# The measures
 
 
 def test_words_are_the_share_of_content_words_that_the_evidence_has(defined):

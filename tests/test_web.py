@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from factkit import http_client, web
+from factkit import serving, web
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
 from factkit.retrieval.evidence import read_evidence, write_evidence
@@ -137,7 +137,7 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setenv(web.KEY_VARIABLE, KEY)
     monkeypatch.setattr(web, "ATTEMPTS", 3)
     monkeypatch.setattr(web, "DELAY_S", 0)
-    monkeypatch.setattr(http_client, "wait_s", lambda state: 0.01)
+    monkeypatch.setattr(serving, "wait_s", lambda state: 0.01)
     # stands for an address of the public internet that the test can serve from
     monkeypatch.setattr(web, "is_public", lambda a: a == "127.0.0.1")
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: Here())

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
 # (ids, prompts, whole responses) → scores of their answers; None: the verifier failed
 Score = Callable[[Sequence[str], Sequence[str], Sequence[str]], Sequence[float | None]]
+Pair = tuple[str, str] | None  # the better and the worse response
 
 
 @dataclass(frozen=True)
@@ -201,15 +203,14 @@ def _in_parts(
     if len(done) < n:
         done = done[: len(done) // part * part]
         write_atomically(path, "".join(map(_line, done)))
-    bar = progress_bar(n, path.stem, unit="prompt")
-    bar.update(len(done))
-    for start in range(len(done), n, part):
-        made = rows(start, start + part)
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(map(_line, made))
-        done += made
-        bar.update(len(made))
-    bar.close()
+    with progress_bar(n, path.stem, unit="prompt") as bar:
+        bar.update(len(done))
+        for start in range(len(done), n, part):
+            made = rows(start, start + part)
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(map(_line, made))
+            done += made
+            bar.update(len(made))
     return done
 
 
@@ -297,9 +298,7 @@ def gap_pairs(
     With a length_difference Binary RAR's pairs (§4.3: 10 %). Without, FACT's, as RLFH
     compares with them (§4.1): the best and the worst, whatever their lengths.
     """
-    pairs = (widest_pair(row, length_difference) for row in drawn)
-    own = zip(examples, pairs, strict=True)
-    return [pair(example, *texts, p) for example, texts in own if texts]
+    return _rows(examples, [widest_pair(row, length_difference) for row in drawn], p)
 
 
 def margin_pairs(
@@ -308,11 +307,17 @@ def margin_pairs(
     """Learning to Reason's pairs for DPO: the `margin_pair` of each request that has
     one, by τ_m = `p.least_margin` and τ_l = `p.length_difference`."""
     limits = p.least_margin, p.length_difference
-    own = zip(examples, (margin_pair(row, *limits) for row in drawn), strict=True)
+    return _rows(examples, [margin_pair(row, *limits) for row in drawn], p)
+
+
+def _rows(
+    examples: Sequence[Example], pairs: Sequence[Pair], p: "RequestParams"
+) -> list[dict]:
+    own = zip(examples, pairs, strict=True)
     return [pair(example, *texts, p) for example, texts in own if texts]
 
 
-def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | None:
+def widest_pair(drawn: Drawn, length_difference: float) -> Pair:
     """(better, worse) of one request's responses: the two furthest apart in score whose
     lengths differ by less than `length_difference`; None if no two do.
 
@@ -327,15 +332,11 @@ def widest_pair(drawn: Drawn, length_difference: float) -> tuple[str, str] | Non
     return _widest(drawn, near, 0.0)
 
 
-def margin_pair(
-    drawn: Drawn, least_margin: float, length_difference: float
-) -> tuple[str, str] | None:
+def margin_pair(drawn: Drawn, least_margin: float, length_difference: float) -> Pair:
     """(better, worse) of one request's responses: the two with the widest margin in
     precision, if it is above the least and |1 − l_c / l_r| ≤ τ_l, the length difference
-    (§2.3); None if no two are.
-
-    l_c, l_r: words of the better and of the worse answer, without reasoning. On a tie
-    the pair whose better response is best.
+    (§2.3); None if no two are. l_c, l_r: lengths of the better and the worse one, and
+    ties, as in `widest_pair`.
     """
 
     def near(better: int, worse: int) -> bool:
@@ -347,17 +348,17 @@ def margin_pair(
 
 def _widest(
     drawn: Drawn, near: Callable[[int, int], bool], least_margin: float
-) -> tuple[str, str] | None:
+) -> Pair:
     """The pair with the widest margin above the least, of those of near lengths."""
-    ranked = drawn.ranked
-    lengths = [len(answer.split()) for answer in answers([text for _, text in ranked])]
+    texts = [text for _, text in drawn.ranked]
+    lengths = [len(answer.split()) for answer in answers(texts)]
+    sized = zip(drawn.ranked, lengths, strict=True)
     gaps = [
         (high - low, high, better, worse)
-        for i, (high, better) in enumerate(ranked)
-        for j, (low, worse) in enumerate(ranked[i + 1 :], start=i + 1)
+        for ((high, better), n), ((low, worse), m) in combinations(sized, 2)
         if high - low > least_margin
         and not math.isclose(high - low, least_margin)  # 0.8 - 0.7 is 0.1 and a bit
-        and near(lengths[i], lengths[j])
+        and near(n, m)
     ]
     widest = max(gaps, key=lambda gap: gap[:2], default=None)
     return widest and widest[2:]

@@ -1,6 +1,6 @@
-"""Questions and requests made into splits that share no entity, and their evidence.
+"""The small profiles' requests, the filter for factual ones, and their evidence.
 
-The small profiles of papers 3 and 4 ask of people of the fact world, or of leads.
+Small profiles ask of people of the fact world, or of leads.
 """
 
 import random
@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import assets, corpus
-from factkit.corpus import Document
-from factkit.curate.splits import Sets
+from factkit.corpus import Chunk, Document
+from factkit.curate.splits import Sets, in_set
 from factkit.datasets import world_prompts
-from factkit.datasets.examples import (
-    MAX_QUESTION_CHARS,
-    Example,
-)
+from factkit.datasets.examples import MAX_QUESTION_CHARS, Example
 from factkit.datasets.rows import Loaded
 from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk
 from factkit.verify import judge
 from factkit.verify.replies import Form, read, word
 from factkit.world import facts as world
@@ -44,12 +40,12 @@ FILES = {
 # ---- the sets of the small profiles; `meta["set"]` names the evaluation set
 
 
-def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
-    """Requests to tell of people, and for a number of facts: each an evaluation set.
+def people_of(
+    p: "RequestParams", dev_share: float = DEV_SHARE, familiar: bool = False
+) -> tuple[world.World, list[str], list[str], list[str]]:
+    """The fact world, and whom its test, dev and training requests are about.
 
-    familiar: only of people whom the policy read of. The training splits share the
-    people that dev and test leave, in the ratio of their requests; test holds
-    p.test_requests of each set.
+    familiar: only people whom the policy read of.
     """
     made = world.build_world(people=p.world_people, seed=p.world_seed)
     people = [
@@ -58,30 +54,34 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
         if not familiar or any(f.exposure for f in made.facts_of(s))
     ]
     random.Random(f"people {p.world_seed}").shuffle(people)
-    n_test, n_dev = (round(s * len(people)) for s in (TEST_SHARE, DEV_SHARE))
-    rest = people[n_test + n_dev :]
+    test = round(TEST_SHARE * len(people))
+    dev = test + round(dev_share * len(people))
+    return made, people[:test], people[test:dev], people[dev:]
 
-    def of(part: Sequence[str], *kinds: str, n: int) -> list[Example]:
+
+def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
+    """Requests to tell of people, and for a number of facts: each an evaluation set.
+
+    familiar: as `people_of` has it. The training splits share the people that dev and
+    test leave, in the ratio of their requests; test holds p.test_requests of each set.
+    """
+    made, test, dev, rest = people_of(p, familiar=familiar)
+    kinds = OPEN, COUNTED
+
+    def drawn(people: Sequence[str], n: int, *kinds: str) -> list[Example]:
         """n requests of these kinds, or as many as there are."""
         every = [
             in_set(e, kind)
             for kind in kinds
-            for e in world_prompts.requests(made, part, kind)
+            for e in world_prompts.requests(made, people, kind)
         ]
         return random.Random("some").sample(every, min(n, len(every)))
 
-    wanted = training_sizes(p)
-    sets, begin, total = {}, 0, 0
-    for name, n in wanted.items():
-        total += n
-        end = round(len(rest) * total / sum(wanted.values()))
-        sets[name] = of(rest[begin:end], OPEN, COUNTED, n=n)
-        begin = end
-    dev = people[n_test : n_test + n_dev]
-    sets["dev"] = of(dev, OPEN, COUNTED, n=p.dev_requests)
-    sets["test"] = []
-    for kind in (OPEN, COUNTED):
-        sets["test"] += of(people[:n_test], kind, n=p.test_requests)
+    sizes = training_sizes(p)
+    parts = requests.shares(rest, sizes) | {"dev": dev}
+    sizes["dev"] = p.dev_requests
+    sets = {name: drawn(part, sizes[name], *kinds) for name, part in parts.items()}
+    sets["test"] = [e for kind in kinds for e in drawn(test, p.test_requests, kind)]
     return sets
 
 
@@ -90,33 +90,24 @@ def lead_sets(p: "RequestParams") -> Sets:
     two evaluation sets with p.test_requests each, or as many as there are."""
     sizes = {"test": 2 * p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
     parts = requests.split(facts.load(), sizes, p.split_seed)
-    test = _named(requests.requests(parts.pop("test"), OPEN))
-    sets = {k: _named(requests.mixed(part, sizes[k])) for k, part in parts.items()}
-    sets["test"] = [
-        example
-        for name in ("people", "other")
-        for example in [e for e in test if e.meta["set"] == name][: p.test_requests]
-    ]
-    return sets
-
-
-def _named(examples: Sequence[Example]) -> list[Example]:
-    """The examples as of the set "people", or of all "other"."""
-    return [
-        in_set(e, "people" if e.meta["topic"] == "people" else "other")
-        for e in examples
-    ]
+    tests = requests.requests(parts.pop("test"), OPEN)
+    sets = {k: requests.mixed(part, sizes[k]) for k, part in parts.items()}
+    people = [e for e in tests if e.meta["topic"] == "people"][: p.test_requests]
+    other = [e for e in tests if e.meta["topic"] != "people"][: p.test_requests]
+    sets["test"] = people + other
+    return {
+        name: [
+            in_set(e, "people" if e.meta["topic"] == "people" else "other")
+            for e in examples
+        ]
+        for name, examples in sets.items()
+    }
 
 
 def training_sizes(p: "RequestParams") -> dict[str, int]:
     """Split → requests, of the splits that are trained on."""
     names = [name for name in p.splits if name not in ("dev", "test")]
     return {name: getattr(p, f"{name}_requests") for name in names}
-
-
-def in_set(example: Example, name: str) -> Example:
-    """The example as one of an evaluation set."""
-    return example.model_copy(update={"meta": example.meta | {"set": name}})
 
 
 def file_of(p: "RequestParams", name: str) -> str:
@@ -156,17 +147,6 @@ def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
 # ---- the evidence of a run's requests
 
 
-def wanting(sets: Mapping[str, Sequence[Example]]) -> list[Example]:
-    """The requests whose answers are held against evidence: all of train, and of the
-    others the open ones, since short answers are held against their references."""
-    return [
-        example
-        for name, rows in sets.items()
-        for example in rows
-        if name == "train" or example.meta["kind"] == OPEN
-    ]
-
-
 def gather(
     p: "RequestParams",
     examples: Sequence[Example],
@@ -186,16 +166,10 @@ def gather(
     if p.search_url:
         from factkit import web
 
-        return web.run_online(
-            examples,
-            p.search_url,
-            assets.cache_dir() / "web",
-            pages=p.pages,
-            at_least=p.least_pages,
-        )
+        cache, limits = assets.cache_dir() / "web", (p.pages, p.least_pages)
+        return web.run_online(examples, p.search_url, cache, *limits)
     if p.requests == "world":
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        every = world.documents(made)
+        every = world.documents(people_of(p)[0])
     else:  # each lead after its title: a chunk is to say whom it is about
         every = [
             Document(d.id, d.title, f"{d.title}: {d.text}", d.source)

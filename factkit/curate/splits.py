@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from factkit.datasets.examples import (
-    DataError,
-    Example,
-    refuse_overlap,
-)
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 
 Sets = dict[str, list[Example]]
+
+
+def in_set(example: Example, name: str) -> Example:
+    """The example as one of an evaluation set."""
+    return example.model_copy(update={"meta": example.meta | {"set": name}})
 
 
 def split_by_entity(
@@ -38,19 +39,23 @@ def split_by_entity(
     _fill_up(owner, Counter(group[e.entity.casefold()] for e in examples), sizes, seed)
     splits = {}
     for name, size in sizes.items():
-        pool = [e for e in examples if owner[group[e.entity.casefold()]] == name]
-        pool = [e for e in pool if not relations or e.relation in relations]
+        pool = [
+            e
+            for e in examples
+            if owner[group[e.entity.casefold()]] == name
+            and (not relations or e.relation in relations)
+        ]
         rng.shuffle(pool)
         by_relation: dict[str, list[Example]] = {}
         for example in pool:
             by_relation.setdefault(even and example.relation, []).append(example)
         turns = chain.from_iterable(zip_longest(*by_relation.values()))
-        splits[name] = [e for e in turns if e is not None][:size]
-        if len(splits[name]) < size:
+        if len(pool) < size:
             raise DataError(
                 f"{name}={size}: only {len(pool)} of {len(examples)} prompts are left "
                 "for this split; ask for fewer"
             )
+        splits[name] = list(filter(None, turns))[:size]
         rng.shuffle(splits[name])
     refuse_overlap(splits)
     return splits

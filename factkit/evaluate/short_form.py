@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows, write_rows
+from factkit.evaluate import read_rows, shown, write_rows
 from factkit.verify.failures import failed_share
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Probe
-    from factkit.evaluate.long_form import Checked
     from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
-EXPOSURE_EDGES = (0, 1, 4, 10, 40)  # times; a bin reaches to below the next
 
 
 @dataclass(frozen=True)
@@ -68,16 +66,11 @@ def answer(
         quality = judge_reasoning(texts, ids, answers, questions)
     columns = (texts, verify(texts, answers, questions), sure, quality)
     answered = [
-        Answered(e.id, e.question, e.answers, e.relation, *values, meta=shown(e.meta))
+        Answered(e.id, e.question, e.answers, e.relation, *values, shown(e.meta))
         for e, *values in zip(examples, *columns, strict=True)
     ]
     write_rows(path, map(asdict, answered))
     return answered
-
-
-def shown(meta: dict[str, Any]) -> dict[str, Any]:
-    """What a result keeps of an example's meta: not its texts."""
-    return {k: v for k, v in meta.items() if k not in ("references", "reasoning")}
 
 
 def confidence(
@@ -145,26 +138,6 @@ def rates_by(
 def confidence_bin(answered: Answered) -> float:
     """The lower edge of an answer's confidence bin: 0, 0.2, 0.4, 0.6, 0.8 (Fig 6)."""
     return min(int(answered.confidence * 5), 4) / 5
-
-
-def exposure_bin(answered: "Answered | Checked") -> int:
-    """The lower edge of the bin of how often the policy read what was asked about (fact
-    world)."""
-    return max(e for e in EXPOSURE_EDGES if e <= answered.meta["exposure"])
-
-
-def flat(by: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> dict[str, float]:
-    """{"exposure_10_abstention": …} from {"exposure": {10: {"abstention": …}}}.
-
-    `n` becomes the share of all questions.
-    """
-    metrics = {}
-    for kind, groups in by.items():
-        total = sum(group.get("n", 0) for group in groups.values())
-        for key, group in groups.items():
-            shares = {k: v / total if k == "n" else v for k, v in group.items()}
-            metrics |= {f"{kind}_{key}_{k}": v for k, v in shares.items()}
-    return metrics
 
 
 def majority(

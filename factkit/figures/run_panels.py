@@ -144,6 +144,23 @@ def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
     return fig
 
 
+def lengths(words: Sequence[int], label: str) -> "Figure":
+    """How many responses have how many words; dashed: the median.
+
+    words: of each response. label: of what, as the x axis says.
+    """
+    figure, ax = new_figure(5, 3)
+    width = (max(words) - min(words)) // 30 + 1  # whole words
+    edges = np.arange(min(words), max(words) + width + 1, width) - 0.5
+    ax.hist(words, edges, color=CORRECT)
+    middle = np.median(words)
+    ax.axvline(middle, color="black", ls="--", lw=1.2, label=f"median: {middle:g}")
+    ax.set_xlabel(label)
+    ax.set_ylabel("responses")
+    ax.legend(**LEGEND)
+    return figure
+
+
 def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
     """Mean reward by arm and exploit; framed where it pays at least the honest answer.
 

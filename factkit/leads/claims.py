@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from factkit.corpus import Chunk
 from factkit.datasets.examples import DataError, Example
 from factkit.leads.facts import NOW, Fact, Leads, inside, statement
 from factkit.leads.reader import LeadReader
 from factkit.leads.requests import shares
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_id, sentence_id
 from factkit.world.facts import LABELS
 

@@ -6,9 +6,9 @@ notebook's parameters cell shows those it uses. A variant, `<paper>-<variant>.ya
 holds only what differs: another setting or model.
 """
 
-import ast
 import difflib
 import pkgutil
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from factkit.params.stages import PROFILES, RunParams
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = yaml.CSafeLoader  # ten times as fast as SafeLoader
+ASSIGNED = re.compile(r"^(\w+)(?: *:[^=\n]+)? *=(?!=)", re.MULTILINE)  # in a cell
 
 # notebooks' parameters → their class
 CLASSES = {
@@ -149,15 +150,7 @@ def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     injected: dict[str, Any] = {}
     cell: set[str] = set()
     for source in values.get("In", []):
-        try:
-            statements = ast.parse(source).body
-        except SyntaxError:  # a magic
-            continue
-        names = set()
-        for statement in statements:
-            if isinstance(statement, ast.Assign | ast.AnnAssign):
-                targets = getattr(statement, "targets", None) or [statement.target]
-                names |= {t.id for t in targets if isinstance(t, ast.Name)}
+        names = set(ASSIGNED.findall(source))
         if source.startswith("# Parameters\n"):
             injected |= {name: values[name] for name in names}
         elif "profile" in names:
@@ -171,20 +164,22 @@ def _refuse_other_files(
     """Raises ParamError if papermill was given another profile's file, or the main file
     after its variant's: where it differs from the run's own, no value is the run's."""
     own = defaults(paper, profile, variant)
-    files = [f"-f params/{profile}/{paper}.yaml"]
-    if variant:
-        files.append(f"-f params/{profile}/{paper}-{variant}.yaml")
-    for other in PROFILES:
-        path = ROOT / "params" / other / f"{paper}.yaml"
+    for path in (ROOT / "params" / other / f"{paper}.yaml" for other in PROFILES):
         theirs = read_yaml(path) if path.is_file() else {}
         shared = (theirs.keys() & own.keys()) - {"profile", "variant"}
-        differs = [key for key in shared if theirs[key] != own[key]]
-        taken = [key for key in differs if injected.get(key) == theirs[key]]
-        kept = [key for key in differs if injected.get(key) == own[key]]
+        values = [
+            (injected.get(key), theirs[key], own[key])
+            for key in shared
+            if theirs[key] != own[key]
+        ]
+        taken = any(value == of_file for value, of_file, _ in values)
+        kept = any(value == ours for value, _, ours in values)
         if theirs.keys() <= injected.keys() and taken and not kept:
+            names = [paper, f"{paper}-{variant}"] if variant else [paper]
+            files = " ".join(f"-f params/{profile}/{name}.yaml" for name in names)
             raise ParamError(
                 f"profile={profile!r}, variant={variant!r}, but the values are those "
-                f"of params/{other}/{paper}.yaml: give {' '.join(files)}, in this order"
+                f"of {path.relative_to(ROOT)}: give {files}, in this order"
             )
 
 

@@ -6,9 +6,23 @@ from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import DpoParams, RequestParams, RlParams, SftParams
-from factkit.rar.benchmarks import RUN_CODE, SUITES
 
-# what early stopping can watch, beside lm-eval's benchmarks
+# lm-eval's benchmarks, of its version 0.4.13: name → its task, and the metric that is
+# taken, "<metric>,<filter>"
+SUITES = {
+    "ifeval": ("ifeval", "prompt_level_strict_acc,none"),
+    "bbh": ("bbh_cot_fewshot", "exact_match,get-answer"),
+    "gsm8k": ("gsm8k", "exact_match,flexible-extract"),
+    "minerva": ("minerva_math", "math_verify,none"),
+    "humaneval": ("humaneval_instruct", "pass@1,create_test"),
+    "humaneval_plus": ("humaneval_plus", "pass@1,create_test"),
+    "mbpp": ("mbpp_instruct", "pass_at_1,extract_code"),
+    "mbpp_plus": ("mbpp_plus_instruct", "pass_at_1,extract_code"),
+    "gpqa": ("gpqa_main_cot_zeroshot", "exact_match,flexible-extract"),
+    "aime25": ("aime25", "exact_match,none"),
+}
+RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
+# what early stopping can watch beside them
 MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
 MEASURED += ("correct_claims_per_question",)
 

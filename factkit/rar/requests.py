@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Document, load_leads
-from factkit.curate.requests import keep_factual
+from factkit.curate.requests import keep_factual, people_of
 from factkit.curate.splits import split_by_entity, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts, world_prompts
 from factkit.datasets.examples import Example
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from factkit.rar.arms import RarParams
 
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
-TEST_SHARE, DEV_SHARE = 0.3, 0.15  # of the fact world's people
+DEV_SHARE = 0.15  # of the fact world's people
 HELD_OUT = 100  # texts for the perplexity
 WILDCHAT_READ = 20  # conversations a training request, of which a part is factual
 Requests = tuple[dict[str, list[Example]], list[str], Counter]
@@ -42,19 +42,11 @@ def request_sets(p: "RarParams") -> Requests:
 
 
 def _world_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
-    made, seed = (
-        world.build_world(people=p.world_people, seed=p.world_seed),
-        p.world_seed,
-    )
-    people = list(made.people)
-    random.Random(f"people {seed}").shuffle(people)
-    n_test, n_dev = (round(s * len(people)) for s in (TEST_SHARE, DEV_SHARE))
-    test, dev = people[:n_test], people[n_test : n_test + n_dev]
-    rest = people[n_test + n_dev :]
-    sets = {"train": world_prompts.mixed(made, rest, sizes["train"], seed)}
-    for name, part in (("dev", dev), ("test", test)):
-        by_kind = [world_prompts.requests(made, part, kind) for kind in KINDS]
-        sets[name] = _drawn(by_kind, sizes[name], seed)
+    made, test, dev, rest = people_of(p, DEV_SHARE)
+    sets = {"train": world_prompts.mixed(made, rest, sizes["train"], p.world_seed)}
+    for name, people in (("dev", dev), ("test", test)):
+        by_kind = [world_prompts.requests(made, people, kind) for kind in KINDS]
+        sets[name] = _drawn(by_kind, sizes[name], p.world_seed)
     read = (f for f in made.facts if f.exposure and f.subject in test)
     return sets, [world.statement(fact, 1) for fact in read], Counter()
 

@@ -1,29 +1,36 @@
-"""Precision, detail and relevance of a policy that reasons (Learning to Reason §4.1).
+"""Precision, detail and relevance of a policy that reasons (Learning to Reason §4.1),
+and which strategies its reasoning uses (§5.2, Fig 4, App. H).
 
 Claims are those of the answer; reasoning is not held against evidence.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import field_validator
 
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
-from factkit.reason import strategies
 from factkit.statistics import means
 from factkit.verify import judge
 from factkit.verify.engine import facts_of
 from factkit.verify.failures import failed_share
+from factkit.verify.replies import Form, read, whole
 from factkit.verify.response import answers, parts
+from factkit.verify.sentences import sentences
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from factkit.llm import LLM, Reply
     from factkit.reason.arms import ReasonParams
     from factkit.reason.rewards import Engine
+    from factkit.verify.exact import Reader
 
 # (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
 Compare = Callable[
@@ -133,11 +140,6 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
     return metrics, shares
 
 
-def stored_items(items: Items) -> Items:
-    """Of the items, the metrics that the paper's claims compare."""
-    return {i: {k: row[k] for k in CLAIMED if k in row} for i, row in items.items()}
-
-
 def intervals(items: Items, resamples: int) -> dict[str, tuple[float, float]]:
     """95 % percentile intervals of the metrics over resampled requests."""
     names = list(means(items.values()))
@@ -201,6 +203,11 @@ def growth(curve: "pd.DataFrame") -> dict[str, float]:
     return metrics
 
 
+# ---- Strategies of reasoning, told by a language model, or by rules without any. The
+# two name strategies alike where they mean the same, but count differently: a model
+# reads what the reasoning does, a rule how it is worded. Compare arms by one of them.
+
+
 def strategies_used(
     examples: Sequence[Example], responses: Mapping[str, str], p: "ReasonParams"
 ) -> dict[str, float]:
@@ -211,9 +218,136 @@ def strategies_used(
     formed = [(e, two.reasoning, two.answer) for e, two in split if two]
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        rows = [(e.question, *two) for e, *two in formed]
-        return strategies.shares(strategies.annotate(llm, rows))
+        return shares(annotate(llm, [(e.question, *two) for e, *two in formed]))
     facts = facts_of(p)
-    return strategies.shares(
-        [strategies.tag(*two, strategies.stated(facts, e.entity)) for e, *two in formed]
-    )
+    return shares([tag(*two, stated(facts, e.entity)) for e, *two in formed])
+
+
+def shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
+    """The share of responses with each strategy, the most frequent first, equals by
+    name.
+
+    tags: of each response, from `tag` or `annotate`; None, where the annotator failed,
+    is left out.
+    """
+    known = [set(names) for names in tags if names is not None]
+    counted = Counter(name for names in known for name in names)
+    ordered = sorted(counted, key=lambda name: (-counted[name], name))
+    return {name: counted[name] / len(known) for name in ordered}
+
+
+class Step(Form):
+    """What a reasoning did, and by which strategies."""
+
+    step: str
+    strategies: list[str]
+
+    @field_validator("strategies")
+    @classmethod
+    def _normalised(cls, names: list[str]) -> list[str]:
+        """In lower case, words joined by "_": Self-verification is
+        self_verification."""
+        plain = ["_".join(re.findall(r"[^\W_]+", name.lower())) for name in names]
+        if not all(plain):
+            raise ValueError("a strategy has no name")
+        return plain
+
+
+class Steps(Form):
+    """The form of an annotator's reply. helpfulness: the paper's annotator gave 9
+    nearly always (App. H)."""
+
+    steps: list[Step]
+    helpfulness: whole(range(11))
+
+
+def annotate(
+    llm: "LLM", rows: Sequence[tuple[str, str, str]]
+) -> list[list[str] | None]:
+    """The strategies of each reasoning by an annotator, each once, in the order of
+    first use; None where it failed. One request a row, all in one batch.
+
+    rows: (question, reasoning, answer). The paper shows Llama-3.1-70B-Instruct question
+    and response (Fig 10). Nothing is cut.
+    """
+    names = ("question", "reasoning", "answer")
+    fields = [dict(zip(names, row, strict=True)) for row in rows]
+    template, tokens = "annotate_strategies", 1536  # some ten steps
+    replies = judge.ask(llm, template, fields, Steps, tokens, "annotating")
+    return list(map(annotated, replies))
+
+
+def annotated(reply: "Reply") -> list[str] | None:
+    """The strategies in the annotation that a reply ends with, None without one."""
+    annotation = read(reply, Steps)
+    if annotation is None:
+        return None
+    used = [name for step in annotation.steps for name in step.strategies]
+    return list(dict.fromkeys(used))
+
+
+# Rules, for texts with straight apostrophes. Where no judge is asked, policies reason
+# in rows of plain statements, which hardly show another strategy than doubt.
+
+WILL = (
+    r"\b(?:let me|let's|i'll|i will|i should|i need to)(?: (?!not\b|never\b)\w+){0,3}?"
+)
+RULES = {
+    "recall": rf"{WILL} (?:recall|remember)\b|\bi (?:recall|remember)\b",
+    "self_verification": rf"{WILL} (?:check|verify|confirm|make sure)\b"
+    r"|\bdouble[- ]?check|\bis (?:that|this|it) (?:right|correct)\?",
+    "doubt": r"\b(?:perhaps|maybe|probably|possibly|presumably)\b"
+    r"|\b(?:might|unsure|uncertain)\b"
+    r"|\b(?:not|isn't) (?:\w+ ){0,2}?(?:sure|certain)\b"
+    r"|\bi (?:think|believe|guess)\b"
+    r"|\bi (?:can't|cannot|don't|do not) (?:recall|remember|know)\b",
+    "backtracking": r"\bbut wait,|\bon second thoughts?\b"
+    rf"|{WILL} (?:reconsider|rethink)\b",
+    "leaving_out": r"\b(?:leave|leaving) (?:\w+ ){0,3}?out\b"
+    r"|\bi (?:won't|will not|shouldn't) (?:mention|include|name|state)\b",
+}
+HEDGES = frozenset("perhaps maybe probably possibly presumably".split())
+
+
+def words(sentence: str) -> Hashable:
+    """A sentence as its words in order, without hedges, letter case and punctuation."""
+    plain = re.findall(r"\w+", sentence.lower())
+    return tuple(word for word in plain if word not in HEDGES)
+
+
+def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
+    """The key of `tag` where the facts are known: those that a sentence states of the
+    subject `about`, in whichever wording, hedged or not; of a sentence that states
+    none, its words."""
+
+    def key(sentence: str) -> Hashable:
+        parsed = map(reader.parse, reader.statements(sentence, about))
+        return tuple(fact for fact, _ in filter(None, parsed)) or words(sentence)
+
+    return key
+
+
+def tag(
+    reasoning: str, answer: str, key: Callable[[str], Hashable] = words
+) -> list[str]:
+    """The strategies of RULES that the reasoning is worded by, and those that its
+    sentences and the answer's show, each once, in that order.
+
+    left_out: the answer lacks a sentence of the reasoning; added: the reasoning lacks a
+    sentence of the answer; repeated: one of the two has a sentence twice. key: what
+    makes two sentences one, by default their words without hedges.
+
+    What this can't see: a strategy without its words (a silent correction, doubt by
+    tone), whether words do what they say ("let me check" checks nothing by itself),
+    languages other than English, and sense: two wordings are two sentences unless `key`
+    knows better, so that free prose is nearly always left_out and added.
+    """
+    plain, flags = reasoning.replace("’", "'"), re.IGNORECASE
+    worded = [name for name, rule in RULES.items() if re.search(rule, plain, flags)]
+    thought, told = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
+    shown = {
+        "left_out": not set(thought) <= set(told),
+        "added": not set(told) <= set(thought),
+        "repeated": any(len(set(keys)) < len(keys) for keys in (thought, told)),
+    }
+    return worded + [name for name, is_shown in shown.items() if is_shown]

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from factkit import published
 from factkit.figures import (
     BESIDE,
@@ -30,35 +28,6 @@ Results = Sequence[Mapping[str, Any]]
 # claims a response, 0 of one that states none (§4.1: F of each response)
 DETAIL, UNSUPPORTED = "correct_claims_per_question", "incorrect_claims_per_question"
 RELEVANCE = 0.1  # μ of the arms that trade precision for detail by λ (Table 2)
-
-
-def reasoning_lengths(lengths: Sequence[int], label: str) -> "Figure":
-    """Fig 3: how many responses have reasoning of how many words; dashed: the median.
-
-    lengths: words of each response's reasoning. label: whose they are.
-    """
-    figure, ax = new_figure(5, 3)
-    width = (max(lengths) - min(lengths)) // 30 + 1  # whole words
-    edges = np.arange(min(lengths), max(lengths) + width + 1, width) - 0.5
-    ax.hist(lengths, edges, color=CORRECT)
-    middle = np.median(lengths)
-    ax.axvline(middle, color="black", ls="--", lw=1.2, label=f"median: {middle:g}")
-    ax.set_xlabel(f"words of the reasoning, {spaced(label)}")
-    ax.set_ylabel("responses")
-    ax.legend(**LEGEND)
-    return figure
-
-
-def strategy_shares(results: Results, arms: Sequence[str]) -> "pd.DataFrame":
-    """Share of responses by strategy, a row an arm, from the metrics strategy_<name>;
-    means over the seeds that have any, for which a name that they lack is 0."""
-    import pandas as pd
-
-    metrics = pd.DataFrame([r["metrics"] for r in results], [r["arm"] for r in results])
-    table = metrics.filter(regex="^strategy_").dropna(how="all").fillna(0)
-    table = table.rename(columns=lambda name: name.removeprefix("strategy_"))
-    means = table.groupby(level=0).mean()
-    return means.reindex([arm for arm in arms if arm in means.index])
 
 
 def precision_and_detail(results: Results) -> "Figure":

@@ -19,14 +19,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from factkit import prompts
-from factkit.curate.requests import (
-    file_of,
-    in_set,
-    keep_factual,
-    lead_sets,
-    world_sets,
-)
-from factkit.curate.splits import Sets, split_prompts
+from factkit.curate.requests import file_of, keep_factual, lead_sets, world_sets
+from factkit.curate.splits import Sets, in_set, split_prompts
 from factkit.datasets import long_form_prompts, rows
 from factkit.datasets.examples import Example, made_id, refuse_overlap
 from factkit.datasets.rows import Loaded, Row, RowError, collected

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, StrictBool, StrictFloat
 
-from factkit import http_client, runs, serving
+from factkit import runs, serving
 from factkit.datasets.examples import DataError, read_examples
 from factkit.reason.rewards import WEIGHTS, Engine, Scored, engine_of, scored
 from factkit.verify.claims import Support
@@ -94,7 +94,7 @@ def remote(p: "ReasonRlParams") -> Callable[..., list[Scored]]:
     of the environment variable FACTKIT_REWARD_TOKEN, if it is set. Raises ParamError on
     a bad URL; what it returns raises ServiceError.
     """
-    client = http_client.Client(
+    client = serving.Client(
         f"{p.reward_url.rstrip('/')}/rewards",
         "reward_url",
         "serve-rewards reason",

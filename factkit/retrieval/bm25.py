@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from factkit.retrieval.chunks import Chunk, Hit
+from factkit.corpus import Chunk, Hit
 
 K1, B = 1.5, 0.75
 # Part of the manifest of an `EntryIndex`: raise it whenever `tokenize` changes.

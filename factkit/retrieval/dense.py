@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from factkit import assets
+from factkit.corpus import Chunk, Hit
 from factkit.models import SAFE
 from factkit.retrieval.bm25 import tokenize, top_places
-from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
 
 BATCH = 64  # texts

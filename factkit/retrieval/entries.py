@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.assets import write_atomically
-from factkit.corpus import Document
+from factkit.corpus import Chunk, Document, Hit
 from factkit.datasets.examples import DataError
 from factkit.retrieval.bm25 import INDEX_VERSION, tokenize
-from factkit.retrieval.chunks import Chunk, Hit
 from factkit.runs import progress_bar
 
 if TYPE_CHECKING:

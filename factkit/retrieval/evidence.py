@@ -1,5 +1,5 @@
 """The per-prompt document cache DS_cache(x) of Binary RAR: its file, building it
-offline, searching it, and how often it holds the evidence of an error.
+offline, searching it.
 
 Ours: the cache is built from an embedded corpus, whose documents are always reliable;
 `factkit.web` builds it from the web, as the paper does.
@@ -7,19 +7,17 @@ Ours: the cache is built from an embedded corpus, whose documents are always rel
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
 from factkit.assets import write_atomically
-from factkit.corpus import Document
+from factkit.corpus import Document, Hit, Index, chunk_documents
 from factkit.datasets.examples import DataError, Example
 from factkit.retrieval.bm25 import PromptIndex
-from factkit.retrieval.chunks import Hit, Index, chunk_documents
-from factkit.world import facts as worlds
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
 
@@ -167,50 +165,3 @@ def _best_documents(index: Index, query: str, n: int) -> list[str]:
         if len(ids) >= n or len(hits) < k:
             return ids[:n]
         k *= 2  # several of the chunks were one document's
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Of responses with an error, how many there are, and the share that is covered.
-
-    A response counts as covered if one of its errors does: that one contradiction, if
-    the verifier sees it, makes the reward 0. share: None without any response.
-    """
-
-    responses: int
-    share: float | None
-
-
-def coverage(
-    rows: Iterable[tuple[Sequence[Collection[str]], Sequence[Hit]]],
-) -> Coverage:
-    """How often retrieval finds the evidence of an error (Binary RAR A.3: 53 %).
-
-    rows: for each response its errors and the chunks retrieved for it. An error is a
-    claim that a verifier with the whole corpus (or the gold) found contradicted, given
-    as the ids of the documents that together contradict it; it is covered if a chunk
-    of each of them was retrieved. Where documents are several chunks long, that is an
-    upper bound: the chunk may be another one. Responses without errors don't count.
-    """
-    covered = []
-    for errors, hits in rows:
-        retrieved = {hit.chunk.doc_id for hit in hits}
-        if errors:
-            covered.append(any(retrieved.issuperset(needed) for needed in errors))
-    return Coverage(len(covered), sum(covered) / len(covered) if covered else None)
-
-
-def contradicting_documents(world: worlds.World, claim: str) -> list[str]:
-    """The documents of the fact world that together contradict a claim, one a hop.
-
-    Empty if the world does not contradict it.
-    """
-    if worlds.verify(world, claim) != "contradicted":
-        return []
-    fact, _ = worlds.parse(world, claim)
-    ids, subject = [], fact.subject
-    for hop in fact.relation.split():
-        true = world.by_key[subject, hop]
-        ids.append(worlds.document_id(true))
-        subject = true.object
-    return ids

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form
+from factkit.evaluate import exposure_bin, long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.short_form import exposure_bin
 from factkit.rlfh.feedback import Feedback, Truth, kinds
 from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share

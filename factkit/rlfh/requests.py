@@ -24,12 +24,11 @@ from factkit.corpus import Document
 from factkit.curate.requests import (
     file_of,
     gather,
-    in_set,
     lead_sets,
     training_sizes,
     world_sets,
 )
-from factkit.curate.splits import Sets, split_prompts
+from factkit.curate.splits import Sets, in_set, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.datasets.rows import Loaded

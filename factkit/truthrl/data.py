@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 from factkit import assets, corpus
+from factkit.corpus import Chunk, chunk_documents
 from factkit.datasets import benchmarks
 from factkit.datasets.examples import Example
 from factkit.leads.questions import lead_questions
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
-from factkit.retrieval.chunks import Chunk, chunk_documents
 from factkit.retrieval.dense import DenseIndex, Encoder
 from factkit.truthrl.arms import QuestionParams
 from factkit.world import facts as world

@@ -42,10 +42,10 @@ from typing import Any
 
 from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
+from factkit.corpus import Chunk
 from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest
 from factkit.datasets.rows import Loaded, Row, RowError, Source
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import (
     entries_of_sentences,
     page_entry,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.curate.requests import in_set
-from factkit.curate.splits import Sets, split_by_entity
+from factkit.corpus import Chunk
+from factkit.curate.splits import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example
 from factkit.leads import facts
 from factkit.leads.claims import LeadClaims, hops_of
@@ -22,7 +22,6 @@ from factkit.leads.reader import LeadReader
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import Search, in_process, over_http
 from factkit.veri import benchmarks, search_rollout

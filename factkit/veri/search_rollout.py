@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models, prompts, runs
+from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk, listed
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from factkit import assets, runs
+from factkit.corpus import Chunk
 from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows, write_rows
 from factkit.params.stages import PolicyParams
-from factkit.retrieval.chunks import Chunk
 from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriSftParams

@@ -25,7 +25,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from factkit import prompts
-from factkit.retrieval.chunks import Chunk, listed
+from factkit.corpus import Chunk, listed
 from factkit.world.facts import LABELS
 
 NEI = LABELS[2]

@@ -84,5 +84,4 @@ def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    endpoint = llm.Endpoint(url, model)
-    return llm.LLM(endpoint, cache=assets.cache_dir() / "llm", limits=limits)
+    return llm.LLM(url, model, assets.cache_dir() / "llm", limits)

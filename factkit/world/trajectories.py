@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from factkit import prompts
-from factkit.retrieval.chunks import Chunk, listed
+from factkit.corpus import Chunk, listed
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import Search
 from factkit.verify.trajectory import Turn, information

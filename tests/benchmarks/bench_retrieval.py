@@ -9,9 +9,8 @@ import random
 import time
 from statistics import median
 
-from factkit.corpus import load_leads
+from factkit.corpus import Chunk, load_leads
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, tokenize
-from factkit.retrieval.chunks import Chunk
 
 QUERIES, TERMS, TOP_K = 50, 40, 20
 

@@ -19,9 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench_retrieval import queries
 from retriever import serving_index
 
-from factkit.corpus import load_leads
+from factkit.corpus import Chunk, Index, load_leads
 from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.chunks import Chunk, Index
 from factkit.retrieval.entries import EntryIndex, build_index, document_entries
 from factkit.search import Search, over_http
 

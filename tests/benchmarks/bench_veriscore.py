@@ -29,10 +29,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
-    from factkit.llm import Totals
     from factkit.rar.rewards import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,10 +219,9 @@ class Batch:
     """
 
     def __init__(self, responses: int = RESPONSES, leads_each: int = 1) -> None:
-        from factkit.corpus import load_leads
+        from factkit.corpus import Chunk, load_leads
         from factkit.datasets.examples import Example
         from factkit.retrieval.bm25 import CorpusIndex
-        from factkit.retrieval.chunks import Chunk
         from factkit.retrieval.evidence import build_offline
 
         leads = load_leads()
@@ -251,16 +250,16 @@ class Batch:
 
     def run(
         self, arm: str, url: str, n: int, concurrency: int = CONCURRENCY
-    ) -> tuple[float, float, "Totals"]:
+    ) -> tuple[float, float, SimpleNamespace]:
         """Seconds, CPU seconds and calls of the arm's reward of the first n responses.
 
         Raises AssertionError as `score`.
         """
-        from factkit.llm import LLM, Endpoint, Limits
+        from factkit.llm import LLM, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
-            endpoint = Endpoint(url, "fake", api_key="none")
-            llm = LLM(endpoint, Path(cache), Limits(concurrency))
+            limits = Limits(concurrency)
+            llm = LLM(url, "fake", Path(cache), limits, api_key="none")
             engine = self.engine(llm)
             rows = [(e.id, e.question, e.answers[0]) for e in self.examples[:n]]
             columns = map(list, zip(*rows, strict=True))

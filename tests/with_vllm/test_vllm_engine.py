@@ -30,7 +30,7 @@ def asked():
 @pytest.fixture(scope="module")
 def judge(endpoint, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return llm.LLM(llm.Endpoint(endpoint, "judge"), cache=cache)
+    return llm.LLM(endpoint, "judge", cache=cache)
 
 
 @pytest.fixture(scope="module")

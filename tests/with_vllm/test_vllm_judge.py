@@ -35,7 +35,7 @@ def requests() -> list[llm.Request]:
 
 
 def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
-    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), cache=tmp_path)
+    judge = llm.LLM(endpoint, "judge", cache=tmp_path)
     replies = judge.run(requests())
     assert [reply.error for reply in replies] == [""] * len(ANSWERS)
     for reply in replies:
