@@ -112,18 +112,6 @@ def judge_failures(results: Sequence[Outcome | None]) -> float:
     return failed_share(results, "judge_failures")
 
 
-def bootstrap(
-    results: Sequence[Outcome | None], resamples: int, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of `rates` over resampled questions."""
-    rng = random.Random(seed)
-    judged = [r for r in results if r is not None]
-    draws = [rates(rng.choices(judged, k=len(judged))) for _ in range(resamples)]
-    ordered = {name: sorted(draw[name] for draw in draws) for name in RATES}
-    low, high = int(0.025 * resamples), int(0.975 * resamples) - 1
-    return {name: (values[low], values[high]) for name, values in ordered.items()}
-
-
 def rates_by(
     answered: Sequence[Answered], key: Callable[[Answered], Any]
 ) -> dict[Any, dict[str, float]]:
