@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models
-from factkit.verify.failures import Failures
 from factkit.verify.outcome import Outcome
+from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from factkit.truthrl.arms import TruthRL
