@@ -1,4 +1,4 @@
-"""Token-level PPO and its group-relative variant: the formulas, and that they learn."""
+"""Token-level PPO and its group-relative variant: advantages, and that they learn."""
 
 import csv
 import math
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from factkit.params.stages import TokenLevelParams
-from factkit.rlfh import token_objective as objective
+from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_trainer
 from factkit.rlfh.token_trainer import token_level
 from factkit.train import setup
@@ -46,7 +46,7 @@ def test_gae_is_the_discounted_sum_of_its_errors():
         lengths = random.Random(seed).choices(range(9), k=6)
         rewards, values = drawn(2, 6, 8, seed=seed).double()
         mask = padded(lengths, 8)
-        found, returns = objective.gae(rewards, values, mask, GAMMA, LAMBDA)
+        found, returns = rlfh.gae(rewards, values, mask, GAMMA, LAMBDA)
         for i, n in enumerate(lengths):
             by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
             assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
@@ -58,13 +58,13 @@ def test_what_masked_places_hold_never_matters():
     rewards, values = drawn(2, 3, 5)
     other = [x.masked_fill(~mask, math.nan) for x in (rewards, values)]
     for one, two in zip(
-        objective.gae(rewards, values, mask, GAMMA, LAMBDA),
-        objective.gae(*other, mask, GAMMA, LAMBDA),
+        rlfh.gae(rewards, values, mask, GAMMA, LAMBDA),
+        rlfh.gae(*other, mask, GAMMA, LAMBDA),
         strict=True,
     ):
         assert torch.equal(one, two) and not one[~mask].any()
-    white = objective.whiten(4 * rewards + 2, mask)
-    assert torch.equal(white, objective.whiten(4 * other[0] + 2, mask))
+    white = rlfh.whiten(4 * rewards + 2, mask)
+    assert torch.equal(white, rlfh.whiten(4 * other[0] + 2, mask))
     assert not white[~mask].any()
     assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
     assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
@@ -73,36 +73,21 @@ def test_what_masked_places_hold_never_matters():
 def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
     returns = torch.tensor([[3.0, 1.0], [1.0, 0.0], [5.0, 2.0], [8.0, 8.0]])
     known = torch.tensor([True, True, True, False])  # the second had ended by token 2
-    found = objective.group_advantages(returns, known, group=4)
+    found = rlfh.group_advantages(returns, known, group=4)
     assert found.tolist() == [[0, 0], [-3, -1.5], [3, 1.5], [0, 0]]
     # groups do not mix, and nobody is compared to nobody
-    found = objective.group_advantages(returns, known, group=2)
+    found = rlfh.group_advantages(returns, known, group=2)
     assert found.tolist() == [[2, 1], [-2, -1], [0, 0], [0, 0]]
 
 
-# Losses
-
-
-def policy_gradient(ratio, advantage):
-    """d loss / d log π of one token."""
-    logp = torch.tensor([[math.log(ratio)]], requires_grad=True)
-    one, mask = torch.tensor([[advantage]]), torch.ones(1, 1).bool()
-    objective.policy_loss(logp, torch.zeros(1, 1), one, mask, 0.2).backward()
-    return logp.grad.item()
-
-
-def test_the_policy_loss_has_no_gradient_where_the_clip_ends_the_improvement():
-    assert policy_gradient(1.3, 1.0) == policy_gradient(0.7, -1.0) == 0
-    for ratio, advantage in ((1.3, -1.0), (0.7, 1.0), (1.0, 2.0), (1.1, 1.0)):
-        by_hand = -ratio * advantage
-        assert policy_gradient(ratio, advantage) == pytest.approx(by_hand)
+# The value head's loss
 
 
 def value_gradient(value, old, target):
     v = torch.tensor([[value]], requires_grad=True)
     old, target = torch.tensor([[old]]), torch.tensor([[target]])
     mask = torch.ones(1, 1).bool()
-    loss = objective.value_loss(v, old, target, mask, clip=0.2)
+    loss = token_trainer.value_loss(v, old, target, mask, clip=0.2)
     loss.backward()
     return loss.item(), v.grad.item()
 
@@ -248,7 +233,7 @@ def scored(start, tmp_path_factory):
 
 def test_values_and_log_probabilities_are_those_of_the_state_before_each_token(scored):
     trainer, texts, batch = scored
-    logps, _, values = trainer._score(trainer.model, batch)
+    logps, values = trainer._score(batch)
     for i, (prompt, completion) in enumerate(texts):
         ids, n = torch.tensor([prompt + completion]), len(completion)
         out = trainer.model(ids, output_hidden_states=True)
@@ -309,8 +294,7 @@ def test_a_rollout_is_gone_through_in_minibatches_with_its_old_policy(
         return a_less_b(completion_ids)
 
     def look(original, self, model, batch):
-        with torch.no_grad():
-            now, _, values = self._score(model, batch)
+        now, values = self._score(batch)
         names = ("completion_ids", "old_per_token_logps", "old_values", "returns")
         updates.append(([batch[name].clone() for name in names], now, values))
         return original(self, model, batch)

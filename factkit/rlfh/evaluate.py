@@ -17,7 +17,7 @@ from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
 from factkit.evaluate.rows import exposure_bin
-from factkit.rlfh.feedback import Feedback, Truth, kinds
+from factkit.rlfh.feedback import Feedback, kinds
 from factkit.verify.claims import Support
 from factkit.verify.failures import failed_share
 from factkit.verify.outcome import normalise
@@ -119,43 +119,41 @@ def items(
     - low_accuracy_claims, high_accuracy_claims: all, of those below `LOW`, from `HIGH`;
     - refusal_low, refusal_high: whether there is none, where there was such a one.
     """
-    scores, table = long_form.items(after), {}
-    for old, new, said in zip(before, after, feedback, strict=True):
-        if new.id not in scores:
-            continue
-        terms = _terms(old, new, scores[new.id])
-        if said is not None:
-            stated = [s.truth for sentence in said for s in sentence.statements]
-            hedged = (Truth.HEDGED_CORRECT, Truth.HEDGED_WRONG)
-            terms["hedged_claims"] = sum(truth in hedged for truth in stated)
-        table[f"{new.meta['set']}/{new.id}"] = terms
+    was, now, table = long_form.items(before), long_form.items(after), {}
+    for new, sentences in zip(after, feedback, strict=True):
+        if new.id in now:
+            earlier = was.get(new.id, {}).get("factual_precision")
+            terms = _terms(new, now[new.id], earlier)
+            if means := kinds([sentences]):
+                terms["hedged_claims"] = means["hedged_correct"] + means["hedged_wrong"]
+            table[f"{new.meta['set']}/{new.id}"] = terms
     return table
 
 
-def _terms(old: Checked, new: Checked, scores: Mapping[str, float]) -> dict[str, float]:
+def _terms(
+    row: Checked, scores: Mapping[str, float], earlier: float | None
+) -> dict[str, float]:
+    """earlier: the accuracy of the answer before, None without one."""
     terms = {name: scores[name] for name in COLUMNS if name in scores}
-    terms["factscore_response_rate"] = float(_responds_by_words(new))
-    if (name := new.meta["set"]) in SETS:
+    terms["factscore_response_rate"] = float(_responds_by_words(row))
+    if (name := row.meta["set"]) in SETS:
         terms |= {f"{name}_{k}": v for k, v in terms.items()}
-    if (share := accuracy(new)) is not None:
-        terms["accuracy_above_70"] = float(share > ABOVE)
-        terms["accuracy_below_40"] = float(share < LOW)
-        terms["unverifiable_claims"] = new.supports.count(Support.INCONCLUSIVE)
-        if level := _level(share):
-            terms[f"{level}_accuracy_claims"] = terms["total_claims"]
-    if (share := accuracy(old)) is not None and (level := _level(share)):
-        terms[f"refusal_{level}"] = float(not new.claims)
-    if "exposure" in new.meta and (edge := exposure_bin(new)) in EXPOSURES:
+    accuracy = scores.get("factual_precision")
+    if accuracy is not None:
+        terms["accuracy_above_70"] = float(accuracy > ABOVE)
+        terms["accuracy_below_40"] = float(accuracy < LOW)
+        terms["unverifiable_claims"] = row.supports.count(Support.INCONCLUSIVE)
+    if level := _level(accuracy):
+        terms[f"{level}_accuracy_claims"] = terms["total_claims"]
+    if level := _level(earlier):
+        terms[f"refusal_{level}"] = float(not row.claims)
+    if "exposure" in row.meta and (edge := exposure_bin(row)) in EXPOSURES:
         terms[f"exposure_{edge}_response_rate"] = terms["response_rate"]
     return terms
 
 
-def _level(share: float) -> str:
-    """low | high | "", of an accuracy between the two."""
-    return "low" if share < LOW else "high" if share >= HIGH else ""
-
-
-def accuracy(row: Checked) -> float | None:
-    """The share of a response's claims that are supported, None without any."""
-    known = [s for s in row.supports if s is not None]
-    return known.count(Support.SUPPORTED) / len(known) if known else None
+def _level(accuracy: float | None) -> str:
+    """low | high | "", of one between the two or of none."""
+    if accuracy is None or LOW <= accuracy < HIGH:
+        return ""
+    return "low" if accuracy < LOW else "high"

@@ -8,6 +8,7 @@ a default, and none is left out. Without passages a statement is vague by defini
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
@@ -82,16 +83,16 @@ def share_true(feedback: Feedback) -> float | None:
 def kinds(feedback: Sequence[Feedback]) -> dict[str, float]:
     """Statements of each kind of truth a response, and a statement's informativeness:
     means over the responses that the annotator did not fail on."""
-    known = [sentences for sentences in feedback if sentences is not None]
+    known = [row for row in feedback if row is not None]
     stated = [s for row in known for sentence in row for s in sentence.statements]
+    truths = [s.truth for s in stated]
     means = {
-        truth.replace(" ", "_"): sum(s.truth == truth for s in stated) / len(known)
+        truth.replace(" ", "_"): truths.count(truth) / len(known)
         for truth in Truth
         if known
     }
     if stated:
-        total = sum(s.informativeness for s in stated)
-        means["informativeness"] = total / len(stated)
+        means["informativeness"] = fmean(s.informativeness for s in stated)
     return means
 
 
@@ -102,9 +103,9 @@ def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator
     if p.verifier != "judge":
         annotate = exact_annotator(engine.facts, engine.examples)
     else:
-        single = p.annotation == "single_pass"
-        make = single_pass_annotator if single else llm_annotator
-        annotate = make(judge_llm(p, p.judge_model, p.judge_url), engine.evidence_of)
+        make = {"pipeline": llm_annotator, "single_pass": single_pass_annotator}
+        llm = judge_llm(p, p.judge_model, p.judge_url)
+        annotate = make[p.annotation](llm, engine.evidence_of)
     return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
 
 
@@ -177,8 +178,9 @@ def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
     verify = labeller(llm, "verify_statement", Label, "statement", Truth.VAGUE)
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        template = "extract_statements"
-        split = read_sentences(llm, template, Statements, prompts, responses)
+        split = read_sentences(
+            llm, "extract_statements", Statements, prompts, responses
+        )
         claims = [
             None
             if any(texts is None for _, texts in row)
@@ -251,10 +253,6 @@ class ToldStatement(Form):
     truth: word(*Truth)
     informativeness: whole(SCALE)
 
-    def plain(self, passages: bool) -> Statement:
-        truth = Truth(self.truth) if passages else Truth.VAGUE
-        return Statement(self.statement, truth, self.informativeness)
-
 
 class ToldSentence(Form):
     """A sentence as a single pass tells it."""
@@ -299,9 +297,14 @@ def single_pass_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
 def read_feedback(reply: "Reply", passages: bool = True) -> Feedback:
     """The feedback that a single pass ends with, None without exactly one. A sentence
     without statements is left out; without passages all of them are vague."""
+
+    def plain(s: ToldStatement) -> Statement:
+        truth = Truth(s.truth) if passages else Truth.VAGUE
+        return Statement(s.statement, truth, s.informativeness)
+
     told = read(reply, Told)
     return told and [
-        Sentence(row.sentence, tuple(s.plain(passages) for s in row.statements))
+        Sentence(row.sentence, tuple(map(plain, row.statements)))
         for row in told.sentences
         if row.statements
     ]

@@ -1,5 +1,6 @@
-"""RLFH's rewards (§3.2.1): of statements and sentences (Eq. 1 and 2), put on the tokens
-of a response, and as the function that trainers call.
+"""RLFH's rewards (§3.2.1) and what is learnt from them (§3.2.2): of statements and
+sentences (Eq. 1 and 2), put on the tokens of a response; the tokens' advantages; and
+the function that trainers call.
 
 A statement's characters are mapped to its sentence by the longest common subsequence,
 the sentence to the response by the longest common substring; the reward goes on the
@@ -22,23 +23,25 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from factkit import models
-from factkit.rlfh.feedback import Annotator, Sentence, Statement, Truth, kinds
+from factkit.rlfh.feedback import (
+    Annotator,
+    Feedback,
+    Sentence,
+    Statement,
+    Truth,
+    annotator,
+    kinds,
+)
 from factkit.verify.failures import Failures
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from factkit.rlfh.arms import Rlfh
 
 Granularity = Literal["statement", "sentence", "paragraph"]
-# the papers' arms → where rewards are put (Table 2)
-GRANULARITY: dict[str, Granularity] = {
-    "paragraph": "paragraph",
-    "sentence": "sentence",
-    "statement": "statement",
-    "statement_group": "statement",
-}
 # The paper does not give f and g. Its public code has three pairs of maps: in its class
 # of settings, in its script, and in its README.
 TRUTH_MAPS = {
@@ -54,6 +57,11 @@ INFORMATIVENESS_MAPS = {
 CLOSING = ".!?…。！？ \t\n"  # at a statement's end
 # (ids, questions, completions and their tokens) → a reward a token, None: failed
 TokenReward = Callable[..., list[list[float] | None]]
+
+
+def granularity(arm: str) -> Granularity:
+    """Where an arm's rewards are put (Table 2)."""
+    return arm if arm in ("sentence", "paragraph") else "statement"
 
 
 @dataclass(frozen=True)
@@ -73,22 +81,21 @@ def reward_map(p: "Rlfh") -> RewardMap:
     truth_map: of correct, hedged correct, vague, hedged wrong, wrong;
     informativeness_map: of 5, 4, 3, 2, 1. Raises ValueError on anything else.
     """
-    f = _map("truth_map", p.truth_map, TRUTH_MAPS, Truth)
-    known = p.informativeness_map, INFORMATIVENESS_MAPS
-    g = _map("informativeness_map", *known, (5, 4, 3, 2, 1))
+    f = _map(p, "truth_map", TRUTH_MAPS, Truth)
+    g = _map(p, "informativeness_map", INFORMATIVENESS_MAPS, (5, 4, 3, 2, 1))
     return RewardMap(f, g, p.alpha, p.info_beta, p.info_epsilon)
 
 
-def _map(name: str, text: str, known: dict[str, str], keys: Iterable) -> dict:
+def _map(p: "Rlfh", name: str, known: dict[str, str], keys: Iterable) -> dict:
+    text = getattr(p, name)
     try:
-        values = map(float, known.get(text, text).split())
-        table = dict(zip(keys, values, strict=True))
-        if all(map(math.isfinite, table.values())):
-            return table
+        values = [float(number) for number in known.get(text, text).split()]
     except ValueError:
-        pass
-    names = ", ".join(known)
-    raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
+        values = []
+    if len(values) != 5 or not all(map(math.isfinite, values)):
+        names = ", ".join(known)
+        raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
+    return dict(zip(keys, values, strict=True))
 
 
 def truth_reward(statement: Statement, m: RewardMap) -> float:
@@ -189,34 +196,101 @@ def token_rewards(
     feedback: Sequence[Sentence],
     completion_ids: Sequence[int],
     tokenizer: "PreTrainedTokenizerBase",
-    granularity: Granularity,
+    where: Granularity,
     m: RewardMap,
 ) -> np.ndarray:
     """The rewards of a response on its tokens, (T,), T the number of completion_ids.
 
-    statement: each r_truth on the token that a statement ends with, each r_info on its
-    sentence's last token; sentence: both on the sentence's last token; paragraph: all
-    on the response's last token (§4.4). Their sum is the same, as far as sentences are
-    found in the response; they are not looked for in its reasoning.
+    where: at each statement r_truth is on the token that it ends with and r_info on its
+    sentence's last token; at each sentence both are on its last token; for a paragraph
+    all is on the response's last token (§4.4). Their sum is the same, as far as
+    sentences are found in the response; they are not looked for in its reasoning.
     """
-    if granularity == "paragraph":
+    if where == "paragraph":
         rewards = np.zeros(len(completion_ids))
-        if len(completion_ids):
-            rewards[-1] = total_reward(feedback, m)
+        rewards[-1:] = total_reward(feedback, m)
         return rewards
-    placed = [
-        (
-            sentence.text,
-            [(s.text, truth_reward(s, m)) for s in sentence.statements]
-            + [(None, info_reward(sentence.statements, m))],
-        )
-        for sentence in feedback
-    ]
-    if granularity == "sentence":
-        placed = [(text, [(None, sum(r for _, r in own))]) for text, own in placed]
+    placed = []
+    for sentence in feedback:
+        own = [(s.text, truth_reward(s, m)) for s in sentence.statements]
+        own.append((None, info_reward(sentence.statements, m)))
+        if where == "sentence":
+            own = [(None, sum(reward for _, reward in own))]
+        placed.append((sentence.text, own))
     text, offsets = models.offsets_of(completion_ids, tokenizer)
     start = text.rfind(answers([text])[0])
     return spread(placed, " " * start + text[start:], offsets)
+
+
+def on_tokens(
+    text: str,
+    feedback: Feedback,
+    tokenizer: "PreTrainedTokenizerBase",
+    where: Granularity,
+    m: RewardMap,
+) -> tuple[list[str], Sequence[float] | None]:
+    """A response's tokens and their rewards, None without feedback: to look at."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    decoded, offsets = models.offsets_of(ids, tokenizer)
+    tokens = [decoded[start:end] for start, end in offsets]
+    if feedback is None:
+        return tokens, None
+    return tokens, token_rewards(feedback, ids, tokenizer, where, m)
+
+
+# Advantages: B completions of at most T tokens, padded on the right. mask (B, T), bool,
+# is true at the tokens that count; what other places hold never matters: they get 0.
+
+
+def gae(
+    rewards: "Tensor", values: "Tensor", mask: "Tensor", gamma: float, lam: float
+) -> tuple["Tensor", "Tensor"]:
+    """Generalised advantage estimation (Schulman et al. 2016): advantages and returns.
+
+    δ_t = r_t + γ V_{t+1} − V_t,  A_t = δ_t + γλ A_{t+1},  return_t = A_t + V_t
+
+    values (B, T): V_t, of the state in which token t is chosen. After a completion's
+    last token V and A are 0.
+    """
+    rewards, values = rewards.where(mask, 0.0), values.where(mask, 0.0)
+    advantages = values.new_zeros(values.shape)
+    advantage = value = values.new_zeros(len(values))  # (B,), of the token after
+    for t in reversed(range(values.shape[1])):
+        delta = rewards[:, t] + gamma * value - values[:, t]
+        advantage, value = delta + gamma * lam * advantage, values[:, t]
+        advantages[:, t] = advantage
+    return advantages.where(mask, 0.0), (advantages + values).where(mask, 0.0)
+
+
+def group_advantages(returns: "Tensor", known: "Tensor", group: int) -> "Tensor":
+    """A_{i,t} = R_{i,t} − mean of R_{j,t} over the other completions j of i's prompt.
+
+    A baseline is unbiased if it does not depend on the action that it judges. So it is
+    taken from the other completions alone (RLOO, Ahmadian et al. 2024), at the same
+    token, and one that has ended by then counts with the 0 that it has yet to get:
+    whether it is still going is its own chance, too.
+
+    returns: R (B, T), the discounted rewards from t on, 0 after an end; `group` rows a
+    prompt. known: bool (B,), false where the judge failed: such a row counts in no mean
+    and has A = 0, as a row has that no other is known beside.
+    """
+    grouped = returns.where(known[:, None], 0.0).view(-1, group, returns.shape[1])
+    there = known.view(-1, group, 1)
+    others = there.sum(1, keepdim=True) - there.long()
+    mean = (grouped.sum(1, keepdim=True) - grouped) / others.clamp(min=1)
+    return (grouped - mean).where(there & (others > 0), 0.0).view_as(returns)
+
+
+def masked_mean(x: "Tensor", mask: "Tensor") -> "Tensor":
+    """The mean of x over the tokens of mask, a scalar; 0 if there are none."""
+    return x.where(mask, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def whiten(advantages: "Tensor", mask: "Tensor") -> "Tensor":
+    """Advantages with mean 0 and variance 1 over the tokens of mask, (B, T)."""
+    centred = advantages - masked_mean(advantages, mask)
+    variance = masked_mean(centred**2, mask)
+    return (centred * (variance + 1e-8).rsqrt()).where(mask, 0.0)
 
 
 # The trainer's function
@@ -227,7 +301,6 @@ def reward_function(p: "Rlfh", folder: Path) -> TokenReward:
     from transformers import AutoTokenizer
 
     from factkit.leads.policy import base_policy
-    from factkit.rlfh.feedback import annotator
     from factkit.verify.engine import engine_of
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
@@ -245,7 +318,7 @@ def token_reward(
     statements among the others, and `kinds`. Raises RuntimeError once more than 5 % of
     the run's responses have no feedback.
     """
-    how, failures = (tokenizer, GRANULARITY[p.arm], reward_map(p)), Failures(p.arm)
+    how, failures = (tokenizer, granularity(p.arm), reward_map(p)), Failures(p.arm)
 
     def rlfh_reward(
         completions: list,

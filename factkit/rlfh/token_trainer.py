@@ -1,12 +1,13 @@
 """Policy optimisation with a reward at each token: PPO, or relative to a group.
 
-The formulas are in `token_objective`; rollouts, logging and checkpoints are TRL's
-GRPOTrainer's. Both trainers hook in where it has made and scored a rollout, which is
-private to it. Heavy to import.
+RLFH §3.2.2 maximises the expected sum of token rewards with PPO (Schulman et al. 2017);
+its implementation builds on trlX. Rollouts, the clipped objective, logging and
+checkpoints are TRL's GRPOTrainer's. Both trainers hook in where it has made and scored
+a rollout, which is private to it. Heavy to import.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ from torch import Tensor, nn
 from trl import GRPOConfig, GRPOTrainer
 
 from factkit.params.stages import TokenLevelParams
-from factkit.rlfh import token_objective as objective
+from factkit.rlfh.rewards import (
+    TokenReward,
+    gae,
+    group_advantages,
+    masked_mean,
+    whiten,
+)
 from factkit.train import grpo, launch, setup
 
 HEAD = "value_head"
-TokenReward = Callable[..., list[list[float] | None]]
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
 
 
@@ -97,7 +103,7 @@ class GroupTrainer(GRPOTrainer):
         batch |= self._advantages(batch, rewards, mask)
         if self.p.whiten:
             of_all = self._gathered(batch["advantages"]), self._gathered(mask)
-            batch["advantages"] = self._own(objective.whiten(*of_all), mask)
+            batch["advantages"] = self._own(whiten(*of_all), mask)
         return batch
 
     def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -120,11 +126,10 @@ class GroupTrainer(GRPOTrainer):
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""
         no_values = torch.zeros_like(rewards)
-        returns = objective.gae(rewards, no_values, mask, self.p.gamma, lam=1.0)[1]
+        returns = gae(rewards, no_values, mask, self.p.gamma, lam=1.0)[1]
         known = self._gathered(mask).any(1)
-        advantages = objective.group_advantages(
-            self._gathered(returns), known, self.num_generations
-        )
+        gathered = self._gathered(returns)
+        advantages = group_advantages(gathered, known, self.num_generations)
         return {"advantages": self._own(advantages, mask).where(mask, 0.0)}
 
     def _gathered(self, x: Tensor) -> Tensor:
@@ -135,6 +140,18 @@ class GroupTrainer(GRPOTrainer):
         """Of gathered rows those of this process, (B, T) as `like`."""
         first = self.accelerator.process_index * len(like)
         return x[first : first + len(like), : like.shape[1]]
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
+    """½ mean max((V − R)², (V_old + clip(V − V_old, ±c) − R)²) over tokens, a scalar.
+
+    trlX's, with PPO's clip on the value.
+    """
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    error = ((values - returns) ** 2).maximum((near - returns) ** 2)
+    return 0.5 * masked_mean(error, mask)
 
 
 class ValueHead(nn.Module):
@@ -171,33 +188,35 @@ class PPOTrainer(GroupTrainer):
         if self._values is not None:
             self._values.append(self.model.value_head(args[0]))
 
-    def _score(self, model: nn.Module, batch: Batch) -> tuple[Tensor, ...]:
-        """log π, entropy and value of each token, (B, T), by one forward pass.
+    def _seen(self, length: int) -> Tensor:
+        """Values (B, T) of the last T = length tokens of the forward pass just made.
 
         The hidden state that predicts token t is the state in which it is chosen: its
-        value is V_t. Without gradients the entropy, which is for the log, is None.
+        value is V_t.
         """
+        values, self._values = torch.cat(self._values)[:, -length - 1 : -1], None
+        return values
+
+    @torch.no_grad()
+    def _score(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """log π and value of each token, (B, T), by one forward pass."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
         length, rows = batch["completion_ids"].shape[1], self._train_batch_size
-        how = {"batch_size": rows, "compute_entropy": torch.is_grad_enabled()}
         self._values = []
-        logps, entropies, _ = self._get_per_token_logps_and_entropies(
-            model, ids, mask, length, **how
+        logps, _, _ = self._get_per_token_logps_and_entropies(
+            self.model, ids, mask, length, batch_size=rows
         )
-        values, self._values = torch.cat(self._values)[:, -length - 1 : -1], None
-        return logps, entropies, values
+        return logps, self._seen(length)
 
-    @torch.no_grad()
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
-        logps, _, values = self._score(self.model, batch)
+        logps, values = self._score(batch)
         if self.beta:  # r_t − β (log π(y_t) − log π_ref(y_t)): the estimate k1 of KL
             apart = logps - batch["ref_per_token_logps"]
             rewards = rewards - self.beta * apart
-            self._note("kl", objective.masked_mean(apart, mask))
-        advantages, returns = objective.gae(
-            rewards, values, mask, self.p.gamma, self.p.gae_lambda
-        )
+            self._note("kl", masked_mean(apart, mask))
+        how = self.p.gamma, self.p.gae_lambda
+        advantages, returns = gae(rewards, values, mask, *how)
         return {
             "advantages": advantages,
             "returns": returns,
@@ -206,22 +225,17 @@ class PPOTrainer(GroupTrainer):
         }
 
     def _compute_loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        p, mask = self.p, batch["tool_mask"].bool()
-        logps, entropies, values = self._score(model, batch)
-        # the engine's probabilities differ a little from the trainer's
-        weight = batch.get("importance_sampling_ratio", 1.0)
-        advantages, old = batch["advantages"] * weight, batch["old_per_token_logps"]
-        of_policy = objective.policy_loss(logps, old, advantages, mask, p.epsilon)
-        of_value = objective.value_loss(
-            values, batch["old_values"], batch["returns"], mask, p.value_clip
-        )
-        clipped = ((logps - old).exp() - 1) * advantages.sign() > p.epsilon
-        self._note("clip_ratio/region_mean", objective.masked_mean(clipped, mask))
-        self._note("entropy", objective.masked_mean(entropies, mask))
-        self._note("policy_loss", of_policy)
+        """TRL's loss of the policy, without its KL term, which is in the rewards here,
+        and the head's loss, of one forward pass."""
+        self._values, beta, self.beta = [], self.beta, 0.0
+        of_policy = super()._compute_loss(model, batch)
+        self.beta, passes = beta, self.current_gradient_accumulation_steps
+        values = self._seen(batch["completion_ids"].shape[1])
+        old, returns, mask = (batch[k] for k in ("old_values", "returns", "tool_mask"))
+        of_value = value_loss(values, old, returns, mask.bool(), self.p.value_clip)
+        self._note("policy_loss", of_policy * passes)
         self._note("value_loss", of_value)
-        loss = of_policy + p.value_coefficient * of_value
-        return loss / self.current_gradient_accumulation_steps
+        return of_policy + self.p.value_coefficient * of_value / passes
 
     def _note(self, name: str, value: Tensor) -> None:
         mean = self.accelerator.gather(value.detach()).mean().item()
@@ -257,6 +271,6 @@ class PPOTrainer(GroupTrainer):
             self.model.value_head.load_state_dict(head)
 
 
-def _policys(weights):
+def _policys(weights: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Of pairs of name and weight those of the policy."""
     return ((name, w) for name, w in weights if not name.startswith(f"{HEAD}."))

@@ -1,37 +1,18 @@
-r"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
+"""RLFH's token rewards for verl 0.9.1: PPO on a cluster, on Ray.
 
-What verl loads by name, and a writer of what it reads. The rewards are those that
-notebook 42 trains by, of the parameters params/<profile>/rlfh. verl's reward manager
-scores a response as soon as it is sampled, and its agent loop puts the score on the
-last token of `rm_scores` (T,), from which the trainer takes the KL penalty and GAE. So
-there are two parts, and neither does without the other: `RlfhRewardManager`, whose
-score is a list with a number for each token, and `TokenRewardLoop`, whose outputs put
-such a list on their tokens.
+What verl loads by name, and a writer of what it reads; params/README.md has the set-up
+and the commands. The rewards are those that notebook 42 trains by, of the parameters
+params/<profile>/rlfh. verl's reward manager scores a response as soon as it is sampled,
+and its agent loop puts the score on the last token of `rm_scores` (T,), from which the
+trainer takes the KL penalty and GAE. So there are two parts, and neither does without
+the other: `RlfhRewardManager`, whose score is a list with a number for each token, and
+`TokenRewardLoop`, whose outputs put such a list on their tokens.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
 that raised out of the batch. So where the annotator failed, `NoFeedback` is raised: the
 response is in no loss. Once more than 5 % of the run's responses have failed, and on
 any other error, all later ones raise, too, and verl ends the run at the first rollout
 that has none left. The asynchronous trainers would sample anew for ever.
-
-The environment is verl's own, since it needs an older transformers than the kit.
-`make test-verl` builds one for CPUs. With GPUs (not run by us):
-
-    python3 -m venv .venv-verl-gpu && . .venv-verl-gpu/bin/activate
-    pip install 'verl[vllm]==0.9.1' rank-bm25==0.2.2 bm25s==0.3.16 pysbd==0.3.4 \
-        openai==3.52.0 tenacity==9.2.1
-    pip install --no-build-isolation flash-attn==2.8.3
-    pip install --no-deps --editable .
-
-The data are notebook 40's, made in the kit's own environment. Then, in verl's,
-
-    python -c "from factkit import params; from factkit.rlfh import verl_adapter; \
-        verl_adapter.write(params.load('rlfh', 'h100_full'), 'outputs/verl')"
-    python -m verl.trainer.main_ppo --config-dir $PWD/outputs/verl --config-name rlfh
-
-(the second not run by us). Overrides follow the command, as trainer.nnodes=2. Project,
-environment and data must be at the same paths on all nodes, and factkit.judge_url in
-their reach.
 """
 
 import asyncio
@@ -87,7 +68,7 @@ class RlfhRewardManager:
         self._tokenizer = tokenizer
         self._error: Exception | None = None  # after which there are no rewards
         self._turn = asyncio.Lock()
-        self._waiting: list[tuple[tuple, asyncio.Future]] = []
+        self._waiting: list[tuple[dict[str, Any], asyncio.Future]] = []
 
     async def run_single(self, data: "DataProto") -> dict[str, Any]:
         """The rewards on the T tokens of a response.
@@ -99,9 +80,14 @@ class RlfhRewardManager:
         row, info = data[0].batch, data[0].non_tensor_batch["extra_info"]
         mask = row["attention_mask"][len(row["prompts"]) :]
         ids = row["responses"][mask.bool()].tolist()
-        text = self._tokenizer.decode(ids, skip_special_tokens=True)
+        response = {
+            "completions": self._tokenizer.decode(ids, skip_special_tokens=True),
+            "completion_ids": ids,
+            "id": info["id"],
+            "question": info["question"],
+        }
         mine = asyncio.get_running_loop().create_future()
-        self._waiting.append(((text, ids, info["id"], info["question"]), mine))
+        self._waiting.append((response, mine))
         async with self._turn:
             if not mine.done():
                 await self._reward_waiting()
@@ -114,8 +100,7 @@ class RlfhRewardManager:
     async def _reward_waiting(self) -> None:
         rows, futures = zip(*self._waiting, strict=True)
         self._waiting = []
-        names = ("completions", "completion_ids", "id", "question")
-        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
         try:
             if self._error:
                 raise self._error
@@ -145,8 +130,7 @@ def parameters(config: "DictConfig") -> "Rlfh":
     """The kit's parameters in verl's config. Raises ParamError if verl can't follow."""
     from omegaconf import OmegaConf
 
-    if config.reward.num_workers != 1:  # one counts the failures of the whole run
-        workers = config.reward.num_workers
+    if (workers := config.reward.num_workers) != 1:  # it counts the run's failures
         raise params.ParamError(f"reward.num_workers={workers}: must be 1")
     values = OmegaConf.to_container(config.factkit, resolve=True)
     p = params.validate("rlfh", values, "verl's config, factkit")

@@ -26,7 +26,6 @@ from factkit import params, runs
 from factkit.curate.drawn import turn
 from factkit.datasets.examples import write_examples
 from factkit.rlfh import rewards as rlfh
-from factkit.rlfh import token_objective as objective
 from factkit.rlfh import verl_adapter as rlfh_verl
 from factkit.rlfh.feedback import exact_annotator
 from factkit.rlfh.requests import rlfh_sets
@@ -158,7 +157,7 @@ def expected(p, world, cases, tokenizer):
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
     asked = [example.question for example in examples.values()]
     found = exact_annotator(WorldReader(world), examples)(list(examples), asked, texts)
-    how = rlfh.GRANULARITY[p.arm], rlfh.reward_map(p)
+    how = rlfh.granularity(p.arm), rlfh.reward_map(p)
     return [
         torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()
         for of, (_, ids) in zip(found, cases, strict=True)
@@ -215,9 +214,6 @@ def test_after_too_many_failures_no_response_has_rewards(worker, p, cases, token
     of.reward_manager._reward = lambda id, **_: [[]] * len(id)
     (after,) = asked_at_once(of, batch)
     assert "at most 5% may" in str(after)
-
-
-# What verl is told
 
 
 # A step of the trainer
@@ -326,9 +322,9 @@ def test_a_step_of_the_trainer_has_the_kit_s_advantages(
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
     rewards = rewards - p.beta * (old - reference)
-    advantages, returns = objective.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    advantages, returns = rlfh.gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
-    whitened = objective.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
+    whitened = rlfh.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
 
