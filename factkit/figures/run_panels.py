@@ -1,5 +1,5 @@
-"""What a notebook shows of one run: its curve, before and after, by exposure, responses,
-rewards."""
+"""What a notebook shows of one run: its curve, before and after, by exposure, rewards,
+responses."""
 
 import re
 from collections.abc import Mapping, Sequence
