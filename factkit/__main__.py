@@ -44,13 +44,9 @@ def reproduce(
     values: Set = (),
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
-    from factkit import sweeps
-
     changed = _typed(values)
     p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
-    main_arms = papers_arms.main(paper)
-    sweeps.snakemake(p, paper, main_arms, [0], jobs=jobs, overrides=changed)
-    _print_outcome(p, paper)
+    _fan_out(p, paper, papers_arms.main(paper), ["0"], jobs=jobs, overrides=changed)
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -69,8 +65,6 @@ def sweep(
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
-    from factkit import sweeps
-
     changed = _typed(values)
     p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
     chosen, numbers = arms.split() or p.arms.split(), (seeds or p.seeds).split()
@@ -81,10 +75,25 @@ def sweep(
             f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
         )
     options = {"jobs": jobs, "ablations": True, "overrides": changed}
-    seeds_chosen = [int(number) for number in numbers]
-    sweeps.snakemake(p, paper, chosen, seeds_chosen, **options, extra=context.args)
-    if "--dry-run" not in context.args:
-        _print_outcome(p, paper)
+    _fan_out(p, paper, chosen, numbers, **options, extra=context.args)
+
+
+def _fan_out(
+    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[str], **options: Any
+) -> None:
+    """Run arms × seeds, and print the results of their setting and where they are."""
+    from factkit import past_runs, runs, sweeps
+    from factkit.figures import tables
+
+    sweeps.snakemake(p, paper, arms, [int(seed) for seed in seeds], **options)
+    if "--dry-run" in options.get("extra", ()):
+        return
+    root = params.ROOT / p.output_dir
+    trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
+    print("\nHeld-out items, in %:\n")
+    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
+    print(f"\nThe claims: python -m factkit report {paper}")
+    print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
 
 @app.command()
@@ -248,19 +257,6 @@ def _checked(
 def _known(paper: str) -> None:
     if paper not in papers_arms.PAPERS:
         raise params.ParamError(f"paper={paper!r}: there are {PAPERS}")
-
-
-def _print_outcome(p: Any, paper: str) -> None:
-    """What a sweep ended with: the results of its setting, and where they are."""
-    from factkit import past_runs, runs
-    from factkit.figures import tables
-
-    root = params.ROOT / p.output_dir
-    trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
-    print("\nHeld-out items, in %:\n")
-    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
-    print(f"\nThe claims: python -m factkit report {paper}")
-    print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
 
 def main() -> None:

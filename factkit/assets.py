@@ -163,7 +163,7 @@ def _convert_gguf(gguf: Path, folder: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
-    temporary.rename(folder)
+    rename_whole(temporary, folder)
 
 
 def embedder_path() -> str:

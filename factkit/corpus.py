@@ -1,22 +1,16 @@
 """The documents that questions are made from and evidence is retrieved from, and the
 chunks of them that every search gives."""
 
-import bz2
-import gzip
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from factkit import assets
-from factkit.datasets.examples import DataError
 
 LEADS_CREDIT = "Wikipedia, CC BY-SA 4.0"
 LEAD_FIELDS = ("title", "extract", "description", "topic")
-WIKI_2018 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")  # hub id, file (5 GB)
-WIKI_2018_CREDIT = "Wikipedia of 2018-12-20, CC BY-SA 3.0"
 
 # Spaces that don't break a line or are narrow become a plain space; invisible joiners,
 # which the leads hold beside dashes and signs, go: they would split a word in two.
@@ -52,49 +46,6 @@ def load_leads() -> list[Document]:
         meta = {"description": description, "topic": topic}
         documents.append(Document(title, title, text, LEADS_CREDIT, meta))
     return documents
-
-
-def open_packed(path: Path) -> BinaryIO:
-    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name."""
-    with path.open("rb") as file:
-        magic = file.read(3)
-    if magic == b"BZh":
-        return bz2.open(path)
-    return gzip.open(path) if magic[:2] == b"\x1f\x8b" else path.open("rb")
-
-
-def wikipedia_2018(path: str = "") -> Iterator[Document]:
-    """The 21 million 100-word passages of DPR's 2018 dump, as Search-R1 searches them.
-
-    `path` is JSON lines {id, contents}, plain or compressed; without it the file comes
-    from the hub (TruthRL App. C: NQ, HotpotQA and MuSiQue). The first line of contents
-    is the title in quotes. It stays in the text: a passage from the middle of an
-    article says "he", and Search-R1's E5 index has seen the title as well.
-    Raises DataError if the file can't be had, and, naming file and row, on a row that
-    is not of this kind.
-    """
-    from huggingface_hub import hf_hub_download
-
-    try:
-        file = Path(path or hf_hub_download(*WIKI_2018, repo_type="dataset"))
-        lines = open_packed(file)
-    except OSError as error:
-        raise DataError(
-            f"{path or WIKI_2018[0]}: {error}; give a file's path"
-        ) from None
-    with lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line)
-                title, text = row["contents"].split("\n", 1)
-                passage_id = str(row["id"])
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise DataError(
-                    f"{file}, row {number}: {line[:80]!r} is not JSON {{id, contents}} "
-                    "with the title on the contents' first line; mend the row"
-                ) from None
-            title = title.strip().removeprefix('"').removesuffix('"')
-            yield Document(passage_id, title, f"{title}\n{text}", WIKI_2018_CREDIT)
 
 
 # ---- chunks

@@ -13,7 +13,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,17 +123,15 @@ class LLM:
         name = f"{_address(self.base_url)} {self.model}"
         keys = [cache_key(name, request) for request in requests]
         missing = dict(zip(keys, requests, strict=True))
-        bar = progress_bar(len(missing), progress, "call") if progress else None
         replies: dict[str, Reply] = {}
 
         def settle(key: str, reply: Reply) -> None:
             replies[key] = reply
             if not reply.cached:
                 self._keep(key, reply)
-            if bar is not None:
-                bar.update()
+            bar.update()
 
-        with bar or nullcontext():
+        with progress_bar(len(missing), progress, "call") as bar:
             for key in list(missing) if self._cache else []:
                 if (stored := self._cache.kept(key)) is not None:
                     settle(key, Reply(**stored, cached=True))

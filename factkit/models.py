@@ -143,7 +143,7 @@ def sample(
     size = max(sampling.batch_size // n, 1)  # prompts at a time
     completions: list[list[str]] = [[] for _ in ids]
     torch.manual_seed(seed)
-    bar = progress_bar(len(ids) * n, progress, unit="sample") if progress else None
+    bar = progress_bar(len(ids) * n, progress, unit="sample")
     for start in range(0, len(order), size):
         batch = order[start : start + size]
         rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
@@ -165,10 +165,8 @@ def sample(
             texts = [(text.splitlines() or [""])[0].strip() for text in texts]
         for k, i in enumerate(batch):
             completions[i] = texts[k * n : (k + 1) * n]
-        if bar:
-            bar.update(len(texts))
-    if bar:
-        bar.close()
+        bar.update(len(texts))
+    bar.close()
     return completions
 
 

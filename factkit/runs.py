@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from factkit import UserError, statistics
 from factkit.assets import write_atomically
-from factkit.params import ROOT
+from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ class Run:
         of `tiny`, to look at before anything is computed."""
         from IPython.display import Image
 
-        profiles = [self.params.profile, "tiny"]
-        runs = [REFERENCE / profile / self.notebook / run for profile in profiles]
-        figures = [folder / "figures" / f"{figure}.png" for folder in runs]
-        shown = next((path for path in figures if path.is_file()), figures[-1])
+        file = Path(self.notebook, run, "figures", f"{figure}.png")
+        own = REFERENCE / self.params.profile / file
+        shown = own if own.is_file() else REFERENCE / "tiny" / file
         return Image(filename=shown, width=720)
 
     def figure(self, fig: "Figure", name: str) -> "Figure":
@@ -206,15 +205,13 @@ def _digest(path: Path, p: RunParams) -> str:
     content = path.read_bytes() if path.is_file() else b""
     if not content or (path.suffix == ".jsonl" and not content.endswith(b"\n")):
         stem = path.parent.parent.name
-        paper = stem.split("_")[1]
-        names = [paper, f"{paper}-{p.variant}"] if p.variant else [paper]
-        files = " ".join(f"-f params/{p.profile}/{name}.yaml" for name in names)
-        output_dir = f" -r output_dir {p.output_dir!r}"
+        how = papermill_files(stem.split("_")[1], p.profile, p.variant)
+        if p.output_dir != "outputs":
+            how += f" -r output_dir {p.output_dir!r}"
         raise RunError(
             f"{relative(path)} is {'cut off' if content else 'missing'}: run {stem} "
-            f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {files}"
-            + (output_dir if p.output_dir != "outputs" else "")
-            + " --log-level ERROR"
+            f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {how} "
+            "--log-level ERROR"
         )
     return hashlib.sha256(content).hexdigest()
 
@@ -322,7 +319,8 @@ def item_values(
 
 
 def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
-    """A tqdm bar; in a batch run started from a terminal it is drawn on that terminal.
+    """A tqdm bar, hidden without a label; in a batch run started from a terminal it is
+    drawn on that terminal.
 
     A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
     own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
@@ -331,11 +329,11 @@ def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
     from tqdm import tqdm
 
     terminal = os.environ.get("FACTKIT_TTY")
-    stream = open(terminal, "w") if terminal else sys.stderr  # noqa: SIM115
+    stream = open(terminal, "w") if terminal and label else sys.stderr  # noqa: SIM115
     pause = 0.1 if stream.isatty() else 5.0
-    return tqdm(
-        total=total, desc=label, unit=unit, file=stream, leave=True, mininterval=pause
-    )
+    hidden = {} if label else {"disable": True}
+    where = {"desc": label, "file": stream, "mininterval": pause} | hidden
+    return tqdm(total=total, unit=unit, leave=True, **where)
 
 
 def device() -> str:

@@ -45,16 +45,12 @@ def in_process(index: Index) -> Search:
 
 
 def over_http(url: str) -> Search:
-    """A search by a server with the contract of Search-R1.
+    """A search by a server with the contract of Search-R1; see `serving.Client`.
 
-    A server that is away or busy (HTTP 408, 425, 429, 5xx) is asked again for at most
-    PATIENCE_S + CALL_S seconds. The token is that of the environment variable
-    FACTKIT_SEARCH_TOKEN, if it is set. Raises ParamError on a bad URL; the search
-    raises ServiceError if it gets no entries, or other than asked for.
+    It raises ServiceError if it gets no entries, or other than asked for.
     """
-    from factkit.serving import Client
-
-    client = Client(url, "search_url", "serve-search", TOKEN_VARIABLE, CALL_S)
+    service = ("search_url", "serve-search", TOKEN_VARIABLE)
+    client = serving.Client(url, *service, CALL_S)
 
     def ask(queries: list[str], k: int) -> list[list[Chunk]]:
         if len(queries) > QUERIES:
@@ -99,11 +95,8 @@ def searchable(query: str) -> str:
 
 
 def document_of(entry: Chunk) -> dict[str, Any]:
-    """An entry as Search-R1's servers reply with it, and `entry_of` reads it.
-
-    The title, which is the text's first line if there are more, is in quotes. `doc_id`
-    and `n_tokens` are ours.
-    """
+    """An entry as Search-R1's servers reply with it: its title, the first of several
+    lines, in quotes. `doc_id` and `n_tokens` are ours."""
     title, line_break, rest = entry.text.partition("\n")
     contents = f'"{title}"\n{rest}' if line_break else title
     ours = {"doc_id": entry.doc_id, "n_tokens": entry.n_tokens}
@@ -143,10 +136,8 @@ class Request(BaseModel):
 def serve(entries: str, host: str, port: int) -> None:
     """Serve an index's folder, or the leads' entries, until SIGTERM or an interrupt.
 
-    entries: a folder that `build_index` wrote, or "leads". port 0: any. Requests under
-    way are answered before it ends. Raises ParamError on an address that can't be had
-    or needs a token, DataError if the folder holds no such index, AssetError without
-    the leads.
+    entries: a folder that `build_index` wrote, or "leads". Raises ParamError on an
+    address that can't be had or needs a token, DataError if the folder holds no index.
     """
     from factkit.corpus import load_leads
     from factkit.retrieval.entries import EntryIndex, document_entries

@@ -162,11 +162,10 @@ class ServiceError(RuntimeError):
     """A service gave no answer; the message names URL, reason and fix."""
 
 
-def retries(stop: Any, lasting: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
-    """Arguments of tenacity's Retrying or AsyncRetrying.
-
-    lasting: of the statuses 5xx those that another attempt meets again.
-    """
+def retrying(
+    stop: Any, lasting: tuple[int, ...] = (), **more: Any
+) -> tenacity.Retrying:
+    """What tries a call again; lasting: the statuses 5xx that would only come again."""
 
     def may_heal(error: BaseException) -> bool:
         if isinstance(error, httpx.HTTPStatusError):
@@ -174,9 +173,8 @@ def retries(stop: Any, lasting: tuple[int, ...] = (), **more: Any) -> dict[str, 
             return status in HEALS or status >= 500 and status not in lasting
         return isinstance(error, TimeoutError | httpx.TransportError)
 
-    retry = tenacity.retry_if_exception(may_heal)
-    wait = {"wait": lambda state: wait_s(state)}
-    return {"stop": stop, "retry": retry, "reraise": True} | wait | more
+    retry, wait = tenacity.retry_if_exception(may_heal), lambda state: wait_s(state)
+    return tenacity.Retrying(stop=stop, retry=retry, wait=wait, reraise=True, **more)
 
 
 def wait_s(state: tenacity.RetryCallState) -> float:
@@ -196,7 +194,7 @@ class Client:
 
     parameter: that holds its address; command: of `python -m factkit`, which starts
     one; token_variable: of the environment, with its token. call_s: how many seconds
-    it may be silent. lasting: as `retries` takes it. Raises ParamError on a bad URL.
+    it may be silent. lasting: as `retrying` takes it. Raises ParamError on a bad URL.
     """
 
     def __init__(
@@ -231,13 +229,13 @@ class Client:
         Raises ServiceError on the last attempt's failure, or if `read` raises.
         """
         body, stop = json.dumps(content), tenacity.stop_before_delay(patience_s)
-        attempts = tenacity.Retrying(
-            **retries(stop, self.lasting, before_sleep=self._tell)
-        )
+        attempts = retrying(stop, self.lasting, before_sleep=self._tell)
+
+        def post() -> httpx.Response:
+            return self.http.post(self.url, content=body).raise_for_status()
+
         try:
-            reply = attempts(
-                lambda: self.http.post(self.url, content=body).raise_for_status()
-            )
+            reply = attempts(post)
         except httpx.HTTPError as error:
             raise ServiceError(f"{self.url}: {self._in_words(error)}") from None
         try:

@@ -21,9 +21,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.robotparser import RobotFileParser
+
+import httpx
+from tenacity import stop_after_attempt
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
@@ -38,10 +41,7 @@ from factkit.retrieval.evidence import (
     unrepeated,
 )
 from factkit.runs import progress_bar
-from factkit.serving import environment_token
-
-if TYPE_CHECKING:
-    import httpx
+from factkit.serving import environment_token, retrying
 
 KEY_VARIABLE = "FACTKIT_SEARCH_KEY"
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
@@ -76,13 +76,12 @@ def run_online(
 
     The reference response (`answers[0]`) is searched for, without the prompt; of the
     first `pages` results those that can be read are kept, equal texts once. A prompt
-    with fewer than `at_least` is left out. endpoint: the URL of a search that takes
-    POST JSON {q, num} with header X-API-KEY and replies {organic: [{title, link}]};
-    the key is that of the environment variable FACTKIT_SEARCH_KEY. cache: a folder on
-    a local disk. counts: prompts by fate as `evidence.build_offline`, and "search
-    failed"; besides, what became of searches and pages, as "search: HTTP 400" or
-    "page: robots.txt". Raises ParamError if the key is absent, unusable or refused, or
-    the endpoint is no web address; DataError for an id that repeats.
+    with fewer than `at_least` is left out. endpoint: takes POST JSON {q, num} with
+    header X-API-KEY, the variable FACTKIT_SEARCH_KEY, and replies {organic: [{title,
+    link}]}. cache: a folder on a local disk. Fates are those of `build_offline`,
+    "search failed", "search: HTTP 400", "page: robots.txt" … Raises ParamError if the
+    key is absent, unusable or refused, or the endpoint is no web address; DataError for
+    an id that repeats.
     """
     if not endpoint.startswith(("https://", "http://")):
         raise ParamError(f"search_url={endpoint!r}; it must begin with https://")
@@ -90,19 +89,17 @@ def run_online(
         e.id: " ".join(reference_of(e).split())[:QUERY_CHARS]
         for e in unrepeated(examples)
     }
-    by_host: dict[str, list[str]] = {}  # what one thread reads, page after page
+    by_host: dict[str, dict[str, None]] = {}  # what one thread reads, page after page
     with _Web(endpoint, pages, cache) as web:
-        asked = list(dict.fromkeys(filter(None, queries.values())))
-        results = dict(zip(asked, web.each(web.search, asked, SEARCHES), strict=True))
+        unique = list(dict.fromkeys(filter(None, queries.values())))
+        results = dict(zip(unique, web.each(web.search, unique, SEARCHES), strict=True))
         if web.refused:
             raise ParamError(f"{web.refused}; set {KEY_VARIABLE} to a valid key")
-        found = [r for r in results.values() if not isinstance(r, str)]
-        for address in dict.fromkeys(address for titles in found for address in titles):
-            by_host.setdefault(urlsplit(address).netloc, []).append(address)
-        hosts = list(by_host.values())
-        read: dict[str, Page | str] = {}
-        for part in web.each(web.pages, hosts, HOSTS_AT_ONCE):
-            read |= part
+        for titles in results.values():
+            for address in () if isinstance(titles, str) else titles:
+                by_host.setdefault(urlsplit(address).netloc, {})[address] = None
+        parts = web.each(web.pages, list(by_host.values()), HOSTS_AT_ONCE)
+        read = {address: page for part in parts for address, page in part.items()}
     evidence: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0, SEARCH_FAILED: 0})
     for prompt_id, query in queries.items():
@@ -143,8 +140,6 @@ class _Web:
     """Searches and pages, through the disk cache; of each, or why it can't be had."""
 
     def __init__(self, endpoint: str, n: int, cache: Path) -> None:
-        import httpx
-
         from factkit.llm import Cache
 
         self._key = environment_token(KEY_VARIABLE)
@@ -170,12 +165,8 @@ class _Web:
 
     def each(self, work: Callable, items: list, at_once: int) -> list:
         """work's result of each item; an interrupt lets what runs end, and no more."""
-        results = []
-        label = f"evidence: {work.__name__}"
-        with (
-            ThreadPoolExecutor(at_once) as pool,
-            progress_bar(len(items), label) as bar,
-        ):
+        results, bar = [], progress_bar(len(items), f"evidence: {work.__name__}")
+        with ThreadPoolExecutor(at_once) as pool, bar:
             try:
                 for result in pool.map(work, items):
                     results.append(result)
@@ -200,11 +191,7 @@ class _Web:
 
     def search(self, query: str) -> dict[str, str] | str:
         """A query's results, address → title, best first."""
-        from tenacity import Retrying, stop_after_attempt
-
-        from factkit.serving import retries
-
-        attempts = Retrying(**retries(stop_after_attempt(ATTEMPTS)))
+        attempts = retrying(stop_after_attempt(ATTEMPTS))
         key = ["search", self.endpoint, self.n]
         return self._kept(key, lambda query: attempts(self._post, query), query)
 
@@ -231,14 +218,12 @@ class _Web:
                 titles.setdefault(link, _text(title))
         return titles
 
-    def pages(self, addresses: list[str]) -> dict[str, Page | str]:
+    def pages(self, addresses: Iterable[str]) -> dict[str, Page | str]:
         """A host's pages, one after the other."""
         key = ["page", f"trafilatura {version('trafilatura')}", PAGE_BYTES]
         return {a: self._kept(key, self._page, a) for a in addresses}
 
     def _page(self, address: str) -> Page:
-        import httpx
-
         response, body = self._follow(httpx.URL(address))
         if response.status_code != 200:
             raise NotHad(f"HTTP {response.status_code}")
@@ -254,8 +239,8 @@ class _Web:
             raise NotHad("extraction took too long or broke down") from None
 
     def _follow(
-        self, url: "httpx.URL", rules: bool = False
-    ) -> "tuple[httpx.Response, bytes]":
+        self, url: httpx.URL, rules: bool = False
+    ) -> tuple[httpx.Response, bytes]:
         """What an address leads to. rules: it is a robots.txt, which all may read."""
         for _ in range(MOST_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or url.userinfo or not url.host:
@@ -267,7 +252,7 @@ class _Web:
             url = url.join(response.headers["location"])
         raise NotHad("too many redirects")
 
-    def _allowed_pause_s(self, url: "httpx.URL") -> float:
+    def _allowed_pause_s(self, url: httpx.URL) -> float:
         """Seconds that robots.txt wants after a page; NotHad where it forbids it."""
         place = url.join("/robots.txt")
         if str(place) not in self._rules:
@@ -284,7 +269,7 @@ class _Web:
             raise NotHad("robots.txt")
         return pause_s
 
-    def _get(self, url: "httpx.URL", pause_s: float) -> "tuple[httpx.Response, bytes]":
+    def _get(self, url: httpx.URL, pause_s: float) -> tuple[httpx.Response, bytes]:
         """One request, when it is its turn, and at most PAGE_BYTES of the body."""
         with self._turns[url.host]:
             if self._ended.is_set():
@@ -323,7 +308,7 @@ def page_of(body: bytes, charset: str | None, limit_s: int) -> Page:
     return {"title": (content.title or "") if text else "", "text": text}
 
 
-def _check_public(url: "httpx.URL") -> None:
+def _check_public(url: httpx.URL) -> None:
     """Raise NotHad unless all addresses of a host are of the public internet."""
     try:
         rows = socket.getaddrinfo(url.raw_host.decode(), None, type=socket.SOCK_STREAM)
@@ -342,8 +327,6 @@ def is_public(address: str) -> bool:
 
 def _in_words(error: Exception) -> str:
     """The kind of an error: no address in it, no key, so that it can be counted."""
-    import httpx
-
     if isinstance(error, NotHad):
         return str(error)
     if isinstance(error, httpx.HTTPStatusError):

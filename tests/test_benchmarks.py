@@ -9,8 +9,12 @@ import datasets
 import huggingface_hub
 import pytest
 
-from factkit.corpus import wikipedia_2018
-from factkit.datasets.benchmarks import crag_pages, load, load_all
+from factkit.datasets.benchmarks import (
+    crag_pages,
+    load,
+    load_all,
+    wikipedia_2018,
+)
 from factkit.datasets.examples import DataError
 
 
@@ -168,7 +172,7 @@ def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(DataError, match="akariasai/PopQA.*give the path of a local"):
         load("popqa")
-    with pytest.raises(DataError, match="wiki-18-corpus.*give a file's path"):
+    with pytest.raises(DataError, match="wiki-18-corpus.*give the path of a local"):
         next(wikipedia_2018())
 
 

@@ -1,14 +1,5 @@
 """The papers' question sets, from the hub or a local file to the one schema.
 
-| source | id | entity | relation |
-|---|---|---|---|
-| crag | interaction_id | the id | question_type |
-| nq_open | hash of the question | the id | – |
-| hotpotqa | id, else a hash | first supporting title, else the id | type |
-| musique | id | first supporting title, else the id | hops, as "3hop1" |
-| popqa | id | subject | property |
-| squad_v2 | id | article title | – |
-
 `entity` keeps splits apart. Where a source names none, the question stands for itself:
 such splits share no question, but may share what they are about. `label` is
 "false_premise" (CRAG; the expected answer is "invalid question", TruthRL App. E) or
@@ -17,12 +8,12 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from factkit.corpus import Document
 from factkit.datasets import rows
-from factkit.datasets.examples import Example, digest, made_id
+from factkit.datasets.examples import DataError, Example, digest, made_id
 from factkit.datasets.rows import Loaded, Row, RowError, Source
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
@@ -174,14 +165,13 @@ def load_all(name: str, path: str = "") -> Loaded:
     return rows.load(BENCHMARKS, name, path, whole=True)
 
 
-# ---- CRAG's web pages
+# ---- what is searched: CRAG's web pages, Wikipedia
 
 
 def crag_pages(path: str = "") -> dict[str, list[Document]]:
-    """The pages found for each question of CRAG: their text, or the search's snippet.
+    """CRAG's question id → its pages' texts, or the search's snippets, each once.
 
-    Question id → documents, each text once. All of CRAG is gigabytes of HTML: keep what
-    comes out. A row whose pages are damaged has none.
+    All of CRAG is gigabytes of HTML: keep what comes out. A damaged row has no pages.
     """
     pages = {}
     for row in rows.values(BENCHMARKS["crag"], "crag", path, ["train"]):
@@ -213,3 +203,35 @@ def plain_text(markup: str) -> str:
     etree.strip_elements(page, "script", "style", etree.Comment, with_tail=False)
     lines = (" ".join(piece.split()) for piece in page.itertext())
     return "\n".join(line for line in lines if line)
+
+
+def wikipedia_2018(path: str = "") -> Iterator[Document]:
+    """The 21 million 100-word passages of DPR's 2018 dump, as Search-R1 searches them
+    (TruthRL App. C: NQ, HotpotQA and MuSiQue).
+
+    path: JSON lines {id, contents}; without it the file comes from the hub. The first
+    line of contents is the title in quotes. It stays in the text: a passage from the
+    middle of an article says "he", and Search-R1's E5 index has seen the title as well.
+    Raises DataError if the file can't be had, and on a row that is not of this kind.
+    """
+    passages = rows.values(WIKI_2018, "wikipedia_2018", path, ["train"])
+    for number, row in enumerate(passages, start=1):
+        try:
+            yield _passage(row)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise DataError(
+                f"{path or WIKI_2018.file}, row {number} is not JSON {{id, contents}} "
+                "with the title on the contents' first line; mend the row"
+            ) from None
+
+
+def _passage(row: Row) -> Document:
+    title, text = row["contents"].split("\n", 1)
+    title = title.strip().removeprefix('"').removesuffix('"')
+    source = "Wikipedia of 2018-12-20, CC BY-SA 3.0"
+    return Document(str(row["id"]), title, f"{title}\n{text}", source)
+
+
+WIKI_2018 = Source(  # 5 GB
+    _passage, "PeterJinGo/wiki-18-corpus", file="wiki-18.jsonl.gz"
+)

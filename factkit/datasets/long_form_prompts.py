@@ -1,16 +1,5 @@
 """Prompts whose answers are long, to train on and to be evaluated on.
 
-| name | source | id | entity | relation |
-|---|---|---|---|---|
-| longfact | LongFact's folder, from its authors | hash | the id | topic |
-| longfact_objects | the half of it on objects | hash | the id | topic |
-| fava | fava-uw/fava-data, annotations.json | hash | the id | – |
-| alpaca_fact | tatsu-lab/alpaca_farm, a file | hash | the id | its set |
-| biography | FactScore's prompt_entities.txt | the name | the name | – |
-| factory_hard | facebook/FACTORY, split hard | hash | the id | – |
-| factbench_hard | launch/FactBench, split tier_1 | hash | the id | topic |
-| wildchat | allenai/WildChat-1M | conversation_hash | the id | – |
-
 All have the label `LONG_FORM`. `answers` is empty but for WildChat, where it holds the
 chat's own reply: a reference to search evidence with, not the only right answer.
 

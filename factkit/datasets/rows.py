@@ -1,7 +1,9 @@
 """The rows of a public set, from a file or the hub, and the examples made of them."""
 
 import ast
+import bz2
 import csv
+import gzip
 import json
 import zipfile
 import zlib
@@ -10,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from factkit.corpus import open_packed
+from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
 Row = Mapping[str, Any]
@@ -28,9 +30,8 @@ class RowError(ValueError):
 
 def existing(path: str | Path, folder: bool = False) -> Path:
     """The file, or with `folder` also the folder, at a path; DataError if none is."""
-    path = Path(path)
-    if path.is_file() or (folder and path.is_dir()):
-        return path
+    if Path(path).is_file() or (folder and Path(path).is_dir()):
+        return Path(path)
     raise DataError(f"{path}: no such file{' or folder' if folder else ''}")
 
 
@@ -103,6 +104,15 @@ def _json_rows(path: Path) -> Iterator[Any]:
                     yield shared | dict(question)
         except (RowError, KeyError) as error:
             yield RowError(f"paragraphs: {error}", row.get("title"))
+
+
+def open_packed(path: Path) -> BinaryIO:
+    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name."""
+    with path.open("rb") as file:
+        magic = file.read(3)
+    if magic == b"BZh":
+        return bz2.open(path)
+    return gzip.open(path) if magic[:2] == b"\x1f\x8b" else path.open("rb")
 
 
 # ---- fields
@@ -184,7 +194,7 @@ class Source:
     train on, never for a published test set. read: the rows at a local path.
     """
 
-    example: Callable[[Row], Example]
+    example: Callable[[Row], Example | Document]
     hub: str = ""
     config: str = ""
     file: str = ""

@@ -84,6 +84,12 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     return path
 
 
+def papermill_files(paper: str, profile: str, variant: str = "") -> str:
+    """The arguments by which papermill takes a profile's values."""
+    names = [paper, f"{paper}-{variant}"] if variant else [paper]
+    return " ".join(f"-f params/{profile}/{name}.yaml" for name in names)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
     try:
@@ -175,8 +181,7 @@ def _refuse_other_files(
         taken = any(value == of_file for value, of_file, _ in values)
         kept = any(value == ours for value, _, ours in values)
         if theirs.keys() <= injected.keys() and taken and not kept:
-            names = [paper, f"{paper}-{variant}"] if variant else [paper]
-            files = " ".join(f"-f params/{profile}/{name}.yaml" for name in names)
+            files = papermill_files(paper, profile, variant)
             raise ParamError(
                 f"profile={profile!r}, variant={variant!r}, but the values are those "
                 f"of {path.relative_to(ROOT)}: give {files}, in this order"

@@ -16,7 +16,7 @@ published files; the id of an entry of sentences is ours (theirs: `NME<sent_id=0
 Sentences are numbered from 0 in their page, and an entry begins at every third. Titles
 are in NFC, their square brackets round, since `[[id]]` marks an id. The text of an
 entry begins with the title in a line of its own, as in the published corpus and in
-`corpus.wikipedia_2018`: a sentence from the middle of a page says "he".
+`benchmarks.wikipedia_2018`: a sentence from the middle of a page says "he".
 """
 
 import hashlib

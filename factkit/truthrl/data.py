@@ -117,7 +117,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
     documents = {
         "world": lambda: world.documents(_world(p)),
         "leads": corpus.load_leads,
-        "wikipedia": lambda: list(corpus.wikipedia_2018(p.wikipedia_path)),
+        "wikipedia": lambda: list(benchmarks.wikipedia_2018(p.wikipedia_path)),
     }[source]()
     chunks = chunk_documents(documents, tokenizer, p.chunk_tokens)
     if source == "leads":
