@@ -12,7 +12,7 @@ from factkit.llm import Reply
 from factkit.rar import rewards as rar
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify.claims import Support
-from factkit.verify.replies import read
+from factkit.verify.judge import read
 from factkit.world import facts as w
 from factkit.world import texts as world_text
 

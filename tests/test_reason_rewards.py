@@ -8,17 +8,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from factkit import params
-from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError
 from factkit.llm import Reply
 from factkit.reason import rewards as reason
 from factkit.reason.rewards import precisions, reward, scored
 from factkit.verify import engine as engines
 from factkit.verify.claims import Support
-from factkit.verify.exact import ExactEngine, WorldReader
-from factkit.verify.failures import FEWEST_RESPONSES
+from factkit.verify.engine import ExactEngine
 from factkit.verify.response import TAGS, Reasoned, parts, written
+from factkit.verify.verifier import FEWEST_RESPONSES
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t)))
@@ -181,9 +181,7 @@ def stating(n, person=PERSON):
 
 def exact(answer, reference=""):
     """An answer under the arm with both weights, in the fact world."""
-    engine = ExactEngine(
-        WorldReader(WORLD), {REQUEST.id: REQUEST}, {REQUEST.id: reference}
-    )
+    engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
     rows = [REQUEST.id], [REQUEST.question], [written("t", answer)]
     return scored("fact_detail_relevance", engine, *rows)[0]
 
@@ -203,7 +201,7 @@ def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():
         ("", "", False),
     ):
         assert exact(ours, theirs).wins is wins
-    engine = ExactEngine(WorldReader(WORLD), {REQUEST.id: REQUEST}, {})
+    engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {})
     with pytest.raises(DataError, match="no answer of the reference policy"):
         engine.preferred([REQUEST.id], [REQUEST.question], ["It is."])
 

@@ -7,14 +7,14 @@ import pytest
 from fake_llm import FakeLLM, field, told
 
 from factkit import models, params
-from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.reason import evaluate as reasoned
 from factkit.statistics import means
-from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.verify.engine import ExactEngine
 from factkit.verify.response import written
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 WORLD = w.build_world(3, people=30)
 A, B, C, D = WORLD.people[:4]
@@ -69,7 +69,7 @@ def p():
 
 @pytest.fixture
 def engine():
-    return ExactEngine(WorldReader(WORLD), {e.id: e for e in (*EXAMPLES, FIFTH)})
+    return ExactEngine(WORLD, {e.id: e for e in (*EXAMPLES, FIFTH)})
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ from factkit.datasets.examples import DataError, Example
 from factkit.evaluate import rows as kept
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
-from factkit.verify.claims import Claim, Extractor, Support
-from factkit.verify.failures import failed_share
+from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
+from factkit.verify.outcome import Support
 from factkit.verify.response import answers
-from factkit.verify.support import ClaimVerifier, support_of
+from factkit.verify.verifier import failed_share
 
 if TYPE_CHECKING:
     import pandas as pd

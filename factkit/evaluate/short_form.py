@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from factkit import models
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows
-from factkit.verify.failures import failed_share
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
+from factkit.verify.verifier import failed_share
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Probe

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import UserError, models, statistics
 from factkit.assets import write_atomically
-from factkit.datasets.examples import Example
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
+from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form
 from factkit.rar.arms import RUN_CODE, SUITES, RarParams
-from factkit.verify.failures import failed_share
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import CLOSE
 from factkit.verify.response import answers as final_answers
-from factkit.verify.verifier import verifier
+from factkit.verify.verifier import failed_share, verifier
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -92,11 +92,11 @@ def entries_of_sentences(
 
 
 def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by pysbd (`verify.sentences`).
+    """A document's entries of three sentences, split by pysbd (`verify.response`).
 
     The published corpora come split; theirs are numbers that no other splitting gives.
     """
-    from factkit.verify.sentences import sentences
+    from factkit.verify.response import sentences
 
     return entries_of_sentences(document.title, sentences(document.text))
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.verify.failures import Failures
 from factkit.verify.outcome import Outcome
+from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from factkit.truthrl.arms import TruthRL

@@ -23,7 +23,7 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
-from factkit.world.trajectories import marking
+from factkit.world.claims import marking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel as Model

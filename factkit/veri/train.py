@@ -15,10 +15,10 @@ from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.veri.search_rollout import asked
 from factkit.verify.trajectory import Turn, answer_of, forced
+from factkit.world import claims as world_claims
 from factkit.world import facts as world
 from factkit.world import policy as world_policy
 from factkit.world import texts as world_texts
-from factkit.world import trajectories as world_trajectories
 
 NOTEBOOK = "52_veri_train"
 
@@ -83,9 +83,9 @@ def base_policy(p: PolicyParams) -> str:
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    texts = world_trajectories.pretraining_texts(made, p.world_seed)
+    texts = world_claims.pretraining_texts(made, p.world_seed)
     tokenizer = world_texts.build_tokenizer(made, p.answer_format)
-    longest = world_trajectories.LONGEST
+    longest = world_claims.LONGEST
     return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
 
 
