@@ -274,8 +274,7 @@ def _conduct(row: Verified) -> dict[str, float]:
     }
     if row.label == NEI:
         for label in LABELS[:2]:
-            mistaken = said == label and not right
-            counted[f"nei_as_{SHORT[label]}"] = float(mistaken)
+            counted[f"nei_as_{SHORT[label]}"] = float(said == label and not right)
     else:
         counted["checkable_as_nei"] = float(said == NEI)
     sure = row.label_probability
