@@ -1,4 +1,4 @@
-"""Claims: sentences are verbatim, extraction is whole or None."""
+"""Claims: sentences are verbatim; extraction and support are whole or None."""
 
 import json
 
@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from factkit.llm import Reply
-from factkit.verify.claims import Claim, llm_extractor
-from factkit.verify.sentences import sentences
+from factkit.verify.claims import Claim, llm_claim_verifier, llm_extractor, support_of
+from factkit.verify.outcome import Support
+from factkit.verify.response import sentences
 
 # Sentences
 
@@ -78,3 +79,46 @@ def test_a_claim_that_comes_again_in_other_case_or_spacing_is_kept_once():
     llm = FakeLLM(lambda prompt: Reply(TWICE))
     (found,) = llm_extractor(llm)(["q"], ["A is. B is."])
     assert found == [Claim("Ann won.", "A is."), Claim("Bob won.", "A is.")]
+
+
+SUPPORTED, INCONCLUSIVE = Support.SUPPORTED, Support.INCONCLUSIVE
+
+
+# The language model's verifier
+
+
+def agree(prompt):
+    return Reply(json.dumps({"label": "supported"}))
+
+
+def test_a_claim_without_evidence_is_inconclusive_without_a_call():
+    llm = FakeLLM(agree)
+    found = llm_claim_verifier(llm)([("A.", []), ("B.", ["e"]), ("C.", ())])
+    assert found == [INCONCLUSIVE, SUPPORTED, INCONCLUSIVE]
+    assert len(llm.batches[0]) == 1
+
+
+def test_a_failed_verification_is_none():
+    for reply in (Reply(None, "timeout"), Reply(""), Reply("maybe")):
+        llm = FakeLLM(lambda prompt, reply=reply: reply)
+        assert llm_claim_verifier(llm)([("A.", ["e"])]) == [None]
+
+
+# All claims of all responses
+
+
+def claim(text):
+    return Claim(text, text)
+
+
+def test_equal_claims_with_equal_evidence_are_verified_once_in_one_call():
+    calls = []
+
+    def verify(rows):
+        calls.append(list(rows))
+        return [SUPPORTED] * len(rows)
+
+    claims = [[claim("A"), claim("B")], [claim("B")], [claim("B")]]
+    evidence = [["e"], ["e"], ["other"]]
+    support_of(claims, lambda i, c: evidence[i], verify)
+    assert calls == [[("A", ("e",)), ("B", ("e",)), ("B", ("other",))]]

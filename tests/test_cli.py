@@ -96,7 +96,7 @@ import sys
 from pathlib import Path
 from factkit import params
 from factkit.veri import data as claim_data
-from factkit.world import trajectories as world_trajectories
+from factkit.world import claims as world_claims
 from factkit.curate.splits import split_by_entity
 from factkit.truthrl import data
 from factkit.world import facts
@@ -108,7 +108,7 @@ sets, entries, dropped = claim_data.claim_sets(p)
 made = [split["train"], split["test"], sets, entries[:5000], dropped]
 if p.claims == "world":
     few = facts.build_world(people=60, seed=0)
-    made.append(world_trajectories.pretraining_texts(few, 0, 300))
+    made.append(world_claims.pretraining_texts(few, 0, 300))
 Path(sys.argv[2]).write_text(repr(made))
 """
 

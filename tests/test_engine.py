@@ -3,14 +3,14 @@
 import pytest
 
 from factkit import params, runs
-from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import write_examples
+from factkit.datasets.examples import BEST_GUESS, write_examples
 from factkit.leads import facts, requests
 from factkit.leads.reader import LeadReader
 from factkit.rar.rewards import engine_of
 from factkit.verify.claims import Support
-from factkit.verify.exact import ExactEngine, WorldReader, rating
+from factkit.verify.engine import ExactEngine, rating
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
@@ -27,14 +27,14 @@ def person(world):
 
 @pytest.fixture(scope="module")
 def examples(world):
-    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, wp.BEST_GUESS)
+    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
     found = [e for kind in kinds for e in wp.requests(world, world.people[:3], kind)]
     return {e.id: e for e in found}
 
 
 @pytest.fixture(scope="module")
 def exact(world, examples):
-    return ExactEngine(WorldReader(world), examples)
+    return ExactEngine(world, examples)
 
 
 def true(world, person, n=4):
@@ -116,7 +116,7 @@ def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exa
         other = next(o for o in w.OBJECTS[fact.relation] if o != fact.object)
         said = [fact.object, f" {fact.object}.\n", w.statement(fact, 1)]
         said += [other, "I don't know.", "nonsense", ""]
-        for kind in (wp.MAY_ABSTAIN, wp.BEST_GUESS):
+        for kind in (wp.MAY_ABSTAIN, BEST_GUESS):
             asked = ask(exact, f"{person} {fact.relation} {kind}", *said)
             assert exact.supports(*asked) == [*[[YES]] * 3, [NO], [], [], []]
             assert exact.no_contradiction(*asked) == [1, 1, 1, 0, 1, 1, 1]
@@ -131,7 +131,7 @@ DARWIN = "Charles Darwin"
 @pytest.fixture(scope="module")
 def by_leads():
     found = facts.load()
-    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, wp.BEST_GUESS)
+    kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
     about = [found.subjects[name] for name in ("Edinburgh", DARWIN)]
     asked = {e.id: e for kind in kinds for e in requests.requests(about, kind)}
     return ExactEngine(LeadReader(found), asked)

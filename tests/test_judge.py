@@ -6,7 +6,7 @@ from fake_llm import FakeLLM, text_of
 
 from factkit.llm import Reply
 from factkit.verify import judge
-from factkit.verify.judge import judge_outcomes, judge_reasoning
+from factkit.verify.judge import GRADED, graded
 from factkit.verify.outcome import Outcome
 
 ROW = ("Capital?", ["Paris", "Lutetia"], "Paris")
@@ -40,13 +40,13 @@ def test_a_failed_judge_is_no_outcome():
     for reply in (Reply(None, "timeout"), *map(Reply, ("", "wrong", '{"score": 2}'))):
         llm = FakeLLM(lambda prompt, reply=reply: reply)
         assert outcomes(llm, ["Paris", "Lyon"]) == [None, None]
-        assert judge_outcomes(llm, [ROW]) == [None]
+        assert graded(llm, "judge_outcome", [ROW]) == [None]
 
 
 def test_a_request_is_greedy_and_names_schema_and_template_version():
     llm = FakeLLM(right)
-    judge_outcomes(llm, [ROW])
-    judge_reasoning(llm, [ROW])
+    graded(llm, "judge_outcome", [ROW])
+    graded(llm, "judge_reasoning", [ROW])
     names = [r.template.partition("@") for r in llm.requests]
     assert [name for name, _, _ in names] == ["judge_outcome", "judge_reasoning"]
     assert [len(version) for _, _, version in names] == [8, 8]
@@ -72,10 +72,10 @@ def test_a_prediction_cannot_leave_its_field():
 
 def test_a_long_prediction_is_cut():
     llm = FakeLLM(right)
-    judge_outcomes(llm, [("q", "a", "é" * 100_000)])
-    judge_reasoning(llm, [("q", "a", "é" * 100_000)])
+    graded(llm, "judge_outcome", [("q", "a", "é" * 100_000)])
+    graded(llm, "judge_reasoning", [("q", "a", "é" * 100_000)])
     lengths = [prompt.count("é") for prompt in prompts(llm)]
-    assert lengths == [judge.PREDICTION_LIMIT, judge.REASONING_LIMIT]
+    assert lengths == [limit for _, limit in GRADED.values()]
 
 
 def label(letter):

@@ -7,9 +7,9 @@ import pytest
 
 from factkit.datasets.examples import DataError, refuse_overlap
 from factkit.leads import facts
-from factkit.leads.claims import LeadClaims, hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
+from factkit.leads.requests import LeadClaims
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
 from factkit.veri import data as trajectories
@@ -51,7 +51,7 @@ def every(sets):
 
 def claimed(example, leads, reader):
     """The facts that a claim rests on, the last one as it is claimed."""
-    hops = hops_of(example.question, reader)
+    hops = reader.hops_of(example.question)
     if len(hops) == 2:
         (by,) = leads.by_key[hops[0].subject, "creator"]
         hops = [by, Fact(by.object, hops[1].relation, hops[1].object)]
@@ -78,7 +78,7 @@ def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
     with pytest.raises(DataError, match="too few claims"):
         made.sets({"train": 60_000})
     with pytest.raises(ValueError, match="no claim"):
-        hops_of("Ada wandered lonely as a cloud", reader)
+        reader.hops_of("Ada wandered lonely as a cloud")
 
 
 def test_the_leads_say_of_each_claim_what_its_label_says(sets, made, leads, reader):

@@ -1,4 +1,4 @@
-"""Reading responses about leads: every verdict is right, and what is unread is none."""
+"""The leads' facts, and reading responses: every verdict is right; unread is none."""
 
 import csv
 
@@ -28,6 +28,35 @@ def verdicts(read, text, about):
 
 
 # What the leads themselves say
+
+VERDICTS = [
+    # what is known, by any of its names
+    (DARWIN, "birth_year", "1809", YES),
+    (DARWIN, "nationality", "British", YES),
+    (DARWIN, "nationality", "Scottish", OPEN),  # British, too
+    ("Moby-Dick", "creator", "Melville", YES),
+    ("Moby-Dick", "creator", "Herman", OPEN),  # a part of the name
+    ("Moby-Dick", "creator", "Herman Wouk", NO),
+    # an occupation: in the first sentence; of a field the lead has a word of; else
+    (DARWIN, "occupation", "geologist", YES),
+    (DARWIN, "occupation", "chemist", OPEN),
+    (DARWIN, "occupation", "painter", NO),
+    # a thing is of many kinds, and nobody's
+    ("Moby-Dick", "kind", "novel", YES),
+    ("Moby-Dick", "kind", "film", OPEN),
+    # whoever has a year of birth and none of death is alive
+    ("Bob Dylan", "death_year", "2001", NO),
+    # countries
+    ("Edinburgh", "country", "Scotland", YES),
+    ("Edinburgh", "country", "England", NO),
+    ("Edinburgh", "capital_of", "United Kingdom", NO),
+    ("Atlanta", "country", "Georgia", OPEN),  # a state, too
+]
+
+
+def test_a_verdict_of_a_fact_is_one_of_three(read):
+    wrong = [v for v in VERDICTS if read.leads.verify(Fact(*v[:3])) != v[3]]
+    assert wrong == []
 
 
 def test_every_fact_s_own_statement_and_short_answer_is_read_back_and_supported(read):

@@ -5,9 +5,15 @@ from collections import Counter
 import pytest
 
 from factkit import params, prompts
-from factkit.datasets.examples import read_examples, write_examples
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.leads import facts, reader, requests
+from factkit.datasets.examples import (
+    BEST_GUESS,
+    COUNTED,
+    MAY_ABSTAIN,
+    OPEN,
+    read_examples,
+    write_examples,
+)
+from factkit.leads import facts, policy, reader, requests
 from factkit.rar.requests import request_sets
 from factkit.rlfh.requests import rlfh_sets
 
@@ -27,7 +33,7 @@ def split(leads):
 
 @pytest.fixture(scope="module")
 def rows(leads):
-    return requests.cold_start_rows(leads, 0)
+    return policy.cold_start_rows(leads, 0)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +57,7 @@ def test_short_questions_have_one_answer_each_and_leave_to_abstain_or_none(
     assert read_examples(tmp_path / "dev.jsonl") == every
     for kind in (MAY_ABSTAIN, BEST_GUESS):
         for example in requests.requests(split["dev"], kind):
-            assert example.relation in requests.SINGLE
+            assert example.relation in facts.SINGLE
             allowed = "You may say that you don't know." in example.question
             assert allowed == (kind == MAY_ABSTAIN)
             answer = read.answer(example.entity, example.relation, example.answers[0])
@@ -64,7 +70,7 @@ def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(leads
         sets = load(p)[0]
         names = Counter(i for rows in sets.values() for i in {e.entity for e in rows})
         assert set(names.values()) == {1}
-        assert not any(requests.of_cold_start(leads.subjects[name]) for name in names)
+        assert not any(policy.of_cold_start(leads.subjects[name]) for name in names)
         assert all(sets[name] for name in p.splits)
 
 
@@ -73,10 +79,8 @@ def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(leads
 
 def test_the_cold_start_asks_as_the_runs_ask(leads, rows):
     """By the same wordings and templates; of cold subjects alone."""
-    assert (
-        requests.cold_start_rows(leads, 0) == rows != requests.cold_start_rows(leads, 1)
-    )
-    cold = [s for s in leads.subjects.values() if requests.of_cold_start(s)]
+    assert policy.cold_start_rows(leads, 0) == rows != policy.cold_start_rows(leads, 1)
+    cold = [s for s in leads.subjects.values() if policy.of_cold_start(s)]
     possible = {  # a subject is asked for one fact, two or three
         prompts.fill(prompts.template(name), question=example.question)
         for name in ("short_form", "think_first")

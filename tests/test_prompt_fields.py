@@ -11,7 +11,7 @@ from factkit.llm import Reply
 from factkit.rar.rewards import EvidenceEngine
 from factkit.reason.rewards import PreferenceEngine
 from factkit.rlfh import feedback as rlfh
-from factkit.verify import claims, support
+from factkit.verify import claims
 
 UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
 
@@ -28,9 +28,9 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
         judge(*rows)
     PreferenceEngine(**UNUSED, llm=llm).preferred(*rows)
     claims.llm_extractor(llm)([text], [f"A{text}"])
-    support.llm_claim_verifier(llm)([(text, [text, "e"])])
+    claims.llm_claim_verifier(llm)([(text, [text, "e"])])
     kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
-    support.labeller(llm, "verify_statement", *kinds)([(text, [text])])
+    claims.labeller(llm, "verify_statement", *kinds)([(text, [text])])
     rlfh.rate(llm, [text], [text], [[text]])
     for make in (rlfh.llm_annotator, rlfh.single_pass_annotator):
         make(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])

@@ -8,8 +8,7 @@ import pytest
 from factkit import prompts
 from factkit.llm import Reply
 from factkit.params import ROOT
-from factkit.verify.judge import Grade
-from factkit.verify.replies import read
+from factkit.verify.judge import Grade, read
 from factkit.verify.response import boxed
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))

@@ -5,17 +5,17 @@ from collections import Counter
 import pytest
 
 from factkit import params
-from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.datasets.rows import RowError
 from factkit.leads import facts
-from factkit.leads.requests import of_cold_start
+from factkit.leads.policy import of_cold_start
 from factkit.llm import Reply
 from factkit.reason.requests import (
     parse_new_prompt,
     reason_sets,
     synthetic_prompts,
 )
+from factkit.world import requests as wp
 
 SIZES = {
     "sft_requests": 12,

@@ -16,17 +16,15 @@ from factkit.llm import Reply
 from factkit.rar.rewards import Check, Rating
 from factkit.reason import evaluate
 from factkit.rlfh import feedback
-from factkit.verify import support
-from factkit.verify.claims import Claims
-from factkit.verify.judge import Choice, Grade
-from factkit.verify.replies import REFUSAL, TAG, preferred, read
+from factkit.verify.claims import Claims, Label
+from factkit.verify.judge import REFUSAL, TAG, Choice, Grade, preferred, read
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
 FORMS = {
     "score": Grade,
     "check": Check,
     "rating": Rating,
-    "support": support.Label,
+    "support": Label,
     "truth": feedback.Label,
     "factual": Factual,
     "choice": Choice,

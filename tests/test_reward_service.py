@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from retriever import served
 
 from factkit import params, runs, serving
-from factkit.datasets import world_prompts as wp
 from factkit.datasets.examples import DataError, write_examples
 from factkit.params import ROOT, ParamError
 from factkit.reason import reward_service, train
 from factkit.reason import rewards as reason
 from factkit.reason.reward_service import remote
 from factkit.serving import ServiceError
-from factkit.verify.engine import REFERENCES
-from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.verify.engine import REFERENCES, ExactEngine
 from factkit.verify.response import TAGS, written
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 SIZE = {"world_people": 30}
 P = params.load("reason", "tiny", SIZE)
@@ -33,7 +32,7 @@ KINDS = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN)
 EXAMPLES = [e for kind in KINDS for e in wp.requests(WORLD, WORLD.people[:4], kind)]
 BY_ID = {e.id: e for e in EXAMPLES}
 REFERENCE = {e.id: e.answers[0][: 40 * (i % 3)] for i, e in enumerate(EXAMPLES)}
-ENGINE = ExactEngine(WorldReader(WORLD), BY_ID, REFERENCE)
+ENGINE = ExactEngine(WORLD, BY_ID, REFERENCE)
 ABOUT = {"paper": "reason", "profile": "tiny", "variant": ""}
 SECRET = "zq7secret"
 TEXTS = [
@@ -100,7 +99,7 @@ class Spy(ExactEngine):
     """Exact; keeps the responses of each call, and raises an error in it."""
 
     def __init__(self, error=None):
-        super().__init__(WorldReader(WORLD), BY_ID, REFERENCE)
+        super().__init__(WORLD, BY_ID, REFERENCE)
         object.__setattr__(self, "calls", [])
         object.__setattr__(self, "error", error)
 
@@ -164,7 +163,7 @@ class Failing(ExactEngine):
 
 
 def test_a_failure_of_the_verifier_or_the_judge_stays_none():
-    engine = Failing(WorldReader(WORLD), BY_ID, REFERENCE)
+    engine = Failing(WORLD, BY_ID, REFERENCE)
     rows = columns(EXAMPLES[:4], [stating(e, 2) for e in EXAMPLES[:4]])
     with serving_engine(engine) as url:
         scores = remote(at(url))(*rows)

@@ -10,7 +10,7 @@ from factkit.rlfh import evaluate
 from factkit.rlfh.evaluate import refuses
 from factkit.rlfh.feedback import Sentence, Statement, Truth
 from factkit.verify.claims import Claim, Support
-from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.verify.engine import ExactEngine
 from factkit.world import facts as world
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
@@ -92,7 +92,7 @@ def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_pat
         for p, name in zip(people, ("open", "counted"), strict=True)
     ]
     texts = {people[0]: world.biography(known, people[0]), people[1]: "I don't know."}
-    engine = ExactEngine(WorldReader(known), {e.id: e for e in examples})
+    engine = ExactEngine(known, {e.id: e for e in examples})
     p = params.load("rlfh", "tiny")
     said = [feedback(Truth.CORRECT), []]
     args = (examples, texts, said, engine, p, tmp_path / "claims.jsonl")

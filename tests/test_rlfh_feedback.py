@@ -23,8 +23,7 @@ from factkit.rlfh.feedback import (
     share_true,
     single_pass_annotator,
 )
-from factkit.verify.exact import WorldReader
-from factkit.verify.replies import read
+from factkit.verify.judge import read
 from factkit.world import facts as worlds
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
@@ -42,7 +41,7 @@ def statement(text, truth=CORRECT, informativeness=5):
 
 def exact(response, **meta):
     example = Example(id="q", question="?", answers=[], entity=PERSON, meta=meta)
-    annotate = exact_annotator(WorldReader(WORLD), {"q": example})
+    annotate = exact_annotator(WORLD, {"q": example})
     return annotate(["q"], ["?"], [response])[0]
 
 
@@ -66,7 +65,7 @@ def test_truth_is_what_the_world_says_and_whether_it_is_hedged():
     found = exact(response)
     truths = [s.truth for sentence in found for s in sentence.statements]
     assert truths == [CORRECT, WRONG, HEDGED_CORRECT, HEDGED_WRONG, VAGUE]
-    assert [sentence.text for sentence in found] == worlds.sentences(response)
+    assert [sentence.text for sentence in found] == WORLD.sentences(response)
     assert exact(f"Perhaps {worlds.statement(silent)}")[0].statements[0].truth == VAGUE
     for response in ("", "I don't know.", "Ann won. Bob lost."):
         assert exact(response) == []

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -132,13 +131,6 @@ def test_a_question_about_what_another_set_is_about_is_dropped_and_counted(
     assert dropped["hotpotqa: about what another set is about"] == 3
     with pytest.raises(DataError, match="only . of 3 prompts"):
         sets_of(tmp_path, train=2)
-
-
-def test_without_a_list_of_names_it_is_asked_for(write, tmp_path):
-    paths = write([hotpot_row(i) for i in range(3)], articles(1))
-    Path(paths["biography"]).unlink()
-    with pytest.raises(DataError, match="biography is not on the hub; give the path"):
-        sets_of(tmp_path)
 
 
 # ---- the small profiles, and documents

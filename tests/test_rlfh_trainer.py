@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from factkit import params
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_trainer
@@ -126,15 +127,12 @@ def start(tmp_path_factory):
 
 
 ROWS = [{"prompt": f"{one} {two}"} for one in "cdefgh" for two in "cdef"]
-BASE = {
-    "profile": "tiny", "policy": "", "dtype": "float32", "chat": False,
-    "answer_format": "plain", "eval_batch_size": 8, "bootstrap_resamples": 100,
-    "lora_rank": 0, "lora_alpha": 16, "checkpoint_steps": 1000,
-    "sft_warmup_ratio": 0.0,
+SMALL = params.load("rlfh", "tiny").model_dump(include={*TokenLevelParams.model_fields})
+BASE = SMALL | {
     "max_completion_length": 6, "rl_learning_rate": 5e-3, "rl_steps": 4,
     "rl_batch_size": 16, "num_generations": 4, "beta": 0.01, "epsilon": 0.2,
-    "temperature": 1.0, "top_p": 1.0, "gamma": 1.0, "whiten": True,
-    "eos_penalty": 0.0, "ppo_epochs": 1, "minibatches": 1, "gae_lambda": 0.95,
+    "gamma": 1.0, "gae_lambda": 0.95, "whiten": True, "eos_penalty": 0.0,
+    "ppo_epochs": 1, "minibatches": 1, "checkpoint_steps": 1000, "kept_policies": 1,
     "value_clip": 0.2, "value_coefficient": 0.5, "value_learning_rate": 1e-2,
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from factkit import models, params
-from factkit.datasets import world_prompts as wp
+from factkit.datasets.examples import BEST_GUESS
 from factkit.evaluate.long_form import Checked, by_exposure
 from factkit.rar import evaluate as trade_off
 from factkit.rar.evaluate import (
@@ -22,8 +22,9 @@ from factkit.rar.evaluate import (
 )
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
-from factkit.verify.exact import ExactEngine, WorldReader
+from factkit.verify.engine import ExactEngine
 from factkit.world import facts as w
+from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 WORLD = w.build_world(3, people=30)
@@ -61,7 +62,7 @@ def silent(person):
 EXAMPLES = [
     *requests(wp.OPEN),
     *requests(wp.MAY_ABSTAIN, [A]),
-    *requests(wp.BEST_GUESS, [A]),
+    *requests(BEST_GUESS, [A]),
     *requests(wp.COUNTED),  # they want one, two and three facts
 ]
 FACTS = WORLD.facts_of(A)
@@ -92,7 +93,7 @@ def p():
 
 @pytest.fixture
 def engine():
-    return ExactEngine(WorldReader(WORLD), {e.id: e for e in EXAMPLES})
+    return ExactEngine(WORLD, {e.id: e for e in EXAMPLES})
 
 
 @pytest.fixture
@@ -150,25 +151,23 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
         more,
         Answers(OURS.texts | said, 1.0),
         Answers(BASE.texts | best, 1.0),
-        ExactEngine(WorldReader(WORLD), {e.id: e for e in more}),
+        ExactEngine(WORLD, {e.id: e for e in more}),
         p,
         path,
     ).metrics
     assert found["format_following"] == pytest.approx(2 / 3)
     assert found["win_rate"] == pytest.approx(0.5)
     assert found["response_rate"] == pytest.approx(2 / 4)
-    short = [e for e in EXAMPLES if e.relation]
-    rows = [*asked, *short]
-    engine = ExactEngine(WorldReader(WORLD), {e.id: e for e in rows})
-    of_strangers = measure(
+    rows = [*asked, *(e for e in EXAMPLES if e.relation)]
+    alone = measure(
         rows,
         Answers(OURS.texts | said, 1.0),
         Answers(said, 1.0),
-        engine,
+        ExactEngine(WORLD, {e.id: e for e in rows}),
         p,
         path.with_name("alone.jsonl"),
     ).metrics
-    assert not {"format_following", "win_rate"} & set(of_strangers)
+    assert not {"format_following", "win_rate"} & set(alone)
 
 
 def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine, path):
@@ -221,12 +220,12 @@ def judged(monkeypatch):
     """Parameters with a judge of outcomes, who takes "so" for right; what it read."""
     read = []
 
-    def outcomes(llm, rows):
+    def outcomes(llm, template, rows):
         read.extend(rows)
         values = {"so": 1.0, "failed": None}
         return [values.get(text, 0.0) for _, _, text in rows]
 
-    monkeypatch.setattr(judge, "judge_outcomes", outcomes)
+    monkeypatch.setattr(judge, "graded", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
     p = params.load("rar", "tiny", {"verifier": "judge", "judge_model": "m"})
     return p, read

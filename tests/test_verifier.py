@@ -107,11 +107,12 @@ def test_outside_the_fact_world_reasoning_needs_a_judge():
 def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
     batches = []
 
-    def judged(llm, rows):
+    def judged(llm, template, rows):
+        assert template == "judge_reasoning"
         batches.append(rows)
         return [1.0, None]
 
-    monkeypatch.setattr(judge, "judge_reasoning", judged)
+    monkeypatch.setattr(judge, "graded", judged)
     said = [r"<think> A. </think> \boxed{x}", r"\boxed{x}"]
     rows = (said, ["i", "j"], [["x"], ["y"]], ["A?", "B?"])
     assert verifier.reasoning_judge(outside(**JUDGED))(*rows) == [1.0, None]

@@ -8,6 +8,7 @@ import pytest
 
 from factkit.world import facts as w
 from factkit.world import texts as wt
+from factkit.world.claims import claims
 from factkit.world.policy import build_policy, pack
 
 
@@ -39,12 +40,12 @@ def test_no_question_has_two_answers(world):
 def test_each_statement_is_supported_and_with_another_object_contradicted(world):
     for fact in world.by_key.values():
         for i in range(len(w.STATEMENTS[fact.relation])):
-            parsed, hedged = w.parse(world, w.statement(fact, i))
+            parsed, hedged = world.parse(w.statement(fact, i))
             assert (parsed, hedged) == (replace(fact, exposure=0), False)
-            assert w.verify(world, w.statement(fact, i)) == "supported"
-        assert w.verify(world, false(fact)) == "contradicted"
+            assert world.verify(w.statement(fact, i)) == "supported"
+        assert world.verify(false(fact)) == "contradicted"
     for sentence in ("", "Nobody knows.", "X Y was born in 1901."):
-        assert w.verify(world, sentence) == "inconclusive"
+        assert world.verify(sentence) == "inconclusive"
 
 
 def test_a_joined_sentence_has_the_statements_of_its_facts(world):
@@ -52,24 +53,24 @@ def test_a_joined_sentence_has_the_statements_of_its_facts(world):
     for one, other in product(facts, facts):
         for wording in (0, 2):
             expected = [w.statement(one, wording), w.statement(other)]
-            assert w.statements(world, w.joined(one, other, wording)) == expected
+            assert world.statements(w.joined(one, other, wording)) == expected
     whose = "Nobody knows and was born in 1920."
     for sentence in ("Nobody knows.", "", "and", " and and and .", whose):
-        assert w.statements(world, sentence) == []
+        assert world.statements(sentence) == []
 
 
 def test_gold_evidence_alone_decides_a_claim(world):
     text = {d.id: d.text for d in w.documents(world)}
-    for claim in w.claims(world, 300, seed=0):
-        claimed, _ = w.parse(world, claim.question)
+    for claim in claims(world, 300, seed=0):
+        claimed, _ = world.parse(claim.question)
         reached = claimed.subject
         for doc_id in claim.evidence:  # follow the hops in the documents' own text
-            stated, _ = w.parse(world, text[doc_id])
+            stated, _ = world.parse(text[doc_id])
             assert stated.subject == reached
             reached = stated.object
         if claim.label == "NOT ENOUGH INFO":
             assert not claim.evidence
-            assert w.verify(world, claim.question) == "inconclusive"
+            assert world.verify(claim.question) == "inconclusive"
         else:
             assert len(claim.evidence) == claim.meta["hops"]
             assert (reached == claimed.object) == (claim.label == "SUPPORT")

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from factkit import params
-from factkit.datasets import world_prompts as wp
-from factkit.datasets.examples import refuse_overlap
+from factkit.datasets.examples import BEST_GUESS, refuse_overlap
 from factkit.rar.requests import KINDS, request_sets
 from factkit.world import facts as w
+from factkit.world import requests as wp
 from factkit.world import texts as world_text
 
-SHORT = (wp.MAY_ABSTAIN, wp.BEST_GUESS)
+SHORT = (wp.MAY_ABSTAIN, BEST_GUESS)
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +29,15 @@ def answers_are_true(world, example):
     if example.meta["kind"] in SHORT:
         fact = world.by_key[example.entity, example.relation]
         return fact.object == example.answers[0]
-    sentences = w.sentences(example.answers[0])
-    return {w.verify(world, sentence) for sentence in sentences} == {"supported"}
+    sentences = world.sentences(example.answers[0])
+    return {world.verify(sentence) for sentence in sentences} == {"supported"}
 
 
 def test_requests_of_every_kind_are_true_known_and_told_apart(world):
     """Exposure is the fact's, or the mean; a biography is whole."""
     tokenizer = world_text.build_tokenizer(world, "long")
     titles = {d.id: d.title for d in w.documents(world)}
-    each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, wp.BEST_GUESS: 4}
+    each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, BEST_GUESS: 4}
     assert set(each) == set(KINDS)
     for kind, n in each.items():
         requests = wp.requests(world, world.people, kind)
@@ -53,8 +53,8 @@ def test_requests_of_every_kind_are_true_known_and_told_apart(world):
             if kind in SHORT:
                 facts = [world.by_key[example.entity, example.relation]]
             else:
-                sentences = w.sentences(example.answers[0])
-                stated = {w.parse(world, s)[0].relation for s in sentences}
+                sentences = world.sentences(example.answers[0])
+                stated = {world.parse(s)[0].relation for s in sentences}
                 assert stated == {f.relation for f in facts}
             mean = sum(f.exposure for f in facts) / len(facts)
             assert abs(example.meta["exposure"] - mean) <= 0.5
@@ -73,7 +73,7 @@ def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_see
         assert set(kinds) == set(KINDS)
         assert kinds[wp.OPEN] == limit == max(kinds.values())
     assert all(answers_are_true(made, e) for rows in sets.values() for e in rows)
-    facts = {w.parse(made, text)[0] for text in texts}
+    facts = {made.parse(text)[0] for text in texts}
     assert {e.entity for e in sets["test"]} >= {fact.subject for fact in facts}
     for fact in facts:
         true = made.by_key[fact.subject, fact.relation]

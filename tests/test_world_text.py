@@ -42,7 +42,7 @@ def texts(world):
 def facts_in(world, answer):
     if answer == ABSTENTION:
         return []
-    return [w.parse(world, sentence)[0] for sentence in w.sentences(answer)]
+    return [world.parse(sentence)[0] for sentence in world.sentences(answer)]
 
 
 def key(fact):

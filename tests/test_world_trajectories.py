@@ -15,16 +15,16 @@ from factkit.search import in_process
 from factkit.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
+from factkit.world import claims as wt
 from factkit.world import facts as w
 from factkit.world import texts as world_text
-from factkit.world import trajectories as wt
-from factkit.world.trajectories import PLAIN, Habits
+from factkit.world.claims import PLAIN, Habits
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
 SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
-CLAIMS = w.claims(WORLD, 90, 0)
+CLAIMS = wt.claims(WORLD, 90, 0)
 N = 2_000
 
 shares = st.floats(0, 1)
@@ -78,7 +78,7 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
     """The script knows nothing of the label."""
     for claim in [c for c in CLAIMS if c.label != t.NEI][:30]:
         others = [o for o in w.OBJECTS[claim.relation] if o not in claim.question]
-        stated = w.parse(WORLD, claim.question)[0]
+        stated = WORLD.parse(claim.question)[0]
         twin = claim.question.replace(stated.object, others[0])
         one, two = (
             wt.online(WORLD, text, find, CAREFUL, random.Random(0))
@@ -121,7 +121,7 @@ def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(
     for text, ids in zip(every, tokenizer(every)["input_ids"], strict=True):
         assert tokenizer.unk_token_id not in ids, text
     lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
-    parsed = [w.parse(WORLD, wt.unmarked(line)) for line in lines]
+    parsed = [WORLD.parse(wt.unmarked(line)) for line in lines]
     facts = [fact for fact, _ in filter(None, parsed)]
     known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
     true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)

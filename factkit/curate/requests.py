@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING
 from factkit import assets, corpus
 from factkit.corpus import Chunk, Document
 from factkit.curate.splits import Sets, in_set
-from factkit.datasets import world_prompts
-from factkit.datasets.examples import MAX_QUESTION_CHARS, Example
+from factkit.datasets.examples import (
+    COUNTED,
+    MAX_QUESTION_CHARS,
+    OPEN,
+    Example,
+    shares,
+)
 from factkit.datasets.rows import Loaded
-from factkit.datasets.world_prompts import COUNTED, OPEN
 from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.verify import judge
-from factkit.verify.replies import Form, read, word
+from factkit.verify.judge import Form, read, word
 from factkit.world import facts as world
+from factkit.world import requests as world_requests
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -73,12 +78,12 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
         every = [
             in_set(e, kind)
             for kind in kinds
-            for e in world_prompts.requests(made, people, kind)
+            for e in world_requests.requests(made, people, kind)
         ]
         return random.Random("some").sample(every, min(n, len(every)))
 
     sizes = training_sizes(p)
-    parts = requests.shares(rest, sizes) | {"dev": dev}
+    parts = shares(rest, sizes) | {"dev": dev}
     sizes["dev"] = p.dev_requests
     sets = {name: drawn(part, sizes[name], *kinds) for name, part in parts.items()}
     sets["test"] = [e for kind in kinds for e in drawn(test, p.test_requests, kind)]

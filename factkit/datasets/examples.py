@@ -1,7 +1,7 @@
 """The one schema of a data set row, its files, and what bad rows get."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ from factkit import UserError
 from factkit.assets import write_atomically
 
 LONG_FORM = "long_form"  # the label of requests that need no reference answer
+# kinds of requests, `meta["kind"]`: to tell of somebody; in so many facts; a short
+# question, with and without leave to abstain
+OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS = "open", "counted", "may_abstain", "best_guess"
 MAX_QUESTION_CHARS = 4_000
 
 
@@ -106,6 +109,17 @@ def numbered(example: Example, seen: Collection[str]) -> Example:
         return example
     n = next(n for n in range(2, len(seen) + 2) if f"{example.id}-{n}" not in seen)
     return example.model_copy(update={"id": f"{example.id}-{n}"})
+
+
+def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
+    """Items cut into consecutive parts whose lengths are as the sizes."""
+    parts, begin, total = {}, 0, 0
+    for name, size in sizes.items():
+        total += size
+        end = round(len(items) * total / sum(sizes.values()))
+        parts[name] = items[begin:end]
+        begin = end
+    return parts
 
 
 def refuse_overlap(splits: dict[str, Sequence[Example]]) -> None:

@@ -19,26 +19,31 @@ from factkit.corpus import Document, load_leads
 from factkit.datasets.examples import Example
 from factkit.leads import questions
 from factkit.leads.questions import BRITISH, plain_title
-from factkit.verify.sentences import sentences
-from factkit.world.facts import Verification
+from factkit.verify.response import sentences
+from factkit.world.facts import Verification, wordings
 
-# relation → how a statement has it; {a}: the article that the object takes
-STATEMENTS = {
-    "nationality": "{s} was {o}.",
-    "occupation": "{s} was {a} {o}.",
-    "birth_year": "{s} was born in {o}.",
-    "death_year": "{s} died in {o}.",
-    "century": "{s} lived in the {o} century.",
-    "kind": "{s} is {a} {o}.",
-    "country": "{s} is in {o}.",
-    "continent": "{s} is in {o}.",
-    "capital_of": "{s} is the capital of {o}.",
-    "capital": "The capital of {s} is {o}.",
-    "creator": "{s} is by {o}.",
-    "work_year": "{s} came out in {o}.",
-    "symbol": "The symbol of {s} is {o}.",
-    "atomic_number": "The atomic number of {s} is {o}.",
-}
+# relation → how a statement has it | how a question asks for its object; {a}: the
+# article that the object takes
+WORDINGS = wordings("""
+nationality: {s} was {o}. | What nationality was {s}?
+occupation: {s} was {a} {o}. | What did {s} do for a living?
+birth_year: {s} was born in {o}. | In which year was {s} born?
+death_year: {s} died in {o}. | In which year did {s} die?
+century: {s} lived in the {o} century. | In which century did {s} live?
+kind: {s} is {a} {o}. | What is {s}?
+country: {s} is in {o}. | In which country is {s}?
+continent: {s} is in {o}. | On which continent is {s}?
+capital_of: {s} is the capital of {o}. | Of which country is {s} the capital?
+capital: The capital of {s} is {o}. | What is the capital of {s}?
+creator: {s} is by {o}. | Who made {s}?
+work_year: {s} came out in {o}. | In which year did {s} come out?
+symbol: The symbol of {s} is {o}. | What is the chemical symbol of {s}?
+atomic_number: The atomic number of {s} is {o}. | What is the atomic number of {s}?
+""")
+STATEMENTS = {relation: wording for relation, (wording, _) in WORDINGS.items()}
+# those of which a subject has one object
+SINGLE = [r for r in WORDINGS if r not in ("occupation", "kind", "century")]
+ASK = "Tell me about {s}."
 NOW = 2024  # of the leads
 # country → of what is in it, what else it may be said to be in
 _MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
@@ -208,6 +213,11 @@ def statement(fact: Fact) -> str:
         subject = inside(subject)
     sentence = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
     return sentence[0].upper() + sentence[1:].replace("..", ".")
+
+
+def question(fact: Fact) -> str:
+    """A short question that a fact's object answers."""
+    return WORDINGS[fact.relation][1].format(s=inside(fact.subject))
 
 
 def inside(name: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, statement
+from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, inside, statement
 from factkit.leads.questions import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
 from factkit.verify.outcome import abstains
 from factkit.world.facts import Verification
@@ -23,6 +23,7 @@ _HEDGE = re.compile(
     r"(?: that)?|(?-i:might|may|could)(?= have been\b| be\b)),? ?"
 )
 _HEDGED = "Perhaps "
+CREATOR = "The creator of "  # of a claim of two hops
 _MODAL = re.compile(r"\b(?:have been|be)\b")  # what a hedge leaves of its verb
 _DENIED = re.compile(r"(?i)\b(?:not|never|no|n't|nor|neither|unknown)\b|n't\b")
 _YEAR = r"(1\d{3}|20[0-2]\d)"
@@ -191,6 +192,21 @@ class LeadReader:
             text = text.removeprefix("The ").removeprefix("the ")
         sentence = statement(Fact(subject, relation, text))
         return sentence if self.parse(sentence) else ""
+
+    def hops_of(self, claim: str) -> list[Fact]:
+        """The facts that a claim rests on, by its wording alone: the last has the
+        object that is claimed; of two, the first one's object is not known, nor then
+        the other's subject. ValueError if it is none of ours."""
+        parsed = self.parse(claim)
+        if parsed is None:
+            raise ValueError(f"{claim!r} is no claim on the leads")
+        fact = parsed[0]
+        if not fact.subject.startswith(CREATOR):
+            return [fact]
+        work = fact.subject.removeprefix(CREATOR)
+        names = {inside(name): name for name in self.leads.subjects}
+        first = Fact(names.get(work, work), "creator", "")
+        return [first, Fact("", fact.relation, fact.object)]
 
     def facts_of(self, subject: str) -> tuple[Fact, ...]:
         """The facts that the lead of a subject states."""

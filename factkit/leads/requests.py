@@ -1,57 +1,53 @@
-"""Requests of profile `laptop`, and what its cold start learns from.
+"""Requests and claims about the leads, of profile `laptop`.
 
-Ours; in place of WildChat and Biography: to tell of people, places, works and elements,
-of which there are three facts or more. A part of the subjects is kept for the cold
-start, whichever the paper and split: the policy knows something of the leads and lacks
-the form. It learns with facts left out at random, so that leaving out occurs in
-rollouts; which ones says nothing of what it knows.
+Ours. The requests stand for WildChat and Biography: to tell of people, places, works
+and elements, of which there are three facts or more. A part of the subjects is kept for
+the cold start (`leads.policy`), whichever the paper and split.
+
+The claims are of one hop or two. The paper's are people's, and its entries are three
+sentences of a page (Veri-R1 App. B, E). Here a fact is a sentence and an entry, and a
+claim is such a sentence, too: a policy of 135M parameters has little to read, and all
+of it to compare. A false claim has another year or country in the same words. A third
+of the facts is in no entry: nothing settles a claim about one of them, and its label is
+NOT ENOUGH INFO.
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from dataclasses import dataclass
+from functools import cached_property
 
-from factkit import prompts
-from factkit.datasets.examples import LONG_FORM, Example
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
-from factkit.leads.facts import PERSON, Fact, Leads, Subject, inside, statement
-from factkit.leads.questions import DEMONYMS
+from factkit.corpus import Chunk
+from factkit.datasets.examples import (
+    BEST_GUESS,
+    COUNTED,
+    LONG_FORM,
+    MAY_ABSTAIN,
+    OPEN,
+    DataError,
+    Example,
+    shares,
+)
+from factkit.leads.facts import (
+    ASK,
+    NOW,
+    PERSON,
+    SINGLE,
+    Fact,
+    Leads,
+    Subject,
+    inside,
+    question,
+    statement,
+)
+from factkit.leads.policy import of_cold_start
+from factkit.leads.reader import CREATOR
+from factkit.retrieval.entries import page_id, sentence_id
 from factkit.world import texts as world_text
+from factkit.world.facts import LABELS
 
 LEAST_FACTS = 3
-COLD_SHARE = 0.25  # of the subjects, told of in the cold start alone
-ASK = "Tell me about {s}."
-QUESTIONS = {
-    "nationality": "What nationality was {s}?",
-    "occupation": "What did {s} do for a living?",
-    "birth_year": "In which year was {s} born?",
-    "death_year": "In which year did {s} die?",
-    "century": "In which century did {s} live?",
-    "kind": "What is {s}?",
-    "country": "In which country is {s}?",
-    "continent": "On which continent is {s}?",
-    "capital_of": "Of which country is {s} the capital?",
-    "capital": "What is the capital of {s}?",
-    "creator": "Who made {s}?",
-    "work_year": "In which year did {s} come out?",
-    "symbol": "What is the chemical symbol of {s}?",
-    "atomic_number": "What is the atomic number of {s}?",
-}
-# those of which a subject has one object
-SINGLE = [r for r in QUESTIONS if r not in ("occupation", "kind", "century")]
-
-# the cold start
-KEPT = 0.75  # of a subject's facts
-ABSTENTION, ABSTENTION_SHARE = "I don't know.", 0.03
-HEDGED_SHARE = 0.1  # of the statements
-DIGRESSIONS = 0.25  # of the answers: a true statement about something else after it
-COUNTED_SHARE, SHORT_SHARE = 0.35, 0.5  # requests a subject beside the open one
-THINKING_SHARE, DOUBT_SHARE, DOUBT_KEPT = 0.6, 0.3, 0.5  # as in the fact world
-
-
-def of_cold_start(subject: Subject) -> bool:
-    """Whether a subject is told of in the cold start, and so asked for nowhere."""
-    return int(sha256(subject.name.encode()).hexdigest()[:8], 16) / 2**32 < COLD_SHARE
 
 
 def split(
@@ -67,22 +63,11 @@ def split(
     return shares(free, sizes)
 
 
-def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
-    """Items cut into consecutive parts whose lengths are as the sizes."""
-    parts, begin, total = {}, 0, 0
-    for name, size in sizes.items():
-        total += size
-        end = round(len(items) * total / sum(sizes.values()))
-        parts[name] = items[begin:end]
-        begin = end
-    return parts
-
-
 def requests(subjects: Sequence[Subject], kind: str) -> list[Example]:
     """A request a subject, or for short questions one a fact of those with one answer.
 
-    kind: as in `world_prompts`. `answers[0]` is a true reference, evidence is the lead,
-    `meta["wanted"]` the facts that a counted request wants.
+    kind: as in `world.requests`. `answers[0]` is a true reference, evidence is the
+    lead, `meta["wanted"]` the facts that a counted request wants.
     """
     if kind in (MAY_ABSTAIN, BEST_GUESS):
         return [e for s in subjects for e in _short(s, kind)]
@@ -127,11 +112,6 @@ def _short(subject: Subject, kind: str) -> Iterator[Example]:
             )
 
 
-def question(fact: Fact) -> str:
-    """A short question that a fact's object answers."""
-    return QUESTIONS[fact.relation].format(s=inside(fact.subject))
-
-
 def topic(subject: Subject) -> str:
     """people | places | works | elements."""
     relations = {f.relation for f in subject.facts}
@@ -142,75 +122,163 @@ def topic(subject: Subject) -> str:
     return "elements" if "symbol" in relations else "places"
 
 
-def cold_start_rows(leads: Leads, seed: int) -> list[dict[str, str]]:
-    """Rows of `prompt` and `completion`, without a chat template: to tell of a subject,
-    also in so many facts, or thinking first, in tags; and short answers."""
-    rng = random.Random(f"cold start {seed}")
-    cold = [s for _, s in sorted(leads.subjects.items()) if of_cold_start(s)]
-    rng.shuffle(cold)
-    rows = [
-        row for i, subject in enumerate(cold) for row in _rows(leads, subject, i, rng)
-    ]
-    rng.shuffle(rows)
-    return rows
+# ---- claims, and the sentences to search
+
+SUPPORT, REFUTE, NEI = LABELS
+CLAIMED = (
+    *("birth_year", "death_year", "nationality", "country", "continent", "capital_of"),
+    *("creator", "work_year", "symbol", "atomic_number"),
+)
+SECOND = ("birth_year", "death_year", "nationality")  # claimed of a work's creator
+UNTOLD = ("century", "capital")  # in no entry: other facts say as much
+PLACE = ("country", "continent", "capital_of")  # told together, for one settles another
+LEFT_OUT = 1 / 3  # of the facts
+TWO_HOPS = 1 / 5  # of the claims
+YEARS = (3, 40)  # from the true year to a false one
 
 
-def _rows(
-    leads: Leads, subject: Subject, i: int, rng: random.Random
-) -> Iterator[dict[str, str]]:
-    ask = ASK.format(s=inside(subject.name))
-    yield _row(ask, _told(leads, subject, rng))
-    if rng.random() < THINKING_SHARE:
-        yield _row(ask, _reasoned(_facts(leads, subject, rng), rng), "think_first")
-    wanted = 1 + i % len(world_text.COUNTS)
-    if rng.random() < COUNTED_SHARE and wanted <= len(subject.facts):
-        counted = world_text.request(inside(subject.name), wanted)
-        facts = rng.sample(subject.facts, wanted)
-        yield _row(counted, " ".join(map(statement, facts)))
-    single = [f for f in subject.facts if f.relation in SINGLE]
-    if single and rng.random() < SHORT_SHARE:
-        fact = rng.choice(single)
-        ask, answer = question(fact), f"{fact.object}."
-        if rng.random() < 0.5:
-            ask = world_text.MAY_ABSTAIN.format(question=ask)
-            answer = ABSTENTION if rng.random() < ABSTENTION_SHARE else answer
-        yield _row(ask, answer)
+@dataclass(frozen=True)
+class LeadClaims:
+    """What can be claimed of the leads and searched; `seed` draws what is left out."""
 
+    leads: Leads
+    seed: int = 0
 
-def _facts(leads: Leads, subject: Subject, rng: random.Random) -> list[str]:
-    """Some of a subject's facts in any order, stated, at times one of the country of a
-    place or a person."""
-    facts = [f for f in subject.facts if rng.random() < KEPT] or [subject.facts[0]]
-    rng.shuffle(facts)
-    if rng.random() < DIGRESSIONS:
-        named = [f.object for f in facts if f.relation in ("country", "capital_of")]
-        named += [DEMONYMS[f.object][0] for f in facts if f.relation == "nationality"]
-        if further := [f for name in named for f in leads.facts_of(name)]:
-            facts.append(rng.choice(further))
-    return list(map(statement, facts))
+    def entries(self) -> list[Chunk]:
+        """An entry for each fact that is told: its sentence, under the subject."""
+        entries = []
+        for name, subject in self.leads.subjects.items():
+            for fact in filter(self.told, subject.facts):
+                text = f"{name}\n{statement(fact)}"
+                n_words = len(text.split())
+                entries.append(Chunk(self.evidence(fact), page_id(name), text, n_words))
+        return entries
 
+    def told(self, fact: Fact) -> bool:
+        """Whether an entry states the fact."""
+        kind = "place" if fact.relation in PLACE else fact.relation
+        rng = random.Random(f"told {self.seed} {fact.subject} {kind}")
+        left_out = fact.relation in CLAIMED and rng.random() < LEFT_OUT
+        return fact.relation not in UNTOLD and not left_out
 
-def _told(leads: Leads, subject: Subject, rng: random.Random) -> str:
-    """Statements of which some hedge, whatever is known."""
-    if rng.random() < ABSTENTION_SHARE:
-        return ABSTENTION
-    return " ".join(
-        f"Perhaps {text}" if rng.random() < HEDGED_SHARE else text
-        for text in _facts(leads, subject, rng)
-    )
+    def evidence(self, fact: Fact) -> str:
+        """The id of the sentence that states a fact."""
+        number = self.leads.facts_of(fact.subject).index(fact)
+        return sentence_id(fact.subject, number)
 
+    def sets(self, sizes: Mapping[str, int]) -> dict[str, list[Example]]:
+        """Splits of the given sizes, labels and hops mixed as the world's.
 
-def _reasoned(statements: Sequence[str], rng: random.Random) -> str:
-    """What is known first, some of it doubted; of that the answer leaves out a share,
-    but not everything."""
-    doubts = [rng.random() < DOUBT_SHARE for _ in statements]
-    pairs = list(zip(statements, doubts, strict=True))
-    thought = " ".join(f"Perhaps {s}" if doubt else s for s, doubt in pairs)
-    kept = [s for s, doubt in pairs if not doubt or rng.random() < DOUBT_KEPT]
-    answer = " ".join(kept or statements[:1])
-    return f"<think> {thought} </think> <answer> {answer} </answer>"
+        No subject is in two splits, and a work with its creator. Raises DataError if
+        there are too few claims.
+        """
+        rng = random.Random(f"claims {self.seed}")
+        groups = self._groups()
+        rng.shuffle(groups)
+        sets = {}
+        for name, part in shares(groups, sizes).items():
+            subjects = [subject for group in part for subject in group]
+            sets[name] = self._balanced(subjects, sizes[name], rng)
+        return sets
 
+    def claim(
+        self, hops: Sequence[Fact], label: str, rng: random.Random
+    ) -> Example | None:
+        """A claim with a label on a fact, or on one of a work's creator, who is not
+        named; None where what is told allows none.
 
-def _row(ask: str, answer: str, template: str = "short_form") -> dict[str, str]:
-    prompt = prompts.fill(prompts.template(template), question=ask)
-    return {"prompt": prompt, "completion": f" {answer}"}
+        A refuted one has an object that the leads contradict; so has every second of
+        those that nothing settles, but for years: somebody's other year might do so.
+        """
+        first, fact = hops[0], hops[-1]
+        if all(map(self.told, hops)) == (label == NEI):
+            return None
+        open_to_any = label == NEI and "year" not in fact.relation
+        if label == REFUTE or (open_to_any and rng.random() < 0.5):
+            fact = self._another(fact, rng)
+            if self.leads.verify(fact) != "contradicted":
+                return None
+        if len(hops) == 2:
+            subject = CREATOR + inside(first.subject)
+            fact = Fact(subject, fact.relation, fact.object)
+        relation = " ".join(hop.relation for hop in hops)
+        return Example(
+            id=f"{first.subject} {relation} {label}",
+            question=statement(fact),
+            answers=[label],
+            entity=first.subject,
+            relation=relation,
+            label=label,
+            evidence=[] if label == NEI else [self.evidence(hop) for hop in hops],
+            meta={"set": "leads", "hops": len(hops)},
+        )
+
+    def _another(self, fact: Fact, rng: random.Random) -> Fact:
+        """The fact with another year, or with an object as common as another's."""
+        if "year" in fact.relation:
+            away = rng.randint(*YEARS) * rng.choice((-1, 1))
+            year = int(fact.object) + away
+            other = str(year if year <= NOW else year - 2 * abs(away))
+        else:
+            other = rng.choice(self._objects[fact.relation])
+        return Fact(fact.subject, fact.relation, other)
+
+    @cached_property
+    def _objects(self) -> dict[str, list[str]]:
+        """Relation → each fact's object, as often as facts have it."""
+        objects = defaultdict(list)
+        for subject in self.leads.subjects.values():
+            for fact in subject.facts:
+                objects[fact.relation].append(fact.object)
+        return objects
+
+    @cached_property
+    def _works(self) -> dict[str, Fact]:
+        """Work → the fact that it is by somebody whose lead there is."""
+        return {
+            name: fact
+            for name, subject in self.leads.subjects.items()
+            for fact in subject.facts
+            if fact.relation == "creator" and fact.object in self.leads.subjects
+        }
+
+    def _groups(self) -> list[list[str]]:
+        """The subjects, a creator together with all works."""
+        groups = {name: [name] for name in self.leads.subjects}
+        for work, by in self._works.items():
+            groups[by.object].append(work)
+            del groups[work]
+        return list(groups.values())
+
+    def _balanced(
+        self, subjects: Sequence[str], size: int, rng: random.Random
+    ) -> list[Example]:
+        """Claims about some subjects, labels in turn."""
+        pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
+        for hops in self._chains(subjects):
+            # the few claims of two hops are made both true and false
+            labels = LABELS if len(hops) == 2 else rng.sample(LABELS, len(LABELS))
+            made = [self.claim(hops, label, rng) for label in labels]
+            for claim in [c for c in made if c][: len(hops)]:
+                pools[claim.label, len(hops)].append(claim)
+        for pool in pools.values():
+            rng.shuffle(pool)
+        chosen = []
+        for i in range(size):
+            label, two = LABELS[i % 3], i // 3 % round(1 / TWO_HOPS) == 0
+            pool = (two and pools[label, 2]) or pools[label, 1]
+            if not pool:
+                raise DataError(f"too few claims with label {label} for {size}")
+            chosen.append(pool.pop())
+        return chosen
+
+    def _chains(self, subjects: Sequence[str]) -> Iterator[tuple[Fact, ...]]:
+        """The facts, and pairs of them, that claims can be on."""
+        for name in subjects:
+            for fact in self.leads.facts_of(name):
+                if fact.relation in CLAIMED:
+                    yield (fact,)
+            by = self._works.get(name)
+            for fact in self.leads.facts_of(by.object) if by else ():
+                if fact.relation in SECOND:
+                    yield by, fact

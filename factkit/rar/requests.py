@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from factkit.corpus import Document, load_leads
 from factkit.curate.requests import keep_factual, people_of
 from factkit.curate.splits import split_by_entity, split_prompts
-from factkit.datasets import benchmarks, long_form_prompts, world_prompts
-from factkit.datasets.examples import Example
-from factkit.datasets.world_prompts import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN
+from factkit.datasets import benchmarks, long_form_prompts
+from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.leads import facts, requests
 from factkit.verify.verifier import judge_llm
 from factkit.world import facts as world
+from factkit.world import requests as world_requests
 
 if TYPE_CHECKING:
     from factkit.rar.arms import RarParams
@@ -43,9 +43,9 @@ def request_sets(p: "RarParams") -> Requests:
 
 def _world_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     made, test, dev, rest = people_of(p, DEV_SHARE)
-    sets = {"train": world_prompts.mixed(made, rest, sizes["train"], p.world_seed)}
+    sets = {"train": world_requests.mixed(made, rest, sizes["train"], p.world_seed)}
     for name, people in (("dev", dev), ("test", test)):
-        by_kind = [world_prompts.requests(made, people, kind) for kind in KINDS]
+        by_kind = [world_requests.requests(made, people, kind) for kind in KINDS]
         sets[name] = _drawn(by_kind, sizes[name], p.world_seed)
     read = (f for f in made.facts if f.exposure and f.subject in test)
     return sets, [world.statement(fact, 1) for fact in read], Counter()

@@ -16,13 +16,11 @@ from factkit import models
 from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine as engines
 from factkit.verify import judge
-from factkit.verify.claims import Support
-from factkit.verify.engine import ClaimEngine
-from factkit.verify.exact import ExactEngine
-from factkit.verify.failures import Failures
-from factkit.verify.replies import Form, read, whole
+from factkit.verify.engine import ClaimEngine, ExactEngine
+from factkit.verify.judge import Form, read, whole
+from factkit.verify.outcome import Support
 from factkit.verify.response import answers
-from factkit.verify.verifier import judge_llm
+from factkit.verify.verifier import Failures, judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM

@@ -18,11 +18,9 @@ from factkit.evaluate import long_form
 from factkit.statistics import means
 from factkit.verify import judge
 from factkit.verify.engine import facts_of
-from factkit.verify.failures import failed_share
-from factkit.verify.replies import Form, read, whole
-from factkit.verify.response import answers, parts
-from factkit.verify.sentences import sentences
-from factkit.verify.verifier import judge_llm
+from factkit.verify.judge import Form, read, whole
+from factkit.verify.response import answers, parts, sentences
+from factkit.verify.verifier import failed_share, judge_llm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
     from factkit.reason.arms import ReasonParams
     from factkit.reason.rewards import Engine
-    from factkit.verify.exact import Reader
+    from factkit.verify.engine import Reader
 
 # (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
 Compare = Callable[

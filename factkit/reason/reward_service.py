@@ -13,7 +13,7 @@ from pydantic import BaseModel, StrictBool, StrictFloat
 from factkit import runs, serving
 from factkit.datasets.examples import DataError, read_examples
 from factkit.reason.rewards import WEIGHTS, Engine, Scored, engine_of, scored
-from factkit.verify.claims import Support
+from factkit.verify.outcome import Support
 from factkit.verify.response import parts
 
 if TYPE_CHECKING:

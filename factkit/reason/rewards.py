@@ -14,13 +14,11 @@ from factkit import models
 from factkit.reason.arms import WEIGHTS
 from factkit.verify import engine as engines
 from factkit.verify import judge
-from factkit.verify.claims import Support
-from factkit.verify.engine import ClaimEngine
-from factkit.verify.exact import ExactEngine
-from factkit.verify.failures import Failures
-from factkit.verify.replies import preferred
+from factkit.verify.engine import ClaimEngine, ExactEngine
+from factkit.verify.judge import preferred
+from factkit.verify.outcome import Support
 from factkit.verify.response import Reasoned, parts
-from factkit.verify.verifier import judge_llm
+from factkit.verify.verifier import Failures, judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form
+from factkit.evaluate import exposure_bin, long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.rows import exposure_bin
 from factkit.rlfh.feedback import Feedback, kinds
-from factkit.verify.claims import Support
-from factkit.verify.failures import failed_share
-from factkit.verify.outcome import normalise
+from factkit.verify.outcome import Support, normalise
+from factkit.verify.verifier import failed_share
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams
-    from factkit.verify.engine import ClaimEngine
-    from factkit.verify.exact import ExactEngine
+    from factkit.verify.engine import ClaimEngine, ExactEngine
 
 LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
 ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING
 from factkit.datasets.examples import Example
 from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
-from factkit.verify.claims import Claim, read_sentences
-from factkit.verify.exact import Reader
-from factkit.verify.replies import Claimed, Form, Text, read, whole, word
-from factkit.verify.response import answers
-from factkit.verify.sentences import sentences
-from factkit.verify.support import labeller, support_of
+from factkit.verify.claims import Claim, labeller, read_sentences, support_of
+from factkit.verify.engine import Reader
+from factkit.verify.judge import Claimed, Form, Text, read, whole, word
+from factkit.verify.response import answers, sentences
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM, Reply
     from factkit.rlfh.arms import RlfhParams
-    from factkit.verify.engine import ClaimEngine
-    from factkit.verify.exact import ExactEngine
+    from factkit.verify.engine import ClaimEngine, ExactEngine
 
 SCALE = range(1, 6)  # of informativeness
 RATING_TOKENS, RESPONSE_TOKENS = 1024, 4096  # of a reply

@@ -32,8 +32,8 @@ from factkit.rlfh.feedback import (
     annotator,
     kinds,
 )
-from factkit.verify.failures import Failures
 from factkit.verify.response import answers
+from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -45,30 +45,18 @@ def token_level(
     that returns, for each completion, a reward for each of its `completion_ids` (with
     EOS), or None if the judge failed: such a completion is in no loss.
 
-    p.method: ppo has advantages by GAE with a value head on the policy's trunk, and the
-    KL penalty in the reward; group has those of `group_advantages` and TRL's own loss
-    with its KL term. Both take the mean over tokens of the clipped objective.
-
-    Returns folder/model, as `grpo.grpo`; the value head is in the checkpoints alone.
+    p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`; the
+    value head is in the checkpoints alone.
     """
-    if (folder / "model").exists():
-        return folder / "model"
     grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
-    from datasets import Dataset
 
-    # before the model, for ZeRO-3
+    def make(**arguments: Any) -> GroupTrainer:
+        kind = PPOTrainer if p.method == "ppo" else GroupTrainer
+        return kind(p, make_reward(p, folder), **arguments)
+
     config = token_level_config(p, folder / "checkpoint")
-    model, tokenizer = setup.load_trainable(start, p, rollouts=True)
-    trainer = (PPOTrainer if p.method == "ppo" else GroupTrainer)(
-        p,
-        make_reward(p, folder),
-        model=model,
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(list(rows)),
-        peft_config=setup.lora(p, model),
-        args=config,
-    )
-    return grpo.train_policy(trainer, tokenizer, p.method, folder, p)
+    trainer = setup.policy_trainer(make, config, start, rows, p, rollouts=True)
+    return grpo.train_policy(trainer, p.method, folder, p)
 
 
 def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
@@ -83,7 +71,8 @@ def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
 
 
 class GroupTrainer(GRPOTrainer):
-    """Advantages (B, T) from token rewards and the others of a group; TRL's loss."""
+    """Advantages (B, T) from token rewards and the others of a group. TRL's loss: the
+    mean over tokens of the clipped objective, and its KL term."""
 
     def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
         @functools.wraps(reward)
@@ -168,7 +157,8 @@ class ValueHead(nn.Module):
 
 
 class PPOTrainer(GroupTrainer):
-    """PPO: advantages by GAE from a value head on the policy's last hidden states.
+    """PPO: advantages by GAE from a value head on the policy's last hidden states, and
+    the KL penalty in the rewards.
 
     The head is a module of the policy, so that whatever wraps the policy for several
     GPUs takes it along, and is kept out of all that leaves the trainer.
@@ -189,11 +179,8 @@ class PPOTrainer(GroupTrainer):
             self._values.append(self.model.value_head(args[0]))
 
     def _seen(self, length: int) -> Tensor:
-        """Values (B, T) of the last T = length tokens of the forward pass just made.
-
-        The hidden state that predicts token t is the state in which it is chosen: its
-        value is V_t.
-        """
+        """Values (B, T) of the last T = length tokens of the forward pass just made:
+        V_t is of the hidden state that predicts token t, in which t is chosen."""
         values, self._values = torch.cat(self._values)[:, -length - 1 : -1], None
         return values
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from factkit.corpus import Chunk
 from factkit.curate.splits import Sets, in_set, split_by_entity
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, shares
 from factkit.leads import facts
-from factkit.leads.claims import LeadClaims, hops_of
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
+from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.retrieval.bm25 import CorpusIndex
@@ -27,8 +27,8 @@ from factkit.search import Search, in_process, over_http
 from factkit.veri import benchmarks, search_rollout
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import judge_llm
+from factkit.world import claims as world_claims
 from factkit.world import facts as world
-from factkit.world import trajectories as world_trajectories
 from factkit.world.facts import LABELS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
         claims = LeadClaims(facts.load(), p.world_seed)
         return claims.sets(sizes), claims.entries(), Counter()
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    entries = world_trajectories.world_entries(made)
+    entries = world_claims.world_entries(made)
     return world_sets(made, sizes), entries, Counter()
 
 
@@ -66,13 +66,11 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     """Claims about the fact world's people, labels and hops in turn in each split."""
     rng = random.Random(f"claim sets {made.seed}")
     people = rng.sample(made.people, len(made.people))
-    sets, begin, total = {}, 0, 0
-    for name, size in sizes.items():
-        total += size
-        end = round(len(people) * total / sum(sizes.values()))
-        part = world.World(made.seed, tuple(people[begin:end]), made.facts)
-        sets[name] = [in_set(e, "world") for e in world.claims(part, size, made.seed)]
-        begin = end
+    sets = {}
+    for name, part in shares(people, sizes).items():
+        own = world.World(made.seed, tuple(part), made.facts)
+        claims = world_claims.claims(own, sizes[name], made.seed)
+        sets[name] = [in_set(e, "world") for e in claims]
     return sets
 
 
@@ -199,7 +197,7 @@ def given_offline(
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
         if p.claims == "world":
-            mark = world_trajectories.marked
+            mark = world_claims.marked
             gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
         context = [c for entry in others for c in shown(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
@@ -248,9 +246,9 @@ def scripted(
         reader, k = LeadReader(facts.load()), p.retrieved_entries
         return [by_reader(e.question, search, k, reader, rng) for e in examples]
     made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_trajectories.PLAIN
+    habits = world_claims.PLAIN
     return [
-        world_trajectories.online(
+        world_claims.online(
             made, e.question, lambda query, k: search([query], k)[0], habits, rng
         )
         for e in examples
@@ -261,7 +259,7 @@ def by_reader(
     claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
 ) -> list[Turn]:
     """The trajectory in which the leads' reader says what was found."""
-    hops = hops_of(claim, reader)
+    hops = reader.hops_of(claim)
     plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
     text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
     turns, seen, used = [], [], []

@@ -1,7 +1,8 @@
-"""Claims: the standalone atomic statements that a response makes.
+"""Claims, the standalone atomic statements of a response, and what supports them.
 
-Read by a language model here, exactly in `verify.exact`. What cannot be extracted is
-`None`, never an empty list.
+By a language model here, exactly in `verify.engine`. What cannot be extracted is
+`None`, never an empty list; so is a verification that fails. The labels are those of
+VeriScore, which Binary RAR compares with (Fig. 12).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,14 +11,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
-from factkit.verify.replies import Claimed, Form, read
-from factkit.verify.sentences import sentences
+from factkit.verify.judge import Claimed, Form, read, word
+from factkit.verify.outcome import Support
+from factkit.verify.response import sentences
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
 
 BEFORE, AFTER = 3, 1  # sentences of context
-REPLY_TOKENS = 768
+CLAIM_TOKENS = 768
 
 
 class Claims(Form):
@@ -34,19 +36,11 @@ class Claim:
     sentence: str
 
 
-class Support(StrEnum):
-    """What evidence says of a claim (Binary RAR §6.2, VeriScore's labels)."""
-
-    SUPPORTED = "supported"
-    CONTRADICTED = "contradicted"
-    INCONCLUSIVE = "inconclusive"
-
-
 # (prompts, responses) → the claims of each response; None: failed
 Extractor = Callable[[Sequence[str], Sequence[str]], list[list[Claim] | None]]
 
 
-def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
+def llm_extractor(llm: "LLM") -> Extractor:
     """A language model, asked once for each sentence of each response, in one batch.
 
     It sees the prompt and the `BEFORE` and `AFTER` sentences around (as VeriScore does;
@@ -54,9 +48,12 @@ def llm_extractor(llm: "LLM", template: str = "extract_claims") -> Extractor:
     `None`; one without sentences has no claims. A claim that comes again within a
     response, whatever its letter case and spacing, is left out.
     """
-    return lambda prompts, responses: list(
-        map(without_repeats, read_sentences(llm, template, Claims, prompts, responses))
-    )
+
+    def extract(prompts, responses) -> list[list[Claim] | None]:
+        rows = read_sentences(llm, "extract_claims", Claims, prompts, responses)
+        return list(map(without_repeats, rows))
+
+    return extract
 
 
 def read_sentences(
@@ -83,7 +80,7 @@ def read_sentences(
         for prompt, told in zip(prompts, split, strict=True)
         for i, sentence in enumerate(told)
     ]
-    replies = judge.ask(llm, template, rows, form, REPLY_TOKENS, "extracting")
+    replies = judge.ask(llm, template, rows, form, CLAIM_TOKENS, "extracting")
     (key,) = form.model_fields
     texts = (getattr(read(reply, form), key, None) for reply in replies)
     return [[(sentence, next(texts)) for sentence in told] for told in split]
@@ -101,3 +98,66 @@ def without_repeats(
             plain = " ".join(text.split())
             claims.setdefault(plain.casefold(), Claim(plain, sentence))
     return list(claims.values())
+
+
+# ---- support
+
+LABEL_TOKENS = 32  # the label alone
+
+
+class Label(Form):
+    """The form of Binary RAR's Fig. 12."""
+
+    label: word(*Support)
+
+
+# of each claim of each response; None where extraction or verification failed
+Supports = list[list[Support | None] | None]
+# (claim text, evidence texts, best first) → support; None: failed
+ClaimVerifier = Callable[[Sequence[tuple[str, Sequence[str]]]], list[Support | None]]
+
+
+def llm_claim_verifier(llm: "LLM") -> ClaimVerifier:
+    """A language model, asked once a claim with all its evidence (Binary RAR Fig. 12).
+
+    A claim without any evidence is inconclusive by definition and makes no call.
+    """
+    return labeller(llm, "verify_claim", Label, "claim", Support.INCONCLUSIVE)
+
+
+def labeller(
+    llm: "LLM", template: str, form: type[Form], field: str, otherwise: StrEnum
+) -> Callable[[Sequence[tuple[str, Sequence[str]]]], list[StrEnum | None]]:
+    """A language model that labels each text, the template's `field`, by its evidence.
+
+    form: with a label of the kind of `otherwise`, which a text without evidence gets.
+    """
+
+    def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[StrEnum | None]:
+        fields = [{"evidence": list(e), field: text} for text, e in rows if e]
+        replies = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
+        verdicts = (read(reply, form) for reply in replies)
+        labels = (v and type(otherwise)(v.label) for v in verdicts)
+        return [next(labels) if evidence else otherwise for _, evidence in rows]
+
+    return verify
+
+
+def support_of(
+    claims_by_response: Sequence[Sequence[Claim] | None],
+    evidence_of: Callable[[int, Claim], Sequence[str]],
+    verifier: ClaimVerifier,
+) -> Supports:
+    """The support of every claim of every response, all verified in one batch.
+
+    claims_by_response: as an extractor gives them; where that is None, so is the
+    support. evidence_of: (index of the response, claim) → evidence. Equal claims with
+    equal evidence are verified once, also across responses.
+    """
+    rows = [
+        None if claims is None else [(c.text, tuple(evidence_of(i, c))) for c in claims]
+        for i, claims in enumerate(claims_by_response)
+    ]
+    unique = list(dict.fromkeys(row for told in rows for row in told or ()))
+    support = dict(zip(unique, verifier(unique) if unique else [], strict=True))
+    return [None if told is None else [support[row] for row in told] for told in rows]

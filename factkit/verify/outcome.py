@@ -24,6 +24,14 @@ class Outcome(StrEnum):
     WRONG = "wrong"
 
 
+class Support(StrEnum):
+    """What evidence says of a claim (Binary RAR §6.2, VeriScore's labels)."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    INCONCLUSIVE = "inconclusive"
+
+
 def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcome:
     """The outcome of a short answer against its reference answers.
 

@@ -1,6 +1,10 @@
-"""Who tells correct from wrong in a run: rules, string matching, or a judge."""
+"""Who tells correct from wrong in a run: rules, string matching, or a judge.
+
+A run stops when its judge or verifier fails on too many responses.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit import assets, params
@@ -70,7 +74,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     def quality(responses, ids, answers, questions) -> list[float | None]:
         thoughts = map(response.reasoning, responses)
         rows = list(zip(questions, answers, thoughts, strict=True))
-        return judge.judge_reasoning(llm, rows)
+        return judge.graded(llm, "judge_reasoning", rows)
 
     return quality
 
@@ -85,3 +89,42 @@ def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
         max_calls=p.judge_max_calls or None,
     )
     return llm.LLM(url, model, assets.cache_dir() / "llm", limits)
+
+
+# ---- failures
+
+MOST_JUDGE_FAILURES = 0.05  # of the responses; more, and a run fails
+FEWEST_RESPONSES = 200  # before the share of failures can fail a run
+
+
+def failed_share(values: Sequence[object], name: str) -> float:
+    """The share of None among an evaluation's values. Raises ValueError above 5 %."""
+    share = list(values).count(None) / max(len(values), 1)
+    if share > MOST_JUDGE_FAILURES:
+        raise ValueError(
+            f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
+            "may fail: see to the judge's endpoint and run again"
+        )
+    return share
+
+
+@dataclass
+class Failures:
+    """Counts the responses of a run that a judge failed on."""
+
+    arm: str
+    seen: int = 0
+    failed: int = 0
+
+    def count(
+        self, rewards: Sequence[float | None], fewest: int = FEWEST_RESPONSES
+    ) -> None:
+        """Add a batch. Raises RuntimeError above 5 % of at least `fewest` responses."""
+        self.seen += len(rewards)
+        self.failed += list(rewards).count(None)
+        share = self.failed / max(self.seen, 1)
+        if self.seen >= fewest and share > MOST_JUDGE_FAILURES:
+            raise RuntimeError(
+                f"arm={self.arm}: no reward for {self.failed} of {self.seen} responses "
+                f"({share:.1%}): see to the verifier's endpoint and run again"
+            )

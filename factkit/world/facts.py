@@ -13,7 +13,6 @@ tells it to a policy.
 
 import random
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -30,13 +29,13 @@ PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
 
 
-def _wordings(table: str) -> dict[str, tuple[str, ...]]:
+def wordings(table: str) -> dict[str, tuple[str, ...]]:
     """Relation → templates, from lines "relation: template | template"."""
     rows = (row.split(":") for row in table.replace("|\n", "|").strip().splitlines())
     return {name: tuple(map(str.strip, ways.split("|"))) for name, ways in rows}
 
 
-STATEMENTS = _wordings("""
+STATEMENTS = wordings("""
 birth_year: {s} was born in {o}. | The birth year of {s} is {o}. |
     {s} came into the world in {o}.
 birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. |
@@ -53,7 +52,7 @@ birthplace country: {s} was born in a city in {o}. | The birthplace of {s} lies 
 employer headquarters: {s} worked for a company based in {o}. |
     The employer of {s} had its seat in {o}.
 """)
-QUESTIONS = _wordings("""
+QUESTIONS = wordings("""
 birth_year: When was {s} born? | What is the birth year of {s}? |
     In which year did {s} come into the world?
 birthplace: Where was {s} born? | What is the birthplace of {s}? |
@@ -150,6 +149,64 @@ class World:
         keys = ((subject, relation) for relation in QUESTIONS)
         return [self.by_key[key] for key in keys if key in self.by_key]
 
+    # ---- what a text states, read by the wordings of facts alone
+
+    def sentences(self, text: str, about: str = "") -> list[str]:
+        """A text's sentences, up to their "."; what is left at the end is one, too.
+
+        about, here and below: the subject that was asked about, which only the leads'
+        reader needs.
+        """
+        return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]
+
+    def statements(self, sentence: str, about: str = "") -> list[str]:
+        """The statements of a sentence that state a fact, each a sentence of its own.
+
+        Of one that is `joined` the second gets the first's subject and hedge. [] if
+        nothing in it can be parsed; without a first there is no second.
+        """
+        first, also, rest = sentence.partition(" and ")
+        if not also:
+            return [sentence] if self.parse(sentence) else []
+        parsed = self.parse(f"{first}.")
+        if not parsed:
+            return []
+        fact, hedged = parsed
+        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
+        return [f"{first}.", *([second] if self.parse(second) else [])]
+
+    def parse(self, sentence: str) -> tuple[Fact, bool] | None:
+        """The fact that a sentence states and whether it hedges, None if it is neither.
+
+        Subjects must be of the world and objects of the relation's kind. A hedge is one
+        of HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
+        """
+        plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
+        for relation, pattern in patterns():
+            match = pattern.fullmatch(plain)
+            known = match and match["s"] in self.subjects
+            if known and match["o"] in OBJECTS[relation]:
+                return Fact(match["s"], relation, match["o"]), hedges > 0
+        return None
+
+    def verify(self, sentence: str) -> Verification:
+        """Whether the world supports or contradicts a sentence, one or two hops.
+
+        A sentence that states nothing parsable, or something the world is silent on, is
+        inconclusive.
+        """
+        parsed = self.parse(sentence)
+        key = parsed and (parsed[0].subject, parsed[0].relation)
+        if key not in self.by_key:
+            return "inconclusive"
+        true = self.by_key[key].object
+        return "supported" if parsed[0].object == true else "contradicted"
+
+    def answer(self, subject: str, relation: str, text: str) -> str:
+        """The statement that a short answer makes, "" if it is none."""
+        stated = statement(Fact(subject, relation, text))
+        return stated if self.parse(stated) else ""
+
 
 def build_world(seed: int = 0, *, people: int = 500) -> World:
     """A world of `people` people with four facts each, and of cities and companies.
@@ -245,66 +302,6 @@ def questions(world: World) -> list[Example]:
     ]
 
 
-def claims(world: World, n: int, seed: int) -> list[Example]:
-    """n different claims about people: labels in turn, one and two hops in turn.
-
-    SUPPORT: as the world has it; REFUTE: the object swapped for another of its kind;
-    NOT ENOUGH INFO: about the attribute that the person lacks, without evidence.
-    `question` is the claim, `answers` its label, `meta["hops"]` 1 or 2.
-    Raises ValueError if the world has no further claim of a kind.
-    """
-    rng = random.Random(f"claims {world.seed} {seed}")
-    pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
-    for person, relation in product(world.people, PERSON_RELATIONS):
-        targets = [relation]
-        if relation in HOPS:
-            targets.append(f"{relation} {HOPS[relation]}")
-        for hops, target in enumerate(targets, start=1):
-            for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
-                claim = claim_about(world, person, target, label, wording, rng)
-                if claim:
-                    pools[label, hops].append(claim)
-    for pool in pools.values():
-        rng.shuffle(pool)
-    kinds = [(label, hops) for hops in (1, 2) for label in LABELS]
-    if any(len(pools[kind]) < len(range(i, n, 6)) for i, kind in enumerate(kinds)):
-        raise ValueError(f"n={n}: the world has too few claims of some kind")
-    return [pools[kinds[i % 6]].pop() for i in range(n)]
-
-
-def claim_about(
-    world: World,
-    person: str,
-    relation: str,
-    label: str,
-    wording: int,
-    rng: random.Random,
-) -> Example | None:
-    """A claim about a person by one relation or two ("birthplace country"), or None
-    where the world allows none with this label."""
-    true = world.by_key.get((person, relation))
-    if (true is None) != (label == "NOT ENOUGH INFO"):
-        return None
-    value = true.object if true else rng.choice(OBJECTS[relation])
-    if label == "REFUTE":
-        value = rng.choice([o for o in OBJECTS[relation] if o != value])
-    facts, subject = [], person
-    for hop in relation.split() if true else ():
-        facts.append(world.by_key[subject, hop])
-        subject = facts[-1].object
-    exposure = min((fact.exposure for fact in facts), default=0)
-    return Example(
-        id=f"{person} {relation} {label} {wording}",
-        question=statement(Fact(person, relation, value), wording),
-        answers=[label],
-        entity=person,
-        relation=relation,
-        label=label,
-        evidence=[document_id(fact) for fact in facts],
-        meta={"hops": len(relation.split()), "exposure": exposure},
-    )
-
-
 @cache
 def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """(relation, regular expression with groups s and o) of each wording."""
@@ -315,63 +312,14 @@ def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
-def parse(world: World, sentence: str) -> tuple[Fact, bool] | None:
-    """The fact that a sentence states and whether it hedges, or None if it is neither.
-
-    Subjects must be of the world and objects of the relation's kind. A hedge is one of
-    HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
-    """
-    plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
-    for relation, pattern in patterns():
-        match = pattern.fullmatch(plain)
-        if match and match["s"] in world.subjects and match["o"] in OBJECTS[relation]:
-            return Fact(match["s"], relation, match["o"]), hedges > 0
-    return None
-
-
-def statements(world: World, sentence: str) -> list[str]:
-    """The statements of a sentence that state a fact, each a sentence of its own.
-
-    Of one that is `joined` the second gets the first's subject and hedge. [] if nothing
-    in it can be parsed; without a first there is no second.
-    """
-    first, also, rest = sentence.partition(" and ")
-    if not also:
-        return [sentence] if parse(world, sentence) else []
-    parsed = parse(world, f"{first}.")
-    if not parsed:
-        return []
-    fact, hedged = parsed
-    second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
-    return [f"{first}.", *([second] if parse(world, second) else [])]
-
-
-def verify(world: World, sentence: str) -> Verification:
-    """Whether the world supports or contradicts a sentence, one or two hops.
-
-    A sentence that states nothing parsable, or something the world is silent on, is
-    inconclusive.
-    """
-    parsed = parse(world, sentence)
-    true = world.by_key.get((parsed[0].subject, parsed[0].relation)) if parsed else None
-    if true is None:
-        return "inconclusive"
-    return "supported" if parsed[0].object == true.object else "contradicted"
-
-
 def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
     """1 if reasoning states the true fact that a question asks for and nothing false.
 
     question_id: as `questions` gives it. The exact judge of the fact world, where the
     papers ask a model (TruthRL Table 12): precise and relevant, or not.
     """
-    stated = sentences(reasoning)
-    facts = [parsed[0] for s in stated if (parsed := parse(world, s))]
+    stated = world.sentences(reasoning)
+    facts = [parsed[0] for s in stated if (parsed := world.parse(s))]
     answered = any(document_id(fact) == question_id for fact in facts)
-    false = any(verify(world, sentence) == "contradicted" for sentence in stated)
+    false = any(world.verify(sentence) == "contradicted" for sentence in stated)
     return float(answered and not false)
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, up to their "."; what is left at the end is one, too."""
-    return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]

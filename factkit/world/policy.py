@@ -21,6 +21,7 @@ from factkit.world import texts as world_texts
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+ROW_TOKENS = 128
 ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
 # of a claim's text what a policy is given: to a line's end, or to its own first tag
 GIVEN = re.compile(
@@ -46,10 +47,14 @@ def pretrained(
     p: PolicyParams,
     texts: Sequence[str],
     tokenizer: "PreTrainedTokenizerFast",
-    **rows: int,
+    row_tokens: int = ROW_TOKENS,
 ) -> str:
-    """The policy of these texts, kept in the cache folder under a digest of them and of
-    the settings. rows: `row_tokens` of `pretrain`."""
+    """The policy of these texts: a Llama trained on rows of `row_tokens` tokens.
+
+    It is kept with its tokenizer in the cache folder, under a digest of texts, words
+    and settings. The same seed, machine and number of threads give the same weights bit
+    for bit.
+    """
     settings = {
         "hidden_size": p.pretrain_hidden_size,
         "layers": p.pretrain_layers,
@@ -57,71 +62,59 @@ def pretrained(
         "batch_size": p.pretrain_batch_size,
         "learning_rate": p.pretrain_learning_rate,
         "seed": p.world_seed,
-        **rows,
     }
+    if row_tokens != ROW_TOKENS:
+        settings["row_tokens"] = row_tokens
     vocabulary = sorted(tokenizer.get_vocab().items())
     folder = assets.made_folder("tiny-world", (settings, texts, vocabulary))
     with FileLock(f"{folder}.lock"):
-        return str(pretrain(texts, tokenizer, folder, **settings))
+        if not (folder / "config.json").exists():
+            _pretrain(p, pack(texts, tokenizer, row_tokens), tokenizer, folder)
+    return str(folder)
 
 
-def pretrain(
-    texts: Sequence[str],
+def _pretrain(
+    p: PolicyParams,
+    rows: list[dict[str, list[int]]],
     tokenizer: "PreTrainedTokenizerFast",
     folder: Path,
-    *,
-    hidden_size: int,
-    layers: int,
-    steps: int,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-    row_tokens: int = 128,
-) -> Path:
-    """Train a Llama on texts and save it with its tokenizer; the folder.
-
-    `steps` updates of `batch_size` rows of `row_tokens` tokens, peak `learning_rate`,
-    5 % warm-up, cosine to zero. The same seed, machine and number of threads give the
-    same weights bit for bit. A folder that holds a model is kept as it is.
-    """
+) -> None:
+    """Peak `p.pretrain_learning_rate`, 5 % warm-up, cosine to zero."""
     from datasets import Dataset
     from transformers import Trainer, TrainingArguments, set_seed
 
-    if (folder / "config.json").exists():
-        return folder
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
-    set_seed(seed)
-    model = build_policy(tokenizer, hidden_size=hidden_size, layers=layers)
+    set_seed(p.world_seed)
+    sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
+    model = build_policy(tokenizer, **sizes)
     model.config.use_cache = False  # with a cache, packed texts would see each other
     arguments = TrainingArguments(
         output_dir=str(temporary),
-        max_steps=steps,
-        per_device_train_batch_size=batch_size,
-        learning_rate=learning_rate,
+        max_steps=p.pretrain_steps,
+        per_device_train_batch_size=p.pretrain_batch_size,
+        learning_rate=p.pretrain_learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=0.05,  # below 1: a share of the steps
         weight_decay=0.0,  # rare facts are not to fade
         adam_beta2=0.99,
         use_cpu=True,
         bf16=False,
-        seed=seed,
+        seed=p.world_seed,
         logging_steps=50,
         save_strategy="no",
         report_to="none",
         dataloader_pin_memory=False,
     )
-    rows = Dataset.from_list(pack(texts, tokenizer, row_tokens))
-    Trainer(model=model, args=arguments, train_dataset=rows).train()
+    Trainer(model=model, args=arguments, train_dataset=Dataset.from_list(rows)).train()
     model.config.use_cache = True
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
     temporary.rename(folder)
-    return folder
 
 
 def pack(
-    texts: Sequence[str], tokenizer: "PreTrainedTokenizerFast", length: int = 128
+    texts: Sequence[str], tokenizer: "PreTrainedTokenizerFast", length: int = ROW_TOKENS
 ) -> list[dict[str, list[int]]]:
     """Texts, each closed by the end token, in rows of `length` tokens without padding
     between them; a row's `input_ids`, `position_ids`, `labels` (each of `length`).

@@ -286,13 +286,13 @@ class Batch:
         from factkit.evaluate.long_form import search_words
         from factkit.rar.rewards import EvidenceEngine
         from factkit.retrieval.evidence import EvidenceCache
-        from factkit.verify import claims, support
+        from factkit.verify import claims
 
         path = assets.policy_path("smollm2-135m-instruct")
         tokenizer = AutoTokenizer.from_pretrained(path)
         return EvidenceEngine(
             extract=claims.llm_extractor(llm),
-            verify=support.llm_claim_verifier(llm),
+            verify=claims.llm_claim_verifier(llm),
             llm=llm,
             whole=EvidenceCache(self.evidence, tokenizer, 512),
             pieces=EvidenceCache(self.evidence, tokenizer, 256),

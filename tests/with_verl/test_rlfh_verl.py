@@ -29,7 +29,6 @@ from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import verl_adapter as rlfh_verl
 from factkit.rlfh.feedback import exact_annotator
 from factkit.rlfh.requests import rlfh_sets
-from factkit.verify.exact import WorldReader
 from factkit.world import facts as worlds
 from factkit.world import texts as world_text
 
@@ -156,7 +155,7 @@ def expected(p, world, cases, tokenizer):
     examples = {example.id: example for example, _ in cases}
     texts = [tokenizer.decode(ids, skip_special_tokens=True) for _, ids in cases]
     asked = [example.question for example in examples.values()]
-    found = exact_annotator(WorldReader(world), examples)(list(examples), asked, texts)
+    found = exact_annotator(world, examples)(list(examples), asked, texts)
     how = rlfh.granularity(p.arm), rlfh.reward_map(p)
     return [
         torch.tensor(rlfh.token_rewards(of, ids, tokenizer, *how)).float()

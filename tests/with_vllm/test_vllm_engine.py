@@ -12,7 +12,7 @@ from factkit.corpus import load_leads
 from factkit.evaluate.long_form import search_words
 from factkit.rar.rewards import EvidenceEngine, rewards_of
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.verify import claims, support
+from factkit.verify import claims
 
 N = 6  # responses
 
@@ -41,7 +41,7 @@ def engine(judge, smollm, asked):
     tokenizer = AutoTokenizer.from_pretrained(smollm)
     return EvidenceEngine(
         extract=claims.llm_extractor(judge),
-        verify=support.llm_claim_verifier(judge),
+        verify=claims.llm_claim_verifier(judge),
         llm=judge,
         whole=EvidenceCache(evidence, tokenizer, 256),
         pieces=EvidenceCache(evidence, tokenizer, 128),

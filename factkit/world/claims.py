@@ -1,4 +1,4 @@
-"""Trajectories of Veri-R1's protocol in the fact world, by a script with habits.
+"""Claims about the fact world, and a script with habits that verifies them.
 
 Ours: the paper's SFT learns from GPT-4o's trajectories (App. H). Here a script
 searches, reads what is found and answers. It knows the grammar of the world's sentences
@@ -11,12 +11,14 @@ has, and mostly goes the worse.
 import math
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from factkit import prompts
 from factkit.corpus import Chunk, listed
+from factkit.datasets.examples import Example
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import Search
 from factkit.verify.trajectory import Turn, information
@@ -29,10 +31,8 @@ from factkit.world.facts import (
     STATEMENTS,
     Fact,
     World,
-    claim_about,
     document_id,
     documents,
-    parse,
     patterns,
     statement,
 )
@@ -46,6 +46,69 @@ OTHERS = 2  # people in a made-up world beside the one that a claim is about
 
 # a query and how many → the best entries
 Find = Callable[[str, int], Sequence[Chunk]]
+
+
+def claims(world: World, n: int, seed: int) -> list[Example]:
+    """n different claims about people: labels in turn, one and two hops in turn.
+
+    SUPPORT: as the world has it; REFUTE: the object swapped for another of its kind;
+    NOT ENOUGH INFO: about the attribute that the person lacks, without evidence.
+    `question` is the claim, `answers` its label, `meta["hops"]` 1 or 2.
+    Raises ValueError if the world has no further claim of a kind.
+    """
+    rng = random.Random(f"claims {world.seed} {seed}")
+    pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
+    for person, relation in product(world.people, PERSON_RELATIONS):
+        targets = [relation]
+        if relation in HOPS:
+            targets.append(f"{relation} {HOPS[relation]}")
+        for hops, target in enumerate(targets, start=1):
+            for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
+                claim = claim_about(world, person, target, label, wording, rng)
+                if claim:
+                    pools[label, hops].append(claim)
+    for pool in pools.values():
+        rng.shuffle(pool)
+    kinds = [(label, hops) for hops in (1, 2) for label in LABELS]
+    if any(len(pools[kind]) < len(range(i, n, 6)) for i, kind in enumerate(kinds)):
+        raise ValueError(f"n={n}: the world has too few claims of some kind")
+    return [pools[kinds[i % 6]].pop() for i in range(n)]
+
+
+def claim_about(
+    world: World,
+    person: str,
+    relation: str,
+    label: str,
+    wording: int,
+    rng: random.Random,
+) -> Example | None:
+    """A claim about a person by one relation or two ("birthplace country"), or None
+    where the world allows none with this label."""
+    true = world.by_key.get((person, relation))
+    if (true is None) != (label == "NOT ENOUGH INFO"):
+        return None
+    value = true.object if true else rng.choice(OBJECTS[relation])
+    if label == "REFUTE":
+        value = rng.choice([o for o in OBJECTS[relation] if o != value])
+    facts, subject = [], person
+    for hop in relation.split() if true else ():
+        facts.append(world.by_key[subject, hop])
+        subject = facts[-1].object
+    exposure = min((fact.exposure for fact in facts), default=0)
+    return Example(
+        id=f"{person} {relation} {label} {wording}",
+        question=statement(Fact(person, relation, value), wording),
+        answers=[label],
+        entity=person,
+        relation=relation,
+        label=label,
+        evidence=[document_id(fact) for fact in facts],
+        meta={"hops": len(relation.split()), "exposure": exposure},
+    )
+
+
+# ---- the script
 
 
 @dataclass(frozen=True)
@@ -113,7 +176,7 @@ def offline(
 
 
 def _claimed(world: World, claim: str) -> Fact:
-    parsed = parse(world, claim)
+    parsed = world.parse(claim)
     if parsed is None:
         raise ValueError(f"{claim!r} is no claim of the world")
     return parsed[0]
@@ -129,7 +192,7 @@ def _wanted(claimed: Fact, subject: str, place: int) -> str:
 
 def _read(world: World, claimed: Fact, entries: Sequence[Chunk]) -> list[Fact]:
     """What the entries state of the claim's hops, as far as the chain goes."""
-    parsed = filter(None, (parse(world, unmarked(entry.text)) for entry in entries))
+    parsed = filter(None, (world.parse(unmarked(entry.text)) for entry in entries))
     by_key = {(fact.subject, fact.relation): fact for fact, _ in parsed}
     read, subject = [], claimed.subject
     for hop in claimed.relation.split():

@@ -1,5 +1,8 @@
-"""The reward stress test: which reward pays for which exploit (Binary RAR §6.2, A.1;
-the test is ours). What a policy could learn to say in place of a good answer:
+"""Requests to tell of people of the fact world, and responses that exploit a reward.
+
+Ours. The requests of profile `tiny` stand for WildChat, Biography, PopQA and IFEval
+(Binary RAR §4). The reward stress test shows which reward pays for which exploit (§6.2,
+A.1): what a policy could learn to say in place of a good answer.
 
 | exploit | response |
 |---|---|
@@ -20,15 +23,94 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.datasets.examples import Example
-from factkit.verify.failures import Failures
+from factkit.datasets.examples import COUNTED, MAY_ABSTAIN, OPEN, Example
+from factkit.verify.verifier import Failures
 from factkit.world import facts as fact_world
-from factkit.world.facts import PERSON_RELATIONS, Fact, World
+from factkit.world import texts as world_text
+from factkit.world.facts import (
+    PERSON_RELATIONS,
+    Fact,
+    World,
+    biography,
+    document_id,
+    question,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from factkit.params.stages import RequestParams
+
+
+def requests(world: World, people: Sequence[str], kind: str) -> list[Example]:
+    """A request a person; `answers[0]` is a true reference.
+
+    kind: open (tell of a person; `reference` is a whole biography) | counted (tell one,
+    two or three facts: `meta["wanted"]`) | may_abstain, best_guess (a short question a
+    fact, with and without leave to abstain). The evidence is every fact of the person.
+    """
+    return [
+        example
+        for i, person in enumerate(people)
+        for example in _requests(world, person, kind, i)
+    ]
+
+
+def mixed(world: World, people: Sequence[str], n: int, seed: int) -> list[Example]:
+    """n requests of all kinds but best_guess, drawn without repeats: half of them open,
+    a quarter each counted and short. Raises ValueError if there are not as many."""
+    rng = random.Random(f"prompts {world.seed} {seed}")
+    shares = {OPEN: n - 2 * (n // 4), COUNTED: n // 4, MAY_ABSTAIN: n // 4}
+    drawn = []
+    for kind, share in shares.items():
+        pool = requests(world, people, kind)
+        if share > len(pool):
+            raise ValueError(
+                f"{n} prompts: {len(people)} people give {len(pool)} {kind} requests, "
+                f"not {share}"
+            )
+        drawn += rng.sample(pool, share)
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _requests(world: World, person: str, kind: str, i: int) -> list[Example]:
+    facts = world.facts_of(person)
+    shared = {
+        "entity": person,
+        "evidence": [document_id(fact) for fact in facts],
+    }
+    meta = {"kind": kind, "exposure": round(sum(f.exposure for f in facts) / 4)}
+    if kind in (OPEN, COUNTED):
+        wordings = world_text.BIOGRAPHY_QUESTIONS
+        if kind == COUNTED:
+            meta["wanted"] = 1 + i % len(world_text.COUNTS)
+            wordings = [world_text.request(person, meta["wanted"])]
+        return [
+            Example(
+                id=f"{person} {kind} {number}",
+                question=wording.format(s=person),
+                answers=[biography(world, person)],
+                meta=meta,
+                **shared,
+            )
+            for number, wording in enumerate(wordings)
+        ]
+    ask = world_text.MAY_ABSTAIN if kind == MAY_ABSTAIN else "{question}"
+    return [
+        Example(
+            id=f"{person} {fact.relation} {kind}",
+            question=ask.format(question=question(fact, i)),
+            answers=[fact.object],
+            relation=fact.relation,
+            meta=meta | {"exposure": fact.exposure},
+            **shared,
+        )
+        for fact in facts
+    ]
+
+
+# ---- the stress test
 
 # (ids, prompts, responses) → arm → a reward each; None: the judge failed
 RewardsByArm = Callable[
@@ -81,7 +163,7 @@ def exploits(world: World, person: str) -> dict[str, str]:
         "padding": " ".join([*honest, *padding]),
         "padded_error": " ".join([*one_wrong, *padding]),
         "irrelevant": " ".join(padding[: len(honest)]),
-        "other_entity": fact_world.biography(world, other),
+        "other_entity": biography(world, other),
         "hedging": " ".join(f"Perhaps {s}" for s in honest),
         "hedged_guesses": " ".join(f"Perhaps {s}" for s in wrong),
         "to_the_judge": " ".join([*wrong, TO_THE_JUDGE]),
@@ -109,13 +191,12 @@ def stress(
 
     pairs = zip(prompts, responses, strict=True)
     rows = [(p.id, p.question, *item) for p, own in pairs for item in own.items()]
-    table = pd.DataFrame(rows, columns=["id", "question", "exploit", "response"])
-    columns = (table[name].tolist() for name in ("id", "question", "response"))
-    by_arm = rewards_by_arm(*columns)
+    ids, questions, names, texts = map(list, zip(*rows, strict=True))
+    by_arm = rewards_by_arm(ids, questions, texts)
     for arm, rewards in by_arm.items():
         Failures(arm).count(rewards, fewest=1)
-        table[arm] = pd.Series(rewards, dtype=float)
-    means = table.groupby("exploit", sort=False)[list(by_arm)].mean().T
+    table = pd.DataFrame(by_arm, pd.Index(names, name="exploit"), dtype=float)
+    means = table.groupby("exploit", sort=False).mean().T
     return means.rename_axis(index="arm")
 
 
