@@ -171,14 +171,15 @@ def index_entries(
     folder: Annotated[Path, typer.Argument(help="To be made.")],
 ) -> None:
     """Index a corpus of claims on disk, for serve-search."""
-    from factkit.retrieval import entries
+    from factkit import search_service
     from factkit.veri import benchmarks
 
     name = corpus.name.removesuffix(".zip")
     if name not in benchmarks.CORPORA:
         known = ", ".join(benchmarks.CORPORA)
         raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    print(entries.build_index(benchmarks.entries(name, corpus), folder, name))
+    entries = benchmarks.entries(name, corpus)
+    print(search_service.build_index(entries, folder, name))
 
 
 @app.command()
@@ -190,9 +191,9 @@ def serve_search(
     port: Port = 8003,
 ) -> None:
     """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
-    from factkit import search
+    from factkit import search_service
 
-    search.serve(entries, host, port)
+    search_service.serve(entries, host, port)
 
 
 @app.command()

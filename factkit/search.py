@@ -7,23 +7,16 @@ empty result: it is raised.
 The retriever has the contract of Search-R1: POST /retrieve {"queries": ["…"], "topk":
 3, "return_scores": true} gives {"result": …}, for each query [{"document": {"id",
 "contents"}, "score"}, …], best first, or, without return_scores, the documents alone.
-So code that was written for Search-R1's server runs with `serve`, and `over_http` with
-either.
+So code that was written for Search-R1's server runs with ours (`search_service`), and
+`over_http` with either.
 """
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel, Field
+from typing import Any
 
 from factkit import serving
 from factkit.corpus import Chunk, Index
-from factkit.retrieval.bm25 import CorpusIndex
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 # queries, k → the k best entries of each query, best first
 Search = Callable[[Sequence[str], int], list[list[Chunk]]]
@@ -120,52 +113,3 @@ def entry_of(document: dict[str, Any]) -> Chunk:
     page = document.get("doc_id", title if line_break else name)
     n_tokens = document.get("n_tokens", len(text.split()))
     return Chunk(str(name), str(page), text, n_tokens)
-
-
-# ---- the service
-
-
-class Request(BaseModel):
-    """What is asked of the service."""
-
-    queries: serving.Texts
-    topk: int = Field(3, ge=1, le=100, strict=True)  # entries a query (Veri-R1 App. B)
-    return_scores: bool = Field(False, strict=True)
-
-
-def serve(entries: str, host: str, port: int) -> None:
-    """Serve an index's folder, or the leads' entries, until SIGTERM or an interrupt.
-
-    entries: a folder that `build_index` wrote, or "leads". Raises ParamError on an
-    address that can't be had or needs a token, DataError if the folder holds no index.
-    """
-    from factkit.corpus import load_leads
-    from factkit.retrieval.entries import EntryIndex, document_entries
-
-    token = serving.environment_token(TOKEN_VARIABLE)
-    listening = serving.bound(host, port, token, TOKEN_VARIABLE)
-    if entries == "leads":
-        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
-        index, manifest = CorpusIndex(chunks), {"name": entries, "entries": len(chunks)}
-    else:
-        index = EntryIndex(Path(entries))
-        manifest = index.manifest
-    print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
-    serving.run(service(index, manifest, token), listening)
-
-
-def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
-    """Searches an index. manifest: what /health tells anyone of it."""
-
-    def retrieve(request: Request) -> dict[str, Any]:
-        return {"result": [documents(q, request) for q in request.queries]}
-
-    def documents(query: str, request: Request) -> list[dict[str, Any]]:
-        query = searchable(query)
-        hits = index.search(query, request.topk) if query else []
-        if not request.return_scores:
-            return [document_of(hit.chunk) for hit in hits]
-        return [{"document": document_of(h.chunk), "score": h.score} for h in hits]
-
-    about = {"manifest": manifest}
-    return serving.app_of("/retrieve", Request, retrieve, about, token, at_once=4)

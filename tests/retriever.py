@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from factkit import search, serving
+from factkit import search_service, serving
 from factkit.corpus import Chunk
 from factkit.retrieval.bm25 import CorpusIndex
 
@@ -51,7 +51,7 @@ def served(app, port=0):
 @contextmanager
 def serving_index(index=INDEX, token="", port=0):
     """The URL of a search service, while it is up."""
-    with served(search.service(index, MANIFEST, token), port) as url:
+    with served(search_service.service(index, MANIFEST, token), port) as url:
         yield f"{url}/retrieve"
 
 

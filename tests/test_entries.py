@@ -15,15 +15,13 @@ from factkit.corpus import Chunk
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
 from factkit.retrieval.entries import (
-    MANIFEST,
-    EntryIndex,
-    build_index,
     entries_of_sentences,
     page_id,
     page_of,
     sentence_id,
     shown,
 )
+from factkit.search_service import MANIFEST, EntryIndex, build_index
 
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.text(min_size=1, max_size=20))
@@ -133,7 +131,7 @@ ENDLESS = """
 import itertools, sys
 from pathlib import Path
 from factkit.corpus import Chunk
-from factkit.retrieval.entries import build_index
+from factkit.search_service import build_index
 
 def entries():
     for i in itertools.count():

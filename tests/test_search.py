@@ -13,7 +13,6 @@ from retriever import ENTRIES, INDEX, serving_index, until
 from factkit import search, serving
 from factkit.corpus import Chunk
 from factkit.params import ROOT, ParamError
-from factkit.retrieval.entries import EntryIndex, build_index
 from factkit.search import (
     QUERY_CHARS,
     document_of,
@@ -22,6 +21,7 @@ from factkit.search import (
     over_http,
     searchable,
 )
+from factkit.search_service import EntryIndex, build_index
 from factkit.serving import ServiceError
 
 SECRET = "zq7secret"

@@ -2,21 +2,19 @@
 
 import copy
 import csv
-import json
 import math
 import random
 import sys
-import threading
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from fake_endpoint import serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
@@ -262,28 +260,6 @@ def test_a_batch_s_trajectories_are_those_of_each_alone_in_their_budgets(
     assert [] not in find.asked
 
 
-# ---- what ends a trajectory
-
-
-def test_a_search_is_what_stands_between_its_tags():
-    for turn, query in {
-        "<search> fox </search>": "fox",
-        "<think> den </think> <search> iron fox </search>": "iron fox",
-        "<search> iron <search> fox </search>": "fox",
-        "<search> </search>": "",
-        "<search> fox </search> den": "fox",
-        "fox </search>": None,
-        "</search> <search> fox": None,
-        "<search> fox": None,
-        "<answer> fox </answer>": None,
-        "": None,
-    }.items():
-        made = tell(pieces(), turn)
-        assert made.turns[0] == Turn(turn, by_model=True)
-        assert t.queries(made.turns) == ([] if query is None else [query]), turn
-        assert len(made.turns) == (1 if query is None else 3), turn
-
-
 def search_for(what):
     return f"<search> {what} </search>"
 
@@ -516,9 +492,7 @@ def vllm(monkeypatch):
 
 
 def completions(model, body):
-    """Status and body of vLLM's reply to POST /v1/completions."""
-    if body["model"] != "policy":
-        return 404, {"error": {"message": "no such model", "type": "x"}}
+    """vLLM's reply to POST /v1/completions, as `fake_endpoint` sends it."""
     assert body["include_stop_str_in_output"] and body["return_token_ids"]
     choices = []
     for i, prompt in enumerate(body["prompt"]):
@@ -526,36 +500,7 @@ def completions(model, body):
         choice = {"index": i, "text": "", "finish_reason": "stop", "token_ids": ids}
         choices.append(choice | {"logprobs": {"token_logprobs": logprobs}})
     whole = {"id": "x", "object": "text_completion", "created": 0, "model": "policy"}
-    return 200, whole | {"choices": choices[::-1]}
-
-
-@contextmanager
-def serving_model(model):
-    """The URL of a server of completions, and the bodies that it gets."""
-    bodies = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            length = int(self.headers["Content-Length"])
-            bodies.append(json.loads(self.rfile.read(length)))
-            status, content = completions(model, bodies[-1])
-            self.send_response(status if self.path == "/v1/completions" else 404)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(content).encode())
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", bodies
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return 200, whole | {"choices": choices[::-1]}, {}
 
 
 SAMPLING = models.Sampling(12, temperature=0.0, top_p=0.9)
@@ -567,9 +512,10 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
     generate = search_rollout.with_engine(engine, SAMPLING, adapter)
     by_engine = rollouts(prompts, generate, find, few(), p)
-    with serving_model(model) as (url, bodies):
-        generate = search_rollout.with_server(url, "policy", SAMPLING)
+    with serve(lambda body, attempt: completions(model, body)) as server:
+        generate = search_rollout.with_server(server.url, "policy", SAMPLING)
         by_server = rollouts(prompts, generate, find, few(), p)
+    bodies = server.bodies
     assert by_server == by_engine
     bare = [[replace(r, logprobs=[]) for r in made] for made in (by_engine, alone)]
     assert bare[0] == bare[1]
@@ -585,8 +531,8 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     forced = [rollout for rollout in by_engine if t.forced(rollout.turns)]
     assert all(0 < n < 12 for n in limits[-len(forced) :])
     assert bodies[0]["prompt"] == prompts
-    sampling = [bodies[0][name] for name in ("temperature", "top_p", "max_tokens")]
-    assert sampling == [0.0, 0.9, 12]
+    names = ("model", "temperature", "top_p", "max_tokens")
+    assert [bodies[0][name] for name in names] == ["policy", 0.0, 0.9, 12]
     turns = max(sum(turn.by_model for turn in r.turns) for r in alone)
     assert len(bodies) == turns
 

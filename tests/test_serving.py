@@ -104,7 +104,7 @@ def test_half_sent_heads_keep_no_one_out_for_long(monkeypatch):
 HELD = """
 import sys, time
 from pathlib import Path
-from factkit import search, serving
+from factkit import search_service, serving
 
 folder = Path(sys.argv[1])
 serving.DRAIN_S = int(sys.argv[2])
@@ -118,7 +118,7 @@ class Held:
 
 listening = serving.bound("127.0.0.1", 0, "", "THE_TOKEN")
 print(listening.getsockname()[1], flush=True)
-serving.run(search.service(Held(), {}, ""), listening)
+serving.run(search_service.service(Held(), {}, ""), listening)
 """
 
 

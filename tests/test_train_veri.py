@@ -70,12 +70,12 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(sft, "sft", fake_sft)
     monkeypatch.setattr(grpo, "grpo", fake_grpo)
-    monkeypatch.setattr(veri, "base_policy", policy_name)
+    monkeypatch.setattr(veri, "policy_of", policy_name)
     return made
 
 
 def policy_name(p):
-    """Stands for base_policy: what the policy is made from, as its path."""
+    """Stands for policy_of: what the policy is made from, as its path."""
     return f"{p.policy} {p.pretrain_hidden_size} {p.world_seed}"
 
 
@@ -193,7 +193,7 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
 def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
     data, start, calls, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(veri, "base_policy", lambda p: start)
+    monkeypatch.setattr(veri, "policy_of", lambda p: start)
     inputs = [tmp_path / "input"]
     inputs[0].write_text("x")
     p = load(cold_start=True, seed=4, output_dir=str(tmp_path / "out"), rl_steps=7)

@@ -14,6 +14,7 @@ from drawings import (
     texts,
 )
 
+from factkit.figures import tables
 from factkit.veri import figures as draw
 from factkit.veri.evaluate import Verified, items, summary
 from factkit.verify.trajectory import LABELS, NEI, Turn
@@ -47,7 +48,6 @@ def result(arm, seed=0, shift=0.0, **more):
     for j, label in enumerate(("support", "refute", "nei"), 1):
         of = ("joint_accuracy", "verification_accuracy", "label_accuracy")
         metrics |= {f"{label}_{name}": 0.1 * j + shift for name in of}
-        metrics |= {f"{label}_recall": 0.2 * j, f"{label}_precision": 0.3 * j}
     return {"arm": arm, "seed": seed, "metrics": metrics | more}
 
 
@@ -61,7 +61,7 @@ def results():
 
 
 def test_main_arms_have_a_bar_a_metric_with_the_mean_over_seeds(results):
-    (ax,) = draw.main_arms(results).axes
+    (ax,) = draw.main_arms(tables.policies_of(results, draw.MAIN)).axes
     assert list(heights(ax)) == ["instruct", "sft", "offline rl", "online rl"]
     for i, of in enumerate(heights(ax).values()):
         seeds = i / 50 + 0.025 if i else 0.05  # instruct is one policy: the first run
@@ -70,7 +70,7 @@ def test_main_arms_have_a_bar_a_metric_with_the_mean_over_seeds(results):
 
 
 def test_the_papers_marks_are_the_means_of_its_sets(results):
-    (ax,) = draw.main_arms([result("online_rl")]).axes
+    (ax,) = draw.main_arms({"online_rl": [result("online_rl")]}).axes
     stated = {0: (28.91, 31.69, 49.11, 38.82, 53.70)}
     stated |= {1: (36.28, 32.45, 55.89, 43.18, 55.10)}
     stated |= {2: (61.22, 61.09, 69.56, 63.43, 63.70)}
@@ -80,25 +80,16 @@ def test_the_papers_marks_are_the_means_of_its_sets(results):
 
 
 def test_by_label_has_a_panel_an_accuracy_and_the_papers_joint_accuracy(results):
-    figure = draw.by_label(results)
+    figure = draw.by_label(tables.policies_of(results, draw.MAIN))
     for ax, name in zip(figure.axes, ("joint", "verification", "label"), strict=True):
         assert ax.get_ylabel().startswith(name)
         assert heights(ax)["sft"] == pytest.approx({0: 0.145, 1: 0.245, 2: 0.345})
-    (ax,) = draw.by_label([result("online_rl")]).axes[:1]
+    (ax,) = draw.by_label({"online_rl": [result("online_rl")]}).axes[:1]
     expected = [30.27 + 17.49 + 45.67 + 11.39, 11.22 + 10.65 + 46.67 + 14.77]
     expected += [45.24 + 66.92 + 55.00 + 90.30]
     stated = [(x, pytest.approx(total / 400)) for x, total in enumerate(expected)]
     assert segments(ax, "paper (Qwen2.5)") == stated
     assert not segments(figure.axes[1], "paper (Qwen2.5)")
-
-
-def test_recall_is_by_gold_label_and_precision_by_what_is_said():
-    runs = [result("instruct"), result("larger"), result("sft")]
-    recall, precision = draw.precision_and_recall(runs).axes
-    assert list(heights(recall)) == ["instruct", "larger"]
-    assert heights(recall)["larger"] == pytest.approx({0: 0.2, 1: 0.4, 2: 0.6})
-    assert heights(precision)["larger"] == pytest.approx({0: 0.3, 1: 0.6, 2: 0.9})
-    assert (recall.get_xlabel(), precision.get_xlabel()) == ("gold label", "label said")
 
 
 # Confidence
@@ -264,9 +255,3 @@ def test_texts_of_models_and_pages_are_text():
     assert set(view.tags) <= tags
     assert {name for of in view.attributes for name in of} == {"style", "class", "open"}
     assert view.text.count(evil) >= 10 and "mathjax_ignore" in str(view.attributes)
-
-
-def test_trajectories_of_a_claim_stand_in_columns_with_their_names():
-    view = page(STEPS, STEPS[-1:])
-    assert view.tags.count("td") == 2 and "arm 0" in view.text and "arm 1" in view.text
-    assert sum(summary.startswith("score") for summary in view.summaries) == 2

@@ -79,6 +79,14 @@ def policies(arm: str, group: list[Result]) -> list[Result]:
     return group[:1] if arm in arms.untrained() else group
 
 
+def policies_of(
+    results: Sequence[Result], wanted: Sequence[str]
+) -> dict[str, list[Result]]:
+    """The `policies` of these arms, by arm."""
+    groups = by_arm([r for r in results if r["arm"] in wanted])
+    return {arm: policies(arm, group) for arm, group in groups.items()}
+
+
 def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
     """The results, and the untrained rule by relation as one more, of one seed.
 

@@ -21,7 +21,6 @@ from factkit.figures import (
     percent_axis,
     say,
     spaced,
-    tables,
 )
 from factkit.veri import rewards
 from factkit.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
 
-Results = Sequence[Mapping[str, Any]]
+Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its policies
 MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
 SCALES = ("instruct", "online_rl", "larger")  # Fig 5e–f
 ABLATED = ("online_rl", "without_evidence", "without_validity")  # Fig 4
@@ -67,13 +66,12 @@ CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
 RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
 
 
-def main_arms(results: Results) -> "Figure":
+def main_arms(groups: Groups) -> "Figure":
     """Tables 1 and 3: the metrics after training, a bar an arm.
 
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
     Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
     """
-    groups = _groups(results, MAIN)
     figure, ax = new_figure(9.5, 3.8)
     paper = {name: _means(1, f"_{name}") for name in METRICS}
     paper["evidence_score"] = _means(3, "")
@@ -84,7 +82,7 @@ def main_arms(results: Results) -> "Figure":
     return figure
 
 
-def by_label(results: Results) -> "Figure":
+def by_label(groups: Groups) -> "Figure":
     """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
 
     As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
@@ -93,26 +91,24 @@ def by_label(results: Results) -> "Figure":
     three = {label: _means(2, f"_{label}", without="hover_") for label in TOLD}
     paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
     names = {name: METRICS[name].replace("\n", " ") for name in list(METRICS)[:3]}
-    return _panels(results, MAIN, names, 12.0, paper)
+    return _panels(groups, names, 12.0, paper)
 
 
-def precision_and_recall(results: Results) -> "Figure":
+def precision_and_recall(groups: Groups) -> "Figure":
     """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
     names = {"recall": "recall", "precision": "precision"}
-    figure = _panels(results, SCALES, names, 9.5)
+    figure = _panels(groups, names, 9.5)
     figure.axes[1].set_xlabel("label said")
     return figure
 
 
 def _panels(
-    results: Results,
-    arms: Sequence[str],
+    groups: Groups,
     metrics: Mapping[str, str],
     width: float,
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> "Figure":
     """A panel a metric (name → what its axis says), in it each label's bars."""
-    groups = _groups(results, arms)
     figure, axes = new_figure(width, 3.6, columns=len(metrics))
     for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
         names = {f"{label}_{metric}": name for label, name in TOLD.items()}
@@ -131,12 +127,6 @@ def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
     values = rows.drop(columns="model")
     names = [c for c in values if c.endswith(end) and not c.startswith(without)]
     return (values[names].mean(axis=1) / 100).dropna().to_dict()
-
-
-def _groups(results: Results, arms: Sequence[str]) -> dict[str, Results]:
-    """The results of these arms; one of an arm that is one policy whatever the seed."""
-    groups = tables.by_arm([r for r in results if r["arm"] in arms])
-    return {arm: tables.policies(arm, runs) for arm, runs in groups.items()}
 
 
 # ---- confidence: the probability of the label that is written; the paper's is a logit
@@ -193,26 +183,25 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
     The number of answers stands on each bar; those between are told below.
     """
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    places = np.arange(len(LABELS))
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
-        low, high = table[table.p < LOW], table[table.p > HIGH]
         tiers = (
-            ("low: below 85 %", low, -0.2, ABSTAIN),
-            ("high: above 95 %", high, 0.2, CORRECT),
+            ("low: below 85 %", table.p < LOW, -0.2, ABSTAIN),
+            ("high: above 95 %", table.p > HIGH, 0.2, CORRECT),
         )
-        for name, rows, shift, colour in tiers:
-            rights = [rows.right[rows.label == label] for label in LABELS]
-            shares = [right.mean() if len(right) else 0.0 for right in rights]
-            places = [x + shift for x in range(len(LABELS))]
+        for name, inside, shift, colour in tiers:
+            right = table[inside].astype({"right": float}).groupby("label").right
+            rows = right.agg(["mean", "size"]).reindex(LABELS, fill_value=0)
             style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
-            drawn = ax.bar(places, shares, 0.38, **style)
-            counts = [f"n={len(right)}" for right in rights]
+            drawn = ax.bar(places + shift, rows["mean"], 0.38, **style)
+            counts = [f"n={count:.0f}" for count in rows["size"]]
             ax.bar_label(drawn, counts, fontsize=8, padding=2)
-        between = table.label[table.p.between(LOW, HIGH)]
+        between = table[table.p.between(LOW, HIGH)].label.value_counts()
         names = [
-            f"{told}\n({sum(between == label)} between)"
+            f"{told}\n({between.get(label, 0)} between)"
             for label, told in zip(LABELS, TOLD.values(), strict=True)
         ]
-        ax.set_xticks(range(len(LABELS)), names, fontsize=8)
+        ax.set_xticks(places, names, fontsize=8)
         ax.set_xlabel(f"label said · {spaced(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")

@@ -139,21 +139,19 @@ def rollouts(
     through: nothing is made of a failure.
     """
     made = [Rollout(list(prompt)) for prompt in prompts]
-    searching = made
+    going, limit = made, p.max_completion_length
     for searches_left in range(p.max_searches, -1, -1):
-        budgets = [p.max_completion_length] * len(searching)
-        _take_turn(searching, budgets, generate, tokenizer)
-        searching = [rollout for rollout in searching if rollout.query is not None]
-        if searching and searches_left:
-            queries = [rollout.query for rollout in searching]
-            replies = search(queries, p.retrieved_entries)
-            for rollout, entries in zip(searching, replies, strict=True):
+        _take_turn(going, [limit] * len(going), generate, tokenizer)
+        going = [rollout for rollout in going if rollout.query is not None]
+        if going and searches_left:
+            replies = search([r.query for r in going], p.retrieved_entries)
+            for rollout, entries in zip(going, replies, strict=True):
                 told = observation(entries, tokenizer, p.max_observation_length)
                 rollout.add(*told, by_model=False)
     opening = _encode(tokenizer, FORCED)
-    most = p.max_completion_length - len(opening)
-    forced = [rollout for rollout in searching if rollout.last < most]
-    budgets = [most - rollout.last for rollout in forced]
+    limit -= len(opening)
+    forced = [rollout for rollout in going if rollout.last < limit]
+    budgets = [limit - rollout.last for rollout in forced]
     for rollout in forced:
         rollout.add(opening, FORCED, by_model=False)
     _take_turn(forced, budgets, generate, tokenizer)
@@ -335,14 +333,11 @@ def with_engine(
     from vllm import SamplingParams
 
     def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        shared = {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "stop": list(STOPS),
-            "include_stop_str_in_output": True,
-            "logprobs": 0,
-        }
-        settings = [SamplingParams(max_tokens=most, **shared) for most in budgets]
+        shared = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        shared |= {"stop": list(STOPS), "include_stop_str_in_output": True}
+        settings = [
+            SamplingParams(max_tokens=most, logprobs=0, **shared) for most in budgets
+        ]
         rows = [{"prompt_token_ids": ids} for ids in prompts]
         replies = llm.generate(rows, settings, use_tqdm=False, lora_request=adapter)
         turns = [reply.outputs[0] for reply in replies]

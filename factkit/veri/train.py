@@ -8,7 +8,6 @@ from factkit import assets, runs
 from factkit.corpus import Chunk
 from factkit.datasets.examples import Example
 from factkit.evaluate import rows as files
-from factkit.params.stages import PolicyParams
 from factkit.train import grpo, sft
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriSftParams
@@ -29,57 +28,48 @@ Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt giv
 def deviations(p: Veri) -> list[str]:
     """What in a run's method differs from the paper and is no parameter's value, as
     sentences; of a trained arm's run also what differs in the arms beside it."""
-    told = [
-        "prompts: in our own words, by the rules of Fig 9 and 10",
+    papers, trained = p.claims == "feverous_exfever", ARMS[p.arm].algorithm != ""
+    told = {
+        "prompts: in our own words, by the rules of Fig 9 and 10": True,
         "search: BM25, unless search_url is another's service; the paper names no "
-        "retriever (public code: E5)",
+        "retriever (public code: E5)": True,
         "confidence: the probability of the label written; the paper's logit, near 1 "
-        "and down to −20, is not defined",
-    ]
-    if p.claims == "feverous_exfever":
-        told.append(
-            "training claims: without those that share an entity with a test claim; "
-            "we validate on some of them"
-        )
-        if not p.search_url:
-            told.append("search: the pages of the gold evidence alone, not the corpora")
-    else:
-        told.append(
-            "claims: made from texts by templates, not written by people; NOT ENOUGH "
-            "INFO claims have no gold evidence, so their evidence reward is 0 (the "
-            "paper's training claims all have some)"
-        )
-    if p.claims == "leads":
-        told.append(
-            "search: among the kit's statements of the leads' facts, one an entry; the "
-            "paper's entries are three sentences of a page"
-        )
-    if p.arm in ("instruct", "larger"):
-        return told
-    if p.verifier == "leads":
-        told.append(
-            "SFT: the script's trajectories mostly cite all that was shown and leave "
-            "out a second hop; the paper's are GPT-4o's"
-        )
-    if p.lora_rank == 0:
-        told.append("SFT: full parameters; the paper: LoRA of no stated rank (App. H)")
-    if p.cold_start:
-        told.append("SFT: every other trajectory is told offline, for offline RL, too")
-    return [
-        *told,
+        "and down to −20, is not defined": True,
+        "training claims: without those that share an entity with a test claim; "
+        "we validate on some of them": papers,
+        "search: the pages of the gold evidence alone, not the corpora": (
+            papers and not p.search_url
+        ),
+        "claims: made from texts by templates, not written by people; NOT ENOUGH "
+        "INFO claims have no gold evidence, so their evidence reward is 0 (the "
+        "paper's training claims all have some)": not papers,
+        "search: among the kit's statements of the leads' facts, one an entry; the "
+        "paper's entries are three sentences of a page": p.claims == "leads",
+        "SFT: the script's trajectories mostly cite all that was shown and leave "
+        "out a second hop; the paper's are GPT-4o's": trained and p.verifier == "leads",
+        "SFT: full parameters; the paper: LoRA of no stated rank (App. H)": (
+            trained and p.lora_rank == 0
+        ),
+        "SFT: every other trajectory is told offline, for offline RL, too": (
+            trained and p.cold_start
+        ),
         "offline RL: validated by labels with the evidence given; the paper does not "
-        "say by what (App. H)",
+        "say by what (App. H)": trained,
         "online RL: the last policy; the paper does not say which of its own it took "
-        "(public files: those of steps 90 to 120)",
-    ]
+        "(public files: those of steps 90 to 120)": trained,
+    }
+    return [sentence for sentence, holds in told.items() if holds]
 
 
 # ---- the policies that training starts from, and what an arm changes
 
 
-def base_policy(p: PolicyParams) -> str:
-    """Where the untrained policy of `p` is loaded from: of the fact world, one that has
+def policy_of(p: Veri) -> str:
+    """Where the arm's untrained policy is loaded from: of the fact world, one that has
     read of claims, searches and entries; else the one that is named."""
+    if p.arm == "larger":
+        own = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
+        p = p.model_copy(update=own)
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
     made = world.build_world(people=p.world_people, seed=p.world_seed)
@@ -87,14 +77,6 @@ def base_policy(p: PolicyParams) -> str:
     tokenizer = world_texts.build_tokenizer(made, p.answer_format)
     longest = world_claims.LONGEST
     return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
-
-
-def policy_of(p: Veri) -> str:
-    """The untrained policy of the arm: the larger one has its own."""
-    if p.arm != "larger":
-        return base_policy(p)
-    larger = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
-    return base_policy(p.model_copy(update=larger))
 
 
 def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:

@@ -20,7 +20,7 @@ from factkit.veri import data as claim_data
 from factkit.veri import search_rollout
 from factkit.veri.arms import Veri
 from factkit.veri.search_rollout import Rollout, Tokens, with_model
-from factkit.veri.train import base_policy
+from factkit.veri.train import policy_of
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150
@@ -38,7 +38,7 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    model, tokenizer = models.load_policy(base_policy(p), p.dtype)
+    model, tokenizer = models.load_policy(policy_of(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
     asked = search_rollout.asked(sets["test"], p)
 
