@@ -7,7 +7,7 @@ import pytest
 from factkit import assets, models, params
 from factkit.curate.drawn import Probe, turn
 from factkit.datasets.examples import Example
-from factkit.train import dpo, grpo, reward_model, sft
+from factkit.train import grpo, offline
 from factkit.truthrl import rewards as truthrl
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
@@ -89,14 +89,14 @@ def steps(path):
 
 def test_sft_learns_from_chat_rows(start, p, tmp_path):
     p = p.model_copy(update={"arm": "sft"})
-    sft.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
+    offline.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
 def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
     p = p.model_copy(update={"arm": "dpo"})
     rows = training.pairs(EXAMPLES, PROBES, p)
-    dpo.dpo(start, rows, tmp_path, p)
+    offline.dpo(start, rows, tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
@@ -105,7 +105,7 @@ def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
     p = p.model_copy(update={"arm": arm})
     if arm == "rlkf":
         rows = training.pairs(EXAMPLES, PROBES, p)
-        reward_model.train_reward_model(start, rows, tmp_path, p)
+        offline.train_reward_model(start, rows, tmp_path, p)
     rows = training.prompt_rows(EXAMPLES, PROBES, p)
     grpo.grpo(start, rows, truthrl.reward_function, tmp_path, p)
     (step,) = steps(tmp_path / "metrics.csv")

@@ -123,47 +123,29 @@ def test_the_samples_of_a_kind_and_the_most_frequent_of_them():
     assert probe.most_frequent(ABSTAIN) is None
 
 
-class FakePolicy:
-    """Stands in for `models.sample`; keeps what it is asked, answers by the seed."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, model, tokenizer, asked, sampling, n, seed):
-        self.asked += asked
-        return [[f"{prompt[-12:]} {seed} {i}" for i in range(n)] for prompt in asked]
-
-
-@pytest.fixture
-def policy(monkeypatch):
-    fake = FakePolicy()
-    monkeypatch.setattr(models, "sample", fake)
-    monkeypatch.setattr(drawn, "PART", 10)
-    return fake
-
-
-def probe_all(rows, path, verify=None, **more):
-    sampling = models.Sampling(4)
-    asked = rows, "short_form", sampling, 2, path, verify or verifier(PLAIN)
+def probe_all(rows, path, verify, **more):
+    asked = rows, "short_form", models.Sampling(4), 2, path, verify
     return drawn.probe(None, None, *asked, **more)
 
 
-def test_a_killed_probing_goes_on_and_equals_one_that_ran_through(tmp_path, policy):
-    """Of a part that was cut off, nothing is kept; each part has a seed of its own."""
-    rows, path = examples()[:50], tmp_path / "probe"
-    whole = probe_all(rows, path)
-    assert policy.asked[0] == "Question: a of 0?\nAnswer:"
-    text = path.read_text()
-    lines = text.splitlines(keepends=True)
-    for kept, drawn_again in ((40, 10), (13, 40)):
-        path.write_text("".join(lines[:kept]) + lines[kept][:20])
-        policy.asked.clear()
-        assert probe_all(rows, path) == whole
-        assert path.read_text() == text
-        assert len(policy.asked) == drawn_again
-    assert whole[0].samples[0].split()[-2] != whole[10].samples[0].split()[-2]
-    other = probe_all(rows, tmp_path / "other", seed=1)
-    assert other[0].samples != whole[0].samples
+def test_each_part_of_a_probing_and_each_run_has_a_seed_of_its_own(
+    tmp_path, monkeypatch
+):
+    """Parts that were cut off go on as those of `draw` (test_drawn)."""
+    seeds = []
+
+    def sample(model, tokenizer, asked, sampling, n, seed):
+        seeds.append(seed)
+        return [[text] * n for text in asked]
+
+    monkeypatch.setattr(models, "sample", sample)
+    monkeypatch.setattr(drawn, "PART", 10)
+    for run in (0, 1):
+        probes = probe_all(
+            examples()[:20], tmp_path / str(run), verifier(PLAIN), seed=run
+        )
+        assert probes[0].samples == ["Question: a of 0?\nAnswer:"] * 2
+    assert seeds == [0, 10, drawn.SEEDS, drawn.SEEDS + 10]
 
 
 def test_probes_are_verified_in_a_batch_and_read_as_they_were(tmp_path, monkeypatch):

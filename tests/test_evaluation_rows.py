@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from factkit.datasets.examples import DataError
-from factkit.evaluate import rows
+from factkit.evaluate import read_rows, write_rows
 from factkit.evaluate.long_form import Checked
 from factkit.evaluate.short_form import Answered
 from factkit.veri import evaluate as claim_verification
@@ -41,8 +41,8 @@ NO_ROWS = {
 def test_rows_come_back_from_their_file(tmp_path):
     path = tmp_path / "new" / "rows.jsonl"
     for kept in (ANSWERED, CHECKED):
-        rows.write(path, map(asdict, kept))
-        assert rows.read(path, type(kept[0])) == kept
+        write_rows(path, map(asdict, kept))
+        assert read_rows(path, type(kept[0])) == kept
     claim_verification.write_verified(path, VERIFIED)
     assert claim_verification.read_verified(path) == VERIFIED
 
@@ -55,4 +55,4 @@ def test_a_damaged_file_is_refused_by_row(tmp_path):
             with pytest.raises(
                 DataError, match=r"rows\.jsonl, row 1: .*evaluate again"
             ):
-                rows.read(path, kind)
+                read_rows(path, kind)

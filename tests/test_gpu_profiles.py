@@ -20,7 +20,7 @@ from factkit import arms, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rlfh import token_trainer
-from factkit.train import dpo, grpo, launch, setup, sft
+from factkit.train import grpo, launch, offline, setup
 
 GPU = ("h100_lora", "h100_full")
 FILES = {  # of every paper, profile and variant
@@ -53,9 +53,9 @@ def test_every_profile_makes_its_trainers_configurations(tmp_path):
         here = without_deepspeed(p)
         batches = {}
         if isinstance(p, SftParams):
-            batches[sft.sft_config] = p.sft_batch_size
+            batches[offline.sft_config] = p.sft_batch_size
         if isinstance(p, DpoParams):
-            batches[dpo.dpo_config] = p.dpo_batch_size
+            batches[offline.dpo_config] = p.dpo_batch_size
         batches[rl_config] = p.rl_batch_size
         for make, total in batches.items():
             config = make(here, tmp_path)

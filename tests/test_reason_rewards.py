@@ -1,6 +1,5 @@
 """Learning to Reason for Factuality's reward: by hand, and by its properties."""
 
-import json
 import math
 
 import pytest
@@ -8,15 +7,14 @@ from fake_llm import FakeLLM, field
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit import params, runs
-from factkit.datasets.examples import DataError, write_examples
+from factkit import params
+from factkit.datasets.examples import DataError
 from factkit.llm import Reply
 from factkit.reason import rewards as reason
-from factkit.reason import train
 from factkit.reason.rewards import precisions, reward, scored
 from factkit.verify import engine as engines
 from factkit.verify.claims import Support
-from factkit.verify.engine import REFERENCES, ExactEngine
+from factkit.verify.engine import ExactEngine
 from factkit.verify.response import TAGS, Reasoned, parts, written
 from factkit.verify.verifier import FEWEST_RESPONSES
 from factkit.world import facts as w
@@ -323,24 +321,3 @@ def test_a_run_fails_by_its_failures_and_not_by_malformed_responses():
     assert adapted("fact", ["good"] * many) == [-1] * many
     with pytest.raises(RuntimeError, match="arm=fact: .* 20 of 220"):
         adapted("fact", ["good"] * many + [written("t", "half")] * 20)
-
-
-def test_the_reward_of_a_run_is_that_of_its_requests_and_references(tmp_path):
-    values = {"output_dir": str(tmp_path), "world_people": 30, "arm": "fact_relevance"}
-    p = params.load("reason", "tiny", values)
-    made = w.build_world(p.world_seed, people=p.world_people)
-    people, data = made.people[: len(p.splits)], runs.run_folder(p.data_notebook, p)
-    asked = [wp.requests(made, [person], wp.OPEN)[0] for person in people]
-    for name, example in zip(p.splits, asked, strict=True):
-        write_examples(data / f"{name}.jsonl", [example])
-    facts = [[w.statement(f) for f in made.facts_of(person)] for person in people]
-    own = {e.id: told[0] for e, told in zip(asked, facts, strict=True)}
-    (data / REFERENCES).write_text(json.dumps(own))
-
-    function = train.reward_function(p, tmp_path)
-    rows = {"id": [e.id for e in asked], "question": [e.question for e in asked]}
-    # more than the reference tells, as much, nothing; and malformed
-    answers = [" ".join(facts[0]), facts[1][0], "I don't know."]
-    texts = [*(written("t", answer) for answer in answers), facts[3][0]]
-    expected = [pytest.approx(4 / 5 + 0.1), pytest.approx(1 / 2 + 0.1), 0, -1]
-    assert call(function, texts, **rows) == expected

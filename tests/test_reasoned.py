@@ -1,12 +1,10 @@
 """Precision, detail, relevance and form of policies that reason, by hand."""
 
-import json
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from fake_endpoint import answer as reply
-from fake_endpoint import prompt_of, serve
+from fake_llm import FakeLLM, field, told
 
 from factkit import models, params
 from factkit.datasets.examples import Example
@@ -256,44 +254,22 @@ def test_without_a_judge_the_more_relevant_answer_wins(p):
     assert found == [1, 0, 0.5, 0, 1, 0.5]
 
 
-@pytest.fixture
-def judge(tmp_path, monkeypatch):
-    """An endpoint that answers as it is told, and parameters of a run that asks it."""
-    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
-
-    def ask(behave, then):
-        with serve(lambda body, attempt: reply(behave(prompt_of(body)))) as server:
-            values = {"verifier": "judge", "judge_model": "m", "judge_url": server.url}
-            found = then(params.load("reason", "tiny", values))
-        return found, server
-
-    return ask
+def with_judge(monkeypatch, rule):
+    """Parameters of a run whose judge answers by a rule."""
+    monkeypatch.setattr(reasoned, "judge_llm", lambda *_: FakeLLM(rule))
+    return params.load("reason", "tiny", {"verifier": "judge", "judge_model": "m"})
 
 
-def shown(prompt):
-    """The two responses of a request to compare."""
-    lines = prompt.splitlines()[-2:]
-    return [json.loads(line.partition(": ")[2]) for line in lines]
+def test_a_judge_compares_the_answers_in_both_orders(monkeypatch):
+    def prefers(prompt):
+        good = ["good" in field(prompt, f"Response {place}") for place in "ab"]
+        return told(reason="r", label="b" if good[1] else "a")
 
-
-def label(letter):
-    return json.dumps({"reason": "r", "label": letter})
-
-
-def test_a_judge_compares_the_answers_in_both_orders(judge):
-    def behave(prompt):
-        a, b = shown(prompt)
-        return label("a" if "good" in a else "b" if "good" in b else "a")
-
+    decide = reasoned.compare(with_judge(monkeypatch, prefers), None)
     ours = [written("bad", "good"), written("good", "bad"), written("", "so")]
-    (found, server) = judge(
-        behave,
-        lambda p: reasoned.compare(p, None)(
-            ["x", "y", "z"], ["Who?"] * 3, ours, ["so", "good", "la"]
-        ),
-    )
-    assert found == [1.0, 0.0, 0.5]  # the third by the first place, twice
-    assert len(server.bodies) == 6
+    # of the third it likes the first place, twice
+    preferred = decide(["x", "y", "z"], ["Who?"] * 3, ours, ["so", "good", "la"])
+    assert preferred == [1.0, 0.0, 0.5]
 
 
 # Strategies
@@ -324,28 +300,26 @@ def test_two_wordings_of_what_the_leads_state_are_one_sentence():
     p = params.load("reason", "tiny", {"requests": "leads", "verifier": "leads"})
     asked = Example(id="q", question="?", answers=[], entity="Charles Darwin")
     thought = "Perhaps he was English. He died in 1882."
-    for told, more in (
+    for answer, more in (
         ("He died on 19 April 1882. Charles Darwin was English.", ()),
         ("He died on 19 April 1882. He was a naturalist.", ("left_out", "added")),
     ):
-        found = reasoned.strategies_used([asked], {"q": written(thought, told)}, p)
+        found = reasoned.strategies_used([asked], {"q": written(thought, answer)}, p)
         assert found == dict.fromkeys(("doubt", *more), 1.0)
 
 
-def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(judge):
-    says = {FIRST: "I can't tell.", REWORDED: ["recall", "doubt"], SECOND: ["recall"]}
+def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(monkeypatch):
+    names = {FIRST: None, REWORDED: ["recall", "doubt"], SECOND: ["recall"]}
 
-    def behave(prompt):
-        names = says[json.loads(prompt.splitlines()[-1].removeprefix("Answer: "))]
-        steps = [{"step": "s", "strategies": names}]
-        fine = json.dumps({"steps": steps, "helpfulness": 5})
-        return fine if isinstance(names, list) else names
+    def annotates(prompt):
+        steps = [{"step": "s", "strategies": names[field(prompt, "Answer")]}]
+        return told(steps=steps, helpfulness=5)
 
-    answers = [FIRST, REWORDED, SECOND]
-    said = dict(zip(IDS, [written("t", a) for a in answers] + ["none"], strict=True))
-    found, server = judge(behave, lambda p: reasoned.strategies_used(EXAMPLES, said, p))
-    assert found == {"recall": 1.0, "doubt": 0.5}
-    assert len(server.bodies) == 3
+    answers = [written("t", answer) for answer in (FIRST, REWORDED, SECOND)]
+    said = dict(zip(IDS, [*answers, "none"], strict=True))
+    p = with_judge(monkeypatch, annotates)
+    shares = reasoned.strategies_used(EXAMPLES, said, p)
+    assert shares == {"recall": 1.0, "doubt": 0.5}
 
 
 # Answering

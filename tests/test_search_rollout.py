@@ -26,7 +26,7 @@ from factkit.datasets.examples import Example
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
 from factkit.serving import ServiceError
-from factkit.train import grpo, setup, sft
+from factkit.train import grpo, offline, setup
 from factkit.veri import evaluate, search_rollout
 from factkit.veri.evaluate import read_verified
 from factkit.veri.search_rollout import (
@@ -567,7 +567,7 @@ def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
     monkeypatch.setattr(
         setup, "train_and_keep", lambda of, *_, **__: trainers.append(of)
     )
-    sft.sft(start, rows, tmp_path, load(sft_batch_size=2))
+    offline.sft(start, rows, tmp_path, load(sft_batch_size=2))
     (batch,) = trainers[0].get_train_dataloader()
     ids, labels = batch["input_ids"].tolist(), batch["labels"].tolist()
     width = len(ids[0])

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from factkit import models, params
 from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
-from factkit.evaluate import short_form
-from factkit.evaluate.rows import exposure_bin
+from factkit.evaluate import exposure_bin, short_form
 from factkit.evaluate.short_form import Answered
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier

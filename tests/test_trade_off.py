@@ -158,18 +158,16 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
     assert found["format_following"] == pytest.approx(2 / 3)
     assert found["win_rate"] == pytest.approx(0.5)
     assert found["response_rate"] == pytest.approx(2 / 4)
-    short = [e for e in EXAMPLES if e.relation]
-    rows = [*asked, *short]
-    engine = ExactEngine(WORLD, {e.id: e for e in rows})
-    of_strangers = measure(
+    rows = [*asked, *(e for e in EXAMPLES if e.relation)]
+    alone = measure(
         rows,
         Answers(OURS.texts | said, 1.0),
         Answers(said, 1.0),
-        engine,
+        ExactEngine(WORLD, {e.id: e for e in rows}),
         p,
         path.with_name("alone.jsonl"),
     ).metrics
-    assert not {"format_following", "win_rate"} & set(of_strangers)
+    assert not {"format_following", "win_rate"} & set(alone)
 
 
 def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine, path):

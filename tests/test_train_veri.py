@@ -7,7 +7,7 @@ import pytest
 from factkit import params, runs
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
-from factkit.train import grpo, sft
+from factkit.train import grpo, offline
 from factkit.veri import data as claim_data
 from factkit.veri import rewards, search_rollout
 from factkit.veri import train as veri
@@ -68,7 +68,7 @@ def calls(monkeypatch):
         made["grpo"] = SimpleNamespace(**locals())
         return folder / "model"
 
-    monkeypatch.setattr(sft, "sft", fake_sft)
+    monkeypatch.setattr(offline, "sft", fake_sft)
     monkeypatch.setattr(grpo, "grpo", fake_grpo)
     monkeypatch.setattr(veri, "policy_of", policy_name)
     return made

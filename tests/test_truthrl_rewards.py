@@ -172,15 +172,13 @@ def test_what_the_reasoning_judge_failed_on_has_no_reward(monkeypatch, tmp_path)
 
 
 def test_learned_rewards_are_the_reward_model_s_scores(monkeypatch, tmp_path):
-    from factkit.train import reward_model
-
     paths = []
 
     def load(path):
         paths.append(path)
         return lambda prompts, texts: [float(len(text)) for text in texts]
 
-    monkeypatch.setattr(reward_model, "load_scorer", load)
+    monkeypatch.setattr(truthrl, "load_scorer", load)
     for arm in ("rlhf", "rlkf"):
         rewards = score(reward_of(arm, tmp_path), RESPONSES)
         assert rewards == [len(text) for text in RESPONSES]

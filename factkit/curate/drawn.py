@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import TypeAdapter
 
 from factkit import models, prompts
 from factkit.assets import write_atomically
@@ -72,6 +74,9 @@ class Drawn:
         return sorted(known, key=lambda pair: -pair[0])
 
 
+Row = TypeVar("Row", Probe, Drawn)
+
+
 # ---- drawing
 
 
@@ -91,22 +96,21 @@ def probe(
     vLLM in one part."""
     asked = models.asked(examples, template, tokenizer, chat)
 
-    def rows(start: int, end: int) -> list[Probe]:
-        own = model, tokenizer, asked[start:end], sampling
-        texts = models.sample(*own, n=k, seed=SEEDS * seed + start)
-        return verified(examples[start:end], texts, verify)
+    def rows(part: slice) -> list[Probe]:
+        own = model, tokenizer, asked[part], sampling
+        texts = models.sample(*own, n=k, seed=SEEDS * seed + part.start)
+        return verified(examples[part], texts, verify)
 
-    part = PART if sampling.vllm is None else len(examples)
-    return _in_parts(len(examples), part, path, read_probes, rows)
+    size = PART if sampling.vllm is None else len(examples)
+    return _in_parts(Probe, len(examples), size, path, rows)
 
 
 def verified(
     examples: Sequence[Example], samples: Sequence[list[str]], verify: "Verifier"
 ) -> list[Probe]:
     """Each question's samples with their outcomes, verified in one batch."""
-    return _judged(
-        Probe, examples, samples, verify, lambda e, t: (t, e.answers, e.question)
-    )
+    columns = lambda e, text: (text, e.answers, e.question)  # noqa: E731
+    return _judged(Probe, examples, samples, verify, columns)
 
 
 def draw(
@@ -128,23 +132,23 @@ def draw(
     opened = prompts.template(template).endswith(OPEN)
     asked = models.asked(examples, template, tokenizer, p.chat and not opened)
     sample = guided if opened else models.sample
+    columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
 
-    def rows(start: int, end: int) -> list[Drawn]:
-        own = model, tokenizer, asked[start:end], sampling
-        texts = sample(*own, n=p.drawn_responses, seed=SEEDS * p.seed + start)
-        columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
-        return _judged(Drawn, examples[start:end], texts, score, columns)
+    def rows(part: slice) -> list[Drawn]:
+        own = model, tokenizer, asked[part], sampling
+        texts = sample(*own, n=p.drawn_responses, seed=SEEDS * p.seed + part.start)
+        return _judged(Drawn, examples[part], texts, score, columns)
 
-    return _in_parts(len(examples), PART, path, read_drawn, rows)
+    return _in_parts(Drawn, len(examples), PART, path, rows)
 
 
 def _judged(
-    kind: type,
+    kind: type[Row],
     examples: Sequence[Example],
     texts: Sequence[list[str]],
     judge: Callable[..., Sequence],
     columns: Callable[[Example, str], tuple],
-) -> list:
+) -> list[Row]:
     """A `kind` an example: its texts with what is said of them, all in one batch."""
     pairs = list(zip(examples, texts, strict=True))
     rows = [columns(example, text) for example, own in pairs for text in own]
@@ -188,25 +192,21 @@ def _finished(text: str) -> str:
 
 
 def _in_parts(
-    n: int,
-    part: int,
-    path: Path,
-    read: Callable[[Path], list],
-    rows: Callable[[int, int], list],
-) -> list:
-    """n rows, those from a start to an end at a time, appended to a file.
+    kind: type[Row], n: int, size: int, path: Path, rows: Callable[[slice], list[Row]]
+) -> list[Row]:
+    """n rows of a kind, `size` at a time, appended to a file.
 
     It goes on where it was killed; of a part that was cut off, nothing is kept. Each
     part is seeded by its position, so that what was killed equals what ran through.
     """
-    done = read(path) if path.exists() else []
+    done = _read(path, kind) if path.exists() else []
     if len(done) < n:
-        done = done[: len(done) // part * part]
+        done = done[: len(done) // size * size]
         write_atomically(path, "".join(map(_line, done)))
     with progress_bar(n, path.stem, unit="prompt") as bar:
         bar.update(len(done))
-        for start in range(len(done), n, part):
-            made = rows(start, start + part)
+        for start in range(len(done), n, size):
+            made = rows(slice(start, start + size))
             with path.open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, made))
             done += made
@@ -214,27 +214,25 @@ def _in_parts(
     return done
 
 
-def _line(row: Any) -> str:
+def _line(row: Probe | Drawn) -> str:
     return json.dumps(asdict(row), ensure_ascii=False) + "\n"
 
 
-def _lines(path: Path) -> list[dict]:
+def _read(path: Path, kind: type[Row]) -> list[Row]:
     """The rows kept in a file, without a last line that was cut off."""
-    raw = path.read_bytes()  # splitlines() of a str would split responses, too
-    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
+    parse, raw = TypeAdapter(kind).validate_json, path.read_bytes()
+    # lines of the bytes: splitlines() of a str would split responses, too
+    return [parse(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
 
 
 def read_probes(path: Path) -> list[Probe]:
     """The probes kept in a file."""
-    return [
-        Probe(row["id"], row["samples"], [o and Outcome(o) for o in row["outcomes"]])
-        for row in _lines(path)
-    ]
+    return _read(path, Probe)
 
 
 def read_drawn(path: Path) -> list[Drawn]:
     """The drawn responses kept in a file."""
-    return [Drawn(**row) for row in _lines(path)]
+    return _read(path, Drawn)
 
 
 # ---- rows for TRL's trainers

@@ -28,7 +28,7 @@ from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document, Hit
 from factkit.datasets.examples import DataError, Example
-from factkit.evaluate import rows as kept
+from factkit.evaluate import exposure_bin, read_rows, shown, write_rows
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
@@ -138,16 +138,16 @@ def evaluate(
 
     supports = support_of(claims, evidence_of, verify)
     checked = [
-        Checked(e.id, e.question, text, stated, support or [], kept.shown(e.meta))
+        Checked(e.id, e.question, text, stated, support or [], shown(e.meta))
         for (e, text), stated, support in zip(rows, claims, supports, strict=True)
     ]
-    kept.write(path, map(asdict, checked))
+    write_rows(path, map(asdict, checked))
     return checked
 
 
 def read_checked(path: Path) -> list[Checked]:
-    """The responses kept in a file of `evaluate`; DataError as `rows.read`."""
-    return kept.read(path, Checked)
+    """The responses kept in a file of `evaluate`; DataError as `read_rows`."""
+    return read_rows(path, Checked)
 
 
 def write_samples(
@@ -166,7 +166,7 @@ def write_samples(
         | b.meta
         for b, a in zip(before, after, strict=True)
     )
-    kept.write(path, rows)
+    write_rows(path, rows)
 
 
 def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
@@ -264,7 +264,7 @@ def by_exposure(rows: Sequence[Checked]) -> dict[int, dict[str, float]]:
     lower edge of its bin → metrics, and the number of requests as `n`."""
     groups: dict[int, list[Checked]] = {}
     for row in rows:
-        groups.setdefault(kept.exposure_bin(row), []).append(row)
+        groups.setdefault(exposure_bin(row), []).append(row)
     return {
         edge: scores(group) | {"n": len(group)}
         for edge, group in sorted(groups.items())

@@ -2,14 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows
+from factkit.evaluate import read_rows, shown, write_rows
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 from factkit.verify.verifier import failed_share
@@ -66,10 +66,10 @@ def answer(
         quality = judge_reasoning(texts, ids, answers, questions)
     columns = (texts, verify(texts, answers, questions), sure, quality)
     answered = [
-        Answered(e.id, e.question, e.answers, e.relation, *values, rows.shown(e.meta))
+        Answered(e.id, e.question, e.answers, e.relation, *values, shown(e.meta))
         for e, *values in zip(examples, *columns, strict=True)
     ]
-    rows.write(path, map(asdict, answered))
+    write_rows(path, map(asdict, answered))
     return answered
 
 
@@ -89,7 +89,7 @@ def confidence(
 
 def read_answers(path: Path) -> list[Answered]:
     """The answers kept in a samples file."""
-    return rows.read(path, Answered)
+    return read_rows(path, Answered)
 
 
 def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
@@ -110,18 +110,6 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
 def judge_failures(results: Sequence[Outcome | None]) -> float:
     """The share of responses without a verdict. Raises ValueError above 5 %."""
     return failed_share(results, "judge_failures")
-
-
-def bootstrap(
-    results: Sequence[Outcome | None], resamples: int, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of `rates` over resampled questions."""
-    rng = random.Random(seed)
-    judged = [r for r in results if r is not None]
-    draws = [rates(rng.choices(judged, k=len(judged))) for _ in range(resamples)]
-    ordered = {name: sorted(draw[name] for draw in draws) for name in RATES}
-    low, high = int(0.025 * resamples), int(0.975 * resamples) - 1
-    return {name: (values[low], values[high]) for name, values in ordered.items()}
 
 
 def rates_by(
@@ -177,19 +165,6 @@ def majority_curve(
     return curve
 
 
-def difficult(
-    answers_by_arm: Sequence[Sequence[Answered]], share: float = 0.1
-) -> set[str]:
-    """Ids of the questions that at most `share` of the arms answer correctly (Fig 4b).
-
-    answers_by_arm: each arm's answers to the same questions.
-    """
-    rows = [row for answers in answers_by_arm for row in answers]
-    right = Counter(row.id for row in rows if row.outcome is Outcome.CORRECT)
-    most = share * len(answers_by_arm)
-    return {row.id for row in rows if right[row.id] <= most}
-
-
 def relation_rule(
     seen: Sequence[tuple[str, Outcome | None]], answered: Sequence[Answered]
 ) -> list[Outcome | None]:
@@ -235,23 +210,3 @@ def within_relation_auc(
         if other == relation and r_i and not r_j
     ]
     return (sum(terms) / len(terms) if terms else None), len(terms)
-
-
-def relation_metrics(
-    seen: Sequence[tuple[str, Outcome | None]],
-    before: Mapping[str, Sequence[Answered]],
-    after: Sequence[Answered],
-) -> dict[str, float]:
-    """Metrics of `relation_rule` on each test set and of `within_relation_auc` on test.
-
-    before: test set → prompting's answers; after: the policy's to the set "test".
-    """
-    metrics = {}
-    for name, answered in before.items():
-        prefix = "relation_rule_" if name == "test" else f"relation_rule_{name}_"
-        by_rule = rates(relation_rule(seen, answered))
-        metrics |= {f"{prefix}{k}": v for k, v in by_rule.items()}
-    auc, pairs = within_relation_auc(before["test"], after)
-    if auc is not None:
-        metrics["within_relation_auc"] = auc
-    return metrics | {"within_relation_pairs": pairs}

@@ -1,10 +1,9 @@
-"""Arms compared: bars, the paper's values as grey lines, and lines by step or exposure.
+"""Arms compared: bars, the paper's values as grey lines, and lines by step.
 
 Groups are results by arm, as `tables.by_arm` gives them: means over seeds are drawn,
 with 95 % t intervals.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,10 +39,6 @@ OUTCOMES = (
     ("hallucination", "hallucinated", WRONG),
     ("abstention", "abstained", ABSTAIN),
 )
-CLAIMS = {
-    "correct_claims_per_question": "correct claims a question",
-    "incorrect_claims_per_question": "other claims a question",
-}
 
 
 def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
@@ -226,48 +221,3 @@ def over_training(
             percent_axis(ax, label)
     legend_below(figure, 6)
     return figure
-
-
-def by_exposure(
-    groups: Mapping[str, Sequence[Mapping[str, float]]],
-    panels: Mapping[str, str] = CLAIMS,
-    share: bool = False,
-    read: str = "of the person",
-) -> "Figure":
-    """Metrics by how often the policy read what it is asked, a line an arm.
-
-    groups: arm → the metrics of each run, of which `exposure_<lower edge>_<name>` are
-    drawn. panels: name → what its y axis says. Points are means over seeds, error bars
-    95 % t intervals.
-    """
-    figure, _ = new_figure(9.5, 3.4, columns=len(panels))
-    for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
-        for i, (arm, runs) in enumerate(groups.items()):
-            binned = [numbered(metrics, "exposure", name) for metrics in runs]
-            edges = list(binned[0])
-            values = [[bins[edge] for bins in binned if edge in bins] for edge in edges]
-            means, halves = zip(*map(interval_over_seeds, values), strict=True)
-            places = [x + 0.06 * (i - len(groups) / 2) for x in range(len(edges))]
-            colour, line, _ = look(i)
-            style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
-            ax.errorbar(places, means, halves, **style, label=spaced(arm))
-        ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
-        bins = zip(edges, ends, strict=True)
-        spans = [e if f"–{e}" == end else e + end for e, end in bins]
-        ax.set_xticks(range(len(edges)), spans)
-        ax.set_xlabel(f"times that the policy read {read}")
-        ax.set_ylabel(label)
-        ax.set_ylim(bottom=0)
-        if share:
-            percent_axis(ax, label)
-            ax.set_ylim(-0.03, 1.03)
-    figure.axes[0].legend(**LEGEND)
-    return figure
-
-
-def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
-    """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
-    pattern = re.compile(rf"{kind}_([\d.]+)_{name}")
-    matches = {pattern.fullmatch(key): value for key, value in metrics.items()}
-    values = {match[1]: value for match, value in matches.items() if match}
-    return dict(sorted(values.items(), key=lambda item: float(item[0])))

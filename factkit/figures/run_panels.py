@@ -1,4 +1,5 @@
-"""What a notebook shows of one run: its curve, before and after, responses, rewards."""
+"""What a notebook shows of one run: its curve, before and after, by exposure, rewards,
+responses."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,12 +17,14 @@ from factkit.figures import (
     LINES,
     PUBLISHED,
     WRONG,
+    look,
     new_figure,
     percent_axis,
     say,
     spaced,
     whole_ticks,
 )
+from factkit.statistics import interval_over_seeds
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
@@ -39,6 +42,10 @@ COLOURS = {  # of columns that have a colour of their own
     "vague": ABSTAIN,
     "hedged_wrong": "#F2B48C",
     "wrong": WRONG,
+}
+CLAIMS = {
+    "correct_claims_per_question": "correct claims a question",
+    "incorrect_claims_per_question": "other claims a question",
 }
 HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
 BLUE, GREY, RED = (f"background-color: {c}" for c in ("#cfe2f3", "#eeeeee", "#f9d5c3"))
@@ -122,6 +129,51 @@ def before_and_after(
             percent_axis(ax, label.removesuffix(" (%)"))
     figure.axes[-1].legend(**LEGEND, **ABOVE, ncols=2)
     return figure
+
+
+def by_exposure(
+    groups: Mapping[str, Sequence[Mapping[str, float]]],
+    panels: Mapping[str, str] = CLAIMS,
+    share: bool = False,
+    read: str = "of the person",
+) -> "Figure":
+    """Metrics by how often the policy read what it is asked, a line an arm.
+
+    groups: arm → the metrics of each run, of which `exposure_<lower edge>_<name>` are
+    drawn. panels: name → what its y axis says. Points are means over seeds, error bars
+    95 % t intervals.
+    """
+    figure, _ = new_figure(9.5, 3.4, columns=len(panels))
+    for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
+        for i, (arm, runs) in enumerate(groups.items()):
+            binned = [numbered(metrics, "exposure", name) for metrics in runs]
+            edges = list(binned[0])
+            values = [[bins[edge] for bins in binned if edge in bins] for edge in edges]
+            means, halves = zip(*map(interval_over_seeds, values), strict=True)
+            places = [x + 0.06 * (i - len(groups) / 2) for x in range(len(edges))]
+            colour, line, _ = look(i)
+            style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
+            ax.errorbar(places, means, halves, **style, label=spaced(arm))
+        ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
+        bins = zip(edges, ends, strict=True)
+        spans = [e if f"–{e}" == end else e + end for e, end in bins]
+        ax.set_xticks(range(len(edges)), spans)
+        ax.set_xlabel(f"times that the policy read {read}")
+        ax.set_ylabel(label)
+        ax.set_ylim(bottom=0)
+        if share:
+            percent_axis(ax, label)
+            ax.set_ylim(-0.03, 1.03)
+    figure.axes[0].legend(**LEGEND)
+    return figure
+
+
+def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
+    """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
+    pattern = re.compile(rf"{kind}_([\d.]+)_{name}")
+    matches = {pattern.fullmatch(key): value for key, value in metrics.items()}
+    values = {match[1]: value for match, value in matches.items() if match}
+    return dict(sorted(values.items(), key=lambda item: float(item[0])))
 
 
 def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":

@@ -25,7 +25,7 @@ from factkit.leads.facts import (
 )
 from factkit.leads.questions import DEMONYMS
 from factkit.params.stages import PolicyParams, SftParams
-from factkit.train import sft
+from factkit.train import offline
 from factkit.world import policy as world_policy
 from factkit.world import texts as world_text
 
@@ -70,7 +70,7 @@ def cold_start(p: PolicyParams) -> str:
     kept["answer_format"] = "long"  # one policy, whichever the paper
     how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
     with FileLock(f"{folder}.lock"):
-        return str(sft.sft(start, rows, folder, how))
+        return str(offline.sft(start, rows, folder, how))
 
 
 # ---- what the cold start learns from

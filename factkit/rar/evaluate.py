@@ -187,8 +187,7 @@ def measure(
         texts = answers.to(e.id for e in short)
         columns = [e.answers for e in short], [e.question for e in short]
         outcomes = verify(texts, *columns)
-        name = f"{kind}_failures"
-        failures[name] = failed_share(outcomes, name)
+        failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
         for example, outcome in zip(short, outcomes, strict=True):
             if outcome is not None:
                 items[example.id] = _short(kind, outcome)
@@ -307,10 +306,8 @@ class BenchmarkError(UserError):
 
 def benchmarks(policy: str, p: RarParams, folder: Path) -> dict[str, float]:
     """Scores in [0, 1] of the benchmarks in `p.utility_benchmarks`, by lm-eval on the
-    policy in its folder. What lies in `folder` is not run again.
-
-    Raises BenchmarkError on code outside a container, and if lm-eval fails.
-    """
+    policy in its folder; what lies in `folder` is not run again. Raises BenchmarkError
+    on code outside a container, and if lm-eval fails."""
     names = [name for name in p.utility_benchmarks.split() if name in SUITES]
     done = scores(folder)
     if missing := [name for name in names if name not in done]:

@@ -8,7 +8,7 @@ from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
 from factkit.rar import rewards
 from factkit.rar.arms import RAR
-from factkit.train import dpo, grpo, sft
+from factkit.train import grpo, offline
 
 # p.requests → what stands for the paper's evaluation sets (§4.1)
 TESTED = {
@@ -77,10 +77,10 @@ def train_arm(
     """
     if p.arm == "sft":
         rows = drawn.required(drawn.best_rows(train, answers, p), p)
-        return {0: sft.sft(start, rows, folder, p)}
+        return {0: offline.sft(start, rows, folder, p)}
     if p.arm == "dpo":
         pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
-        return {0: dpo.dpo(start, drawn.required(pairs, p), folder, p)}
+        return {0: offline.dpo(start, drawn.required(pairs, p), folder, p)}
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
     kept = {step: folder / f"model-{step}" for step in p.kept_steps}

@@ -11,7 +11,7 @@ from factkit.datasets.examples import Example
 from factkit.leads.policy import base_policy
 from factkit.reason import reward_service, rewards
 from factkit.reason.arms import Reason, ReasonSftParams
-from factkit.train import dpo, grpo, sft
+from factkit.train import grpo, offline
 from factkit.verify import response
 
 
@@ -90,7 +90,7 @@ def sft_start(
     rows = drawn.required(drawn.best_rows(examples, answers, p), p)
     notebook = "32_reason_train"
     with runs.start(notebook, first, inputs, ReasonSftParams, wait=True) as run:
-        return sft.sft(base_policy(p), rows, run.folder, first)
+        return offline.sft(base_policy(p), rows, run.folder, first)
 
 
 def train_arm(
@@ -107,7 +107,7 @@ def train_arm(
     """
     if p.arm == "sft_dpo":
         rows = drawn.required(drawn.margin_pairs(train, answers, p), p)
-        return dpo.dpo(str(start), rows, folder, p)
+        return offline.dpo(str(start), rows, folder, p)
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]
     return grpo.grpo(str(start), rows, reward_function, folder, p)
 

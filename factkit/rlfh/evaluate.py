@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
-from factkit.evaluate import long_form
+from factkit.evaluate import exposure_bin, long_form
 from factkit.evaluate.long_form import Checked
-from factkit.evaluate.rows import exposure_bin
 from factkit.rlfh.feedback import Feedback, kinds
 from factkit.verify.outcome import Support, normalise
 from factkit.verify.verifier import failed_share

@@ -48,24 +48,15 @@ def token_level(
     p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`; the
     value head is in the checkpoints alone.
     """
-    if (folder / "model").exists():
-        return folder / "model"
     grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
-    from datasets import Dataset
 
-    # before the model, for ZeRO-3
+    def make(**arguments: Any) -> GroupTrainer:
+        kind = PPOTrainer if p.method == "ppo" else GroupTrainer
+        return kind(p, make_reward(p, folder), **arguments)
+
     config = token_level_config(p, folder / "checkpoint")
-    model, tokenizer = setup.load_trainable(start, p, rollouts=True)
-    trainer = (PPOTrainer if p.method == "ppo" else GroupTrainer)(
-        p,
-        make_reward(p, folder),
-        model=model,
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(list(rows)),
-        peft_config=setup.lora(p, model),
-        args=config,
-    )
-    return grpo.train_policy(trainer, tokenizer, p.method, folder, p)
+    trainer = setup.policy_trainer(make, config, start, rows, p, rollouts=True)
+    return grpo.train_policy(trainer, p.method, folder, p)
 
 
 def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:

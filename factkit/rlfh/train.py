@@ -8,7 +8,7 @@ from factkit.curate.drawn import Drawn, turn
 from factkit.datasets.examples import Example
 from factkit.rlfh import rewards
 from factkit.rlfh.arms import ARMS, Rlfh
-from factkit.train import dpo
+from factkit.train import offline
 
 JUDGES = {"world": "the fact world itself", "leads": "an exact reader of leads' facts"}
 
@@ -66,7 +66,7 @@ def train_arm(
     """
     if p.arm == "dpo":
         rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
-        return dpo.dpo(start, rows, folder, p)
+        return offline.dpo(start, rows, folder, p)
     from factkit.rlfh.token_trainer import token_level
 
     rows = [{"prompt": turn(e, p), "id": e.id, "question": e.question} for e in train]

@@ -9,7 +9,6 @@ from factkit.params.stages import RlParams
 from factkit.train import launch, setup
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
     from trl import GRPOConfig, GRPOTrainer
 
 
@@ -35,9 +34,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         warm_up = {"lr_scheduler_type": "constant_with_warmup"}
         warm_up |= {"warmup_steps": p.rl_warmup_ratio}  # below 1: a share of the steps
     config = GRPOConfig(
-        **setup.trainer_arguments(p, folder),
-        # the batch of an update is also what is generated at a time
-        **setup.batch_arguments(p.rl_batch_size, p),
+        **setup.trainer_arguments(p, folder, p.rl_batch_size),
         **setup.rollout_arguments(p),
         max_steps=p.rl_steps,
         num_generations=p.num_generations,
@@ -82,29 +79,23 @@ def grpo(
     turn. They are handed on by name, so that every process can make its own.
 
     Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
-    is 0. It is complete or absent; the curve is in folder/metrics.csv. The policies
-    after all but the last of p.kept_steps are in folder/model-<step>. A killed run goes
-    on from its last checkpoint; a finished one is skipped. Raises ValueError if a
-    rollout needs more rows.
+    is 0. The curve is in folder/metrics.csv; the policies after all but the last of
+    p.kept_steps are in folder/model-<step>. A killed run goes on from its last
+    checkpoint. Raises ValueError if a rollout needs more rows.
     """
-    if (folder / "model").exists():
-        return folder / "model"
     required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
-    from datasets import Dataset
     from trl import GRPOTrainer
 
-    config = grpo_config(p, folder / "checkpoint")  # before the model, for ZeRO-3
-    model, tokenizer = setup.load_trainable(start, p, rollouts=True)
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(list(rows)),
-        reward_funcs=make_reward(p, folder),
-        rollout_func=make_rollout and make_rollout(p, folder),
-        peft_config=setup.lora(p, model),
-        args=config,
-    )
-    return train_policy(trainer, tokenizer, "GRPO", folder, p)
+    def make(**arguments: Any) -> GRPOTrainer:
+        return GRPOTrainer(
+            reward_funcs=make_reward(p, folder),
+            rollout_func=make_rollout and make_rollout(p, folder),
+            **arguments,
+        )
+
+    config = grpo_config(p, folder / "checkpoint")
+    trainer = setup.policy_trainer(make, config, start, rows, p, rollouts=True)
+    return train_policy(trainer, "GRPO", folder, p)
 
 
 def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
@@ -115,17 +106,13 @@ def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
 
 
 def train_policy(
-    trainer: "GRPOTrainer",
-    tokenizer: "PreTrainedTokenizerBase",
-    algorithm: str,
-    folder: Path,
-    p: RlParams,
+    trainer: "GRPOTrainer", algorithm: str, folder: Path, p: RlParams
 ) -> Path:
     """Train to the end and keep the policies that `grpo` tells of; folder/model."""
-    setup.keep_at(trainer, tokenizer, p.kept_steps[:-1], folder)
+    setup.keep_at(trainer, p.kept_steps[:-1], folder)
     on_cpu = trainer.args.device.type == "cpu"
     if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
         cpu.tune(trainer.ref_model)
     if on_cpu and trainer.accelerator.num_processes == 1:
         cpu.share_prompts(trainer)
-    return setup.train_and_keep(trainer, tokenizer, algorithm, folder, merge=False)
+    return setup.train_and_keep(trainer, algorithm, folder, merge=False)

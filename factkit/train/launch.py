@@ -37,14 +37,21 @@ class RecipeError(ParamError):
     """A folder holds what another recipe made."""
 
 
-def held_to(train: Callable[..., Path]) -> Callable[..., Path]:
-    """Have a trainer hold its folder to the recipe of what it trained there before."""
+def held_to(train: Callable[..., Path], model: str = "model") -> Callable[..., Path]:
+    """Have `train(..., folder, p)` make folder/model once, and by one recipe.
+
+    It is complete or absent: where it is there, it is returned and nothing is trained.
+    Raises RecipeError if the folder has another recipe of this trainer, or a model of
+    which nothing is known.
+    """
     signature = inspect.signature(train)
 
     @functools.wraps(train)
     def call(*args: Any, **kwargs: Any) -> Path:
-        check(train.__name__, signature.bind(*args, **kwargs).arguments)
-        return train(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs).arguments
+        path = arguments["folder"] / model
+        _check(train.__name__, arguments, path)
+        return path if path.exists() else train(*args, **kwargs)
 
     return call
 
@@ -113,14 +120,10 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def check(trainer: str, arguments: Mapping[str, Any]) -> None:
-    """Write down what `trainer` was given, or hold it to what is written down.
-
-    arguments: the trainer's; `folder` is the run's. Raises RecipeError if the folder
-    has another recipe of this trainer, or a model of which nothing is known.
-    """
-    folder: Path = arguments["folder"]
-    recipes = _read(folder / RECIPE)
+def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
+    """Write down what `trainer` was given, or hold it to what is written down."""
+    folder, written = model.parent, model.parent / RECIPE
+    recipes = json.loads(written.read_text("utf-8")) if written.is_file() else {}
     recipe = {
         name: _identity(value)
         for name, value in arguments.items()
@@ -128,15 +131,14 @@ def check(trainer: str, arguments: Mapping[str, Any]) -> None:
     }
     before = recipes.get(trainer)
     if before is None:
-        name = "reward_model" if trainer == "train_reward_model" else "model"
-        if (folder / name).exists():
+        if model.exists():
             raise RecipeError(
-                f"{folder / name}: nothing says what made it; move {folder} away, or "
+                f"{model}: nothing says what made it; move {folder} away, or "
                 "take another output_dir"
             )
         folder.mkdir(parents=True, exist_ok=True)
         recipes[trainer] = recipe
-        write_atomically(folder / RECIPE, json.dumps(recipes, indent=1))
+        write_atomically(written, json.dumps(recipes, indent=1))
     elif before != recipe:
         differing = [
             f"{name}={before.get(name)!r} (now {value!r})"
@@ -168,10 +170,6 @@ def function_identity(function: Callable) -> str:
         )
     ]
     return f"{name} of factkit {version('factkit')}" + "".join(replaced)
-
-
-def _read(path: Path) -> dict[str, dict[str, str]]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _identity(value: Any) -> str:

@@ -5,7 +5,7 @@ import importlib.util
 import json
 import shutil
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,32 @@ if TYPE_CHECKING:
         PreTrainedTokenizerBase,
         Trainer,
         TrainerCallback,
+        TrainingArguments,
+    )
+
+
+def policy_trainer(
+    make: "Callable[..., Trainer]",
+    config: "TrainingArguments",
+    start: str,
+    rows: Sequence[dict[str, Any]],
+    p: TrainParams,
+    rollouts: bool = False,
+) -> "Trainer":
+    """TRL's trainer of the policy in `start` on rows, with LoRA if p says so.
+
+    make: its class, or a function that gives more arguments. `config` is made before
+    this, for ZeRO-3; what `make` draws at random comes after p.seed is set.
+    """
+    from datasets import Dataset
+
+    model, tokenizer = load_trainable(start, p, rollouts)
+    return make(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        peft_config=lora(p, model),
+        args=config,
     )
 
 
@@ -102,8 +128,11 @@ def unsloth_arguments(
     return loading, adapter
 
 
-def trainer_arguments(p: TrainParams, folder: Path) -> dict[str, Any]:
-    """Arguments of TrainingArguments that are the same for every trainer."""
+def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any]:
+    """Arguments of TrainingArguments that every trainer is given.
+
+    batch: rows an update; for GRPO, also what is generated at a time.
+    """
     import torch
 
     on_gpu = torch.cuda.is_available()
@@ -122,6 +151,7 @@ def trainer_arguments(p: TrainParams, folder: Path) -> dict[str, Any]:
         "save_strategy": "steps",
         "save_steps": p.checkpoint_steps,
         "save_total_limit": 2,  # should the newest be cut off
+        **batch_arguments(batch, p),
     }
 
 
@@ -220,7 +250,6 @@ def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig 
 
 def train_and_keep(
     trainer: "Trainer",
-    tokenizer: "PreTrainedTokenizerBase",
     algorithm: str,
     folder: Path,
     merge: bool,
@@ -244,7 +273,7 @@ def train_and_keep(
     trainer.train(resume_from_checkpoint=last_whole(checkpoints))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
-    save_whole(trainer, tokenizer, folder / model, merge)
+    save_whole(trainer, folder / model, merge)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder / model
 
@@ -274,14 +303,8 @@ def _is_whole(checkpoint: Path) -> bool:
     return all(map(zipfile.is_zipfile, pickles))  # whose index is at the end
 
 
-def keep_at(
-    trainer: "Trainer",
-    tokenizer: "PreTrainedTokenizerBase",
-    steps: Iterable[int],
-    folder: Path,
-) -> None:
-    """Have the trainer keep the policy after each of these updates, in
-    folder/model-<step>."""
+def keep_at(trainer: "Trainer", steps: Iterable[int], folder: Path) -> None:
+    """Have the trainer keep the policy after these updates, in folder/model-<step>."""
     from transformers import TrainerCallback
 
     wanted = set(steps)
@@ -292,17 +315,12 @@ def keep_at(
         def on_step_end(self, args, state, control, **_):
             kept = folder / f"model-{state.global_step}"
             if state.global_step in wanted and not kept.exists():
-                save_whole(trainer, tokenizer, kept, merge=False)
+                save_whole(trainer, kept, merge=False)
 
     trainer.add_callback(Keep())
 
 
-def save_whole(
-    trainer: "Trainer",
-    tokenizer: "PreTrainedTokenizerBase",
-    folder: Path,
-    merge: bool,
-) -> None:
+def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
     """Save model and tokenizer as a folder that appears only when it is complete.
 
     merge: a LoRA adapter is merged into its base. All processes call this: under ZeRO-3
@@ -317,7 +335,7 @@ def save_whole(
         (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
         if merge and (partial / "adapter_config.json").exists():
             _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
-        tokenizer.save_pretrained(partial)
+        trainer.processing_class.save_pretrained(partial)
         if (recipe := folder.parent / RECIPE).exists():
             shutil.copy(recipe, partial)
         assets.rename_whole(partial, folder)

@@ -42,7 +42,6 @@ def update(
     rows.
     """
     import torch
-    from datasets import Dataset
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
@@ -79,18 +78,13 @@ def update(
             seen.loss = loss.item()
             return loss
 
+    def make(**arguments: Any) -> Watched:
+        return Watched(reward_funcs=make_reward(p, Path(folder)), **arguments)
+
     # what is trained after it draws the same numbers as without it
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
-        model, tokenizer = setup.load_trainable(start, p, rollouts=True)
-        trainer = Watched(
-            model=model,
-            processing_class=tokenizer,
-            train_dataset=Dataset.from_list(list(rows[:4])),
-            reward_funcs=make_reward(p, Path(folder)),
-            peft_config=setup.lora(p, model),
-            args=config,
-        )
+        trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     return seen

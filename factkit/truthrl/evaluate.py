@@ -68,19 +68,20 @@ def terms(outcome: Outcome | None) -> Terms:
     return rates([outcome]) if outcome else {}
 
 
-def again(
-    table: Items, name: str, rows: Sequence[Answered], verify: "Verifier"
+def add(
+    table: Items,
+    prefix: str,
+    rows: Sequence[Answered],
+    judge: "Verifier | None" = None,
 ) -> None:
-    """Add what another judge says of the same test answers, as `<name>_…` (Table 5)."""
-    columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
-    for row, outcome in zip(rows, verify(*map(list, columns)), strict=True):
-        table[row.id] |= _named(f"{name}_", terms(outcome))
-
-
-def iteration(table: Items, number: int, rows: Sequence[Answered]) -> None:
-    """Add an iteration's test answers, as `iteration_<number>_…` (Table 4)."""
-    for row in rows:
-        table[row.id] |= _named(f"iteration_{number}_", terms(row.outcome))
+    """Add the terms of other answers to the test questions, as of an iteration's model
+    (Table 4), or of what another judge says of the answers (Table 5)."""
+    outcomes = [row.outcome for row in rows]
+    if judge:
+        columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
+        outcomes = judge(*map(list, columns))
+    for row, outcome in zip(rows, outcomes, strict=True):
+        table[row.id] |= _named(prefix, terms(outcome))
 
 
 def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> Terms:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit import models
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import Failures
 
@@ -132,15 +133,12 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
     None, which TRL leaves out of the group's baseline. Raises RuntimeError once more
     than 5 % of the run's responses have no reward.
     """
-    from factkit import models
     from factkit.verify import verifier
 
     exact = p.arm == "ternary_strict_match"
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
     learned = None
     if p.arm in ("rlhf", "rlkf"):
-        from factkit.train.reward_model import load_scorer
-
         learned = load_scorer(str(folder / "reward_model"))
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
     failures = Failures(p.arm)
@@ -177,3 +175,36 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
 
     truthrl_reward.__name__ = f"truthrl_{p.arm}"
     return truthrl_reward
+
+
+def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+    """The reward model in `path` as a function of prompts and completions → scores.
+
+    Texts are scored as the concatenation of prompt and completion, 64 at a time.
+    """
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, num_labels=1, **models.SAFE
+    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.to(device).eval()
+
+    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+        texts = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            if not isinstance(prompt, str):
+                (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
+            texts.append(f"{prompt} {completion.strip()}")
+        scores: list[float] = []
+        for start in range(0, len(texts), 64):
+            ids = tokenizer(texts[start : start + 64])["input_ids"]
+            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
+            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
+            with torch.inference_mode():
+                scores += model(**batch).logits[:, 0].float().tolist()
+        return scores
+
+    return score

@@ -8,7 +8,7 @@ from factkit import models, prompts, runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Probe, pair, required, row, turn
 from factkit.datasets.examples import Example
-from factkit.train import dpo, grpo, reward_model, sft
+from factkit.train import grpo, offline
 from factkit.truthrl import rewards
 from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
 from factkit.verify.outcome import Outcome
@@ -46,7 +46,7 @@ def start_of(
     cold = p.model_copy(update={"arm": "r_tuning"})
     rows = sft_rows(train, probes, probes, cold)
     with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
-        return str(sft.sft(base_policy(p), rows, run.folder, cold))
+        return str(offline.sft(base_policy(p), rows, run.folder, cold))
 
 
 def train_arm(
@@ -66,15 +66,15 @@ def train_arm(
             if p.arm == "rft":
                 traces = samples(p, start, train, folder / "traces.jsonl")
             rows = required(sft_rows(train, probes, traces, p), p)
-            return [sft.sft(start, rows, folder, p)]
+            return [offline.sft(start, rows, folder, p)]
         case "dpo":
             rows = required(pairs(train, probes, p), p)
-            return [dpo.dpo(start, rows, folder, p)]
+            return [offline.dpo(start, rows, folder, p)]
         case "iterative_dpo":
             return iterations(p, start, train, folder)
         case "rlhf" | "rlkf":
             rows = pairs(train, probes, p)
-            reward_model.train_reward_model(start, rows, folder, p)
+            offline.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(train, probes, p)
     return [grpo.grpo(start, rows, rewards.reward_function, folder, p)]
@@ -93,7 +93,7 @@ def iterations(
         part.mkdir(parents=True, exist_ok=True)
         if not (part / "model").exists():
             probes = samples(p, start, train, part / "samples.jsonl", i)
-            dpo.dpo(start, required(pairs(train, probes, p), p), part, p)
+            offline.dpo(start, required(pairs(train, probes, p), p), part, p)
         start = str(part / "model")
         checkpoints.append(part / "model")
     return checkpoints

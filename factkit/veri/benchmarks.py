@@ -34,9 +34,8 @@ import random
 import re
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +95,14 @@ def balanced(
     return [e for e in examples if e.id in drawn]
 
 
-def fever_text(written: str) -> str:
+def _fever_text(written: str) -> str:
     """FEVER's text with brackets and colons for -LRB-, -COLON- and their like."""
     return re.sub("|".join(ESCAPED), lambda match: ESCAPED[match[0]], written)
 
 
-def fever_title(written: str) -> str:
+def _fever_title(written: str) -> str:
     """A title of FEVER's as Wikipedia writes it: Hook_-LRB-film-RRB- → Hook (film)."""
-    return fever_text(written.replace("_", " "))
+    return _fever_text(written.replace("_", " "))
 
 
 # ---- a row's claim
@@ -118,7 +117,7 @@ def _fever(row: Row) -> Example:
     named = tuple[Any, Any, str, NonNegativeInt] | tuple[Any, Any, None, None]
     groups = _field(row, "evidence", list[list[named]])
     items = [item for group in groups for item in group]
-    gold = [sentence_id(fever_title(page), n) for *_, page, n in items if page]
+    gold = [sentence_id(_fever_title(page), n) for *_, page, n in items if page]
     return _claim("fever", row, gold)
 
 
@@ -196,7 +195,7 @@ def _veri_r1(row: Row) -> Example:
     evidence = _field(row, "evidence", list[str])
     if source == "fever":
         pages = [(page_of(e), e) for e in evidence]
-        evidence = [fever_title(page) + e.removeprefix(page) for page, e in pages]
+        evidence = [_fever_title(page) + e.removeprefix(page) for page, e in pages]
     elif source == "hover":
         evidence = [html.unescape(page_of(e)) for e in evidence]
     own_id = _field(row, "id", str).removeprefix("exfever_")
@@ -271,9 +270,9 @@ def _fever_page(row: Row) -> list[Chunk]:
     the sentence and its links, between tabs. What of a line is no number and sentence
     belongs to the line before, and is links. The first row of every file is empty.
     """
-    title = fever_title(rows.text(row, "id"))
+    title = _fever_title(rows.text(row, "id"))
     lines = (_LINE.match(line) for line in rows.text(row, "lines").split("\n"))
-    numbered = {int(line[1]): fever_text(line[2]) for line in lines if line}
+    numbered = {int(line[1]): _fever_text(line[2]) for line in lines if line}
     return entries_of_sentences(title, numbered) if title else []
 
 
@@ -329,6 +328,10 @@ def _feverous_wiki(path: Path) -> Iterator[Any]:
         yield {"title": row["id"]} | page if isinstance(page, dict) else page
 
 
+def _hover_wiki(path: Path) -> Iterator[Any]:
+    return _table(path, "id, text", "documents")
+
+
 def _table(file: Path, columns: str, table: str) -> Iterator[dict[str, Any]]:
     """The rows of a SQLite table, as they are read."""
     uri = f"{file.resolve().as_uri()}?mode=ro"
@@ -350,15 +353,9 @@ SETS = {
     "hover": Source(_hover),
 }
 SOURCES = SETS | {"veri_r1": Source(_veri_r1)}
-# name → what reads its rows, what makes entries of a row
-CORPORA: dict[
-    str, tuple[Callable[[Path], Iterator[Any]], Callable[[Row], list[Chunk]]]
-] = {
+CORPORA = {  # name → what reads its rows, what makes entries of a row
     "feverous_wikiv1.db": (_feverous_wiki, _feverous_page),
-    "wiki_wo_links.db": (
-        partial(_table, columns="id, text", table="documents"),
-        _hover_page,
-    ),
+    "wiki_wo_links.db": (_hover_wiki, _hover_page),
     "wiki-pages": (_wiki_pages, _fever_page),
     "corpus.jsonl": (rows.of_file, _abstract),
 }

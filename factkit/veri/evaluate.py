@@ -29,7 +29,7 @@ import numpy as np
 
 from factkit import models
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as files
+from factkit.evaluate import read_rows, write_rows
 from factkit.statistics import means, resampled_means
 from factkit.train import launch
 from factkit.veri import search_rollout
@@ -125,12 +125,12 @@ def of_examples(
 
 def write_verified(path: Path, rows: Iterable[Verified]) -> None:
     """Write rows as JSON lines, byte-equal for equal rows."""
-    files.write(path, map(vars, rows))
+    write_rows(path, map(vars, rows))
 
 
 def read_verified(path: Path) -> list[Verified]:
-    """The rows that `write_verified` wrote; DataError as `rows.read`."""
-    return files.read(path, Verified)
+    """The rows that `write_verified` wrote; DataError as `read_rows`."""
+    return read_rows(path, Verified)
 
 
 # ---- one answer
@@ -274,8 +274,7 @@ def _conduct(row: Verified) -> dict[str, float]:
     }
     if row.label == NEI:
         for label in LABELS[:2]:
-            mistaken = said == label and not right
-            counted[f"nei_as_{SHORT[label]}"] = float(mistaken)
+            counted[f"nei_as_{SHORT[label]}"] = float(said == label and not right)
     else:
         counted["checkable_as_nei"] = float(said == NEI)
     sure = row.label_probability

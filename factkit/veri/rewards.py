@@ -129,10 +129,9 @@ def course(curve: "pd.DataFrame") -> dict[str, float]:
     n, told = len(curve), {}
     middle = curve.reset_index().index + 0.5
     for metric in ("evidence_score", "verification_accuracy", "evidence_cover"):
-        if metric not in curve:
-            continue
-        told[f"rollout_{metric}"] = float(curve[metric].mean())
-        for when, share in AT.items():
-            near = abs(middle - share * n) <= max(n / 20, 0.5)
-            told[f"rollout_{metric}_{when}"] = float(curve[metric][near].mean())
+        if metric in curve:
+            told[f"rollout_{metric}"] = float(curve[metric].mean())
+            for when, share in AT.items():
+                near = abs(middle - share * n) <= max(n / 20, 0.5)
+                told[f"rollout_{metric}_{when}"] = float(curve[metric][near].mean())
     return told

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import models, prompts, runs
 from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as files
+from factkit.evaluate import read_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
@@ -83,7 +83,7 @@ def searcher(p: "VeriParams") -> Search:
     if p.search_url:
         return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
-    search = in_process(CorpusIndex(files.read(entries, Chunk)))
+    search = in_process(CorpusIndex(read_rows(entries, Chunk)))
     return marking(search) if p.claims == "world" else search
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from factkit import assets, runs
 from factkit.corpus import Chunk
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as files
-from factkit.train import grpo, sft
+from factkit.evaluate import read_rows, write_rows
+from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
@@ -137,7 +137,7 @@ def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
     rows = [
         search_rollout.sft_row(prompt, turns, tokenizer, p) for prompt, turns in shown
     ]
-    return sft.sft(start, rows, folder, p)
+    return offline.sft(start, rows, folder, p)
 
 
 def chosen(
@@ -205,9 +205,9 @@ class _Given:
 
 def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
     """Write JSON lines {id, texts}, a claim a line."""
-    files.write(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
+    write_rows(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
 
 
 def read_given(path: Path) -> dict[str, list[Chunk]]:
     """What `write_given` wrote."""
-    return {row.id: row.texts for row in files.read(path, _Given)}
+    return {row.id: row.texts for row in read_rows(path, _Given)}

@@ -30,17 +30,17 @@ KINDS = ("grpo_short", "grpo_long", "sft", "sampling")
 def take_the_libraries_way() -> None:
     """Switch off what `factkit.cpu` does beyond the libraries."""
     from factkit import cpu
-    from factkit.train import sft
+    from factkit.train import offline
 
     def tune(model):
         cpu.keep_freed_memory()
         cpu.make_lm_head_input_contiguous(model)
 
-    config = sft.sft_config
+    config = offline.sft_config
     cpu.tune = tune
     cpu.keep_activations_dtype = lambda model: None
     cpu.share_prompts = lambda trainer: None
-    sft.sft_config = lambda *args: with_loss(config(*args), "nll")
+    offline.sft_config = lambda *args: with_loss(config(*args), "nll")
 
 
 def with_loss(config, loss: str):
@@ -130,7 +130,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
     """Steps of the kit's own GRPO or SFT, timed."""
     from transformers import TrainerCallback
 
-    from factkit.train import grpo, setup, sft
+    from factkit.train import grpo, offline, setup
     from factkit.world import policy as starts
 
     class Timer(TrainerCallback):
@@ -158,7 +158,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
     asked = requests(kind, STEPS * p.sft_batch_size)
     if kind == "sft":
         rows = [{"prompt": a, "completion": " 14 March 1879"} for a in asked]
-        sft.sft(start, rows, folder, p)
+        offline.sft(start, rows, folder, p)
     else:
         rng = random.Random(0)
 

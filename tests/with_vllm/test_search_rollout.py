@@ -15,7 +15,7 @@ from test_grpo import REWARD
 
 from factkit import models, params, runs
 from factkit.datasets.examples import Example
-from factkit.evaluate import rows as files
+from factkit.evaluate import write_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search import in_process
@@ -82,7 +82,7 @@ def settings(tmp_path):
         p = params.load("veri", "laptop", shared | values)
         folder = runs.run_folder(p.data_notebook, p)
         folder.mkdir(parents=True, exist_ok=True)
-        files.write(folder / "entries.jsonl", map(asdict, ENTRIES))
+        write_rows(folder / "entries.jsonl", map(asdict, ENTRIES))
         known = p.model_dump(include=set(VeriRlParams.model_fields))
         return VeriRlParams(**known)
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from factkit import params
-from factkit.train import grpo, sft
+from factkit.train import grpo, offline
 from factkit.world.policy import base_policy
 
 # Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
@@ -76,6 +76,6 @@ def test_grpo_under_zero3_saves_the_whole_model(deepspeed, on_cpu, tmp_path):
 def test_lora_under_zero3_is_merged_into_the_whole_model(on_cpu, tmp_path):
     p = load(deepspeed="zero3", lora_rank=4, sft_batch_size=8, sft_epochs=1)
     base = base_policy(p)
-    model = sft.sft(base, rows(p), tmp_path, p)
+    model = offline.sft(base, rows(p), tmp_path, p)
     assert not (model / "adapter_config.json").exists()
     assert_whole(model, base)

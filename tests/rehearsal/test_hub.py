@@ -1,0 +1,329 @@
+"""Every loader of the kit reads its miniature source, through the real loading code."""
+
+import bz2
+import json
+import random
+from collections import Counter
+
+import datasets
+import hub
+import jinja2
+import pytest
+import utility_sets
+from country import Country
+from fake_llm import FakeLLM, field, told
+from sizes import sizes
+
+from factkit import assets, corpus, params
+from factkit.curate.splits import split_by_entity
+from factkit.datasets import benchmarks, long_form_prompts
+from factkit.datasets.examples import DataError
+from factkit.llm import Reply
+from factkit.rar import requests as rar_requests
+from factkit.reason import requests as reason_requests
+from factkit.retrieval.bm25 import answer_in_chunks
+from factkit.retrieval.entries import shown
+from factkit.rlfh import requests as rlfh_requests
+from factkit.truthrl import data as truthrl_data
+from factkit.veri import benchmarks as claims
+from factkit.veri import data as veri_data
+
+NOT_ON_HUB = "the loader names no source on the hub"
+ALL_SPLITS = "datasets refuses a config with a split called `all`"
+
+
+def xfail(reason, raises):
+    return pytest.mark.xfail(strict=True, reason=reason, raises=raises)
+
+
+def broken(name, source):
+    """The mark of a set whose loader can't read the hub, if it can't."""
+    if name == "factory_hard":
+        return [xfail(ALL_SPLITS, DataError)]
+    return [] if source.hub else [xfail(NOT_ON_HUB, DataError)]
+
+
+LONG_FORM = [
+    pytest.param(name, marks=broken(name, source))
+    for name, source in long_form_prompts.SOURCES.items()
+]
+LM_EVAL = [  # of lm-eval 0.4.13's task files: set, config, split, columns
+    ("Idavidrein/gpqa", "gpqa_main", "train", "Question,Correct Answer"),
+    ("google/IFEval", None, "train", "key,prompt,instruction_id_list,kwargs"),
+    ("SaylorTwift/bbh", "web_of_lies", "test", "input,target"),
+    ("openai/gsm8k", "main", "train", "question,answer"),
+    ("EleutherAI/hendrycks_math", "precalculus", "test", "problem,solution"),
+    ("math-ai/aime25", None, "test", "problem,answer"),
+    ("evalplus/humanevalplus", None, "test", "prompt,entry_point,test"),
+    ("evalplus/mbppplus", None, "test", "prompt,test_list"),
+    ("wentingzhao/WildHallucinations", None, "train", "entity,info,category"),
+]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    hub.write(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(written):
+    with hub.redirect(written):
+        yield written
+
+
+def load(paper, **values):
+    changed = sizes(paper, "h100_full") | values
+    return params.load(paper, "h100_full", changed)
+
+
+def people_of(folder):
+    """A requests_path with the two sources that the kit does not find by itself."""
+    raw = folder / "raw.githubusercontent.com" / hub.prompt_sets.AUTHORS
+    return raw / hub.prompt_sets.COMMIT
+
+
+# ---- short questions
+
+
+@pytest.mark.parametrize("name", benchmarks.BENCHMARKS)
+def test_a_question_set_is_read_from_the_hub(folder, name):
+    for read in (benchmarks.load, benchmarks.load_all):
+        examples, problems = read(name)
+        assert len(examples) >= 8 and not problems
+    streamed, _ = benchmarks.load(name, limit=8)
+    assert len(streamed) == 8
+
+
+def test_crag_has_every_kind_of_question_both_splits_and_its_pages(folder):
+    file = next((folder / "github.com").rglob("crag_*.bz2"))
+    with bz2.open(file) as lines:
+        rows = [json.loads(line) for line in lines]
+    assert {row["split"] for row in rows} == {0, 1}
+    examples, _ = benchmarks.load_all("crag")
+    assert len({e.relation for e in examples}) == 8
+    pages = benchmarks.crag_pages()
+    for example in examples:
+        own = pages[example.id]
+        assert 1 <= len(own) <= 5
+        assert not any("<" in page.text or "visits" in page.text for page in own)
+        if example.relation in ("simple", "simple_w_condition", "multi-hop"):
+            texts = [corpus.Chunk("", "", page.text, 0) for page in own]
+            assert answer_in_chunks(example.answers, texts), example
+
+
+def test_truthrl_has_questions_for_its_splits_and_a_comparison_to_test(folder):
+    p = load("truthrl")
+    examples, _ = truthrl_data.questions(p)
+    wanted = {n: getattr(p, f"{n}_questions") for n in ("train", "dev", "test")}
+    sets = split_by_entity(examples, wanted, p.split_seed)
+    assert {name: len(rows) for name, rows in sets.items()} == wanted
+    assert any(e.relation == "comparison" for e in sets["test"])
+    for name in p.eval_sets.split():
+        rows, _ = benchmarks.load(name, limit=p.test_questions)
+        assert len(rows) == p.test_questions
+
+
+def test_the_wikipedia_of_2018_has_a_passage_for_every_page(folder):
+    passages = list(benchmarks.wikipedia_2018())
+    assert [p.title for p in passages] == [p.title for p in Country().pages]
+    assert all(p.text.startswith(f"{p.title}\n") for p in passages)
+
+
+# ---- prompts for long answers
+
+
+@pytest.mark.parametrize("name", LONG_FORM)
+def test_a_prompt_set_is_read_from_the_hub(folder, name):
+    examples, _ = long_form_prompts.load(name)
+    assert len(examples) >= 8
+
+
+@pytest.mark.parametrize("name", ("longfact", "longfact_objects", "biography"))
+def test_what_is_not_on_the_hub_is_read_from_its_authors_files(folder, name):
+    path = people_of(folder)
+    path /= hub.prompt_sets.ENTITIES if name == "biography" else "longfact"
+    examples, problems = long_form_prompts.load(name, str(path))
+    assert len(examples) >= 8 and not problems
+
+
+def test_wildchat_has_chats_to_keep_and_of_each_kind_to_drop(folder):
+    examples, problems = long_form_prompts.load("wildchat", limit=1_000)
+    assert len(examples) == hub.prompt_sets.CHATS
+    assert problems == Counter(
+        {
+            "not English": 1,
+            "toxic or redacted": 2,
+            "prompt too short": 1,
+            "reply too short": 1,
+            "duplicate question": 1,
+        }
+    )
+
+
+@pytest.mark.assets
+def test_rar_has_requests_for_its_splits(folder, monkeypatch):
+    p = load("rar")
+    judge = FakeLLM(lambda prompt: told(reason="It names a book.", label="yes"))
+    monkeypatch.setattr(rar_requests, "judge_llm", lambda *_: judge)
+    sets, held_out, _ = rar_requests.request_sets(p)
+    assert len(sets["train"]) == p.train_requests
+    # PopQA's questions are asked with leave to abstain and without
+    for name, n in (("dev", p.dev_requests), ("test", p.test_requests)):
+        assert len(sets[name]) == 3 * n
+    assert len(held_out) == rar_requests.HELD_OUT
+
+
+def writer(prompt):
+    """Writes a new prompt that no other is near to, and finds every prompt factual."""
+    if "Fact-seeking:" not in prompt:
+        return told(reason="It names a town.", label="yes")
+    shown = str(field(prompt, "Fact-seeking")) + str(field(prompt, "Everyday"))
+    words = random.Random(shown).sample(shown.split(), 12)
+    new = "".join(c for c in " ".join(words) if c.isalpha() or c == " ")
+    return Reply(f"<new_prompt>What of {new}?</new_prompt>")
+
+
+def reason_sets(monkeypatch, **values):
+    p = load("reason", **values)
+    monkeypatch.setattr(reason_requests, "judge_llm", lambda *_: FakeLLM(writer))
+    return p, reason_requests.reason_sets(p)[0]
+
+
+@xfail(f"longfact_objects: {NOT_ON_HUB}", DataError)
+def test_learning_to_reason_takes_all_its_sets_from_the_hub(folder, monkeypatch):
+    p, sets = reason_sets(monkeypatch)
+    assert len({e.meta["set"] for e in sets["test"]}) == len(p.eval_sets.split())
+
+
+def test_learning_to_reason_has_requests_for_its_splits(folder, monkeypatch, tmp_path):
+    """With the files that it does not find by itself in requests_path."""
+    raw = people_of(folder)
+    (tmp_path / "longfact").symlink_to(raw / "longfact")
+    (tmp_path / "prompt_entities.txt").symlink_to(raw / hub.prompt_sets.ENTITIES)
+    hard = folder / "facebook/FACTORY/prompts/hard_prompts.jsonl"
+    (tmp_path / "factory_hard.jsonl").symlink_to(hard)
+    p, sets = reason_sets(monkeypatch, requests_path=str(tmp_path))
+    for name in ("sft", "train", "dev"):
+        assert len(sets[name]) == getattr(p, f"{name}_requests")
+    by_set = Counter(e.meta["set"] for e in sets["test"])
+    assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_requests)
+
+
+@xfail(f"biography: {NOT_ON_HUB}", DataError)
+def test_rlfh_takes_all_its_sets_from_the_hub(folder):
+    assert rlfh_requests.rlfh_sets(load("rlfh"))
+
+
+def test_rlfh_has_questions_for_its_splits(folder, tmp_path):
+    names = people_of(folder) / hub.prompt_sets.ENTITIES
+    (tmp_path / "prompt_entities.txt").symlink_to(names)
+    p = load("rlfh", requests_path=str(tmp_path))
+    sets, dropped = rlfh_requests.rlfh_sets(p)
+    assert len(sets["train"]) == p.train_requests
+    by_set = Counter(e.meta["set"] for e in sets["test"])
+    assert by_set == {"hotpotqa": p.test_requests, "squad_v2": 8, "biography": 12}
+    assert dropped["squad_v2: unanswerable"] == 8
+
+
+# ---- claims
+
+
+@pytest.mark.parametrize("name", veri_data.FILES)
+def test_a_claim_sets_own_files_are_read(written, name):
+    for file in veri_data.FILES[name]:
+        examples, problems = claims.load(name, str(written / hub.VERI / file))
+        wrong = {"feverous": {"empty question": 1}, "hover": {"not of 2 hops": 1}}
+        assert problems == wrong.get(name, {})
+        labels = {e.label for e in examples}
+        assert len(labels) == (2 if name == "hover" else 3)
+        _every_gold_id_is_there(written / hub.VERI, examples)
+
+
+def _every_gold_id_is_there(folder, examples):
+    entries = [e for n in claims.CORPORA for e in claims.entries(n, folder / n)]
+    known = {piece.id for entry in entries for piece in shown(entry)}
+    assert known.issuperset(i for e in examples for i in e.evidence)
+
+
+def test_veri_has_claims_for_its_splits_with_their_evidence(written):
+    p = load("veri", claims_path=str(written / hub.VERI))
+    sets, entries, dropped = veri_data.claim_sets(p)
+    assert len(sets["train"]) == p.train_claims and len(sets["dev"]) == p.dev_claims
+    by_set = Counter(e.meta["set"] for e in sets["test"])
+    assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_claims)
+    assert dropped["duplicate id"] == hub.claim_sets.REPEATED
+    every = [e for part in sets.values() for e in part]
+    offline = veri_data.given_offline(
+        every, entries, lambda queries, k: [[] for _ in queries], p
+    )
+    assert all(len(offline[e.id]) == len(e.evidence) for e in every)
+
+
+@xfail("published claims have no meta['hops']", AssertionError)
+def test_50_finds_a_claim_of_two_hops_to_show(written):
+    p = load("veri", claims_path=str(written / hub.VERI))
+    sets, *_ = veri_data.claim_sets(p)
+    assert any(e.meta.get("hops") == 2 for part in sets.values() for e in part)
+
+
+# ---- what lm-eval reads, models
+
+
+@pytest.mark.parametrize("name, config, split, columns", LM_EVAL)
+def test_a_set_of_lm_eval_has_its_columns(folder, name, config, split, columns):
+    row = next(iter(datasets.load_dataset(name, config, split=split, streaming=True)))
+    assert row.keys() >= set(columns.split(","))
+
+
+def test_the_configs_of_bbh_and_math_are_those_of_lm_eval(written):
+    configs = datasets.get_dataset_config_names
+    assert set(configs(str(written / "SaylorTwift/bbh"))) == set(utility_sets.BBH)
+    math = configs(str(written / "EleutherAI/hendrycks_math"))
+    assert set(math) == set(utility_sets.MATH)
+
+
+def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, folder):
+    source = tmp_path / "small"
+    source.mkdir()
+    (source / "tokenizer_config.json").write_text('{"chat_template": "x", "eos": "e"}')
+    (source / "model.safetensors").write_text("weights")
+    target = tmp_path / "hub"
+    hub.write_models(target, source, source)
+    with hub.redirect(target):
+        for name, kind in hub.MODELS.items():
+            path = target / name
+            assert assets.policy_path(name) == str(path)
+            assert (path / "model.safetensors").read_text() == "weights"
+            assert json.loads((path / "tokenizer_config.json").read_text()) == {
+                "eos": "e"
+            }
+            assert (path / "chat_template.jinja").exists() == (kind != "none")
+    assert (target / hub.ENCODER / "model.safetensors").exists()
+
+
+def test_the_template_that_thinks_is_used_as_qwen3s():
+    template = jinja2.Template(hub.TEMPLATES["thinks"])
+    turns = [
+        {"role": "user", "content": "One?"},
+        {"role": "assistant", "content": "<think>hm</think>\n\nTwo."},
+        {"role": "user", "content": "Why?"},
+    ]
+    text = template.render(messages=turns, add_generation_prompt=True)
+    assert "hm" not in text and "<|im_start|>assistant\nTwo.<|im_end|>" in text
+    assert text.endswith("<|im_start|>assistant\n")
+    more = {"messages": turns, "add_generation_prompt": True}
+    assert template.render(**more, enable_thinking=False).endswith(
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
+
+
+def test_the_folder_is_the_same_byte_for_byte_when_written_anew(tmp_path):
+    contents = []
+    for name in ("one", "two"):
+        hub.write(tmp_path / name)
+        files = sorted(f for f in (tmp_path / name).rglob("*") if f.is_file())
+        contents.append({f.relative_to(tmp_path / name): f.read_bytes() for f in files})
+    assert contents[0] == contents[1]
+    assert sum(map(len, contents[0].values())) < 5_000_000

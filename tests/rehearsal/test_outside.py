@@ -1,0 +1,147 @@
+"""The rehearsal's web answers the kit's own client; its proxy helps a small judge."""
+
+import json
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from threading import Thread
+
+import judge_proxy
+import pytest
+import web as rehearsal
+from country import Country
+from fastapi.testclient import TestClient
+
+from factkit import web
+from factkit.datasets.examples import Example
+from factkit.llm import Reply
+from factkit.params import ParamError
+from factkit.reason.requests import parse_new_prompt
+from factkit.verify.judge import preferred
+
+COUNTRY = Country()
+
+
+@pytest.fixture
+def outside(monkeypatch, tmp_path):
+    """The web, served, with the environment that the kit's client needs."""
+    own = rehearsal.Web(COUNTRY, tmp_path / "asked.jsonl")
+    with rehearsal.serve(own) as url:
+        monkeypatch.setenv(web.KEY_VARIABLE, rehearsal.KEY)
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "127.0.0.1,localhost")
+        monkeypatch.setattr(web, "DELAY_S", 0.0)
+        yield own, url
+
+
+def examples(places=(30, 70, 110)):
+    """Whose reference answers are what these pages say."""
+    return [
+        Example(id=page.title, question="?", answers=[page.text], entity=page.title)
+        for page in (COUNTRY.pages[place] for place in places)
+    ]
+
+
+def test_the_kits_client_searches_and_reads_the_pages(outside, tmp_path):
+    own, url = outside
+    asked = examples()
+    hard = examples([rehearsal.FORBIDDEN, rehearsal.PICTURE])
+    folder = tmp_path / "cache"
+    evidence, counts = web.run_online([*asked, *hard], f"{url}/search", folder, 6)
+    for example in asked:
+        page = COUNTRY.by_title[example.id]
+        (document,) = [d for d in evidence[example.id] if d.title == page.title]
+        assert all(sentence in document.text for sentence in page.sentences)
+        assert len(evidence[example.id]) >= 4
+    assert counts["kept"] == len([*asked, *hard])
+    assert counts["page: robots.txt"] and counts["page: without text"]
+    log = (tmp_path / "asked.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in log] == own.asked
+    assert [row["search"] for row in own.asked if "search" in row].count(
+        asked[0].answers[0]
+    ) == 1
+    assert any(row.get("page", "").endswith("/robots.txt") for row in own.asked)
+
+
+def test_a_wrong_key_is_refused(outside, tmp_path, monkeypatch):
+    _, url = outside
+    monkeypatch.setenv(web.KEY_VARIABLE, "another")
+    with pytest.raises(ParamError, match="refuses the search key"):
+        web.run_online(examples(), f"{url}/search", tmp_path / "cache", 4)
+
+
+def test_every_page_has_a_public_address_of_its_own():
+    own = rehearsal.Web(COUNTRY)
+    assert len(own.pages) == len(COUNTRY.pages)
+    assert all(web.is_public(host) for host in own.pages)
+
+
+# ---- the judge's proxy
+
+
+def prompts():
+    folder = resources.files("factkit.prompts")
+    return {f.name: f.read_text("utf-8") for f in folder.iterdir() if "txt" in f.name}
+
+
+def body(prompt):
+    return {"model": "judge", "messages": [{"role": "user", "content": prompt}]}
+
+
+def test_the_templates_that_ask_for_tags_get_a_regex_and_no_other():
+    bound = {
+        name: judge_proxy.with_form(body(text)).get("structured_outputs")
+        for name, text in prompts().items()
+    }
+    tags = {"synthetic_prompt.txt", "judge_relevance.txt"}
+    assert {name for name, form in bound.items() if form} == tags
+    assert {form["regex"] for form in bound.values() if form} == set(
+        judge_proxy.FORMS.values()
+    )
+    asked = body(prompts()["judge_relevance.txt"]) | {"response_format": {}}
+    assert judge_proxy.with_form(asked) == asked
+
+
+def test_what_the_regexes_allow_is_what_the_kit_reads():
+    new, verdict = judge_proxy.FORMS.values()
+    words = "Which of these old towns has the best known market days"
+    reply = f"<new_prompt>{words}?</new_prompt>"
+    assert re.fullmatch(new, reply) and parse_new_prompt(reply) == f"{words}?"
+    for letter in "AB":
+        reply = f"{words}.\n<answer>[[{letter}]]</answer>"
+        assert re.fullmatch(verdict, reply)
+        assert preferred(Reply(reply)) == letter
+
+
+def test_the_proxy_passes_on_what_it_does_not_change():
+    class Echo(BaseHTTPRequestHandler):
+        def do_POST(self):
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(418)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps([self.path, json.loads(content)]).encode())
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        with TestClient(judge_proxy.app(url)) as client:
+            for path, prompt in (("completions", "x"), ("chat/completions", "x")):
+                sent = body(prompt)
+                reply = client.post(f"/v1/{path}", json=sent)
+                assert reply.status_code == 418
+                assert reply.json() == [f"/v1/{path}", sent]
+            sent = body(prompts()["synthetic_prompt.txt"])
+            _, passed = client.post("/v1/chat/completions", json=sent).json()
+            assert passed["structured_outputs"]["regex"].startswith("<new_prompt>")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
