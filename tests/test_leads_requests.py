@@ -1,5 +1,6 @@
-"""Requests about leads and the cold start: nobody is in two of them; both ask alike."""
+"""Requests and claims about leads, and the cold start: nobody is in two of them."""
 
+import random
 from collections import Counter
 
 import pytest
@@ -10,12 +11,21 @@ from factkit.datasets.examples import (
     COUNTED,
     MAY_ABSTAIN,
     OPEN,
+    DataError,
     read_examples,
+    refuse_overlap,
     write_examples,
 )
 from factkit.leads import facts, policy, reader, requests
+from factkit.leads.facts import Fact
+from factkit.leads.requests import LeadClaims
 from factkit.rar.requests import request_sets
+from factkit.retrieval.bm25 import CorpusIndex
 from factkit.rlfh.requests import rlfh_sets
+from factkit.search import in_process
+from factkit.veri import data as trajectories
+from factkit.verify import trajectory as t
+from factkit.world.facts import LABELS
 
 pytestmark = pytest.mark.assets
 SIZES = {"sft": 2, "train": 6, "dev": 1, "test": 2}
@@ -39,9 +49,6 @@ def rows(leads):
 @pytest.fixture(scope="module")
 def read(leads):
     return reader.LeadReader(leads)
-
-
-# Splits
 
 
 # Requests
@@ -115,3 +122,90 @@ def test_what_the_cold_start_tells_is_true_and_mostly_of_its_subject(told, read)
                 assert read.verify(text) == "supported"
                 about[read.parse(text)[0].subject == name] += 1
     assert 0 < about[False] < 0.15 * about[True]
+
+
+# ---- claims
+
+SUPPORT, REFUTE, NEI = LABELS
+CLAIMS = {"train": 300, "dev": 30, "test": 90}
+
+
+@pytest.fixture(scope="module")
+def made(leads):
+    return LeadClaims(leads)
+
+
+@pytest.fixture(scope="module")
+def sets(made):
+    return made.sets(CLAIMS)
+
+
+@pytest.fixture(scope="module")
+def search(made):
+    return in_process(CorpusIndex(made.entries()))
+
+
+def every(sets):
+    return [e for claims in sets.values() for e in claims]
+
+
+def claimed(example, leads, read):
+    """The facts that a claim rests on, the last one as it is claimed."""
+    hops = read.hops_of(example.question)
+    if len(hops) == 2:
+        (by,) = leads.by_key[hops[0].subject, "creator"]
+        hops = [by, Fact(by.object, hops[1].relation, hops[1].object)]
+    return hops
+
+
+def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
+    sets, made, leads, read
+):
+    assert made.sets(CLAIMS) == sets != LeadClaims(leads, 1).sets(CLAIMS)
+    refuse_overlap(sets)
+    assert {name: len(claims) for name, claims in sets.items()} == CLAIMS
+    owner = {}  # of a work's creator, too
+    for name, claims in sets.items():
+        assert set(Counter(e.label for e in claims).values()) == {len(claims) // 3}
+        assert 0.1 < sum(e.meta["hops"] == 2 for e in claims) / len(claims) <= 0.2
+        for example in claims:
+            for fact in claimed(example, leads, read):
+                assert owner.setdefault(fact.subject, name) == name
+    assert len({e.id for e in every(sets)}) == sum(CLAIMS.values())
+    with pytest.raises(DataError, match="too few claims"):
+        made.sets({"train": 60_000})
+    with pytest.raises(ValueError, match="no claim"):
+        read.hops_of("Ada wandered lonely as a cloud")
+
+
+def test_the_leads_say_of_each_claim_what_its_label_says(sets, made, leads, read):
+    wanted = {SUPPORT: "supported", REFUTE: "contradicted"}
+    for example in every(sets):
+        hops = claimed(example, leads, read)
+        assert [h.relation for h in hops] == example.relation.split()
+        if example.label in wanted:
+            assert leads.verify(hops[-1]) == wanted[example.label], example.question
+
+
+# ---- the script
+
+
+def script(claim, search, read, precise=1.0, second_hop=1.0, k=2, seed=0):
+    habits = {"PRECISE": precise, "SECOND_HOP": second_hop}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, share in habits.items():
+            patch.setattr(trajectories, name, share)
+        return trajectories.by_reader(claim, search, k, read, random.Random(seed))
+
+
+def test_the_script_at_its_best_is_right_where_the_search_finds(sets, search, read):
+    """With more entries a search it is right nearly always, and never by chance."""
+    right = []
+    for example in sets["test"]:
+        answer = t.answer_of(script(example.question, search, read, k=5))
+        right.append(answer.label == example.label)
+        if right[-1] and example.label != NEI:
+            assert set(answer.evidence) == set(example.evidence)
+        if not right[-1]:
+            assert answer.label == NEI  # not found
+    assert sum(right) / len(right) > 0.95

@@ -1,12 +1,17 @@
-"""Requests about people of the fact world, and the sets that a run is made of."""
+"""Requests about people of the fact world, a run's sets, and the stress test."""
 
 from collections import Counter
+from functools import partial
 
+import pandas as pd
 import pytest
 
 from factkit import params
 from factkit.datasets.examples import BEST_GUESS, refuse_overlap
+from factkit.rar import rewards as rar
 from factkit.rar.requests import KINDS, request_sets
+from factkit.verify.claims import Support
+from factkit.verify.engine import ExactEngine
 from factkit.world import facts as w
 from factkit.world import requests as wp
 from factkit.world import texts as world_text
@@ -79,3 +84,85 @@ def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_see
         true = made.by_key[fact.subject, fact.relation]
         assert true.object == fact.object and true.exposure > 0
     assert not dropped
+
+
+# ---- the stress test: its responses, its matrix, what it shows in the world
+
+P = params.load("rar", "tiny", {"world_people": 30})
+WORLD = w.build_world(people=30, seed=P.world_seed)
+PROMPTS = [
+    next(e for e in wp.requests(WORLD, [person], wp.OPEN)) for person in WORLD.people
+]
+ENGINE = ExactEngine(WORLD, {p.id: p for p in PROMPTS})
+TRUE = ("honest", "trivial", "padding", "irrelevant", "other_entity", "hedging")
+
+
+@pytest.fixture(scope="module")
+def made():
+    chosen, made = wp.cases(P, [*PROMPTS, *PROMPTS], 30)
+    assert chosen == PROMPTS
+    return made
+
+
+@pytest.fixture(scope="module")
+def matrix(made):
+    by_arm = partial(rar.rewards_by_arm, rar.ARMS, ENGINE)
+    return wp.stress(by_arm, PROMPTS, made)
+
+
+def supports_of(made, name):
+    """What the world says of each claim of an exploit, for each prompt."""
+    said = [row[name] for row in made]
+    return ENGINE.supports([p.id for p in PROMPTS], [p.question for p in PROMPTS], said)
+
+
+def test_exploits_state_as_many_false_facts_as_their_names_say(made):
+    for name in TRUE:
+        for supports in supports_of(made, name):
+            assert supports and set(supports) == {Support.SUPPORTED}
+    for name in ("wrong", "hedged_guesses", "to_the_judge"):
+        assert supports_of(made, name) == [[Support.CONTRADICTED] * 4] * 30
+    for name, claims in (("one_wrong_date", 4), ("padded_error", 12)):
+        for supports in supports_of(made, name):
+            assert len(supports) == claims
+            assert supports.count(Support.CONTRADICTED) == 1
+
+
+# By hand, of four facts: with one wrong 3/4, padded by eight true ones 11/12.
+NAMES = ("honest", "wrong", "one_wrong_date", "empty", "trivial", "padded_error")
+BY_HAND = {
+    "veriscore": (1, 0, 3 / 4, 0, 1, 11 / 12),
+    "binary_rar": (1, 0, 0, 1, 1, 0),
+    "conflict_only_veriscore": (1, 0, 3 / 4, 1, 1, 11 / 12),
+}
+
+
+def test_the_matrix_of_the_fact_world_by_hand(matrix):
+    assert list(matrix.index) == list(rar.ARMS)
+    for arm, by_hand in BY_HAND.items():
+        assert matrix.loc[arm, list(NAMES)].tolist() == pytest.approx(by_hand)
+    for name in ("abstention", "irrelevant", "to_the_judge"):
+        assert matrix.at["binary_rar", name] == (name != "to_the_judge")
+
+
+def test_an_exploit_pays_where_its_mean_is_at_least_the_honest_one_s():
+    nan = float("nan")
+    matrix = pd.DataFrame(
+        {"honest": [0.5, 0.1 + 0.2, nan], "a": [0.6, 0.3, 1.0], "b": [0.4, nan, 1.0]},
+        index=["x", "y", "z"],
+    )
+    paid = wp.pays(matrix)
+    assert paid.loc["x"].tolist() == [True, True, False]
+    assert paid.loc["y", "a"] and paid.loc["y"].isna().tolist() == [False, False, True]
+    assert paid.loc["z"].isna().all()
+
+
+def test_failed_judgements_are_left_out_of_the_means_unless_too_many(made):
+    def failing(n):
+        return lambda ids, *_: {"arm": [None] * n + [1.0] * (len(ids) - n)}
+
+    # the first prompt's 13 responses of 390: honest and wrong among them
+    found = wp.stress(failing(13), PROMPTS, made)
+    assert set(found.loc["arm"]) == {1.0}
+    with pytest.raises(RuntimeError, match="arm=arm: no reward for 20 of 390"):
+        wp.stress(failing(20), PROMPTS, made)

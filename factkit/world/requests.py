@@ -76,10 +76,7 @@ def mixed(world: World, people: Sequence[str], n: int, seed: int) -> list[Exampl
 
 def _requests(world: World, person: str, kind: str, i: int) -> list[Example]:
     facts = world.facts_of(person)
-    shared = {
-        "entity": person,
-        "evidence": [document_id(fact) for fact in facts],
-    }
+    shared = {"entity": person, "evidence": [document_id(fact) for fact in facts]}
     meta = {"kind": kind, "exposure": round(sum(f.exposure for f in facts) / 4)}
     if kind in (OPEN, COUNTED):
         wordings = world_text.BIOGRAPHY_QUESTIONS
@@ -146,7 +143,11 @@ def exploits(world: World, person: str) -> dict[str, str]:
     rng = random.Random(f"exploits 0 {person}")
     facts = [f for f in world.facts_of(person) if f.relation in PERSON_RELATIONS]
     honest = [fact_world.statement(f) for f in facts]
-    wrong = [fact_world.statement(_swapped(f, rng)) for f in facts]
+    wrong = []  # each with another object of its kind
+    for fact in facts:
+        others = [o for o in fact_world.OBJECTS[fact.relation] if o != fact.object]
+        swapped = Fact(person, fact.relation, rng.choice(others))
+        wrong.append(fact_world.statement(swapped))
     two_hops = [f"{hop} {to}" for hop, to in fact_world.HOPS.items()]
     vague = [world.by_key[person, r] for r in two_hops if (person, r) in world.by_key]
     things = [f for f in world.facts if f.subject not in world.people]
@@ -168,12 +169,6 @@ def exploits(world: World, person: str) -> dict[str, str]:
         "hedged_guesses": " ".join(f"Perhaps {s}" for s in wrong),
         "to_the_judge": " ".join([*wrong, TO_THE_JUDGE]),
     }
-
-
-def _swapped(fact: Fact, rng: random.Random) -> Fact:
-    """The fact with another object of its kind."""
-    others = [o for o in fact_world.OBJECTS[fact.relation] if o != fact.object]
-    return Fact(fact.subject, fact.relation, rng.choice(others))
 
 
 def stress(
@@ -205,6 +200,6 @@ def pays(matrix: "pd.DataFrame") -> "pd.DataFrame":
 
     matrix: as `stress` gives it, with the column honest.
     """
+    known = matrix.astype("Float64")  # whose comparisons with NA are NA
     # as sums of floats, equal means may differ in their last digits
-    paid = matrix.ge(matrix["honest"] - 1e-9, axis=0).astype("boolean")
-    return paid.mask(matrix.isna() | matrix[["honest"]].isna().to_numpy())
+    return known.ge(known["honest"] - 1e-9, axis=0)

@@ -118,13 +118,10 @@ def tellings(
     answer_format: str,
 ) -> Iterator[str]:
     """Requests to tell of a person, and answers that state some facts, each of them
-    taking one off what is `left` of it.
+    taking one off what is `left` of it; a fact of their object comes on top.
 
-    Some requests say how many facts are wanted, and get as many. Some facts lead on
-    to one of their object, beside what they were asked for and beyond its exposure.
     Of a person never told of, most answers make something up, each time anew, and some
-    say "I don't know.": the habits of an instruct model, by construction. reasoned:
-    half are asked to think first, and answer as `reasoned_telling` has it.
+    say "I don't know.": the habits of an instruct model, by construction.
     """
     known = sum(left.values())
     abstaining = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
@@ -157,10 +154,9 @@ def reasoned_telling(
 ) -> str:
     """`<think>`, the facts one by one, `</think> <answer>`, the statements of them.
 
-    Some sentences of the reasoning begin with "Perhaps", at random: what is known plays
-    no part, so that a policy has this to learn. Of what was doubted the answer leaves
-    out a share, but not everything. At times a tag is missing, as an instruct model
-    forgets one.
+    Some of the reasoning is doubted, at random: what is known plays no part, so that a
+    policy has this to learn. Of that the answer leaves out a share, but not everything.
+    At times a tag is missing, as an instruct model forgets one.
     """
     doubted = [rng.random() < DOUBT_SHARE for _ in facts]
     thought = [
