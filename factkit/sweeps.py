@@ -43,7 +43,7 @@ def snakemake(
     folder = runs.profile_folder(p)
     folder.mkdir(parents=True, exist_ok=True)
     command = [
-        *(sys.executable, "-m", "snakemake"),
+        *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
         *("--directory", str(ROOT), "--cores", str(2 * jobs)),
         *("--resources", f"gpu={jobs}"),
@@ -52,7 +52,6 @@ def snakemake(
         "--keep-going",
         *(() if "--dry-run" in extra else ("--quiet", "rules", "host")),
         *extra,
-        *targets,
         *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
         *(f"arms={' '.join(arms)}", f"cold_start={getattr(p, 'cold_start', True)}"),

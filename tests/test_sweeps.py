@@ -115,3 +115,17 @@ def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
         commanded(monkeypatch, tmp_path, code=2, extra=["--dryrunn"])
     command = commanded(monkeypatch, tmp_path, jobs=3)
     assert command[command.index("--cores") + 1] == "6"
+
+
+def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
+    tmp_path, monkeypatch
+):
+    """`train_arms` names its targets and gives no option of its own."""
+    run = subprocess.run
+    monkeypatch.setattr(
+        sweeps.subprocess, "run", lambda c, **how: run([*c, "--dry-run"], **how)
+    )
+    values = {"arms": "prompting", "seeds": "3", "output_dir": str(tmp_path)}
+    p = params.load("truthrl", "tiny", values)
+    with pytest.raises(sweeps.SweepError, match="see the failed"):  # after a dry run
+        sweeps.train_arms("truthrl", p)
