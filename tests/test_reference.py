@@ -26,7 +26,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     | {"tiny-beta1": "0"},
     "reason": {"tiny": "0 1 2"},
     "rlfh": {"tiny": "0 1 2"},
-    "veri": {"tiny": "0 1 2"},
+    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
 }
 
 
