@@ -112,7 +112,9 @@ def test_a_row_becomes_a_claim_with_its_label_and_gold_evidence(load):
         assert (example.question, example.label) == (ROWS[name]["claim"], label)
         assert (example.answers, example.evidence) == ([label], evidence)
         assert example.entity == evidence[0].partition("_sentence")[0]
-        assert example.meta == {"set": "feverous" if name == "veri_r1" else name}
+        own = "feverous" if name == "veri_r1" else name
+        hops = 2 if own in ("exfever", "hover") else 1
+        assert example.meta == {"set": own, "hops": hops}
 
 
 def test_a_claim_may_lack_evidence_where_information_is_lacking(load):
@@ -134,7 +136,7 @@ def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
     evidence = ["A &amp; B_sentence_0", "A &amp; B_sentence_2"]
     (example,), _ = load("veri_r1", row | {"evidence": evidence})
     assert (example.evidence, example.label) == (["A & B"], SUPPORT)
-    assert example.meta == {"set": "hover"}
+    assert example.meta == {"set": "hover", "hops": 2}
 
 
 def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):

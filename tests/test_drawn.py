@@ -57,6 +57,20 @@ def draw(p, path, score=score, examples=EXAMPLES, template=""):
 # Drawing
 
 
+def test_what_the_judge_failed_on_is_judged_again_and_nothing_is_drawn_anew(
+    p, sampler, tmp_path
+):
+    """A dead endpoint would else be remembered as no verdict for ever."""
+    path = tmp_path / "drawn.jsonl"
+    dead = draw(p, path, lambda ids, prompts, responses: [None] * len(ids))
+    calls = len(sampler)
+    rows = draw(p, path, lambda ids, prompts, responses: [1.0] * len(ids))
+    assert [row.responses for row in rows] == [row.responses for row in dead]
+    assert {score for row in rows for score in row.scores} == {1.0}
+    assert len(sampler) == calls
+    assert drawn.read_drawn(path) == rows
+
+
 def test_an_opened_form_is_completed_part_by_part(p, monkeypatch, tmp_path):
     """Reasoning, then the answer; both without what follows a tag or is cut off."""
     asked_for = []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from factkit.params.stages import PolicyParams, RequestParams
     from factkit.verify.verifier import Verifier
 
-PART = 32  # questions drawn between two writes
+PART, VLLM_PART = 32, 2_048  # questions between two writes; an engine starts for each
 SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
 # (ids, prompts, whole responses) → scores of their answers; None: the verifier failed
@@ -92,8 +92,7 @@ def probe(
     chat: bool = False,
     seed: int = 0,
 ) -> list[Probe]:
-    """k samples a question, verified; resumable from `path` in parts of `PART`, or with
-    vLLM in one part."""
+    """k samples a question, verified; resumable from `path` by parts."""
     asked = models.asked(examples, template, tokenizer, chat)
 
     def rows(part: slice) -> list[Probe]:
@@ -101,8 +100,10 @@ def probe(
         texts = models.sample(*own, n=k, seed=SEEDS * seed + part.start)
         return verified(examples[part], texts, verify)
 
-    size = PART if sampling.vllm is None else len(examples)
-    return _in_parts(Probe, len(examples), size, path, rows)
+    def judged(kept: list[int], texts: list[list[str]]) -> list[Probe]:
+        return verified([examples[i] for i in kept], texts, verify)
+
+    return _in_parts(Probe, len(examples), _size(sampling), path, rows, judged)
 
 
 def verified(
@@ -122,7 +123,7 @@ def draw(
     path: Path,
     template: str = "",
 ) -> list[Drawn]:
-    """`p.drawn_responses` a request, scored; resumable from `path` in parts of `PART`.
+    """`p.drawn_responses` a request, scored; resumable from `path` by parts.
 
     template: how requests are put, by default `p.prompt_template`; one that ends with
     `<think>` is completed as plain text, by `guided`.
@@ -139,7 +140,10 @@ def draw(
         texts = sample(*own, n=p.drawn_responses, seed=SEEDS * p.seed + part.start)
         return _judged(Drawn, examples[part], texts, score, columns)
 
-    return _in_parts(Drawn, len(examples), PART, path, rows)
+    def judged(kept: list[int], texts: list[list[str]]) -> list[Drawn]:
+        return _judged(Drawn, [examples[i] for i in kept], texts, score, columns)
+
+    return _in_parts(Drawn, len(examples), _size(sampling), path, rows, judged)
 
 
 def _judged(
@@ -191,17 +195,33 @@ def _finished(text: str) -> str:
 # ---- files
 
 
+def _size(sampling: models.Sampling) -> int:
+    return PART if sampling.vllm is None else VLLM_PART
+
+
 def _in_parts(
-    kind: type[Row], n: int, size: int, path: Path, rows: Callable[[slice], list[Row]]
+    kind: type[Row],
+    n: int,
+    size: int,
+    path: Path,
+    rows: Callable[[slice], list[Row]],
+    judged: Callable[[list[int], list[list[str]]], list[Row]],
 ) -> list[Row]:
     """n rows of a kind, `size` at a time, appended to a file.
 
     It goes on where it was killed; of a part that was cut off, nothing is kept. Each
     part is seeded by its position, so that what was killed equals what ran through.
+    Where the judge failed, what was drawn is kept and judged again.
     """
     done = _read(path, kind) if path.exists() else []
     if len(done) < n:
         done = done[: len(done) // size * size]
+    failed = {i: _texts(row) for i, row in enumerate(done) if None in _verdicts(row)}
+    if failed:
+        again = judged(list(failed), list(failed.values()))
+        again = dict(zip(failed, again, strict=True))
+        done = [again.get(i, row) for i, row in enumerate(done)]
+    if len(done) < n or failed:
         write_atomically(path, "".join(map(_line, done)))
     with progress_bar(n, path.stem, unit="prompt") as bar:
         bar.update(len(done))
@@ -212,6 +232,14 @@ def _in_parts(
             done += made
             bar.update(len(made))
     return done
+
+
+def _verdicts(row: Probe | Drawn) -> Sequence[Outcome | float | None]:
+    return row.outcomes if isinstance(row, Probe) else row.scores
+
+
+def _texts(row: Probe | Drawn) -> list[str]:
+    return row.samples if isinstance(row, Probe) else row.responses
 
 
 def _line(row: Probe | Drawn) -> str:

@@ -59,7 +59,8 @@ def _longfact_rows(kind: str = "") -> Callable[[str], Iterator[Any]]:
     def read(path: str) -> Iterator[Any]:
         folder = rows.existing(path, folder=True)
         files = sorted(folder.rglob("*.jsonl")) if folder.is_dir() else [folder]
-        files = [file for file in files if file.match(f"*{kind}*.jsonl")]
+        if folder.is_dir():
+            files = [file for file in files if file.match(f"longfact-{kind}*.jsonl")]
         if not files:
             raise DataError(f"{path}: no file longfact-{kind}… in it")
         for file in files:
@@ -106,9 +107,17 @@ def _wildchat(row: Row) -> Example:
     return long_prompt(name, prompt, name, answers=[reply])
 
 
+# LongFact's authors' repository (CC BY 4.0), which has FActScore's names, too (MIT)
+AUTHORS = "google-deepmind/long-form-factuality"
+COMMIT = "9d27158d198ced0a9d8271a80147cae580614601"
+LONGFACT = f"https://github.com/{AUTHORS}/archive/{COMMIT}.zip"
+NAMES = (
+    f"https://raw.githubusercontent.com/{AUTHORS}/{COMMIT}"
+    "/third_party/factscore/labeled_data/prompt_entities.txt"
+)
 SOURCES = {
-    "longfact": Source(_longfact, read=_longfact_rows()),
-    "longfact_objects": Source(_longfact, read=_longfact_rows("objects")),
+    "longfact": Source(_longfact, LONGFACT, read=_longfact_rows()),
+    "longfact_objects": Source(_longfact, LONGFACT, read=_longfact_rows("objects")),
     # CC BY 4.0 (Mishra et al. 2023). A row is one model's passage: a prompt that
     # several answered is dropped but once. The hub's split "train" is another file.
     "fava": Source(
@@ -124,9 +133,11 @@ SOURCES = {
         "tatsu-lab/alpaca_farm",
         file="alpaca_farm_evaluation.json",
     ),
-    "biography": Source(_biography, read=_names),
+    "biography": Source(_biography, NAMES, read=_names),
     "factory_hard": Source(  # CC BY-NC 4.0 (Chen et al. 2025)
-        _in_columns("factory", "question"), "facebook/FACTORY", splits=("hard",)
+        _in_columns("factory", "question"),
+        "facebook/FACTORY",
+        file="prompts/hard_prompts.jsonl",  # the hub's split "all" is no name of one
     ),
     "factbench_hard": Source(  # CC BY 4.0 (Bayat et al. 2024); tier 1 is hard
         _in_columns("factbench", "user_prompts", "topic_description"),
@@ -142,7 +153,6 @@ def load(name: str, path: str = "", limit: int | None = None) -> Loaded:
     """A set's prompts; see `rows.load`.
 
     path: a file of the set's rows as JSON, JSON lines or CSV; for longfact its folder
-    or one of its files, for biography a text file with a name a line. These two have
-    no place on the hub.
+    or one of its files, for biography a text file with a name a line.
     """
     return rows.load(SOURCES, name, path, limit)

@@ -188,10 +188,12 @@ def _first(row: Row, names: Iterable[str], default: Any) -> Any:
 class Source:
     """Where a set's rows are, and what they mean.
 
-    hub: a Hugging Face id, or the address of a file; "" for a set that is not there.
+    hub: a Hugging Face id, or the address of a file or of an archive (.zip); "" for a
+    set that is not there.
     file: one of the data set's files, in place of a split. splits: the last one is
     evaluated on. once: a text that is there already is dropped, too: for prompts to
-    train on, never for a published test set. read: the rows at a local path.
+    train on, never for a published test set. read: the rows at a local path, which
+    may be that of what an address gave.
     """
 
     example: Callable[[Row], Example | Document]
@@ -245,7 +247,10 @@ def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
         if file:
             yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
         elif hub.startswith("https://"):
-            yield from of_file(datasets.DownloadManager().download(hub))
+            manager = datasets.DownloadManager()
+            path = manager.download(hub)
+            packed = hub.endswith(".zip")
+            yield from source.read(manager.extract(path) if packed else path)
         else:
             config = source.config or None
             yield from datasets.load_dataset(hub, config, split=split, streaming=stream)

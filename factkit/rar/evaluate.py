@@ -339,6 +339,10 @@ def arguments(
         lora = {"lora_local_path": policy, "max_lora_rank": config["r"]}
         model |= {"peft": policy} if backend == "hf" else lora
     model |= {"think_end_token": CLOSE, "max_length": p.max_context_length}
+    if backend == "vllm":  # beside the policy that a notebook holds, as when sampling
+        engine = models.sampling_of(p).vllm
+        names_of = ("tensor_parallel_size", "gpu_memory_utilization")
+        model |= {name: engine[name] for name in names_of}
     return {
         "model": backend,
         "model_args": model,

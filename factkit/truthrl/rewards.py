@@ -180,15 +180,22 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
 def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
     """The reward model in `path` as a function of prompts and completions → scores.
 
-    Texts are scored as the concatenation of prompt and completion, 64 at a time.
+    Texts are scored as the concatenation of prompt and completion, 64 at a time. Each
+    process holds the model whole: ZeRO-3 shards what is loaded under its configuration,
+    and only what its engine trains can be run then.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.integrations import deepspeed
 
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    deepspeed.unset_hf_deepspeed_config()
     model = AutoModelForSequenceClassification.from_pretrained(
         path, num_labels=1, **models.SAFE
     )
+    if reference is not None and (config := reference()) is not None:
+        deepspeed.set_hf_deepspeed_config(config)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).eval()
 

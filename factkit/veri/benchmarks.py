@@ -209,6 +209,7 @@ def _claim(name: str, row: Row, evidence: Iterable[str], relation: str = "") -> 
     if not gold and label != NEI:
         raise RowError("no evidence")
     own_id = f"{name}-{_field(row, 'id', int | str)}"
+    hops = {"hover": HOPS, "exfever": len(gold) or 1}.get(name, 1)  # pages
     answers = [NEI, REFUTE] if label == NOT_SUPPORTED else [label]
     return Example(
         id=own_id,
@@ -218,7 +219,7 @@ def _claim(name: str, row: Row, evidence: Iterable[str], relation: str = "") -> 
         relation=relation,
         label=answers[0],
         evidence=gold,
-        meta={"set": name},
+        meta={"set": name, "hops": hops},
     )
 
 

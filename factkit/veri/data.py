@@ -21,6 +21,7 @@ from factkit.leads.reader import LeadReader
 from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
+from factkit.params import ROOT
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import Search, in_process, over_http
@@ -46,6 +47,7 @@ FILES = {
     "hover": ("hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"),
 }
 REPLY_TOKENS = 512  # Table 4
+MISSING = "evidence not in the corpus"
 PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 
 
@@ -86,11 +88,13 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     are the published ones, or as many of each label. What shares an entity with a test
     claim is not trained on.
     """
-    folder, dropped = Path(p.claims_path), Counter()
+    folder, dropped = ROOT / p.claims_path, Counter()
     test = [e for name in p.eval_sets.split() for e in _test_set(folder, name, p)]
     if (folder / PUBLISHED).exists():
         train, counts = benchmarks.load("veri_r1", str(folder / PUBLISHED))
         entries = _gold_entries(folder, [*train, *test])
+        settled = with_evidence(train, entries)
+        counts[MISSING], train = len(train) - len(settled), settled
     else:
         pool = []
         for name in TRAINED_ON:
@@ -109,6 +113,14 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     dropped["shares an entity with a test claim"] = len(train) - len(own)
     sizes = {"train": p.train_claims, "dev": p.dev_claims}
     return split_by_entity(own, sizes) | {"test": test}, entries, dropped
+
+
+def with_evidence(
+    examples: Sequence[Example], entries: Sequence[Chunk]
+) -> list[Example]:
+    """The claims all of whose gold evidence is among the entries' pieces."""
+    known = {piece.id for entry in entries for piece in shown(entry)}
+    return [e for e in examples if known.issuperset(e.evidence)]
 
 
 def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
@@ -146,8 +158,7 @@ def keep_verified(
     the evidence exactly the gold one, or for NOT ENOUGH INFO the label alone, as in
     §3.2's metrics (ours). A call that failed is no verdict: a rerun asks again.
     """
-    known = {piece.id for entry in entries for piece in shown(entry)}
-    settled = [e for e in examples if known.issuperset(e.evidence)]
+    settled = with_evidence(examples, entries)
     given = given_offline(settled, entries, search, p)
     requests = [
         Request(
@@ -160,7 +171,7 @@ def keep_verified(
     replies = llm.run(requests, progress="verifying")
     fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
     counts = Counter(fates.values())
-    counts["evidence not in the corpus"] = len(examples) - len(settled)
+    counts[MISSING] = len(examples) - len(settled)
     return [e for e in settled if fates[e.id] == "kept"], counts
 
 

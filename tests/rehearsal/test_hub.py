@@ -17,7 +17,6 @@ from sizes import sizes
 from factkit import assets, corpus, params
 from factkit.curate.splits import split_by_entity
 from factkit.datasets import benchmarks, long_form_prompts
-from factkit.datasets.examples import DataError
 from factkit.llm import Reply
 from factkit.rar import requests as rar_requests
 from factkit.reason import requests as reason_requests
@@ -28,25 +27,6 @@ from factkit.truthrl import data as truthrl_data
 from factkit.veri import benchmarks as claims
 from factkit.veri import data as veri_data
 
-NOT_ON_HUB = "the loader names no source on the hub"
-ALL_SPLITS = "datasets refuses a config with a split called `all`"
-
-
-def xfail(reason, raises):
-    return pytest.mark.xfail(strict=True, reason=reason, raises=raises)
-
-
-def broken(name, source):
-    """The mark of a set whose loader can't read the hub, if it can't."""
-    if name == "factory_hard":
-        return [xfail(ALL_SPLITS, DataError)]
-    return [] if source.hub else [xfail(NOT_ON_HUB, DataError)]
-
-
-LONG_FORM = [
-    pytest.param(name, marks=broken(name, source))
-    for name, source in long_form_prompts.SOURCES.items()
-]
 LM_EVAL = [  # of lm-eval 0.4.13's task files: set, config, split, columns
     ("Idavidrein/gpqa", "gpqa_main", "train", "Question,Correct Answer"),
     ("google/IFEval", None, "train", "key,prompt,instruction_id_list,kwargs"),
@@ -79,7 +59,7 @@ def load(paper, **values):
 
 
 def people_of(folder):
-    """A requests_path with the two sources that the kit does not find by itself."""
+    """What LongFact's authors have, as a user's folder."""
     raw = folder / "raw.githubusercontent.com" / hub.prompt_sets.AUTHORS
     return raw / hub.prompt_sets.COMMIT
 
@@ -134,7 +114,7 @@ def test_the_wikipedia_of_2018_has_a_passage_for_every_page(folder):
 # ---- prompts for long answers
 
 
-@pytest.mark.parametrize("name", LONG_FORM)
+@pytest.mark.parametrize("name", long_form_prompts.SOURCES)
 def test_a_prompt_set_is_read_from_the_hub(folder, name):
     examples, _ = long_form_prompts.load(name)
     assert len(examples) >= 8
@@ -191,35 +171,16 @@ def reason_sets(monkeypatch, **values):
     return p, reason_requests.reason_sets(p)[0]
 
 
-@xfail(f"longfact_objects: {NOT_ON_HUB}", DataError)
 def test_learning_to_reason_takes_all_its_sets_from_the_hub(folder, monkeypatch):
     p, sets = reason_sets(monkeypatch)
-    assert len({e.meta["set"] for e in sets["test"]}) == len(p.eval_sets.split())
-
-
-def test_learning_to_reason_has_requests_for_its_splits(folder, monkeypatch, tmp_path):
-    """With the files that it does not find by itself in requests_path."""
-    raw = people_of(folder)
-    (tmp_path / "longfact").symlink_to(raw / "longfact")
-    (tmp_path / "prompt_entities.txt").symlink_to(raw / hub.prompt_sets.ENTITIES)
-    hard = folder / "facebook/FACTORY/prompts/hard_prompts.jsonl"
-    (tmp_path / "factory_hard.jsonl").symlink_to(hard)
-    p, sets = reason_sets(monkeypatch, requests_path=str(tmp_path))
     for name in ("sft", "train", "dev"):
         assert len(sets[name]) == getattr(p, f"{name}_requests")
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_requests)
 
 
-@xfail(f"biography: {NOT_ON_HUB}", DataError)
 def test_rlfh_takes_all_its_sets_from_the_hub(folder):
-    assert rlfh_requests.rlfh_sets(load("rlfh"))
-
-
-def test_rlfh_has_questions_for_its_splits(folder, tmp_path):
-    names = people_of(folder) / hub.prompt_sets.ENTITIES
-    (tmp_path / "prompt_entities.txt").symlink_to(names)
-    p = load("rlfh", requests_path=str(tmp_path))
+    p = load("rlfh")
     sets, dropped = rlfh_requests.rlfh_sets(p)
     assert len(sets["train"]) == p.train_requests
     by_set = Counter(e.meta["set"] for e in sets["test"])
@@ -261,7 +222,6 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     assert all(len(offline[e.id]) == len(e.evidence) for e in every)
 
 
-@xfail("published claims have no meta['hops']", AssertionError)
 def test_50_finds_a_claim_of_two_hops_to_show(written):
     p = load("veri", claims_path=str(written / hub.VERI))
     sets, *_ = veri_data.claim_sets(p)

@@ -49,7 +49,7 @@ def test_the_kits_client_searches_and_reads_the_pages(outside, tmp_path):
     asked = examples()
     hard = examples([rehearsal.FORBIDDEN, rehearsal.PICTURE])
     folder = tmp_path / "cache"
-    evidence, counts = web.run_online([*asked, *hard], f"{url}/search", folder, 6)
+    evidence, counts = web.run_online([*asked, *hard], f"{url}/search", folder, 6, 3)
     for example in asked:
         page = COUNTRY.by_title[example.id]
         (document,) = [d for d in evidence[example.id] if d.title == page.title]
@@ -69,7 +69,7 @@ def test_a_wrong_key_is_refused(outside, tmp_path, monkeypatch):
     _, url = outside
     monkeypatch.setenv(web.KEY_VARIABLE, "another")
     with pytest.raises(ParamError, match="refuses the search key"):
-        web.run_online(examples(), f"{url}/search", tmp_path / "cache", 4)
+        web.run_online(examples(), f"{url}/search", tmp_path / "cache", 4, 3)
 
 
 def test_every_page_has_a_public_address_of_its_own():
