@@ -96,6 +96,8 @@ class LLM:
 
     base_url: with its /v1. cache: folder, on a local disk; any number of processes may
     share it. api_key: if None, that of the environment variable OPENAI_API_KEY.
+    headers, extra: fields of each request's header and body; of these `extra` and
+    thinking_tokens, which a reply may have beside those asked for, decide the answer.
     `totals`: HTTP attempts made (`calls`), and tokens as the server counts them.
     """
 
@@ -106,8 +108,13 @@ class LLM:
         cache: Path | None = None,
         limits: Limits = Limits(),
         api_key: str | None = None,
+        headers: Mapping[str, str] = {},
+        extra: Mapping[str, Any] = {},
+        thinking_tokens: int = 0,
     ) -> None:
         self.base_url, self.model, self.api_key = base_url, model, api_key
+        self.headers, self.extra = dict(headers), dict(extra)
+        self.thinking_tokens = thinking_tokens
         self.limits, self._cache = limits, Cache(cache) if cache is not None else None
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
         self._takes_schemas = True
@@ -121,6 +128,8 @@ class LLM:
         carry: the error of each call would spell it out.
         """
         name = f"{_address(self.base_url)} {self.model}"
+        if self.extra or self.thinking_tokens:
+            name += f" {json.dumps(self.extra, sort_keys=True)} {self.thinking_tokens}"
         keys = [cache_key(name, request) for request in requests]
         missing = dict(zip(keys, requests, strict=True))
         replies: dict[str, Reply] = {}
@@ -201,6 +210,7 @@ class LLM:
         return AsyncOpenAI(
             base_url=self.base_url,
             api_key=key,
+            default_headers=self.headers,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,
             http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
@@ -214,9 +224,10 @@ class LLM:
         body = {
             "model": self.model,
             "messages": [dict(message) for message in request.messages],
-            "max_tokens": request.sampling.max_new_tokens,
+            "max_tokens": request.sampling.max_new_tokens + self.thinking_tokens,
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
+            **self.extra,
         }
         if with_schema := request.schema is not None and self._takes_schemas:
             schema = json.loads(json.dumps(request.schema, default=dict))

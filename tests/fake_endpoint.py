@@ -15,10 +15,11 @@ Behaviour = Callable[[dict[str, Any], int], tuple[int, Any, dict[str, str]] | No
 
 @dataclass
 class FakeEndpoint:
-    """What the server saw: bodies, arrival times in seconds, calls at once."""
+    """What the server saw: bodies, headers, arrival times in seconds, calls at once."""
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     arrivals: list[float] = field(default_factory=list)
     now: int = 0
     most_at_once: int = 0
@@ -68,6 +69,7 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
     async def handle(request: web.Request) -> web.Response:
         body = await request.json()
         seen.bodies.append(body)
+        seen.headers.append({k.lower(): v for k, v in request.headers.items()})
         seen.arrivals.append(time.monotonic())
         seen.now += 1
         seen.most_at_once = max(seen.most_at_once, seen.now)

@@ -42,6 +42,25 @@ def reply_to(behave, limits=QUICK, **fields):
     return reply, len(server.bodies)
 
 
+# Requests
+
+
+def test_a_request_has_the_judge_s_own_fields_headers_and_room_to_think(tmp_path):
+    """Which decide its answer, but for the headers: another judge is asked anew."""
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    request = ask("p", sampling=models.Sampling(32))
+    with serve(echo) as server:
+        for own in ({}, {"extra": off}, {"extra": off, "thinking_tokens": 1_000}):
+            for gateway in ("a", "b"):
+                headers = {"X-Gateway": gateway}
+                llm = LLM(server.url, "j", tmp_path, QUICK, headers=headers, **own)
+                llm.run([request])
+    plain, quiet, thinks = server.bodies  # each asked once: headers are no part
+    assert quiet == plain | off
+    assert thinks == quiet | {"max_tokens": 1_032}
+    assert {seen["x-gateway"] for seen in server.headers} == {"a"}
+
+
 # Failures
 
 

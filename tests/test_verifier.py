@@ -65,7 +65,9 @@ def asked(monkeypatch):
 
 def test_the_judge_of_the_parameters_is_asked(asked):
     limits = {"judge_concurrency": 3, "judge_timeout": 7.0, "judge_max_calls": 11}
-    p = params.load("truthrl", "tiny", JUDGED | limits, variant="reasoning")
+    sent = {"judge_extra": '{"top_k": 1}', "judge_headers": '{"X-Team": "a"}'}
+    values = JUDGED | limits | sent | {"judge_thinking_tokens": 9}
+    p = params.load("truthrl", "tiny", values, variant="reasoning")
     said = [r"<think> Rome? </think> \boxed{Paris}", r"\boxed{Rome}", "no box"]
     assert outcomes(p, said) == [CORRECT, None, WRONG]
     outcomes(p, said, "org/other@http://other:8002/v1")
@@ -73,11 +75,19 @@ def test_the_judge_of_the_parameters_is_asked(asked):
     assert told == ["Paris", "Rome", ""]  # without the reasoning
     limits = llm.limits
     assert (limits.concurrency, limits.timeout_s, limits.max_calls) == (3, 7.0, 11)
+    assert (llm.extra, llm.headers) == ({"top_k": 1}, {"X-Team": "a"})
+    assert llm.thinking_tokens == 9
     named = [(of.model, of.base_url) for of in (llm, other)]
     assert named == [
         ("org/judge", "http://j/v1"),
         ("org/other", "http://other:8002/v1"),
     ]
+
+
+def test_a_judge_s_fields_that_are_no_json_object_are_refused():
+    for wrong in ("enable_thinking: false", "[1]"):
+        with pytest.raises(params.ParamError, match="judge_extra"):
+            params.load("truthrl", "tiny", {"judge_extra": wrong})
 
 
 # Reasoning

@@ -1,5 +1,6 @@
 """What the stages of a run take, whichever the paper: policy, SFT, DPO, RL."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -79,6 +80,16 @@ class HardwareParams(RunParams):
     max_context_length: int = Field(2048, ge=16)  # tokens of prompt and response
 
 
+def _json_object(text: str) -> str:
+    """Raises ValueError on a text that is neither empty nor a JSON object."""
+    if text and not isinstance(json.loads(text), dict):
+        raise ValueError("must be a JSON object, as '{\"top_k\": 20}'")
+    return text
+
+
+JsonObject = Annotated[str, AfterValidator(_json_object)]  # flat YAML holds no other
+
+
 class JudgeParams(HardwareParams):
     """Who judges: rules, an exact reader, or a model behind an endpoint."""
 
@@ -88,6 +99,10 @@ class JudgeParams(HardwareParams):
     judge_concurrency: int = Field(64, ge=1)
     judge_timeout: float = Field(120.0, gt=0)
     judge_max_calls: int = Field(0, ge=0)  # 0: no cap
+    judge_key: str = "OPENAI_API_KEY"  # the variable of the environment that holds it
+    judge_headers: JsonObject = ""
+    judge_extra: JsonObject = ""  # of each request, beside what the kit asks
+    judge_thinking_tokens: int = Field(0, ge=0)  # beside those of a reply
 
     @model_validator(mode="after")
     def _judge_is_named(self) -> Self:

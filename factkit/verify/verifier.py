@@ -3,6 +3,8 @@
 A run stops when its judge or verifier fails on too many responses.
 """
 
+import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,7 +82,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
 
 
 def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
-    """The judge `model` at `url`, with the cache and limits of `p`."""
+    """The judge `model` at `url`, with the cache, limits and request fields of `p`."""
     from factkit import llm
 
     limits = llm.Limits(
@@ -88,7 +90,16 @@ def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    return llm.LLM(url, model, assets.cache_dir() / "llm", limits)
+    return llm.LLM(
+        url,
+        model,
+        assets.cache_dir() / "llm",
+        limits,
+        api_key=os.environ.get(p.judge_key),
+        headers=json.loads(p.judge_headers or "{}"),
+        extra=json.loads(p.judge_extra or "{}"),
+        thinking_tokens=p.judge_thinking_tokens,
+    )
 
 
 # ---- failures
