@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from factkit import arms, assets, params
+from factkit import arms, assets, params, services
+from factkit.services import Check
 
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
 GPU_GB = 80
@@ -29,7 +30,6 @@ PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri":
 CLAIMS = {"rar": 30, "reason": 46, "rlfh": 22}
 
 Row = tuple[str, str, str]  # what, value, how reckoned
-Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 
 
 class Shape(NamedTuple):
@@ -188,7 +188,7 @@ def examine(
     p = params.load(paper, profile, variant=variant)
     checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
     if profile in GPUS_NEEDED:
-        checks += _gpus(profile)
+        checks += _gpus(profile) + services.examine(p)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
         needed = sum(memory(paper, p).values())
         found = f"{needed:.0f} of {GPU_GB} GB"

@@ -81,7 +81,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     return quality
 
 
-def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
+def judge_llm(p: "JudgeParams", model: str, url: str, cached: bool = True) -> "LLM":
     """The judge `model` at `url`, with the cache, limits and request fields of `p`."""
     from factkit import llm
 
@@ -93,7 +93,7 @@ def judge_llm(p: "JudgeParams", model: str, url: str) -> "LLM":
     return llm.LLM(
         url,
         model,
-        assets.cache_dir() / "llm",
+        assets.cache_dir() / "llm" if cached else None,
         limits,
         api_key=os.environ.get(p.judge_key),
         headers=json.loads(p.judge_headers or "{}"),

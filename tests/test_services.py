@@ -1,0 +1,88 @@
+"""What doctor says of a profile's services: each answers, or the remedy is named."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from factkit import params, services
+
+NOWHERE = "http://127.0.0.1:9"
+GRADE = json.dumps({"explanation": "the same city", "score": 1})
+
+
+@contextmanager
+def server(reply=GRADE, models=("org/judge",)):
+    """Its address: a judge that replies so, beside a healthy service."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            listed = [{"id": name, "max_model_len": 8192} for name in models]
+            self.answer({"data": listed})
+
+        def do_POST(self):
+            own = {"role": "assistant", "content": reply}
+            choice = {"index": 0, "message": own, "finish_reason": "stop"}
+            named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.answer(named | {"choices": [choice]})
+
+        def answer(self, body):
+            text = json.dumps(body).encode()
+            self.send_response(200 if self.path != "/sick/health" else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}"
+    served.shutdown()
+
+
+def judged(url, **values):
+    named = {"verifier": "judge", "judge_model": "org/judge", "judge_url": f"{url}/v1"}
+    return params.load("rar", "h100_lora", named | values)
+
+
+def test_a_judge_is_asked_for_its_models_and_for_a_plain_verdict():
+    with server() as url:
+        (what, told, fine, _), *_ = services.examine(judged(url))
+    assert (what, fine) == ("judge org/judge", True)
+    assert "8,192 tokens: graded a plain case right" in told
+
+
+def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
+    thinking = "<think> Paris is the capital, so"
+    wrong = json.dumps({"explanation": "", "score": 0})
+    for reply, models, *words in (
+        (thinking, ("org/judge",), "no verdict in its reply", "judge_extra"),
+        (wrong, ("org/judge",), "graded a plain case wrong", "of no use"),
+        (GRADE, ("org/other",), "serves org/other", "judge_model"),
+    ):
+        with server(reply, models) as url:
+            (_, told, fine, remedy), *_ = services.examine(judged(url))
+        assert not fine and words[0] in told and words[1] in remedy
+    (_, told, fine, remedy), *_ = services.examine(judged(NOWHERE))
+    assert not fine and "ConnectError" in told and "vllm serve org/judge" in remedy
+
+
+def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_path):
+    monkeypatch.delenv("FACTKIT_SEARCH_KEY", raising=False)
+    with server() as url:
+        values = {"vllm_server_url": url, "reward_url": f"{url}/sick"}
+        p = params.load("reason", "h100_full", values)
+        checks = {what: fine for what, _, fine, _ in services.examine(p)}
+        assert checks["rollout server"] and not checks["reward service"]
+        assert not checks["key of https://google.serper.dev/search"]
+        monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
+        (tmp_path / "a.parquet").touch()
+        found = {"claims_path": str(tmp_path), "search_url": f"{url}/retrieve"}
+        for values, fine in ((found, True), ({"search_url": f"{NOWHERE}/r"}, False)):
+            p = params.load("veri", "h100_lora", values)
+            checks = {what.split()[0]: ok for what, _, ok, _ in services.examine(p)}
+            assert checks["retriever"] is checks["claims_path"] is fine
