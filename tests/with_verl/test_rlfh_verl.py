@@ -71,7 +71,9 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where verl's files are, and a policy's folder without weights."""
-    return tmp_path_factory.mktemp("verl")
+    folder = tmp_path_factory.mktemp("verl")
+    (folder / "policy").mkdir()
+    return folder
 
 
 @pytest.fixture(scope="module")

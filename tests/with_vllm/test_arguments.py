@@ -30,6 +30,7 @@ def test_unsloth_takes_our_arguments():
         loader = wheel.read("unsloth/models/loader.py").decode()
         llama = wheel.read("unsloth/models/llama.py").decode()
     known = parameters(loader, "loader.py", "from_pretrained")
+    known |= set(re.findall(r'kwargs\.get\("(\w+)"', llama))  # what it hands on
     assert set(loading) <= known
     assert set(adapter) <= parameters(llama, "llama.py", "get_peft_model")
 
