@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test test-slow test-all test-vllm test-verl bench lab clean distclean
+.PHONY: help reproduce test test-slow test-all test-vllm test-verl gpu-check bench lab clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -97,6 +97,20 @@ $(VERL)/done: pyproject.toml $(LOCKS)/verl.txt
 test-verl: $(VERL)/done  ## RLFH's token rewards through verl's own code, on the CPU
 	$(VERL)/bin/python -m pytest --durations=0 tests/with_verl
 
+GPU := .venv-gpu
+GPU_PIP := $(GPU)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+
+$(GPU)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt
+	@echo "== Set-up: .venv-gpu with vLLM, Unsloth, DeepSpeed (some minutes, 12 GB) =="
+	@test -x $(GPU)/bin/python || $(PYTHON) -m venv $(GPU)
+	@echo '*' > $(GPU)/.gitignore
+	$(GPU_PIP) --constraint $(LOCKS)/gpu.txt --editable '.[gpu]'
+	$(GPU_PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
+	@touch $@
+
+gpu-check: $(GPU)/done  ## Prove the GPU path on one H100: speed, memory, LoRA, GRPO (25 min)
+	$(GPU)/bin/python tests/gpu/check.py $(CHECK_ARGS)
+
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
 	@for script in tests/benchmarks/bench_*.py; do \
 	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
@@ -109,4 +123,4 @@ clean:  ## Remove runs (the reference results stay)
 	rm -rf .snakemake .pytest_cache .ruff_cache
 
 distclean: clean  ## Remove the environment too
-	rm -rf $(VENV) $(VLLM) $(VERL) .venv-veriscore factkit.egg-info
+	rm -rf $(VENV) $(VLLM) $(VERL) $(GPU) .venv-veriscore factkit.egg-info

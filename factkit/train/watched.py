@@ -1,7 +1,4 @@
-"""A rollout of GRPO and its last update on a small batch, with all that goes into them.
-
-For notebooks that compute an update by hand and hold it against the trainer's number.
-"""
+"""A rollout of GRPO and its last update, for notebooks that compute one by hand."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,6 +19,7 @@ SMALL = {  # two updates of one rollout: in the second the policy has moved
     "rollouts": "transformers",
     "num_processes": 1,
     "deepspeed": "",
+    "lora_backend": "peft",  # in this process Unsloth would come too late
 }
 
 

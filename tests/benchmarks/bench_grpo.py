@@ -11,10 +11,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from factkit import assets, params
 from factkit.truthrl.arms import TruthRL
+from factkit.truthrl.rewards import reward_function
 
 SETTINGS = {
     "tiny": {"rl_steps": 22, "checkpoint_steps": 1000},
@@ -33,16 +35,19 @@ def rows(p: TruthRL) -> list[dict]:
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
 
 
-def kit_steps(p: TruthRL, folder: Path) -> None:
+def kit_steps(
+    p: TruthRL, folder: Path, make_reward: Callable = reward_function
+) -> None:
     """Train with factkit, from its base policy."""
     from factkit.train import grpo
-    from factkit.truthrl.rewards import reward_function
     from factkit.world.policy import base_policy
 
-    grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
+    grpo.grpo(base_policy(p), rows(p), make_reward, folder, p)
 
 
-def bare_steps(p: TruthRL, folder: Path) -> None:
+def bare_steps(
+    p: TruthRL, folder: Path, make_reward: Callable = reward_function
+) -> None:
     """Train with TRL alone: same configuration, same reward, nothing of the kit's."""
     import torch
     from datasets import Dataset
@@ -50,16 +55,15 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
     from trl import GRPOTrainer
 
     from factkit.train import grpo, setup
-    from factkit.truthrl.rewards import reward_function
     from factkit.world.policy import base_policy
 
     path = base_policy(p)
-    dtype = getattr(torch, p.dtype)
+    dtype = getattr(torch, p.dtype) if p.lora_rank else torch.float32
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),
         processing_class=AutoTokenizer.from_pretrained(path, padding_side="left"),
         train_dataset=Dataset.from_list(rows(p)),
-        reward_funcs=reward_function(p, folder),
+        reward_funcs=make_reward(p, folder),
         peft_config=setup.lora(p),
         args=grpo.grpo_config(p, folder / "checkpoint"),
     )

@@ -1,0 +1,102 @@
+"""`make gpu-check` at the smallest sizes, with vLLM's CPU build, all but Unsloth.
+
+What is measured says nothing here; that each part ends with its figures does.
+"""
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import yaml
+
+from factkit.params import ROOT
+
+sys.path.append(str(ROOT / "tests"))
+from test_notebooks import SMALLEST  # noqa: E402
+
+CHECK = ROOT / "tests" / "gpu" / "check.py"
+SHORT = {"max_completion_length": 8, "max_context_length": 256, "rl_batch_size": 8}
+SIZES = {
+    "speed": SHORT,
+    "memory": SHORT | {"lora_rank": 8, "micro_batch_size": 4, "num_generations": 4},
+}
+# as in test_grpo, in every process: done when vLLM's module is first imported
+KEEP_WEIGHTS = """
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
+
+NAME = "vllm.model_executor.layers.utils"
+
+
+class Keeper(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != NAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(NAME)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            import torch
+
+            def keep_weight(layer, remove_weight=False):
+                layer.cpu_linear = torch.nn.functional.linear
+
+            module.dispatch_cpu_unquantized_gemm = keep_weight
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, Keeper())
+"""
+
+
+@pytest.fixture
+def check(modules, tmp_path):
+    """Run the check on the fact world with two updates each; (exit status, summary)."""
+    (modules / "sitecustomize.py").write_text(KEEP_WEIGHTS)
+    overlay = yaml.safe_load(CHECK.with_name("overlay.yaml").read_text())
+    for part, values in (SMALLEST | SIZES).items():
+        overlay[part] = overlay.get(part, {}) | values
+    (tmp_path / "sizes.yaml").write_text(yaml.safe_dump(overlay))
+    out = tmp_path / "out"
+    sizes = ["--profile", "tiny", "--steps", "2", "--minutes", "600"]
+    sizes += ["--overlay", str(tmp_path / "sizes.yaml"), "--out", str(out)]
+
+    def run(*arguments):
+        command = [sys.executable, str(CHECK), *sizes, *arguments]
+        code = subprocess.run(command).returncode
+        return code, json.loads((out / "summary.json").read_text())["jobs"], out
+
+    return run
+
+
+def test_speed_and_memory_have_their_figures(check):
+    code, jobs, out = check("--parts", "speed", "memory")
+    assert code == 0, jobs
+    speed, memory = jobs.values()
+    assert speed["step_ratio"] > 0 and speed["rollout_ratio"] > 0
+    assert memory["doctor_gb"] > 0 and memory["torch_gb"] == 0  # no GPU
+    assert (out / "summary.png").stat().st_size > 0
+
+
+def test_each_paper_trains_beside_an_engine_and_is_evaluated(check):
+    code, jobs, out = check("--parts", "grpo", "lora", "evaluate")
+    statuses = {name: job["status"] for name, job in jobs.items()}
+    assert statuses.pop("lora truthrl ternary").startswith("needs a GPU")
+    assert set(statuses.values()) == {"done"}, statuses
+    assert code == 1
+    trained = [job for name, job in jobs.items() if name.startswith("grpo")]
+    assert [job["steps"] for job in trained] == [2] * 6
+    results = list(out.glob("tiny/*_train/*/results.json"))
+    assert len(results) == 6
+    for path in results:
+        assert len(pd.read_csv(path.with_name("metrics.csv"))) == 2
+    before = [path.stat().st_mtime_ns for path in results]
+    check("--parts", "grpo", "lora", "evaluate")  # all is there
+    assert [path.stat().st_mtime_ns for path in results] == before
