@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 import yaml
 
@@ -85,18 +84,15 @@ def test_speed_and_memory_have_their_figures(check):
     assert (out / "summary.png").stat().st_size > 0
 
 
-def test_each_paper_trains_beside_an_engine_and_is_evaluated(check):
-    code, jobs, out = check("--parts", "grpo", "lora", "evaluate")
+def test_each_paper_trains_beside_an_engine(check):
+    code, jobs, out = check("--parts", "grpo", "lora")
     statuses = {name: job["status"] for name, job in jobs.items()}
     assert statuses.pop("lora truthrl ternary").startswith("needs a GPU")
-    assert set(statuses.values()) == {"done"}, statuses
+    assert set(statuses.values()) == {"done"}, jobs
     assert code == 1
     trained = [job for name, job in jobs.items() if name.startswith("grpo")]
     assert [job["steps"] for job in trained] == [2] * 6
-    results = list(out.glob("tiny/*_train/*/results.json"))
-    assert len(results) == 6
-    for path in results:
-        assert len(pd.read_csv(path.with_name("metrics.csv"))) == 2
-    before = [path.stat().st_mtime_ns for path in results]
-    check("--parts", "grpo", "lora", "evaluate")  # all is there
-    assert [path.stat().st_mtime_ns for path in results] == before
+    curves = list(out.glob("tiny/*_train/*/metrics.csv"))
+    before = {path: path.stat().st_mtime_ns for path in curves}
+    check("--parts", "grpo")  # all is there
+    assert {path: path.stat().st_mtime_ns for path in curves} == before
