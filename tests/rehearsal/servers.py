@@ -1,0 +1,153 @@
+"""The servers beside a rehearsal, on the ports that the profiles ship.
+
+A judge (`vllm serve` of the small policy, behind judge_proxy.py), the web with its
+search, and what a profile names more: a rollout server, a retriever, a reward service,
+further judges. All end with the process that started them.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import web
+from hub import VERI
+
+from factkit import child, sweeps
+from factkit.params import ROOT
+from factkit.web import KEY_VARIABLE
+
+HERE = Path(__file__).parent
+WEB, ENGINE = 8009, 8101  # ports of our own
+PATIENCE_S = 900.0  # on a machine that is busy
+VLLM = (
+    *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+    *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
+)
+# what `index-entries` takes of Veri-R1's folder
+CORPUS = "feverous_wikiv1.db"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What the notebooks, the servers and what they start are given."""
+    shims = [str(HERE / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    local = "127.0.0.1,localhost"
+    return sweeps.environment(jobs=2) | {
+        "PYTHONPATH": os.pathsep.join(filter(None, shims)),
+        "FACTKIT_HUB": str(folder / "hub"),
+        "FACTKIT_CACHE": str(folder / "cache"),
+        "HF_HOME": str(folder / "huggingface"),
+        KEY_VARIABLE: web.KEY,
+        "HTTP_PROXY": f"http://127.0.0.1:{WEB}",
+        "http_proxy": f"http://127.0.0.1:{WEB}",
+        "NO_PROXY": local,
+        "no_proxy": local,
+        "DS_ACCELERATOR": "cpu",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_SERVER_DEV_MODE": "1",  # a rollout server's weights change
+        "TQDM_DISABLE": "1",
+    }
+
+
+def addresses(paper: str, folder: Path) -> dict[str, str]:
+    """The parameters that say where on this machine things are: no sizes."""
+    if paper == "veri":
+        return {"claims_path": str(folder / "hub" / VERI)}
+    return (
+        {} if paper == "truthrl" else {"search_url": f"http://127.0.0.1:{WEB}/search"}
+    )
+
+
+def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
+    """Server → its port and command line, in the order of their start."""
+    python, hub = sys.executable, folder / "hub"
+    judges = {p.judge_model: p.judge_url}
+    judges |= dict(j.split("@") for j in getattr(p, "second_judges", ()))
+    if getattr(p, "relevance_url", ""):
+        judges[p.relevance_model] = p.relevance_url
+    context = ("--max-model-len", "4096")
+    model = ("--model", str(hub / p.judge_model), "--served-model-name", *judges)
+    made = {"engine": (ENGINE, [*VLLM, *model, *context, "--port", str(ENGINE)])}
+    engine = f"http://127.0.0.1:{ENGINE}"
+    for port in sorted({_port(url) for url in judges.values()}):
+        proxy = [python, str(HERE / "judge_proxy.py"), str(port), engine]
+        made[f"judge-{port}"] = (port, proxy)
+    search_url = getattr(p, "search_url", "")
+    if hasattr(p, "claims_path"):
+        index, port = folder / "index", _port(search_url)
+        kit = [python, "-m", "factkit"]
+        if not index.exists():
+            corpus = str(hub / VERI / CORPUS)
+            subprocess.run([*kit, "index-entries", corpus, str(index)], check=True)
+        serve = [*kit, "serve-search", str(index), "--port", str(port)]
+        made["retriever"] = (port, serve)
+    elif search_url:
+        log = str(folder / "logs" / "asked.jsonl")
+        made["web"] = (WEB, [python, str(HERE / "web.py"), str(WEB), log])
+    if p.rollouts == "vllm_server":
+        port, policy = _port(p.vllm_server_url), str(hub / p.policy)
+        more = ("--logprobs-mode", "processed_logprobs")
+        more += ("--max-model-len", str(p.max_context_length))
+        serve = [*VLLM, "--model", policy, *more, "--port", str(port)]
+        made["rollouts"] = (port, serve)
+    return made
+
+
+def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The service that p.reward_url names; it reads what the data run wrote."""
+    port = _port(p.reward_url)
+    command = [sys.executable, "-m", "factkit", "serve-rewards", "reason"]
+    command += ["--profile", p.profile, "--port", str(port)]
+    command += [*("--output-dir", p.output_dir), "--variant", p.variant]
+    for key, value in values.items():
+        command += ["--set", f"{key}={value}"]
+    return port, command
+
+
+@contextmanager
+def running(named: Mapping[str, tuple[int, list[str]]], folder: Path) -> Iterator[None]:
+    """Start servers, wait until they answer, end them; logs in folder/logs."""
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as started:
+        for name, (port, command) in named.items():
+            log = started.enter_context((logs / f"{name}.log").open("w"))
+            server = subprocess.Popen(
+                child.command(*command),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(folder),
+                cwd=ROOT,
+            )
+            started.callback(_end, server)
+            _await(name, port, server, logs)
+        yield
+
+
+def _await(name: str, port: int, server: subprocess.Popen, logs: Path) -> None:
+    start = time.monotonic()
+    while time.monotonic() < start + PATIENCE_S and server.poll() is None:
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/health", timeout=60, trust_env=False)
+        except httpx.HTTPError:
+            time.sleep(1)
+        else:
+            print(f"{name}: port {port}, {time.monotonic() - start:.0f} s", flush=True)
+            return
+    raise RuntimeError(f"{name} does not answer: see {logs / name}.log")
+
+
+def _end(server: subprocess.Popen) -> None:
+    server.terminate()
+    server.wait(60)
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port
