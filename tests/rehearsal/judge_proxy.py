@@ -36,18 +36,15 @@ def with_form(body: dict) -> dict:
     drawn = {"temperature": 1.0, "seed": zlib.crc32(prompt.encode())}
     if schema := body.get("response_format", {}).get("json_schema"):
         short = schema | {"schema": shortened(schema["schema"], items_of(prompt))}
-        return (
-            body
-            | drawn
-            | {"response_format": {"type": "json_schema", "json_schema": short}}
-        )
+        bound = {"type": "json_schema", "json_schema": short}
+        return body | drawn | {"response_format": bound}
     if forms and "response_format" not in body:
         return body | drawn | {"structured_outputs": {"regex": forms[0]}}
     return body
 
 
 def items_of(prompt: str) -> int:
-    """How many statements a prompt lists at its end, to be rated one by one; 0: none."""
+    """How many statements a prompt lists at its end, to be rated each; 0: none."""
     listed = re.findall(r"^(?:Statements|Claims): (\[.*\])$", prompt, re.MULTILINE)
     return len(re.findall(r'"(?:[^"\\]|\\.)*"', listed[-1])) if listed else 0
 

@@ -51,6 +51,7 @@ def environment(folder: Path) -> dict[str, str]:
         "DS_ACCELERATOR": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process an engine: half the start
         "VLLM_SERVER_DEV_MODE": "1",  # a rollout server's weights change
         "TQDM_DISABLE": "1",
     }
