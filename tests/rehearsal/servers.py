@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import web
-from hub import VERI
+from hub import MODELS, VERI
 
 from factkit import child, sweeps
 from factkit.params import ROOT
@@ -73,10 +73,7 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
     judges |= dict(j.split("@") for j in getattr(p, "second_judges", ()))
     if getattr(p, "relevance_url", ""):
         judges[p.relevance_model] = p.relevance_url
-    context = ("--max-model-len", "4096")
-    model = ("--model", str(hub / p.judge_model), "--served-model-name", *judges)
-    made = {"engine": (ENGINE, [*VLLM, *model, *context, "--port", str(ENGINE)])}
-    engine = f"http://127.0.0.1:{ENGINE}"
+    made, engine = {}, f"http://127.0.0.1:{ENGINE}"
     for port in sorted({_port(url) for url in judges.values()}):
         proxy = [python, str(HERE / "judge_proxy.py"), str(port), engine]
         made[f"judge-{port}"] = (port, proxy)
@@ -101,6 +98,13 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
     return made
 
 
+def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
+    """The one server behind all judges, by whichever name it is asked."""
+    model = ("--model", str(folder / "hub" / next(iter(MODELS))))
+    names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
+    return {"engine": (ENGINE, [*VLLM, *model, *names, "--port", str(ENGINE)])}
+
+
 def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
     """The service that p.reward_url names; it reads what the data run wrote."""
     port = _port(p.reward_url)
@@ -114,11 +118,16 @@ def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
 
 @contextmanager
 def running(named: Mapping[str, tuple[int, list[str]]], folder: Path) -> Iterator[None]:
-    """Start servers, wait until they answer, end them; logs in folder/logs."""
+    """Start servers, wait until they answer, end them; logs in folder/logs.
+
+    One that answers already is taken as it is, and left.
+    """
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as started:
         for name, (port, command) in named.items():
+            if _answers(port):
+                continue
             log = started.enter_context((logs / f"{name}.log").open("w"))
             server = subprocess.Popen(
                 child.command(*command),
@@ -135,14 +144,19 @@ def running(named: Mapping[str, tuple[int, list[str]]], folder: Path) -> Iterato
 def _await(name: str, port: int, server: subprocess.Popen, logs: Path) -> None:
     start = time.monotonic()
     while time.monotonic() < start + PATIENCE_S and server.poll() is None:
-        try:
-            httpx.get(f"http://127.0.0.1:{port}/health", timeout=60, trust_env=False)
-        except httpx.HTTPError:
-            time.sleep(1)
-        else:
+        if _answers(port):
             print(f"{name}: port {port}, {time.monotonic() - start:.0f} s", flush=True)
             return
+        time.sleep(1)
     raise RuntimeError(f"{name} does not answer: see {logs / name}.log")
+
+
+def _answers(port: int) -> bool:
+    url = f"http://127.0.0.1:{port}/health"
+    try:
+        return httpx.get(url, timeout=60, trust_env=False).status_code < 500
+    except httpx.HTTPError:
+        return False
 
 
 def _end(server: subprocess.Popen) -> None:
