@@ -166,6 +166,7 @@ def prepare(folder: Path) -> None:
         hub.write(folder / "hub")
     model = policy.make(folder / "policy")
     hub.write_models(folder / "hub", model, Path(assets.embedder_path()))
+    servers.index_corpora(folder)
 
 
 def chosen(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
@@ -189,16 +190,15 @@ def main() -> int:
     folder = options.folder.absolute()
     prepare(folder)
     table: list[dict[str, Any]] = []
-    for names in chosen(options):
-        rehearsal = Rehearsal(*names, folder)
-        own = [a for a in arms.table(names[0]) if a in rehearsal.p.arms.split()]
-        for done in rehearsal.stages(options.arms.split() or own):
-            state = done.error or "ok"
-            print(
-                f"{rehearsal.name} {done.name}: {done.minutes} min, {state}", flush=True
-            )
-            table.append({"run": rehearsal.name, **asdict(done)})
-            (folder / "summary.json").write_text(json.dumps(table, indent=1))
+    with servers.running(servers.engine(folder), folder):
+        for names in chosen(options):
+            rehearsal = Rehearsal(*names, folder)
+            own = [a for a in arms.table(names[0]) if a in rehearsal.p.arms.split()]
+            for done in rehearsal.stages(options.arms.split() or own):
+                state = f"{done.minutes} min, {done.error or 'ok'}"
+                print(f"{rehearsal.name} {done.name}: {state}", flush=True)
+                table.append({"run": rehearsal.name, **asdict(done)})
+                (folder / "summary.json").write_text(json.dumps(table, indent=1))
     failed = [row for row in table if row["error"]]
     print(f"\n{len(table) - len(failed)} of {len(table)} ran through")
     for row in failed:

@@ -19,8 +19,10 @@ import httpx
 import web
 from hub import MODELS, VERI
 
-from factkit import child, sweeps
+from factkit import child, search_service, sweeps
 from factkit.params import ROOT
+from factkit.veri import benchmarks
+from factkit.veri.benchmarks import CORPUS_OF
 from factkit.web import KEY_VARIABLE
 
 HERE = Path(__file__).parent
@@ -30,8 +32,6 @@ VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
     *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
 )
-# what `index-entries` takes of Veri-R1's folder
-CORPUS = "feverous_wikiv1.db"
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -79,13 +79,9 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
         made[f"judge-{port}"] = (port, proxy)
     search_url = getattr(p, "search_url", "")
     if hasattr(p, "claims_path"):
-        index, port = folder / "index", _port(search_url)
-        kit = [python, "-m", "factkit"]
-        if not index.exists():
-            corpus = str(hub / VERI / CORPUS)
-            subprocess.run([*kit, "index-entries", corpus, str(index)], check=True)
-        serve = [*kit, "serve-search", str(index), "--port", str(port)]
-        made["retriever"] = (port, serve)
+        port, serve = _port(search_url), [python, "-m", "factkit", "serve-search"]
+        sets = [f"{name}={folder / 'index' / c}" for name, c in CORPUS_OF.items()]
+        made["retriever"] = (port, [*serve, *sets, "--port", str(port)])
     elif search_url:
         log = str(folder / "logs" / "asked.jsonl")
         made["web"] = (WEB, [python, str(HERE / "web.py"), str(WEB), log])
@@ -96,6 +92,16 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
         serve = [*VLLM, "--model", policy, *more, "--port", str(port)]
         made["rollouts"] = (port, serve)
     return made
+
+
+def index_corpora(folder: Path) -> None:
+    """What the retriever searches: an index of each of Veri-R1's corpora, made once."""
+    for name in {*CORPUS_OF.values()}:
+        target = folder / "index" / name
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            entries = benchmarks.entries(name, folder / "hub" / VERI / name)
+            search_service.build_index(entries, target, name)
 
 
 def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:

@@ -60,7 +60,6 @@ def test_papermill_gets_the_shipped_files_and_then_sizes_and_addresses(
 
 @pytest.mark.parametrize("paper", ["truthrl", "reason", "veri"])
 def test_each_address_of_a_profile_has_a_server_on_its_port(paper, tmp_path):
-    (tmp_path / "index").mkdir()
     changed = sizes(paper, "h100_full") | servers.addresses(paper, tmp_path)
     p = params.load(paper, "h100_full", changed)
     ports = {port for port, _ in servers.commands(p, tmp_path).values()}
