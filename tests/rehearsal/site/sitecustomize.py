@@ -24,11 +24,13 @@ def linear_layers(module: Any) -> None:
 
 
 def engine(module: Any) -> None:
-    """An engine that is used for seconds is not worth compiling."""
+    """An engine of seconds is not worth compiling; and where a prompt is read in two
+    parts, vLLM turns a seeded generator back, which a CPU's does not know."""
     own = module.LLM.__init__
+    here = {"enforce_eager": True, "enable_chunked_prefill": False}
 
     def start(self: Any, *arguments: Any, **options: Any) -> None:
-        own(self, *arguments, **({"enforce_eager": True} | options))
+        own(self, *arguments, **(here | options))
 
     module.LLM.__init__ = start
 
