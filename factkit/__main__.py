@@ -50,6 +50,20 @@ def reproduce(
 
 
 @app.command()
+def wheelhouse(
+    folder: Annotated[Path, typer.Argument(help="To carry on a stick or share.")],
+    pip_args: Annotated[
+        str, typer.Option(help="For pip, as '--extra-index-url <CPU wheel index>'.")
+    ] = "",
+    book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
+) -> None:
+    """Collect all that laptops without a network need: wheels, models, worlds."""
+    from factkit.wheelhouse import fill
+
+    fill(folder, pip_args.split(), book)
+
+
+@app.command()
 def book(
     folder: Annotated[Path, typer.Argument(help="Where the pages go.")],
     profile: Profile = "tiny",
