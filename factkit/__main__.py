@@ -211,8 +211,12 @@ def index_entries(
 @app.command()
 def serve_search(
     entries: Annotated[
-        str, typer.Argument(help="Folder of an entry index, or: leads.")
-    ] = "leads",
+        list[str],
+        typer.Argument(
+            help="leads; an index's folder; one of several indexes, served by their "
+            "names at /<name>/retrieve; or name=folder for each."
+        ),
+    ] = ("leads",),
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:
