@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, past_runs, published, runs
+from factkit import arms, past_runs, published, runs, sweeps
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
@@ -63,6 +63,16 @@ def stored(
             print(f"    beside them from the reference results: {named}")
         by_variant[name] = trained + others
     return by_variant
+
+
+def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
+    """The results of the arms and seeds that `p.arms` and `p.seeds` name, as `stored`
+    has them. train: those without results here are trained first, which takes hours."""
+    if train:
+        return sweeps.train_arms(paper, p)
+    named = [(arm, int(seed)) for arm in p.arms.split() for seed in p.seeds.split()]
+    results = stored(paper, p, p.variant)[p.variant]
+    return [r for r in results if (r["arm"], r["seed"]) in named]
 
 
 def _alike(paper: str, result: Result, other: Result) -> bool:
