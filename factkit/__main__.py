@@ -186,6 +186,22 @@ def serve_rewards(
 
 
 @app.command()
+def fetch(
+    paper: Annotated[str, typer.Argument(help="Paper: veri.")] = "veri",
+    profile: Profile = "h100_full",
+    values: Set = (),
+) -> None:
+    """Fetch a paper's claims and corpora (its claims_path), and index them: 15 GB to
+    fetch, 60 GB on disk and the indexes. Killed, it goes on where it ended."""
+    from factkit.veri import fetch as corpora
+
+    if paper != "veri":
+        raise params.ParamError(f"paper={paper!r}: files are fetched for veri alone")
+    folder = corpora.fetch(_checked(paper, profile, "", _typed(values)))
+    print(f"the retriever: python -m factkit serve-search {folder}")
+
+
+@app.command()
 def index_entries(
     corpus: Annotated[
         Path,
