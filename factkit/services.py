@@ -38,7 +38,7 @@ def examine(p: Any) -> list[Check]:
     if getattr(p, "claims_path", ""):
         folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
-        remedy = "put the claims and corpora there that factkit/veri/data.py names"
+        remedy = "python -m factkit fetch veri"
         checks.append((f"claims_path {folder}", f"{number} files", number > 0, remedy))
     return checks
 
