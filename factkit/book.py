@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from factkit import UserError, arms, child, params, runs, sweeps
 
 NOTEBOOKS = params.ROOT / "notebooks"
-NEEDS_TRAINING = re.compile(r"[1-5][02]_|9")  # data too: policies are made there
+NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-5]1_|9")  # made before it, or in it
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
@@ -26,7 +26,7 @@ class BookError(UserError):
 def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
     """Write a page a notebook and index.html, the contents; their paths.
 
-    A notebook's last run at the profile is shown; without one, what needs no training
+    A notebook's last run at the profile is shown; without one, what needs no policy
     is run now, and of the rest the source is shown. Raises BookError if one fails.
     """
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -61,7 +61,7 @@ def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
     done = run / "notebook.ipynb"
     if done.is_file():
         return done
-    if NEEDS_TRAINING.match(source.stem):
+    if NEEDS_A_POLICY.match(source.stem):
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
     paper = source.stem.split("_")[1]
