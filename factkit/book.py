@@ -91,15 +91,17 @@ def _figures(source: Path, profile: str) -> list[str]:
 def _readable(
     notebook: NotebookNode, after: Path | None, notes: Sequence[str]
 ) -> NotebookNode:
-    """The notebook without progress bars, with a way on to the next one."""
-    for cell in notebook.cells:
+    """The notebook without progress bars and papermill's own cell, with a way on."""
+    injected = "injected-parameters"
+    shown = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
+    for cell in shown:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
     links = ["[contents](index.html)"]
     links += [f"next: [{after.stem.replace('_', ' ')}]({after.name})"] if after else []
     way = " · ".join(links)
     above, below = map(nbformat.v4.new_markdown_cell, ("\n\n".join([way, *notes]), way))
-    notebook.cells = [above, *notebook.cells, below]
+    notebook.cells = [above, *shown, below]
     return notebook
 
 
