@@ -3,6 +3,7 @@
 import bz2
 import json
 import random
+import zipfile
 from collections import Counter
 
 import datasets
@@ -23,9 +24,11 @@ from factkit.reason import requests as reason_requests
 from factkit.retrieval.bm25 import answer_in_chunks
 from factkit.retrieval.entries import shown
 from factkit.rlfh import requests as rlfh_requests
+from factkit.search_service import EntryIndex
 from factkit.truthrl import data as truthrl_data
 from factkit.veri import benchmarks as claims
 from factkit.veri import data as veri_data
+from factkit.veri import fetch
 
 LM_EVAL = [  # of lm-eval 0.4.13's task files: set, config, split, columns
     ("Idavidrein/gpqa", "gpqa_main", "train", "Question,Correct Answer"),
@@ -48,9 +51,10 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(written):
-    with hub.redirect(written):
-        yield written
+def folder(written, monkeypatch):
+    monkeypatch.setenv("FACTKIT_HUB", str(written))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", written / ".datasets")
+    return written
 
 
 def load(paper, **values):
@@ -215,11 +219,25 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_claims)
     assert dropped["duplicate id"] == hub.claim_sets.REPEATED
-    every = [e for part in sets.values() for e in part]
+    told = [*sets["train"], *sets["dev"]]
     offline = veri_data.given_offline(
-        every, entries, lambda queries, k: [[] for _ in queries], p
+        told, entries, lambda queries, k, sets: [[] for _ in queries], p
     )
-    assert all(len(offline[e.id]) == len(e.evidence) for e in every)
+    assert all(len(offline[e.id]) == len(e.evidence) for e in told)
+
+
+def test_every_claim_set_gets_an_index_of_its_corpus(tmp_path, capsys):
+    hub.claim_sets.write(tmp_path, Country())
+    with zipfile.ZipFile(tmp_path / "wiki-pages.zip", "w") as packed:
+        for page in sorted((tmp_path / "wiki-pages").iterdir()):
+            packed.write(page, f"wiki-pages/{page.name}")
+    p = load("veri", claims_path=str(tmp_path))
+    folder = fetch.fetch(p)  # all files are there
+    assert fetch.fetch(p) == folder == tmp_path / "indexes"
+    for name, source in claims.CORPUS_OF.items():
+        assert EntryIndex(folder / name).manifest["name"] == source
+    assert (folder / "hover").resolve() == (folder / "exfever").resolve()
+    assert "CC BY-SA 4.0 (Wikipedia)" in capsys.readouterr().out
 
 
 def test_50_finds_a_claim_of_two_hops_to_show(written):
@@ -232,7 +250,10 @@ def test_50_finds_a_claim_of_two_hops_to_show(written):
 
 
 @pytest.mark.parametrize("name, config, split, columns", LM_EVAL)
-def test_a_set_of_lm_eval_has_its_columns(folder, name, config, split, columns):
+def test_a_set_of_lm_eval_has_its_columns(
+    folder, name, config, split, columns, monkeypatch
+):
+    monkeypatch.chdir(folder)  # as lm-eval is run
     row = next(iter(datasets.load_dataset(name, config, split=split, streaming=True)))
     assert row.keys() >= set(columns.split(","))
 
@@ -244,23 +265,22 @@ def test_the_configs_of_bbh_and_math_are_those_of_lm_eval(written):
     assert set(math) == set(utility_sets.MATH)
 
 
-def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, folder):
+def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, monkeypatch):
     source = tmp_path / "small"
     source.mkdir()
     (source / "tokenizer_config.json").write_text('{"chat_template": "x", "eos": "e"}')
     (source / "model.safetensors").write_text("weights")
     target = tmp_path / "hub"
     hub.write_models(target, source, source)
-    with hub.redirect(target):
-        for name, kind in hub.MODELS.items():
-            path = target / name
-            assert assets.policy_path(name) == str(path)
-            assert (path / "model.safetensors").read_text() == "weights"
-            assert json.loads((path / "tokenizer_config.json").read_text()) == {
-                "eos": "e"
-            }
-            assert (path / "chat_template.jinja").exists() == (kind != "none")
+    monkeypatch.setenv("FACTKIT_HUB", str(target))
+    for name, kind in hub.MODELS.items():
+        path = target / name
+        assert assets.policy_path(name) == str(path)
+        assert (path / "model.safetensors").read_text() == "weights"
+        assert json.loads((path / "tokenizer_config.json").read_text()) == {"eos": "e"}
+        assert (path / "chat_template.jinja").exists() == (kind != "none")
     assert (target / hub.ENCODER / "model.safetensors").exists()
+    assert assets.policy_path("nobody/nothing") == "nobody/nothing"
 
 
 def test_the_template_that_thinks_is_used_as_qwen3s():
