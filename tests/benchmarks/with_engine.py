@@ -51,7 +51,7 @@ def medians(folder: Path) -> dict[str, float]:
         if which != "raw":  # from a rollout to the next
             steps = pd.concat([rows.start.diff() for rows in rounds])
             found[f"{which}_step_s"] = steps.median()
-        found["torch_gb"] = rollouts.torch_gb.max()
+        found["torch_gb"] = float(rollouts.torch_gb.max())
     if "raw_tokens_s" in found and "kit_step_s" in found:
         found["step_ratio"] = found["kit_step_s"] / found["bare_step_s"]
         found["rollout_ratio"] = found["kit_tokens_s"] / found["raw_tokens_s"]
