@@ -85,7 +85,7 @@ def judge(p: Any, model: str, url: str) -> Check:
     from factkit.verify.verifier import judge_llm
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
-    headers = llm.headers | {"Authorization": f"Bearer {llm.api_key or 'none'}"}
+    headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
     try:
         listed = httpx.get(
             f"{url.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S
