@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from factkit import serving
-from factkit.assets import write_atomically
+from factkit.assets import cache_dir, write_atomically
 from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
 from factkit.params import ParamError
@@ -119,6 +119,16 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
             shutil.rmtree(partial)
             raise
     return folder
+
+
+def kept_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
+    """A corpus's index in the cache folder, built at its first use. key: what says
+    which corpus it is, and which version."""
+    digest = hashlib.sha256(f"{key} {_how()}".encode()).hexdigest()[:32]
+    folder = cache_dir() / "bm25" / digest
+    if not folder.exists():
+        build_index(entries, folder, name)
+    return EntryIndex(folder)
 
 
 def _write(entries: Iterable[Chunk], folder: Path, name: str) -> dict[str, Any]:
