@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from factkit import assets
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
@@ -247,14 +248,17 @@ def local(source: Source, path: str = "") -> Path:
 
     if path:
         return existing(path)
+    hub = assets.of_hub(source.hub)
     try:
-        if source.file:
-            file = hf_hub_download(source.hub, source.file, repo_type="dataset")
+        if hub != source.hub:  # here already
+            file = Path(hub, source.file)
+        elif source.file:
+            file = hf_hub_download(hub, source.file, repo_type="dataset")
         else:
-            file = datasets.DownloadManager().download(source.hub)
+            file = datasets.DownloadManager().download(hub)
     except (OSError, ValueError) as error:
-        raise _unavailable(source.hub, source.file, error) from error
-    return Path(file)
+        raise _unavailable(hub, source.file, error) from error
+    return existing(file)
 
 
 def sha256(path: Path) -> str:
@@ -273,11 +277,11 @@ def _unavailable(hub: str, part: str, error: Exception) -> DataError:
 def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
     import datasets
 
-    hub = source.hub
+    hub = assets.of_hub(source.hub)
     try:
         if source.file:
             yield from of_file(local(source))
-        elif hub.startswith("https://"):
+        elif source.hub.startswith("https://"):
             path, packed = str(local(source)), hub.endswith(".zip")
             manager = datasets.DownloadManager()
             yield from source.read(manager.extract(path) if packed else path)
