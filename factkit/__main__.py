@@ -227,12 +227,12 @@ def index_entries(
 @app.command()
 def serve_search(
     entries: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="leads; an index's folder; or one that holds several indexes, served "
-            "by their names at /<name>/retrieve."
+            help="leads; an index's folder; one of several indexes, served by their "
+            "names at /<name>/retrieve; or name=folder of each."
         ),
-    ] = "leads",
+    ] = ("leads",),
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from operator import length_hint
 from pathlib import Path
@@ -15,6 +15,7 @@ from factkit import serving
 from factkit.assets import cache_dir, write_atomically
 from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
+from factkit.params import ParamError
 from factkit.retrieval.bm25 import INDEX_VERSION, CorpusIndex, tokenize
 from factkit.retrieval.entries import entries_of_sentences
 from factkit.runs import progress_bar
@@ -186,39 +187,52 @@ class Request(BaseModel):
     return_scores: bool = Field(False, strict=True)
 
 
-def serve(entries: str, host: str, port: int) -> None:
+def serve(entries: Sequence[str], host: str, port: int) -> None:
     """Serve one index at /retrieve, or several at /<name>/retrieve, until SIGTERM or an
     interrupt.
 
     entries: "leads", the folder that `build_index` wrote, or one that holds several
-    such, by whose names they are served. Raises ParamError on an address that can't be
-    had or needs a token, DataError if a folder holds no index.
+    such, by whose names they are served; or name=folder of each. Raises ParamError on
+    an address that can't be had or needs a token, and on what is no name=folder;
+    DataError if a folder holds no index.
     """
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
-    if entries == "leads":
+    if folders := _named(entries):
+        app = several(folders, token)
+    elif list(entries) == ["leads"]:
         chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
-        manifest = {"name": entries, "entries": len(chunks)}
+        manifest = {"name": "leads", "entries": len(chunks)}
         app = service(CorpusIndex(chunks), manifest, token)
-    elif named := sorted(Path(entries).glob(f"[!.]*/{MANIFEST}")):
-        app = several([path.parent for path in named], token)
     else:
-        index = EntryIndex(Path(entries))
+        index = EntryIndex(Path(entries[0]))
         app = service(index, index.manifest, token)
     print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
     serving.run(app, listening)
 
 
-def several(folders: Sequence[Path], token: str) -> "FastAPI":
-    """Searches each index below its folder's name; /health tells of all."""
+def _named(entries: Sequence[str]) -> dict[str, Path]:
+    """Name → folder of several indexes; empty of one alone."""
+    if len(entries) == 1 and "=" not in entries[0]:
+        manifests = sorted(Path(entries[0]).glob(f"[!.]*/{MANIFEST}"))
+        return {path.parent.name: path.parent for path in manifests}
+    words = [word.partition("=") for word in entries]
+    named = {name: Path(own) for name, _, own in words if name.isidentifier() and own}
+    if len(named) < len(entries):
+        raise ParamError(f"{' '.join(entries)}: name=folder for each, no name twice")
+    return named
+
+
+def several(folders: Mapping[str, Path], token: str) -> "FastAPI":
+    """Searches each index below its name; /health tells of all."""
     from fastapi import FastAPI
 
     app, about = FastAPI(openapi_url=None), {}
     app.get("/health")(lambda: {"manifests": about})
-    for folder in folders:
+    for name, folder in folders.items():
         index = EntryIndex(folder)
-        about[folder.name] = index.manifest
-        app.mount(f"/{folder.name}", service(index, index.manifest, token))
+        about[name] = index.manifest
+        app.mount(f"/{name}", service(index, index.manifest, token))
     return app
 
 

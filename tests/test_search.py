@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, serving_index, until
 
-from factkit import search, serving
+from factkit import search, search_service, serving
 from factkit.corpus import Chunk
 from factkit.params import ROOT, ParamError
 from factkit.search import (
@@ -296,3 +297,13 @@ def test_each_set_is_searched_in_its_own_corpus(folder, tmp_path):
             search(["fox"], 1, ["hover"])
         with pytest.raises(ValueError, match="2 queries of 0 claims' sets"):
             search(["fox", "den"], 1)
+
+
+def test_indexes_are_named_each_or_lie_in_one_folder(folder):
+    named = search_service._named
+    assert named(["leads"]) == named([str(folder)]) == {}
+    assert named([str(folder.parent)]) == {"animals": folder}
+    assert named(["a=x", "b=x"]) == {"a": Path("x"), "b": Path("x")}
+    for words in (["a=x", "a=y"], ["a=x", "y"], ["leads", "y"], ["a="], ["a/b=x"]):
+        with pytest.raises(ParamError, match="name=folder for each"):
+            named(words)
