@@ -196,6 +196,7 @@ def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[f
     )
     if reference is not None and (config := reference()) is not None:
         deepspeed.set_hf_deepspeed_config(config)
+    model.config.pad_token_id = tokenizer.pad_token_id
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).eval()
 

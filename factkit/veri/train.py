@@ -6,10 +6,11 @@ from pathlib import Path
 
 from factkit import assets, runs
 from factkit.corpus import Chunk
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, read_examples
 from factkit.evaluate import read_rows, write_rows
 from factkit.train import grpo, offline
-from factkit.veri import rewards, search_rollout
+from factkit.train.verl_adapter import Job
+from factkit.veri import rewards, search_rollout, verl_adapter
 from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.veri.search_rollout import asked
@@ -116,17 +117,37 @@ def train_arm(
     if p.arm == "sft":
         return _sft(start, shown, folder, p)
     how = reward_params(p)
-    prompts = asked(train, p, None if how.online else given)
-    rows = [
+    rows = prompt_rows(train, given, how)
+    rollout = search_rollout.rollout_function if how.online else None
+    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]:
+    """Rows for GRPO: the prompt and what the reward needs. how: of `reward_params`."""
+    prompts = asked(train, how, None if how.online else given)
+    return [
         {
-            "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
+            "prompt": [{"role": "user", "content": prompt}] if how.chat else prompt,
             "label": e.label,
             "evidence": e.evidence,
         }
         for prompt, e in zip(prompts, train, strict=True)
     ]
-    rollout = search_rollout.rollout_function if how.online else None
-    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def verl_job(p: Veri) -> Job:
+    """What verl needs to train `p.arm` from the instruct model, of notebook 50's data.
+
+    Offline RL's policy is to be chosen from verl's checkpoints (App. H).
+    """
+    data, how = runs.run_folder(p.data_notebook, p), reward_params(p)
+    train = read_examples(data / "train.jsonl")
+    rows = prompt_rows(train, read_given(data / "given.jsonl"), how)
+    loop, changes = None, {}
+    if how.online:
+        loop, changes = verl_adapter.SearchLoop, verl_adapter.lengths(how)
+    parts = how, policy_of(p), rows, rewards.reward_function, loop, changes
+    return Job(*parts, refused={"cold_start": p.cold_start})
 
 
 def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
