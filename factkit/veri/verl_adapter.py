@@ -35,7 +35,11 @@ class SearchLoop:
         self._engines, self._tokenizer = server_manager, tokenizer
 
     async def run(
-        self, sampling_params: dict[str, Any], raw_prompt: Any, **_: Any
+        self,
+        sampling_params: dict[str, Any],
+        raw_prompt: Any,
+        extra_info: dict[str, Any],
+        **_: Any,
     ) -> "AgentLoopOutput":
         """A trajectory; response_mask is 1 where the policy sampled, 0 where the system
         told what was found."""
@@ -59,7 +63,7 @@ class SearchLoop:
 
         p, tokenizer = self._p, self._tokenizer
         asked = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)
-        found = generate, _searcher(p), tokenizer, p
+        found = generate, _searcher(p), tokenizer, p, [extra_info["set"]]
         given = _threads(), search.rollouts, asked, *found
         (made,) = await mine.run_in_executor(*given)
         told = {"trajectory": [tuple(turn) for turn in made.turns]}

@@ -317,12 +317,12 @@ def samples(paper, i):
     """The responses to an example, as the kit's own rollouts have them: prompt, ids,
     env_mask, turns; first, the tokens of the first turn, and later ones by what stands
     before them."""
-    (text,) = (row["prompt"] for row in [paper.job.rows[i]])
-    prompt = paper.tokenizer(text)["input_ids"]
-    return [sampled(paper, prompt, response) for response in paper.responses[i]]
+    prompt = paper.tokenizer(paper.job.rows[i]["prompt"])["input_ids"]
+    name = paper.job.rows[i].get("set", "")
+    return [sampled(paper, prompt, response, name) for response in paper.responses[i]]
 
 
-def sampled(paper, prompt, response):
+def sampled(paper, prompt, response, name):
     eos = paper.tokenizer.eos_token_id
     turns = [response] if isinstance(response, str) else response
     turns = [encoded(paper.tokenizer, turn) for turn in turns]
@@ -339,7 +339,7 @@ def sampled(paper, prompt, response):
         return [asked[-1][1]], None
 
     search = search_rollout.searcher(paper.p)
-    given = [prompt], generate, search, paper.tokenizer, paper.p
+    given = [prompt], generate, search, paper.tokenizer, paper.p, [name]
     (one,) = search_rollout.rollouts(*given)
     assert len(asked) == len(turns)
     (_, one.first), *one.later = asked
