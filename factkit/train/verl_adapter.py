@@ -2,10 +2,8 @@
 
 What verl loads by name, and a writer of what it reads; params/README.md has the set-up
 and the commands. Rows, rewards and parameters are those of the paper's training
-notebook: its `factkit.<paper>.train:verl_job` hands them in, the reward by the name of
-the function that makes it. verl's reward manager scores a response as soon as it is
-sampled, by the paper's reward with TRL's signature. Rollouts, updates and scheduling
-are verl's alone.
+notebook, which `factkit.<paper>.train:verl_job` hands in. A response is scored as soon
+as it is sampled, by the paper's reward with TRL's signature.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
 that raised out of the batch. So where the judge failed, `NoFeedback` is raised: the
@@ -16,6 +14,7 @@ has none left. The asynchronous trainers would sample anew for ever.
 """
 
 import asyncio
+import functools
 import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,6 @@ from factkit.params.stages import POLICIES, RlParams
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
     from verl import DataProto
 
@@ -50,10 +48,9 @@ UNBOUND = 1.0e9  # above e^20, at which verl cuts a ratio: the dual clip is idle
 class Job:
     """What a paper's `verl_job(p)` hands to verl.
 
-    p: with what its arm changes. start, rows and make_reward: as of `grpo.grpo`. loop:
-    the class of the agent loop, where a response takes more than a turn or its reward
-    is more than a number. changes: to verl's config, dotted key → value. refused: a
-    parameter that verl can't follow → whether it is set so.
+    p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
+    agent loop, if not its own of one turn and number. changes: to verl's config, dotted
+    key → value. refused: a parameter → whether verl can't follow its value.
     """
 
     p: RlParams
@@ -130,20 +127,6 @@ class RewardManager:
             for future, result in zip(futures, results, strict=True):
                 future.set_result(result)
 
-    @classmethod
-    def assemble_rm_scores(cls, data: "DataProto", scores: Sequence) -> "Tensor":
-        """`rm_scores` (B, T) of a batch: a score on a response's last token, or one on
-        each; 0 on the padding at the right."""
-        import torch
-
-        rm_scores = torch.zeros_like(data.batch["responses"], dtype=torch.float32)
-        start = data.batch["prompts"].shape[1]
-        lengths = data.batch["attention_mask"][:, start:].sum(dim=1).tolist()
-        for row, length, score in zip(rm_scores, lengths, scores, strict=True):
-            values = row.new_tensor(score).reshape(-1)
-            row[length - len(values) : length] = values
-        return rm_scores
-
 
 def parameters(config: "DictConfig") -> Any:
     """The kit's parameters in verl's config. Raises ParamError if one is wrong."""
@@ -166,13 +149,10 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
     from transformers import AutoTokenizer
 
     folder = Path(folder).resolve()
-    algorithm = arms.table(paper)[p.arm].algorithm
-    refused = {
-        "policy": p.policy in POLICIES,  # which the kit makes as it goes
-        "arm": algorithm not in ("GRPO", "PPO"),
-        "lora_rank": p.lora_rank > 0,  # verl's adapters are not set up here
-    }
-    _refuse(paper, p, refused)
+    by_rl = arms.table(paper)[p.arm].algorithm in ("GRPO", "PPO")
+    # the kit makes such a policy as it goes; verl's adapters are not set up here
+    no = {"policy": p.policy in POLICIES, "arm": not by_rl, "lora_rank": p.lora_rank}
+    _refuse(paper, p, no)
     job = pkgutil.resolve_name(f"factkit.{paper}.train:verl_job")(p)
     _refuse(paper, p, job.refused)
     rows = verl_rows(job.rows, paper)
@@ -180,15 +160,11 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
     if not p.chat:
         tokenizer = AutoTokenizer.from_pretrained(job.start)
         template = plain_template([row["prompt"] for row in rows], tokenizer)
-    make_reward = job.make_reward
-    kit = {
-        "paper": paper,
-        "reward": f"{make_reward.__module__}:{make_reward.__qualname__}",
-        "parameters": job.p.model_dump(),
-    }
+    reward = f"{job.make_reward.__module__}:{job.make_reward.__name__}"
+    kit = {"paper": paper, "reward": reward, "parameters": job.p.model_dump()}
     config = {"defaults": ["ppo_trainer", "_self_"], "factkit": kit}
     config |= _nested(overrides(job, paper, folder, template))
-    loop = job.loop and f"{job.loop.__module__}.{job.loop.__qualname__}"
+    loop = job.loop and f"{job.loop.__module__}.{job.loop.__name__}"
     loops = [{"name": paper, "_target_": loop}] if loop else []
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / "train.parquet", index=False)
@@ -198,25 +174,21 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
     return folder
 
 
-def _refuse(paper: str, p: RlParams, refused: Mapping[str, bool]) -> None:
+def _refuse(paper: str, p: RlParams, refused: Mapping[str, Any]) -> None:
     """Raises ParamError if verl can't do what p says."""
-    for name in (name for name, no in refused.items() if no):
-        notebook = f"{arms.PAPERS.index(paper) + 1}2"
-        what = f"{name}={getattr(p, name)!r}"
-        raise params.ParamError(
-            f"{what}: not by verl; train it with notebook {notebook}"
-        )
+    for name in filter(refused.get, refused):
+        how = f"train it with notebook {arms.PAPERS.index(paper) + 1}2"
+        raise params.ParamError(f"{name}={getattr(p, name)!r}: not by verl; {how}")
 
 
 def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:
     """Rows of verl's `RLHFDataset`, made of TRL's: a prompt as messages, and what the
     reward needs."""
     made = []
-    for index, (row, prompt) in enumerate((row, row["prompt"]) for row in rows):
-        if isinstance(prompt, str):
+    for index, row in enumerate(rows):
+        info = {"index": index} | row
+        if isinstance(prompt := info.pop("prompt"), str):
             prompt = [{"role": "user", "content": prompt}]
-        needed = {name: value for name, value in row.items() if name != "prompt"}
-        info = {"index": index, **needed}
         made.append({"data_source": paper, "prompt": prompt, "extra_info": info})
     return made
 
@@ -273,9 +245,7 @@ def overrides(
         f"{actor}.clip_ratio_low": p.epsilon,
         f"{actor}.clip_ratio_high": p.epsilon,
         f"{actor}.clip_ratio_c": UNBOUND,
-        f"{actor}.loss_agg_mode": "seq-mean-token-mean"
-        if by_std
-        else "seq-mean-token-sum-norm",
+        f"{actor}.loss_agg_mode": f"seq-mean-token-{'mean' if by_std else 'sum-norm'}",
         f"{actor}.loss_scale_factor": None if by_std else p.max_completion_length,
         f"{actor}.use_kl_loss": p.beta > 0,
         f"{actor}.kl_loss_coef": p.beta,
@@ -310,8 +280,6 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *parents, last = key.split(".")
-        place = nested
-        for name in parents:
-            place = place.setdefault(name, {})
-        place[last] = value
+        deeper = lambda at, name: at.setdefault(name, {})  # noqa: E731
+        functools.reduce(deeper, parents, nested)[last] = value
     return nested

@@ -95,9 +95,8 @@ def verl_job(p: TruthRL) -> Job:
     data = runs.run_folder("10_truthrl_data", p)
     probes = drawn.read_probes(data / "probe.jsonl")
     rows = prompt_rows(read_examples(data / "train.jsonl"), probes, p)
-    refused = {"arm": p.arm in ("rlhf", "rlkf"), "cold_start": p.cold_start}
-    make_reward = rewards.reward_function
-    return Job(p, base_policy(p), rows, make_reward, refused=refused)
+    no = {"arm": p.arm in ("rlhf", "rlkf"), "cold_start": p.cold_start}
+    return Job(p, base_policy(p), rows, rewards.reward_function, refused=no)
 
 
 def iterations(

@@ -1,7 +1,7 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from factkit import assets, runs
@@ -143,11 +143,15 @@ def verl_job(p: Veri) -> Job:
     data, how = runs.run_folder(p.data_notebook, p), reward_params(p)
     train = read_examples(data / "train.jsonl")
     rows = prompt_rows(train, read_given(data / "given.jsonl"), how)
-    loop, changes = None, {}
-    if how.online:
-        loop, changes = verl_adapter.SearchLoop, verl_adapter.lengths(how)
-    parts = how, policy_of(p), rows, rewards.reward_function, loop, changes
-    return Job(*parts, refused={"cold_start": p.cold_start})
+    refused = {"cold_start": p.cold_start}
+    job = Job(how, policy_of(p), rows, rewards.reward_function, refused=refused)
+    if not how.online:
+        return job
+    lengths = {
+        "data.max_prompt_length": p.max_prompt_length,
+        "data.max_response_length": p.longest - p.max_prompt_length,
+    }
+    return replace(job, loop=verl_adapter.SearchLoop, changes=lengths)
 
 
 def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:

@@ -1,7 +1,8 @@
 """Veri-R1's rollouts for verl: an agent loop that searches.
 
 A trajectory is `search_rollout.rollouts` of one prompt, in a thread of its own; each of
-its turns is a request to verl's engines, which take all trajectories' together.
+its turns is a request to verl's engines, which take all trajectories' together. One
+whose search fails is left out of the batch.
 """
 
 import asyncio
@@ -16,8 +17,6 @@ from factkit.veri.search_rollout import Tokens
 
 if TYPE_CHECKING:
     from verl.experimental.agent_loop import AgentLoopOutput
-
-    from factkit.veri.arms import VeriParams
 
 AT_ONCE = 512  # trajectories of a worker, of which verl has 8
 
@@ -49,23 +48,19 @@ class SearchLoop:
         name = uuid4().hex  # one engine, with what it remembers, for all turns
         ends = {"stop": list(search.STOPS), "include_stop_str_in_output": True}
 
-        def generate(
-            prompts: list[Tokens], budgets: list[int]
-        ) -> tuple[list[Tokens], list[list[float]] | None]:
+        def generate(prompts: list[Tokens], budgets: list[int]):
             how = sampling_params | ends | {"max_tokens": budgets[0]}
-            turn = self._engines.generate(
-                name, prompt_ids=prompts[0], sampling_params=how
-            )
+            asked = {"prompt_ids": prompts[0], "sampling_params": how}
+            turn = self._engines.generate(name, **asked)
             output = asyncio.run_coroutine_threadsafe(turn, mine).result()
             weights.update(output.extra_fields)
             logprobs = [output.log_probs] if output.log_probs else None
             return [output.token_ids], logprobs
 
         p, tokenizer = self._p, self._tokenizer
-        asked = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)
-        found = generate, _searcher(p), tokenizer, p, [extra_info["set"]]
-        given = _threads(), search.rollouts, asked, *found
-        (made,) = await mine.run_in_executor(*given)
+        prompt = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)
+        given = prompt, generate, _searcher(p), tokenizer, p, [extra_info["set"]]
+        (made,) = await mine.run_in_executor(_threads(), search.rollouts, *given)
         told = {"trajectory": [tuple(turn) for turn in made.turns]}
         known = sampling_params.get("logprobs")
         return AgentLoopOutput(
@@ -77,10 +72,3 @@ class SearchLoop:
             metrics={},
             extra_fields=weights | {"factkit": told},
         )
-
-
-def lengths(p: "VeriParams") -> dict[str, int]:
-    """Tokens of a prompt and of a whole trajectory, as verl's config has them."""
-    longest = p.longest - p.max_prompt_length
-    keys = ("data.max_prompt_length", "data.max_response_length")
-    return dict(zip(keys, (p.max_prompt_length, longest), strict=True))
