@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+import torch
 import transformers
 
 from factkit import assets, models, params
@@ -124,26 +125,31 @@ def test_a_reward_model_by_lora_scores_as_it_was_trained(
     monkeypatch.setattr(
         setup, "train_and_keep", lambda t, *a, **k: kept.append(t) or keep(t, *a, **k)
     )
-    own = {"arm": "rlkf", "dtype": dtype, "reward_lora_rank": 4, "reward_epochs": 3}
-    p = p.model_copy(update=own | {"reward_learning_rate": 0.05})
+    own = {"arm": "rlkf", "reward_lora_rank": 4, "reward_epochs": 3}
+    p = p.model_copy(update=own | {"reward_learning_rate": 0.01})
     rows = training.pairs(EXAMPLES, PROBES, p)
     folder = offline.train_reward_model(start, rows, tmp_path, p)
     assert not (folder / "adapter_config.json").exists()
-    found = scores(folder, rows)
+    found = scores(folder, rows, dtype)
     model = kept[0].model
     trained = [n for n, w in model.named_parameters() if w.requires_grad]
     assert all("lora_" in name or "score" in name for name in trained)
     scorers = transformers.AutoModelForSequenceClassification
     monkeypatch.setattr(scorers, "from_pretrained", lambda *_, **__: model)
     exact = 1e-4 if dtype == "float32" else 0.05
-    for mine, theirs in zip(found, scores(folder, rows), strict=True):
+    for mine, theirs in zip(found, scores(folder, rows, dtype), strict=True):
         assert mine == pytest.approx(theirs, rel=exact, abs=exact)
-    assert sum(found[0]) > sum(found[1])  # it learnt of the pairs
+    before, after = (models.load_policy(str(f))[0].model for f in (start, folder))
+    weights = zip(before.parameters(), after.parameters(), strict=True)
+    moved = [not torch.equal(a, b) for a, b in weights]
+    names = [name for name, _ in before.named_parameters()]
+    assert moved == ["proj" in name for name in names]
 
 
-def scores(folder, rows):
+def scores(folder, rows, dtype):
     """The scores of the chosen and of the rejected responses."""
-    score, prompts = truthrl.load_scorer(str(folder)), [row["prompt"] for row in rows]
+    score = truthrl.load_scorer(str(folder), dtype)
+    prompts = [row["prompt"] for row in rows]
     replies = ([row[name][0]["content"] for row in rows] for name in PAIR)
     return [score(prompts, texts) for texts in replies]
 

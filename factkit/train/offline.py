@@ -86,8 +86,8 @@ def train_reward_model(
     """Train a scorer on the trunk of `start` from rows of `prompt`, `chosen` and
     `rejected`; returns folder/reward_model.
 
-    All parameters are trained, in float32; with p.reward_lora_rank an adapter and the
-    head are, on weights in p.dtype, and merged into them. The curve is in
+    All parameters are trained, or with p.reward_lora_rank an adapter, which is merged,
+    and the head; kept in float32 either way, for the head's updates. The curve is in
     folder/reward_model.csv, with the pairs' accuracy by step.
     """
     import torch
@@ -99,9 +99,8 @@ def train_reward_model(
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     adapter = p.model_copy(update={"lora_rank": p.reward_lora_rank})
-    dtype = getattr(torch, p.dtype) if p.reward_lora_rank else torch.float32
     model = AutoModelForSequenceClassification.from_pretrained(
-        start, num_labels=1, dtype=dtype, **models.SAFE
+        start, num_labels=1, dtype=torch.float32, **models.SAFE
     )
     model.config.pad_token_id = tokenizer.pad_token_id
     trainer = RewardTrainer(
