@@ -21,6 +21,7 @@ from tensordict import TensorDict
 from verl import DataProto
 from verl.experimental.reward_loop import RewardLoopManager, RewardLoopWorker
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -39,7 +40,7 @@ from factkit.world import facts as worlds
 
 # Ray's workers cannot import this module
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-GROUPED = ["veri", "truthrl", "reason", "rar"]
+GROUPED = [name for name in verl_papers.PAPERS if name != "rlfh"]
 # a reward manager on whose annotator "Perhaps" is lost
 FAILING = """
 from factkit.train.verl_adapter import RewardManager
@@ -187,24 +188,72 @@ def test_one_command_writes_and_hands_over_to_verl(papers):
     assert written.exists()
 
 
-# Where the judge fails
+# Rewards, and where the judge fails
 
 
-def batch_of(paper, i):
-    """verl's batch of the first response to an example."""
+def batch_of(paper, i, one):
+    """verl's batch of a response to an example."""
     row = adapter.verl_rows(paper.job.rows, paper.name)[i]
-    prompt = paper.tokenizer(row["prompt"][0]["content"])["input_ids"]
-    response = [*encoded(paper.tokenizer, paper.responses[i][0]), 1]
     tensors = {
-        "prompts": torch.tensor([prompt]),
-        "responses": torch.tensor([response]),
-        "attention_mask": torch.ones(1, len(prompt) + len(response)).long(),
+        "prompts": torch.tensor([one.prompt]),
+        "responses": torch.tensor([one.ids]),
+        "attention_mask": torch.ones(1, len(one.prompt) + len(one.ids)).long(),
     }
-    columns = {
-        "extra_info": np.array([row["extra_info"]], dtype=object),
-        "raw_prompt": np.array([row["prompt"]], dtype=object),
-    }
+    told = {"factkit": {"trajectory": one.turns}} if paper.name == "veri" else {}
+    given = {"extra_info": row["extra_info"], "raw_prompt": row["prompt"]}
+    given["tool_extra_fields"] = told
+    columns = {}
+    for name, value in given.items():
+        columns[name] = np.empty(1, dtype=object)
+        columns[name][0] = value
     return DataProto.from_dict(tensors, non_tensors=columns)
+
+
+def wanted_of(paper, i):
+    """The kit's own rewards and advantages of the responses to an example."""
+    job, mine = paper.job, samples(paper, i)
+    columns = {k: [v] * 2 for k, v in job.rows[i].items() if k != "prompt"}
+    ids = [one.ids for one in mine]
+    texts = paper.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    columns |= {"completions": texts, "completion_ids": ids, "prompts": texts}
+    if paper.name == "veri":
+        columns["trajectory"] = [one.turns for one in mine]
+    rewards = torch.tensor(job.make_reward(job.p, Path())(**columns))
+    centred = rewards - rewards.mean()
+    scale = 1 if paper.name == "reason" else rewards.std() + 1e-6
+    return list(zip(mine, rewards.tolist(), (centred / scale).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_rewards_and_advantages_are_the_kit_s(papers, name):
+    """Two responses to each of four prompts, all judged at once."""
+    paper, folder = papers[name]
+    config = composed(folder, name)
+    worker = RewardLoopWorker(config)
+    cases = [(i, *case) for i in range(4) for case in wanted_of(paper, i)]
+
+    async def scores():
+        batches = [batch_of(paper, i, one) for i, one, *_ in cases]
+        asked = [worker.compute_score(batch) for batch in batches]
+        return await asyncio.gather(*asked)
+
+    found = [one["reward_score"] for one in asyncio.run(scores())]
+    assert found == pytest.approx([reward for _, _, reward, _ in cases])
+    assert any(a != b for a, b in zip(found[::2], found[1::2], strict=True))
+
+    tensors = {
+        "token_level_rewards": torch.tensor(found)[:, None],
+        "response_mask": torch.ones(8, 1),
+    }
+    uids = np.array([f"row{i}" for i, *_ in cases], dtype=object)
+    data = compute_advantage(
+        DataProto.from_dict(tensors, non_tensors={"uid": uids}),
+        adv_estimator=config.algorithm.adv_estimator,
+        norm_adv_by_std_in_grpo=config.algorithm.norm_adv_by_std_in_grpo,
+        config=config.algorithm,
+    )
+    advantages = data.batch["advantages"][:, 0].tolist()
+    assert advantages == pytest.approx([a for *_, a in cases], abs=1e-5)
 
 
 def asked_at_once(worker, batch, times=1):
@@ -217,7 +266,8 @@ def asked_at_once(worker, batch, times=1):
 
 def test_after_too_many_failures_no_response_has_rewards(papers):
     paper, folder = papers["rlfh"]
-    batch, worker = batch_of(paper, 0), RewardLoopWorker(composed(folder, "rlfh"))
+    batch = batch_of(paper, 0, samples(paper, 0)[0])
+    worker = RewardLoopWorker(composed(folder, "rlfh"))
 
     def annotate(ids, *_):
         return [None if i < 11 else [] for i in range(len(ids))]
@@ -358,11 +408,10 @@ def got(batch, *names):
     return {name: [row.tolist() for row in found[name].unbind()] for name in names}
 
 
-@pytest.mark.parametrize("trainer", GROUPED, indirect=True)
+@pytest.mark.parametrize("trainer", ["truthrl", "veri"], indirect=True)
 def test_a_step_has_the_kit_s_rollouts_rewards_and_advantages(trainer, papers):
-    """Four prompts, two responses to each, of rewards that differ."""
-    name = trainer.config.factkit.paper
-    paper, _ = papers[name]
+    """Two responses to each of four prompts; Veri-R1's are of several turns."""
+    paper, _ = papers[trainer.config.factkit.paper]
     batch = rollout(trainer, range(4), paper.tokenizer)
     assert sorted(batch.keys) == [f"row{i}_{n}_0" for i in range(4) for n in (0, 1)]
     said = got(batch, "responses")["responses"]
@@ -370,33 +419,16 @@ def test_a_step_has_the_kit_s_rollouts_rewards_and_advantages(trainer, papers):
     trainer._compute_advantage(batch, {})
     fields = "prompts", "responses", "response_mask", "rm_scores", "advantages"
     found = got(batch, *fields)
-
-    job, different = paper.job, 0
-    reward = job.make_reward(job.p, Path())
     for i in range(4):
-        mine = samples(paper, i)
-        columns = {k: [v] * 2 for k, v in job.rows[i].items()}
-        texts = paper.tokenizer.batch_decode(
-            [one.ids for one in mine], skip_special_tokens=True
-        )
-        columns |= {"completions": texts, "completion_ids": [one.ids for one in mine]}
-        columns |= {"prompts": [job.rows[i]["prompt"]] * 2}
-        if name == "veri":
-            columns["trajectory"] = [one.turns for one in mine]
-        rewards = torch.tensor(reward(**columns))
-        centred = rewards - rewards.mean()
-        scale = 1 if name == "reason" else rewards.std() + 1e-6
-        different += rewards[0] != rewards[1]
         places = [k for k, key in enumerate(batch.keys) if key.startswith(f"row{i}_")]
-        for one, score, a in zip(mine, rewards, centred / scale, strict=True):
+        for one, reward, a in wanted_of(paper, i):
             (place,) = (k for k in places if found["responses"][k] == one.ids)
             assert found["prompts"][place] == one.prompt
             assert found["response_mask"][place] == one.env_mask
-            on_last = [0.0] * (len(one.ids) - 1) + [score.item()]
+            on_last = [0.0] * (len(one.ids) - 1) + [reward]
             assert found["rm_scores"][place] == pytest.approx(on_last)
-            wanted = (a * torch.tensor(one.env_mask)).tolist()
+            wanted = [a * mask for mask in one.env_mask]
             assert found["advantages"][place] == pytest.approx(wanted, abs=1e-5)
-    assert different
 
 
 # RLFH's tokens
