@@ -148,7 +148,7 @@ def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator
 class Statements(Form):
     """The form of RLFH's Table 5, of one sentence."""
 
-    statements: up_to(16, Claimed)
+    statements: up_to(12, Claimed)
 
 
 class Label(Form):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from factkit.llm import LLM
 
 BEFORE, AFTER = 3, 1  # sentences of context
-CLAIM_TOKENS = 2048
+CLAIM_TOKENS = 1536
 
 
 class Claims(Form):
     """The form of Binary RAR's Fig. 11."""
 
-    claims: up_to(16, Claimed)
+    claims: up_to(12, Claimed)
 
 
 @dataclass(frozen=True)
