@@ -324,7 +324,8 @@ def play(
 
     def rolled_out(generate: search_rollout.Generate, tokenizer: "Tokenizer"):
         ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-        return search_rollout.rollouts(ids, generate, search, tokenizer, p)
+        sets = [e.meta["set"] for e in examples]
+        return search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
 
     if sampling.vllm is None:
         model, tokenizer = models.load_policy(policy, p.dtype)

@@ -118,7 +118,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD)
     make_reward = importlib.import_module("a_search_reward").make_reward
     p = settings(lora_rank=rank, rl_learning_rate=learning_rate)
-    rows = [{"prompt": prompt} for prompt in PROMPTS for _ in range(3)]
+    rows = [{"prompt": text, "set": "fever"} for text in PROMPTS for _ in range(3)]
     run = tmp_path / "run"
     model = grpo.grpo(
         smollm, rows, make_reward, run, p, search_rollout.rollout_function
@@ -171,7 +171,8 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     sampling = models.Sampling(p.max_completion_length, temperature=1.0)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.prompt_tokens(PROMPTS * 4, tokenizer, p)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    sets = ["fever"] * len(ids)
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     assert_sound(made, tokenizer)
     served = [rollout.logprobs for rollout in made]
     evaluate.add_logprobs(made, model, tokenizer, batch_size=8)
