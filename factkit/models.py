@@ -201,7 +201,9 @@ def main(job: Path, answers: Path) -> None:
         seed=content["seed"] if how.temperature else None,
     )
     with engine(content["path"], content["seed"], how.vllm) as (llm, adapter):
-        outputs = llm.generate(content["prompts"], params, lora_request=adapter)
+        outputs = llm.generate(
+            content["prompts"], params, lora_request=adapter, use_tqdm=False
+        )
     texts = [[o.text.strip() for o in output.outputs] for output in outputs]
     answers.write_text(json.dumps(texts, ensure_ascii=False))
 

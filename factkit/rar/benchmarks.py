@@ -145,7 +145,12 @@ def _run_harness(settings: dict[str, Any], folder: Path) -> None:
     allowed = "1" if settings["confirm_run_unsafe_code"] else "0"
     environment = os.environ | {"HF_ALLOW_CODE_EVAL": allowed}
     command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
-    ended = subprocess.run(command, env=environment, stdout=sys.stderr.fileno())
+    ended = subprocess.run(
+        command,
+        env=environment,
+        cwd=os.environ.get("FACTKIT_HUB"),  # where data sets' names are folders
+        stdout=sys.stderr.fileno(),
+    )
     if ended.returncode:
         raise BenchmarkError(
             f"lm-eval failed with exit code {ended.returncode}; see its last lines. It "

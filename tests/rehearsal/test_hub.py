@@ -51,9 +51,10 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(written):
-    with hub.redirect(written):
-        yield written
+def folder(written, monkeypatch):
+    monkeypatch.setenv("FACTKIT_HUB", str(written))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", written / ".datasets")
+    return written
 
 
 def load(paper, **values):
@@ -281,7 +282,10 @@ def test_50_finds_a_claim_of_two_hops_to_show(written):
 
 
 @pytest.mark.parametrize("name, config, split, columns", LM_EVAL)
-def test_a_set_of_lm_eval_has_its_columns(folder, name, config, split, columns):
+def test_a_set_of_lm_eval_has_its_columns(
+    folder, name, config, split, columns, monkeypatch
+):
+    monkeypatch.chdir(folder)  # as lm-eval is run
     row = next(iter(datasets.load_dataset(name, config, split=split, streaming=True)))
     assert row.keys() >= set(columns.split(","))
 
@@ -293,23 +297,22 @@ def test_the_configs_of_bbh_and_math_are_those_of_lm_eval(written):
     assert set(math) == set(utility_sets.MATH)
 
 
-def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, folder):
+def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, monkeypatch):
     source = tmp_path / "small"
     source.mkdir()
     (source / "tokenizer_config.json").write_text('{"chat_template": "x", "eos": "e"}')
     (source / "model.safetensors").write_text("weights")
     target = tmp_path / "hub"
     hub.write_models(target, source, source)
-    with hub.redirect(target):
-        for name, kind in hub.MODELS.items():
-            path = target / name
-            assert assets.policy_path(name) == str(path)
-            assert (path / "model.safetensors").read_text() == "weights"
-            assert json.loads((path / "tokenizer_config.json").read_text()) == {
-                "eos": "e"
-            }
-            assert (path / "chat_template.jinja").exists() == (kind != "none")
+    monkeypatch.setenv("FACTKIT_HUB", str(target))
+    for name, kind in hub.MODELS.items():
+        path = target / name
+        assert assets.policy_path(name) == str(path)
+        assert (path / "model.safetensors").read_text() == "weights"
+        assert json.loads((path / "tokenizer_config.json").read_text()) == {"eos": "e"}
+        assert (path / "chat_template.jinja").exists() == (kind != "none")
     assert (target / hub.ENCODER / "model.safetensors").exists()
+    assert assets.policy_path("nobody/nothing") == "nobody/nothing"
 
 
 def test_the_template_that_thinks_is_used_as_qwen3s():
