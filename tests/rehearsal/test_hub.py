@@ -18,6 +18,7 @@ from sizes import sizes
 from factkit import assets, corpus, params
 from factkit.curate.splits import split_by_entity
 from factkit.datasets import benchmarks, long_form_prompts
+from factkit.datasets.examples import DataError
 from factkit.llm import Reply
 from factkit.rar import requests as rar_requests
 from factkit.reason import requests as reason_requests
@@ -154,9 +155,41 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     sets, held_out, _ = rar_requests.request_sets(p)
     assert len(sets["train"]) == p.train_requests
     # PopQA's questions are asked with leave to abstain and without
+    own = {
+        name: [e for e in rows if "set" not in e.meta] for name, rows in sets.items()
+    }
     for name, n in (("dev", p.dev_requests), ("test", p.test_requests)):
-        assert len(sets[name]) == 3 * n
+        assert len(own[name]) == 3 * n
     assert len(held_out) == rar_requests.HELD_OUT
+    assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
+    public = [e for e in sets["test"] if "set" in e.meta]
+    by_set = Counter(e.meta["set"] for e in public)
+    assert by_set == dict.fromkeys(p.test_sets.split(), p.test_requests)
+    _the_public_sets_have_evidence_and_letters(p, public, monkeypatch)
+
+
+def _the_public_sets_have_evidence_and_letters(p, public, monkeypatch):
+    searched = {}
+
+    def gather(p, examples, own):
+        searched.update(own)
+        return {}, Counter()
+
+    monkeypatch.setattr(rar_requests, "gather", gather)
+    open_ones = [e for e in public if e.meta["kind"] == "open"]
+    evidence, fates = rar_requests.evidence_of(p, open_ones)
+    wild = [e for e in public if e.meta["set"] == "wild_hallucinations"]
+    assert fates == {"with pages of their own": len(wild)} and len(evidence) == len(
+        wild
+    )
+    assert all(e.entity in evidence[e.id][0].text for e in wild)
+    people = [e for e in open_ones if e.meta["set"] == "biography"]
+    assert searched == {e.id: e.question for e in people}
+    for e in (e for e in public if e.meta["set"] == "gpqa"):
+        (letter,) = e.answers
+        work = e.question.split(" towns is ")[1].split(" set in?")[0]
+        told = e.question.split(f"({letter}) ")[1].split("\n")[0]
+        assert told == next(w.setting.name for w in Country().works if w.name == work)
 
 
 def writer(prompt):
@@ -190,6 +223,35 @@ def test_rlfh_takes_all_its_sets_from_the_hub(folder):
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == {"hotpotqa": p.test_requests, "squad_v2": 8, "biography": 12}
     assert dropped["squad_v2: unanswerable"] == 8
+
+
+def test_rlfh_finds_its_pages_in_wikipedia_of_april_2023(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
+    path = folder / "factscore/enwiki-20230401.db"
+    p = load("rlfh", wikipedia_path=str(path))
+    sets, _ = rlfh_requests.rlfh_sets(p)
+    asked = [*sets["train"][:8], *(e for e in sets["test"] if not any(e.answers))]
+    own = {e.id: e.question for e in asked}
+    pages, fates = rlfh_requests.rlfh_evidence(p, asked, own)
+    assert fates["kept"] == len(asked) == len(pages)
+    texts = {page.title: page.text for page in Country().pages}
+    about = 0
+    for e in asked:
+        found = [d for d in pages[e.id] if not d.id.endswith("#answer")]
+        assert 1 <= len(found) <= p.pages and len(found) < len(pages[e.id]) + 1
+        for document in found:
+            assert document.text.split() == texts[document.title].split()
+        about += e.entity in {d.title for d in found}
+    assert about == len(asked)
+    wikipedia = rlfh_requests.Wikipedia(path)
+    assert len(list(wikipedia)) == 2 * len(texts)
+    with pytest.raises(KeyError):
+        wikipedia["No page"]
+    (tmp_path / "other.db").write_text("no database")
+    with pytest.raises(DataError, match="no SQLite file with documents"):
+        list(rlfh_requests.Wikipedia(tmp_path / "other.db"))
+    with pytest.raises(DataError, match="wikipedia_path: no file .* by hand"):
+        rlfh_requests.Wikipedia(tmp_path / "none.db")
 
 
 # ---- claims
