@@ -108,7 +108,9 @@ def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
     """The one server behind all judges, by whichever name it is asked."""
     model = ("--model", str(folder / "hub" / next(iter(MODELS))))
     names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
-    return {"engine": (ENGINE, [*VLLM, *model, *names, "--port", str(ENGINE)])}
+    # where JSON allows a space, a small judge writes them without end
+    bound = ("--structured-outputs-config", '{"disable_any_whitespace": true}')
+    return {"engine": (ENGINE, [*VLLM, *model, *names, *bound, "--port", str(ENGINE)])}
 
 
 def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
