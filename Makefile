@@ -114,11 +114,14 @@ bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, media
 book: $(VENV)/base.done  ## The notebooks as pages to read, in outputs/book (5 min)
 	$(BIN)/python -m factkit book outputs/book
 
-lab: $(VENV)/base.done  ## Open JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+# Lab saves outputs into what it opens: people work in copies, which nothing overwrites.
+lab: $(VENV)/base.done  ## Open JupyterLab on copies of the notebooks, in outputs/notebooks
+	@mkdir -p outputs/notebooks && cp -Rn notebooks/. outputs/notebooks/ || true
+	$(BIN)/jupyter lab outputs/notebooks/00_start_here.ipynb
 
-clean:  ## Remove runs (the reference results stay)
-	find outputs -mindepth 1 -maxdepth 1 ! -name reference -exec rm -r {} +
+clean:  ## Remove runs (the reference results and your notebooks stay)
+	find outputs -mindepth 1 -maxdepth 1 ! -name reference ! -name notebooks \
+	  -exec rm -r {} +
 	rm -rf .snakemake .pytest_cache .ruff_cache
 
 distclean: clean  ## Remove the environment too

@@ -154,9 +154,41 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     sets, held_out, _ = rar_requests.request_sets(p)
     assert len(sets["train"]) == p.train_requests
     # PopQA's questions are asked with leave to abstain and without
+    own = {
+        name: [e for e in rows if "set" not in e.meta] for name, rows in sets.items()
+    }
     for name, n in (("dev", p.dev_requests), ("test", p.test_requests)):
-        assert len(sets[name]) == 3 * n
+        assert len(own[name]) == 3 * n
     assert len(held_out) == rar_requests.HELD_OUT
+    assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
+    public = [e for e in sets["test"] if "set" in e.meta]
+    by_set = Counter(e.meta["set"] for e in public)
+    assert by_set == dict.fromkeys(p.test_sets.split(), p.test_requests)
+    _the_public_sets_have_evidence_and_letters(p, public, monkeypatch)
+
+
+def _the_public_sets_have_evidence_and_letters(p, public, monkeypatch):
+    searched = {}
+
+    def gather(p, examples, own):
+        searched.update(own)
+        return {}, Counter()
+
+    monkeypatch.setattr(rar_requests, "gather", gather)
+    open_ones = [e for e in public if e.meta["kind"] == "open"]
+    evidence, fates = rar_requests.evidence_of(p, open_ones)
+    wild = [e for e in public if e.meta["set"] == "wild_hallucinations"]
+    assert fates == {"with pages of their own": len(wild)} and len(evidence) == len(
+        wild
+    )
+    assert all(e.entity in evidence[e.id][0].text for e in wild)
+    people = [e for e in open_ones if e.meta["set"] == "biography"]
+    assert searched == {e.id: e.question for e in people}
+    for e in (e for e in public if e.meta["set"] == "gpqa"):
+        (letter,) = e.answers
+        work = e.question.split(" towns is ")[1].split(" set in?")[0]
+        told = e.question.split(f"({letter}) ")[1].split("\n")[0]
+        assert told == next(w.setting.name for w in Country().works if w.name == work)
 
 
 def writer(prompt):
