@@ -109,7 +109,8 @@ def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
     model = ("--model", str(folder / "hub" / next(iter(MODELS))))
     names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
     # where JSON allows a space, a small judge writes them without end
-    bound = ("--structured-outputs-config", '{"disable_any_whitespace": true}')
+    how = '{"backend": "xgrammar", "disable_any_whitespace": true}'
+    bound = ("--structured-outputs-config", how)
     return {"engine": (ENGINE, [*VLLM, *model, *names, *bound, "--port", str(ENGINE)])}
 
 
