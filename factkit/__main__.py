@@ -257,7 +257,7 @@ def serve_search(
         list[str],
         typer.Argument(
             help="leads; an index's folder; one of several indexes, served by their "
-            "names at /<name>/retrieve; or name=folder for each."
+            "names at /<name>/retrieve; or name=folder of each."
         ),
     ] = ("leads",),
     host: Host = "127.0.0.1",

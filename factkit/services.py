@@ -67,6 +67,11 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
         key = "set" if os.environ.get(KEY_VARIABLE, "").strip() else "missing"
         remedy = f"export {KEY_VARIABLE}=… (or search_url empty, with evidence at hand)"
         checks.append((f"key of {search_url}", key, key == "set", remedy))
+    if getattr(p, "wikipedia_path", "") and not search_url:
+        file = ROOT / p.wikipedia_path
+        remedy = "fetch it by hand (params/README.md), or name a search_url"
+        found = "there" if file.is_file() else "missing"
+        checks.append((f"wikipedia_path {file}", found, file.is_file(), remedy))
     if getattr(p, "claims_path", ""):
         folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
@@ -138,7 +143,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     from factkit.verify.verifier import judge_llm
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
-    headers = llm.headers | {"Authorization": f"Bearer {llm.api_key or 'none'}"}
+    headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
     try:
         listed = httpx.get(
             f"{url.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S

@@ -106,6 +106,20 @@ def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_pat
     assert [fine for what, (_, fine) in told.items() if "_path" in what] == [False]
 
 
+def test_rlfh_s_wikipedia_is_looked_for_where_no_search_takes_its_place(tmp_path):
+    (tmp_path / "wiki.db").touch()
+    for name, search, fine in (
+        ("wiki.db", "", [True]),
+        ("other.db", "", [False]),
+        ("other.db", "https://google.serper.dev/search", []),
+    ):
+        file = tmp_path / name
+        values = {"wikipedia_path": str(file), "search_url": search}
+        p = params.load("rlfh", "h100_full", values | {"judge_url": NOWHERE})
+        checks = {what: ok for what, _, ok, _ in services.examine(p)}
+        assert [v for k, v in checks.items() if k == f"wikipedia_path {file}"] == fine
+
+
 def of_veri(**values):
     p = params.load("veri", "h100_lora", values)
     return {what: (told, fine) for what, told, fine, _ in services.examine(p)}

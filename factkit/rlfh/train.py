@@ -36,6 +36,8 @@ def deviations(p: Rlfh) -> list[str]:
     if p.verifier != "world":
         when = "once, before training (§3.1.2)"
         sentences += [f"a question's pages are searched for {when}"]
+    if p.requests == "hotpotqa" and p.search_url:
+        sentences += ["pages of the web, not of Wikipedia of April 2023 (§4.1)"]
     if p.verifier == "judge":
         sentences += ["prompts say in our own words what Tables 4 to 7 say"]
     if p.lora_rank:
