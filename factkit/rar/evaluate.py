@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import UserError, models, statistics
+from factkit import UserError, models, statistics, vllm_engine
 from factkit.assets import write_atomically
 from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form
@@ -26,6 +26,7 @@ from factkit.verify.outcome import Outcome
 from factkit.verify.response import CLOSE
 from factkit.verify.response import answers as final_answers
 from factkit.verify.verifier import failed_share, verifier
+from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -105,7 +106,7 @@ def answer(
     them trained on by an arm."""
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
-    model, tokenizer = models.load_policy(policy, p.dtype)
+    model, tokenizer = models.policy(policy, p)
     if p.verifier == "judge":
         forms = [Example(id=q, question=q, answers=[""], entity=q) for q in FORMS]
         examples = [*examples, *forms]
@@ -119,7 +120,7 @@ def answer(
 
 
 def perplexity(
-    model: "PreTrainedModel",
+    model: "PreTrainedModel | VllmEngine",
     tokenizer: "PreTrainedTokenizerBase",
     texts: Sequence[str],
     batch_size: int = 16,
@@ -131,6 +132,9 @@ def perplexity(
 
     ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
     ids = sorted((row for row in ids if len(row) > 1), key=len)
+    if isinstance(model, VllmEngine):
+        logps = [logp for row in model.logps(ids) for logp in row]
+        return math.exp(-sum(logps) / len(logps))
     total, tokens = 0.0, 0
     for start in range(0, len(ids), batch_size):
         batch = ids[start : start + batch_size]
@@ -339,8 +343,8 @@ def arguments(
         lora = {"lora_local_path": policy, "max_lora_rank": config["r"]}
         model |= {"peft": policy} if backend == "hf" else lora
     model |= {"think_end_token": CLOSE, "max_length": p.max_context_length}
-    if backend == "vllm":  # beside the policy that a notebook holds, as when sampling
-        engine = models.sampling_of(p).vllm
+    if backend == "vllm":
+        engine = models.vllm_arguments(policy, p)
         names_of = ("tensor_parallel_size", "gpu_memory_utilization")
         model |= {name: engine[name] for name in names_of}
     return {
@@ -388,6 +392,7 @@ def _run_harness(settings: dict[str, Any], folder: Path) -> None:
     """lm-eval on a configuration, in a process of its own, which gives the GPU back
     when it ends; what it says goes to stderr."""
     folder.mkdir(parents=True, exist_ok=True)
+    vllm_engine.free_gpus()
     path = folder / "lm_eval.yaml"
     write_atomically(path, json.dumps(settings, indent=1))
     allowed = "1" if settings["confirm_run_unsafe_code"] else "0"
