@@ -17,7 +17,7 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test test-slow test-all test-vllm test-verl bench lab clean distclean
+.PHONY: help reproduce test test-slow test-all test-vllm test-verl bench book lab clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -100,6 +100,9 @@ test-verl: $(VERL)/done  ## RLFH's token rewards through verl's own code, on the
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
 	@for script in tests/benchmarks/bench_*.py; do \
 	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
+
+book: $(VENV)/base.done  ## The notebooks as pages to read, in outputs/book (5 min)
+	$(BIN)/python -m factkit book outputs/book
 
 lab: $(VENV)/base.done  ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks/00_start_here.ipynb

@@ -1,6 +1,7 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
 import warnings
+from collections.abc import Callable
 
 __version__ = "0.1.0"
 
@@ -14,6 +15,21 @@ class UserError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of the stack, of which no line would help."""
         return [f"{type(self).__name__}: {self}"]
+
+
+def source_digest(function: Callable) -> str:
+    """Twelve hexadecimal digits of a function's source, or of its code if it has none.
+
+    What the function calls is not in it.
+    """
+    import hashlib
+    import inspect
+
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):  # typed at a prompt
+        text = repr((function.__code__.co_code, function.__code__.co_consts))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def show_source(*objects: object) -> None:

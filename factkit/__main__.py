@@ -49,6 +49,32 @@ def reproduce(
     _fan_out(p, paper, papers_arms.main(paper), ["0"], jobs=jobs, overrides=changed)
 
 
+@app.command()
+def wheelhouse(
+    folder: Annotated[Path, typer.Argument(help="To carry on a stick or share.")],
+    pip_args: Annotated[
+        str, typer.Option(help="For pip, as '--extra-index-url <CPU wheel index>'.")
+    ] = "",
+    book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
+) -> None:
+    """Collect all that laptops without a network need: wheels, models, worlds."""
+    from factkit.wheelhouse import fill
+
+    fill(folder, pip_args.split(), book)
+
+
+@app.command()
+def book(
+    folder: Annotated[Path, typer.Argument(help="Where the pages go.")],
+    profile: Profile = "tiny",
+    output_dir: Output = "outputs",
+) -> None:
+    """Make the notebooks pages to read without a network: executed ones, as HTML."""
+    from factkit.book import build
+
+    print(build(folder, profile, output_dir)[-1])
+
+
 @app.command(context_settings={"allow_extra_args": True})
 def sweep(
     context: typer.Context,
@@ -160,6 +186,22 @@ def serve_rewards(
 
 
 @app.command()
+def fetch(
+    paper: Annotated[str, typer.Argument(help="Paper: veri.")] = "veri",
+    profile: Profile = "h100_full",
+    values: Set = (),
+) -> None:
+    """Fetch a paper's claims and corpora (its claims_path), and index them: 15 GB to
+    fetch, 60 GB on disk and the indexes. Killed, it goes on where it ended."""
+    from factkit.veri import fetch as corpora
+
+    if paper != "veri":
+        raise params.ParamError(f"paper={paper!r}: files are fetched for veri alone")
+    folder = corpora.fetch(_checked(paper, profile, "", _typed(values)))
+    print(f"the retriever: python -m factkit serve-search {folder}")
+
+
+@app.command()
 def index_entries(
     corpus: Annotated[
         Path,
@@ -185,8 +227,12 @@ def index_entries(
 @app.command()
 def serve_search(
     entries: Annotated[
-        str, typer.Argument(help="Folder of an entry index, or: leads.")
-    ] = "leads",
+        list[str],
+        typer.Argument(
+            help="leads; an index's folder; one of several indexes, served by their "
+            "names at /<name>/retrieve; or name=folder for each."
+        ),
+    ] = ("leads",),
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:

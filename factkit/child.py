@@ -12,6 +12,13 @@ POLL_S = 0.5
 GRACE_S = 5.0  # between asking processes to end and ending them
 
 
+def cores() -> int:
+    """The CPU cores that this process may use; all, where the system can't tell."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def command(*arguments: str) -> list[str]:
     """A command line for this process to run: `arguments`, and what they start.
 

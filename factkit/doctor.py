@@ -5,14 +5,15 @@ lacks, `accelerate estimate-memory <model>` tells the sizes.
 """
 
 import importlib.metadata
-import os
 import platform
 import shutil
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from factkit import arms, assets, params, services
+import psutil
+
+from factkit import arms, assets, child, params, services
 from factkit.services import Check
 
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
@@ -199,8 +200,8 @@ def examine(
 
 def _machine() -> list[Check]:
     python = platform.python_version()
-    cores = len(os.sched_getaffinity(0))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = child.cores()
+    memory = psutil.virtual_memory().total / 2**30
     disk = shutil.disk_usage(Path(__file__)).free / 2**30
     return [
         ("Python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer"),

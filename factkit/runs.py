@@ -9,14 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import UserError, statistics
+from factkit import UserError, source_digest, statistics
 from factkit.assets import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
@@ -100,16 +100,20 @@ class Run:
         if items:
             self._write_items(metrics, items)
         recipe = self.folder / "recipe.json"
+        arm = self.folder.name.rsplit("-s", 1)[0]
+        values = {k: _portable(v) for k, v in self.params.model_dump().items()}
+        if "reward" in self.inputs:  # not the arm whose set-up it shares
+            values["arm"] = arm
         results = {
             "schema": SCHEMA,
             "notebook": self.notebook,
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
             "variant": self.params.variant,
-            "arm": self.folder.name.rsplit("-s", 1)[0],
+            "arm": arm,
             "seed": self.params.seed,
             "status": "done",
-            "params": {k: _portable(v) for k, v in self.params.model_dump().items()},
+            "params": values,
             "inputs": self.inputs,
             "metrics": dict(metrics),
             "wall_s": round(time.monotonic() - self.clock, 1),
@@ -167,19 +171,24 @@ def start(
     inputs: Iterable[Path] = (),
     depends_on: type[RunParams] | None = None,
     wait: bool = False,
+    reward: Callable | None = None,
 ) -> Run:
     """Open the run's folder, keeping what an earlier, killed run completed there.
 
     inputs: files the run depends on. depends_on: the parameter class whose keys it
     depends on, where not all. If the folder was made with other values of these or
     other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
-    wait: for another process that writes the folder, if there is one.
+    wait: for another process that writes the folder, if there is one. reward: a
+    function of the caller's own; the run is named after it and depends on its source.
 
     Raises RunError if an input is missing or cut off, another process writes the
     folder, or its run.json can't be read.
     """
     folder = run_folder(notebook, params)
     digests = {relative(path): _digest(path, params) for path in inputs}
+    if reward:
+        folder = folder.with_name(f"{reward.__name__}-s{params.seed}")
+        digests["reward"] = source_digest(reward)
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder, wait)
     keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
@@ -260,7 +269,7 @@ def _move_aside(
     number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
     aside = folder.with_name(f"{folder.name}.stale-{number}")
     shutil.move(folder, aside)
-    made = changed or "other input data"
+    made = changed or "other input data or another reward"
     print(f"{relative(folder)} was made with {made}: moved to {aside.name}")
 
 

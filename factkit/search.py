@@ -13,19 +13,31 @@ So code that was written for Search-R1's server runs with ours (`search_service`
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 from factkit import serving
 from factkit.corpus import Chunk, Index
 
-# queries, k → the k best entries of each query, best first
-Search = Callable[[Sequence[str], int], list[list[Chunk]]]
-
+SET = "{set}"  # in a search_url: the claim set whose corpus is behind it
 TOKEN_VARIABLE = "FACTKIT_SEARCH_TOKEN"
 QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
 QUERIES = 256  # of a request; more go in several, one after the other
 CALL_S = 120.0  # seconds that a server may be silent
 PATIENCE_S = 300.0  # after which a request is not tried again
+
+
+class Search(Protocol):
+    """What a rollout searches with."""
+
+    def __call__(
+        self, queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        """The k best entries of each query, best first.
+
+        sets: each query's claim set, which says what corpus is searched; where there is
+        one corpus, they are not looked at.
+        """
 
 
 def in_process(index: Index) -> Search:
@@ -40,8 +52,11 @@ def in_process(index: Index) -> Search:
 def over_http(url: str) -> Search:
     """A search by a server with the contract of Search-R1; see `serving.Client`.
 
-    It raises ServiceError if it gets no entries, or other than asked for.
+    A url with {set} is that of a corpus for each claim set. The search raises
+    ServiceError if it gets no entries, or other than asked for.
     """
+    if SET in url:
+        return _by_set(cache(lambda name: over_http(url.replace(SET, name))))
     service = ("search_url", "serve-search", TOKEN_VARIABLE)
     client = serving.Client(url, *service, CALL_S)
 
@@ -61,10 +76,32 @@ def over_http(url: str) -> Search:
     return _each_once(ask)
 
 
+def _by_set(search_of: Callable[[str], Search]) -> Search:
+    """A search of each query in the corpus of its claim's set."""
+    search_of("set")  # a bad address is told at once
+
+    def search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        if len(sets) != len(queries):
+            raise ValueError(f"{len(queries)} queries of {len(sets)} claims' sets")
+        found: list[list[Chunk]] = [[] for _ in queries]
+        for name in dict.fromkeys(sets):
+            places = [i for i, other in enumerate(sets) if other == name]
+            rows = search_of(name)([queries[i] for i in places], k)
+            for i, entries in zip(places, rows, strict=True):
+                found[i] = entries
+        return found
+
+    return search
+
+
 def _each_once(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
     """A search that asks for equal queries once, and for none that are empty."""
 
-    def search(queries: Sequence[str], k: int) -> list[list[Chunk]]:
+    def search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
         wanted = [searchable(query) for query in queries]
         unique = [query for query in dict.fromkeys(wanted) if query]
         rows = ask(unique, k) if unique else []

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from operator import length_hint
 from pathlib import Path
@@ -15,6 +15,7 @@ from factkit import serving
 from factkit.assets import write_atomically
 from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
+from factkit.params import ParamError
 from factkit.retrieval.bm25 import INDEX_VERSION, CorpusIndex, tokenize
 from factkit.retrieval.entries import entries_of_sentences
 from factkit.runs import progress_bar
@@ -176,22 +177,60 @@ class Request(BaseModel):
     return_scores: bool = Field(False, strict=True)
 
 
-def serve(entries: str, host: str, port: int) -> None:
-    """Serve an index's folder, or the leads' entries, until SIGTERM or an interrupt.
+def serve(entries: Sequence[str], host: str, port: int) -> None:
+    """Serve one index at /retrieve, or several at /<name>/retrieve, until SIGTERM or an
+    interrupt.
 
-    entries: a folder that `build_index` wrote, or "leads". Raises ParamError on an
-    address that can't be had or needs a token, DataError if the folder holds no index.
+    entries: "leads", or the folder that `build_index` wrote, or one of several such, by
+    whose names they are served; or `name=folder` for each. Raises ParamError on an
+    address that can't be had or needs a token, DataError if a folder holds no index.
     """
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
-    if entries == "leads":
-        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
-        index, manifest = CorpusIndex(chunks), {"name": entries, "entries": len(chunks)}
+    indexes = {name: _opened(one) for name, one in _named(entries).items()}
+    if list(indexes) == [""]:
+        app = service(*indexes[""], token)
     else:
-        index = EntryIndex(Path(entries))
-        manifest = index.manifest
+        app = several(indexes, token)
     print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
-    serving.run(service(index, manifest, token), listening)
+    serving.run(app, listening)
+
+
+def _named(entries: Sequence[str]) -> dict[str, str]:
+    """Name → what is served by it; "" is the name of one alone."""
+    if len(entries) == 1 and "=" not in entries[0]:
+        found = sorted(Path(entries[0]).glob(f"[!.]*/{MANIFEST}"))
+        return {path.parent.name: str(path.parent) for path in found} or {
+            "": entries[0]
+        }
+    words = [word.partition("=") for word in entries]
+    named = {name: folder for name, _, folder in words if name.isidentifier()}
+    if len(named) < len(entries) or not all(named.values()):
+        raise ParamError(f"{' '.join(entries)}: name=folder for each, no name twice")
+    return named
+
+
+def _opened(entries: str) -> tuple[Index, dict[str, Any]]:
+    """An index and its manifest."""
+    if entries != "leads":
+        index = EntryIndex(Path(entries))
+        return index, index.manifest
+    chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
+    return CorpusIndex(chunks), {"name": entries, "entries": len(chunks)}
+
+
+def several(
+    indexes: Mapping[str, tuple[Index, dict[str, Any]]], token: str
+) -> "FastAPI":
+    """Searches each index below its name; /health tells of all."""
+    from fastapi import FastAPI
+
+    app = FastAPI(openapi_url=None)
+    about = {name: manifest for name, (_, manifest) in indexes.items()}
+    app.get("/health")(lambda: {"manifests": about})
+    for name, own in indexes.items():
+        app.mount(f"/{name}", service(*own, token))
+    return app
 
 
 def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":

@@ -4,6 +4,8 @@ import os
 from typing import Any
 
 from factkit.params import ROOT
+from factkit.search import SET, TOKEN_VARIABLE, entry_of
+from factkit.serving import environment_token
 from factkit.web import KEY_VARIABLE
 
 Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
@@ -26,7 +28,9 @@ def examine(p: Any) -> list[Check]:
         checks.append(health("reward service", p.reward_url))
     search_url = getattr(p, "search_url", "")
     if search_url and hasattr(p, "claims_path"):
-        checks.append(health("retriever", search_url.rpartition("/")[0]))
+        sets = p.eval_sets.split() if SET in search_url else [""]
+        urls = {name: search_url.replace(SET, name) for name in sets}
+        checks += [retriever(f"retriever {name}", url) for name, url in urls.items()]
     elif search_url:
         key = "set" if os.environ.get(KEY_VARIABLE, "").strip() else "missing"
         remedy = f"export {KEY_VARIABLE}=… (or search_url empty, with evidence at hand)"
@@ -34,9 +38,27 @@ def examine(p: Any) -> list[Check]:
     if getattr(p, "claims_path", ""):
         folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
-        remedy = "put the claims and corpora there that factkit/veri/data.py names"
+        remedy = "python -m factkit fetch veri"
         checks.append((f"claims_path {folder}", f"{number} files", number > 0, remedy))
     return checks
+
+
+def retriever(what: str, url: str) -> Check:
+    """Whether a retriever finds an entry, as a rollout would ask it."""
+    import httpx
+
+    token = environment_token(TOKEN_VARIABLE)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    asked = {"queries": ["What is the capital of France?"], "topk": 1}
+    remedy = "python -m factkit serve-search … there (params/README.md)"
+    try:
+        reply = httpx.post(url, json=asked, headers=headers, timeout=TIMEOUT_S)
+        (entry,) = reply.raise_for_status().json()["result"][0]
+    except httpx.HTTPStatusError as error:
+        return (what, f"{url}: HTTP {error.response.status_code}", False, remedy)
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
+        return (what, f"{url}: {type(error).__name__}", False, remedy)
+    return (what, f"{url} finds {entry_of(entry).id}", True, remedy)
 
 
 def health(what: str, url: str) -> Check:

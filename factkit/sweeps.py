@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from factkit import params, runs
+from factkit import child, params, runs
 from factkit.assets import write_atomically
 from factkit.params import ROOT
 
@@ -123,9 +123,10 @@ def environment(jobs: int = 1) -> dict[str, str]:
 
     Two threads a run, or one where as many runs as cores go on at a time.
     """
-    threads = max(1, min(2, len(os.sched_getaffinity(0)) // jobs))
+    threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
-    terminal = os.ttyname(2) if sys.stderr.isatty() else ""
+    named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
+    terminal = os.ttyname(2) if named else ""
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),

@@ -277,6 +277,18 @@ def test_a_corpus_shows_the_gold_evidence_of_its_sets_claims(tmp_path, load):
         assert texts(entries) == expected[name]
         assert gold & set(texts(entries))
         assert (entries[0].text.partition("\n")[0] == "On mice.") == (name[0] == "c")
+        for page in {entry.doc_id for entry in entries}:
+            own = [entry for entry in entries if entry.doc_id == page]
+            assert list(benchmarks.entries(name, path, {page, "Gus"})) == own
+
+
+def test_of_a_database_the_other_pages_are_not_read(tmp_path):
+    rows = [("Bo", json.dumps({"sentence_0": "Bo sang."})), ("Al", "damaged")]
+    path = database(tmp_path / "feverous_wikiv1.db", "feverous_wikiv1.db", rows)
+    (entry,) = benchmarks.entries("feverous_wikiv1.db", path, {"Bo"})
+    assert entry.text == "Bo\nBo sang."
+    with pytest.raises(DataError, match="row 2"):
+        list(benchmarks.entries("feverous_wikiv1.db", path))
 
 
 def test_fevers_pages_are_read_from_their_zip(tmp_path):

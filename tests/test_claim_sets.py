@@ -1,14 +1,17 @@
 """Veri-R1's claims: whom they are about in which set, what is searched, prompts, and
 which of the paper's sets a language model keeps."""
 
+import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params
 from factkit.corpus import listed
-from factkit.datasets.examples import Example, refuse_overlap
+from factkit.datasets.examples import DataError, Example, refuse_overlap
 from factkit.llm import LLM, Limits
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, shown
@@ -117,27 +120,26 @@ def rows_of(name, numbers, kind="claim"):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """A folder with FEVEROUS's published claims, to train on and to test on, of which
     two are about the same pages; and a corpus."""
     import pyarrow
     from pyarrow import parquet
 
-    (tmp_path / "evaluation").mkdir()
+    test = claim_data.EVALUATION.format(set="feverous")
     for path, rows in (
         (claim_data.PUBLISHED, rows_of("feverous", range(60))),
-        ("evaluation/feverous.parquet", rows_of("feverous", range(58, 62), "test")),
+        (test, rows_of("feverous", range(58, 62), "test")),
     ):
+        (tmp_path / path).parent.mkdir(parents=True)
         parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / path)
-    (tmp_path / "pages").touch()
-    titles = [*(f"feverous {i}" for i in range(62)), "A page of no claim"]
-    pages = [
-        entry
-        for title in titles
-        for entry in entries_of_sentences(title, [f"{title} {i}." for i in range(4)])
+    rows = [
+        (title, json.dumps({f"sentence_{i}": f"{title} {i}." for i in range(4)}))
+        for title in (*(f"feverous {i}" for i in range(62)), "A page of no claim")
     ]
-    monkeypatch.setattr(claim_data.benchmarks, "CORPORA", ("absent", "pages"))
-    monkeypatch.setattr(claim_data.benchmarks, "entries", lambda name, path: pages)
+    with closing(sqlite3.connect(tmp_path / "feverous_wikiv1.db")) as corpus, corpus:
+        corpus.execute("CREATE TABLE wiki (id PRIMARY KEY, data json)")
+        corpus.executemany("INSERT INTO wiki VALUES (?, ?)", rows)
     return tmp_path
 
 
@@ -151,9 +153,16 @@ def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
     assert {k: len(v) for k, v in sets.items()} == {"train": 24, "dev": 6, "test": 4}
     assert dropped["shares an entity with a test claim"] == 2
     refuse_overlap(sets)
-    assert len({entry.doc_id for entry in entries}) == 62  # the evidence's pages alone
+    assert len({entry.doc_id for entry in entries}) == 60  # the evidence's pages alone
     texts = {piece.id for entry in entries for piece in shown(entry)}
-    assert {i for claims in sets.values() for e in claims for i in e.evidence} <= texts
+    learnt = [*sets["train"], *sets["dev"]]
+    assert {i for e in learnt for i in e.evidence} <= texts
+
+
+def test_a_corpus_that_is_not_there_is_named(folder):
+    (folder / "feverous_wikiv1.db").unlink()
+    with pytest.raises(DataError, match="feverous_wikiv1.db: no such file"):
+        of_benchmarks(folder)
 
 
 def test_without_the_published_file_claims_are_trained_on_that_are_verified(
@@ -199,6 +208,7 @@ def claim(name, label=SUPPORT, evidence=("Bo_sentence_4",), answers=None):
         entity="Bo",
         label=label,
         evidence=list(evidence),
+        meta={"set": "feverous"},
     )
 
 

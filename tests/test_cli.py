@@ -25,7 +25,9 @@ def factkit(monkeypatch, capsys):
 
 
 def test_every_command_has_help(factkit):
-    commands = "reproduce sweep check report serve-rewards index-entries serve-search "
+    commands = (
+        "reproduce sweep check report serve-rewards fetch index-entries serve-search "
+    )
     for command in (commands + "assets doctor").split():
         code, page, _ = factkit(command, "--help")
         assert code == 0, command

@@ -201,6 +201,12 @@ def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
     run_here(f"?3_{paper}_ablations", tmp_path, **values | ran)
     run_here(f"?4_{paper}_figures", tmp_path, **values)
     assert faults_of_runs(tmp_path / "tiny", paper, ended) == []
+    if paper == "truthrl":
+        run_here("90_workshop_reward", tmp_path, **values)
+        board = tmp_path / "tiny" / "90_workshop_reward"
+        results = read_results(board / "generous-s0")
+        assert results["arm"] == results["params"]["arm"] == "generous"
+        assert set(results["inputs"]["reward"]) <= set("0123456789abcdef")
     for arm in params.load(paper, "tiny").arms.split():
         if arm in ended or not arms.table(paper)[arm].algorithm:
             continue

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 
@@ -60,6 +61,28 @@ def test_a_start_is_known_by_its_own_recipe(tmp_path):
     trainer(str(start), ROWS, make_reward, tmp_path / "rl")
     with pytest.raises(RecipeError, match="start="):
         trainer(str(again), ROWS, make_reward, tmp_path / "rl")
+
+
+def half(outcome, out_of_knowledge):
+    return 0.5
+
+
+def test_a_reward_of_one_s_own_is_known_by_its_source(tmp_path):
+    """`train_arm(…, reward=half)`: the same name with another source is another run."""
+
+    def identity(reward):
+        return function_identity(partial(truthrl.reward_function, own=reward))
+
+    own = identity(half)
+    assert own.startswith(f"{function_identity(truthrl.reward_function)}, own=half ")
+    source = "def half(outcome, out_of_knowledge):\n    return -0.5\n"
+    names = {}
+    exec(compile(source, "cell", "exec"), names)
+    assert identity(names["half"]) != own == identity(half)
+    with pytest.raises(ValueError, match="must be defined in a module"):
+        launch._write_job(
+            launch.held_to, {"make": partial(make_reward, own=lambda o, u: 0)}, tmp_path
+        )
 
 
 def test_a_reward_put_into_the_kit_s_module_is_another_reward(monkeypatch):

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, serving_index, until
 
-from factkit import search, serving
+from factkit import search, search_service, serving
 from factkit.corpus import Chunk
 from factkit.params import ROOT, ParamError
 from factkit.search import (
@@ -240,29 +242,67 @@ def up(address):
         return None
 
 
-def test_from_the_command_line_an_index_is_served_and_a_mistake_exits_with_2(
-    folder, tmp_path
-):
-    command = [sys.executable, "-m", "factkit", "serve-search"]
+COMMAND = [sys.executable, "-m", "factkit", "serve-search"]
+
+
+@contextmanager
+def serving_from_the_command_line(*words):
+    """The address of what is served; it ends in order."""
+    command = [*COMMAND, *map(str, words), "--port", "0"]
     with subprocess.Popen(
-        [*command, str(folder), "--port", "0"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as service:
         try:
             port = service.stdout.readline().split()[-1]
             address = f"http://127.0.0.1:{port}"
             until(lambda: up(address))
-            assert up(address)["manifest"] == EntryIndex(folder).manifest
-            entries = over_http(f"{address}/retrieve")(["fox jumps"], 1)
+            yield address
             service.terminate()
             assert service.wait(90) == 0
         finally:
             service.kill()
+
+
+def test_from_the_command_line_an_index_is_served_and_a_mistake_exits_with_2(
+    folder, tmp_path
+):
+    with serving_from_the_command_line(folder) as address:
+        assert up(address)["manifest"] == EntryIndex(folder).manifest
+        entries = over_http(f"{address}/retrieve")(["fox jumps"], 1)
     assert entries == [ENTRIES[:1]]
     done = subprocess.run(
-        [*command, tmp_path], cwd=ROOT, capture_output=True, text=True
+        [*COMMAND, tmp_path], cwd=ROOT, capture_output=True, text=True
     )
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"{tmp_path}: no index" in done.stderr
+
+
+def test_each_set_is_searched_in_its_own_corpus(folder, tmp_path):
+    """One page is called alike in two corpora, with other texts."""
+    own = [replace(ENTRIES[0], text="Fox\nA fox of another year jumps.")]
+    build_index(own, tmp_path / "feverous", "foxes")
+    (tmp_path / "fever").symlink_to(folder)
+    with serving_from_the_command_line(tmp_path) as address:
+        told = up(address)["manifests"]
+        assert {k: v["name"] for k, v in told.items()} == {
+            "fever": "animals",
+            "feverous": "foxes",
+        }
+        assert up(f"{address}/fever")["manifest"] == told["fever"]
+        search = over_http(f"{address}/{{set}}/retrieve")
+        found = search(["fox jumps"] * 3, 1, ["fever", "feverous", "fever"])
+        assert found == [ENTRIES[:1], own, ENTRIES[:1]]
+        with pytest.raises(ServiceError, match="/hover/retrieve: HTTP 404"):
+            search(["fox"], 1, ["hover"])
+        with pytest.raises(ValueError, match="2 queries of 0 claims' sets"):
+            search(["fox", "den"], 1)
+
+
+def test_indexes_are_named_each_or_lie_in_one_folder(folder, tmp_path):
+    named = search_service._named
+    assert named(["leads"]) == {"": "leads"} and named([str(folder)])[""]
+    assert named([str(folder.parent)]) == {"animals": str(folder)}
+    assert named(["a=x", "b=x"]) == {"a": "x", "b": "x"}
+    for words in (["a=x", "a=y"], ["a=x", "y"], ["leads", "y"], ["a="], ["a/b=x"]):
+        with pytest.raises(ParamError, match="name=folder for each"):
+            named(words)

@@ -35,7 +35,6 @@ from factkit.veri.search_rollout import (
     Rollout,
     observation,
     prompt_tokens,
-    rollouts,
     sft_row,
 )
 from factkit.verify import trajectory as t
@@ -127,6 +126,10 @@ def encode(tokenizer, text):
 # ---- who says and who finds
 
 
+def rollouts(prompts, *others, sets=()):
+    return search_rollout.rollouts(prompts, *others, sets or ["fever"] * len(prompts))
+
+
 class Saying:
     """A generator that says, for each prompt by its first token, turns one by one; it
     keeps what it was asked."""
@@ -142,13 +145,15 @@ class Saying:
 
 
 class Finding:
-    """A search that keeps its queries. What it finds goes by the query's letters."""
+    """A search that keeps its queries and their sets. What it finds goes by the query's
+    letters."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.sets = [], []
 
-    def __call__(self, queries, k):
+    def __call__(self, queries, k, sets):
         self.asked.append(list(queries))
+        self.sets.append(list(sets))
         return [self.entries(query, k) for query in queries]
 
     @staticmethod
@@ -234,7 +239,8 @@ def test_a_batch_s_trajectories_are_those_of_each_alone_in_their_budgets(
     p, find = load(**values), Finding()
     prompts = [[i + 3] * (1 + i % 3) for i in range(len(turns))]
     saying = Saying({prompt[0]: of for prompt, of in zip(prompts, turns, strict=True)})
-    made = rollouts(prompts, saying, find, tokenizer(), p)
+    own_sets = [f"set {i % 2}" for i in range(len(turns))]
+    made = rollouts(prompts, saying, find, tokenizer(), p, sets=own_sets)
     steps = [each_alone(of, tokenizer(), p) for of in turns]
     for rollout, own in zip(made, steps, strict=True):
         assert rollout.ids == [i for ids, _, _ in own for i in ids]
@@ -258,6 +264,12 @@ def test_a_batch_s_trajectories_are_those_of_each_alone_in_their_budgets(
         assert batch == expected != []
         assert all(0 < n <= p.max_completion_length for n in most)
     assert [] not in find.asked
+    replies = [
+        [x for x in r.turns if not x.by_model and x.text != FORCED] for r in made
+    ]
+    for k, asked in enumerate(find.sets):
+        pairs = zip(own_sets, replies, strict=True)
+        assert asked == [name for name, own in pairs if len(own) > k]
 
 
 def search_for(what):
@@ -284,7 +296,7 @@ HOSTILE = page_entry(
 
 
 def found_to_be(entry):
-    return lambda queries, k: [[entry] * k for _ in queries]
+    return lambda queries, k, sets: [[entry] * k for _ in queries]
 
 
 def test_an_entry_s_tags_neither_answer_nor_break_the_form_nor_end_the_sequence():
@@ -329,7 +341,7 @@ def test_whatever_ends_a_search_ends_the_rollouts(monkeypatch):
             rollouts([[7], [8]], generate, search, few(), load())
 
     with pytest.raises(ValueError, match="zip"):
-        rollouts([[7]], say(), lambda queries, k: [], few(), load())
+        rollouts([[7]], say(), lambda queries, k, sets: [], few(), load())
 
 
 # ---- sampling by transformers
@@ -684,7 +696,7 @@ def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
     p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
     arguments = "policy", rows, tmp_path, p, prompts
 
-    def down(queries, k):
+    def down(queries, k, sets):
         raise ServiceError("down")
 
     monkeypatch.setattr(search_rollout, "searcher", lambda p: down)
@@ -714,7 +726,7 @@ TRAINED = {
     "temperature": 1.0,
 }
 SOME = "fox iron den SUPPORT REFUTE Label:".split()
-ROWS = [{"prompt": f"{one} {other}"} for one in SOME for other in SOME[:4]]
+ROWS = [{"prompt": f"{one} {other}", "set": one} for one in SOME for other in SOME[:4]]
 
 
 @pytest.fixture(scope="module")
@@ -747,9 +759,9 @@ def searching(monkeypatch, fail=lambda n: None):
     """Have rollouts search an index; fail(n) is called before the n-th search."""
     find, asked = in_process(INDEX), []
 
-    def search(queries, k):
+    def search(queries, k, sets):
         fail(len(asked))
-        asked.append(queries)
+        asked.append((queries, sets))
         return find(queries, k)
 
     monkeypatch.setattr(search_rollout, "searcher", lambda p: search)
@@ -812,6 +824,7 @@ def test_trl_s_mask_and_the_rewards_trajectories_are_the_rollout_s(
             left.remove(row)
             assert set(row[0][n:]) <= {few().pad_token_id}
             assert row[1][:n] == rollout.env_mask
+            assert few().decode(rollout.prompt).split()[0] == rollout.set
         assert {i for rollout in batch for i in rollout.env_mask} == {0, 1}
         mean = sum(len(t.queries(r.turns)) for r in batch) / len(batch)
         assert float(logged["reward"]) == pytest.approx(mean) and mean > 0

@@ -25,7 +25,10 @@ def server(reply=GRADE, models=("org/judge",)):
             choice = {"index": 0, "message": own, "finish_reason": "stop"}
             named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.answer(named | {"choices": [choice]})
+            name = self.path.split("/")[1]
+            found = [{"id": f"A page of {name}", "contents": "Its text"}]
+            empty = name == "scifact"
+            self.answer(named | {"choices": [choice], "result": [found[empty:]]})
 
         def answer(self, body):
             text = json.dumps(body).encode()
@@ -81,8 +84,21 @@ def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_pat
         assert not checks["key of https://google.serper.dev/search"]
         monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
         (tmp_path / "a.parquet").touch()
-        found = {"claims_path": str(tmp_path), "search_url": f"{url}/retrieve"}
-        for values, fine in ((found, True), ({"search_url": f"{NOWHERE}/r"}, False)):
-            p = params.load("veri", "h100_lora", values)
-            checks = {what.split()[0]: ok for what, _, ok, _ in services.examine(p)}
-            assert checks["retriever"] is checks["claims_path"] is fine
+        values = {"claims_path": str(tmp_path), "search_url": f"{url}/{{set}}/retrieve"}
+        told = of_veri(**values)
+        retrieved = {k.split()[1]: v for k, v in told.items() if "retriever" in k}
+        assert retrieved["hover"] == (
+            f"{url}/hover/retrieve finds A page of hover",
+            True,
+        )
+        bad = {name for name, (_, fine) in retrieved.items() if not fine}
+        assert bad == {"scifact"} and len(retrieved) == 5
+        assert told[f"claims_path {tmp_path}"] == ("1 files", True)
+    told = of_veri(search_url=f"{NOWHERE}/r")
+    assert told["retriever "] == (f"{NOWHERE}/r: ConnectError", False)
+    assert [fine for what, (_, fine) in told.items() if "_path" in what] == [False]
+
+
+def of_veri(**values):
+    p = params.load("veri", "h100_lora", values)
+    return {what: (told, fine) for what, told, fine, _ in services.examine(p)}

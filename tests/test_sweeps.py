@@ -1,5 +1,6 @@
 """The plan of a sweep: which run waits for which, and where each one writes."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factkit import params, runs, sweeps
+from factkit import doctor, params, runs, sweeps
 from factkit.params import ROOT
 
 
@@ -94,6 +95,18 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
     return seen[0]
+
+
+def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):
+    """No machine of theirs was at hand: here the names are taken away."""
+    for name in ("sched_getaffinity", "sysconf", "ttyname"):
+        monkeypatch.delattr(os, name)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert sweeps.environment(jobs=2)["OMP_NUM_THREADS"] == "1"
+    machine = {name: value for name, value, *_ in doctor._machine()}
+    assert machine["CPU cores"] == "3"
+    assert machine["memory"].endswith(" GiB")
 
 
 def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tmp_path):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import factkit
-from factkit import child, vllm_engine
+from factkit import child, source_digest, vllm_engine
 from factkit.assets import write_atomically
 from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
@@ -157,13 +157,16 @@ def function_identity(function: Callable) -> str:
 
     The kit's own are known by their name and the kit's version, so that moving code
     makes no run stale; what was put into their module from outside is named, too. Any
-    other has a digest of its source.
+    other has a digest of its source, and a partial one is named with what it was given.
     """
+    if isinstance(function, functools.partial):
+        given = [f", {k}={function_identity(f)}" for k, f in function.keywords.items()]
+        return function_identity(function.func) + "".join(given)
     name = f"{function.__module__}.{function.__qualname__}"
     if not _comes_from(inspect.unwrap(function), Path(factkit.__file__).parent):
-        return f"{function.__qualname__} {_source_digest(function)}"
+        return f"{function.__qualname__} {source_digest(function)}"
     replaced = [
-        f", with {key} {_source_digest(value)}"
+        f", with {key} {source_digest(value)}"
         for key, value in sorted(vars(sys.modules[function.__module__]).items())
         if inspect.isfunction(value)
         and not _comes_from(
@@ -190,20 +193,16 @@ def _comes_from(function: Callable, *folders: Path | str) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _source_digest(function: Callable) -> str:
-    try:
-        return _digest(inspect.getsource(function))
-    except (OSError, TypeError):  # typed at a prompt
-        return _digest(repr((function.__code__.co_code, function.__code__.co_consts)))
-
-
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def _write_job(train: Callable, arguments: Mapping[str, Any], job: Path) -> None:
     """Raises ValueError on a function that the processes could not import."""
-    for value in filter(callable, arguments.values()):
+    functions = list(filter(callable, arguments.values()))
+    for f in functions:
+        functions += f.keywords.values() if isinstance(f, functools.partial) else ()
+    for value in (getattr(f, "func", f) for f in functions):
         if value.__module__ == "__main__" or "<" in value.__qualname__:
             raise ValueError(
                 f"{value.__qualname__} must be defined in a module, at its top: the "

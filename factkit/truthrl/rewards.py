@@ -11,6 +11,9 @@ from factkit.verify.verifier import Failures
 if TYPE_CHECKING:
     from factkit.truthrl.arms import TruthRL
 
+# what a response earns: by its outcome, and whether the question is out of knowledge
+Reward = Callable[[Outcome, bool], float]
+
 
 def binary(result: Outcome) -> float:
     """+1 if correct, −1 otherwise: abstaining costs as much as being wrong (§3.2)."""
@@ -125,8 +128,10 @@ def log_outcomes(
         log_metric(name, value)
 
 
-def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | None]]:
-    """The reward of `p.arm` with TRL's `reward_funcs` signature.
+def reward_function(
+    p: "TruthRL", folder: Path, own: Reward | None = None
+) -> Callable[..., list[float | None]]:
+    """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
     The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
     the reward model in folder/reward_model. A response that the judge failed on gets
@@ -167,13 +172,15 @@ def reward_function(p: "TruthRL", folder: Path) -> Callable[..., list[float | No
         rewards = [
             None
             if result is None or q is None
+            else own(result, unknown)
+            if own
             else reward(p.arm, result, unknown, q, p.reason_weight)
             for result, unknown, q in rows
         ]
         failures.count(rewards)
         return rewards
 
-    truthrl_reward.__name__ = f"truthrl_{p.arm}"
+    truthrl_reward.__name__ = own.__name__ if own else f"truthrl_{p.arm}"
     return truthrl_reward
 
 

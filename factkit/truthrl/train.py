@@ -1,5 +1,6 @@
 """TruthRL's arms: what each one learns, on what, and from where (§3, Appendix C)."""
 
+import functools
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,12 +56,17 @@ def train_arm(
     train: Sequence[Example],
     probes: Sequence[Probe],
     folder: Path,
+    reward: rewards.Reward | None = None,
 ) -> list[Path]:
     """Train the arm `p.arm`; its checkpoints to evaluate, the last one the result.
 
     start: for sft, rft and r_tuning the base policy, else what `start_of` gives.
+    reward: one of your own for GRPO in place of the arm's.
     """
+    make_reward = rewards.reward_function
     match p.arm:
+        case _ if reward:
+            make_reward = functools.partial(rewards.reward_function, own=reward)
         case "sft" | "r_tuning" | "rft":
             traces = probes
             if p.arm == "rft":
@@ -77,7 +83,7 @@ def train_arm(
             offline.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(train, probes, p)
-    return [grpo.grpo(start, rows, rewards.reward_function, folder, p)]
+    return [grpo.grpo(start, rows, make_reward, folder, p)]
 
 
 def iterations(

@@ -33,6 +33,15 @@ class VeriParams(PolicyParams):
     max_observation_length: int = Field(ge=16)
 
     @model_validator(mode="after")
+    def _searches_the_corpora(self) -> Self:
+        if self.claims == "feverous_exfever" and not self.search_url:
+            raise ValueError(
+                "search_url must be a retriever's with claims=feverous_exfever: "
+                "python -m factkit serve-search starts one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_engine_a_process(self) -> Self:
         if self.vllm_tensor_parallel > 1 and self.rollouts == "vllm_colocate":
             raise ValueError(

@@ -35,6 +35,7 @@ import re
 import sqlite3
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -242,21 +243,25 @@ def _field(row: Row, name: str, kind: Any) -> Any:
 # ---- a corpus's entries, row by row; sentences are numbered as the evidence is
 
 
-def entries(name: str, path: str | Path) -> Iterator[Chunk]:
-    """The entries of one of `CORPORA`, as they are read.
+def entries(
+    name: str, path: str | Path, pages: AbstractSet[str] | None = None
+) -> Iterator[Chunk]:
+    """The entries of one of `CORPORA`, as they are read, or those of some pages: of a
+    database no other page is read.
 
     Raises DataError, with file, row and value, on a row that is not of the corpus, once
     it is reached.
     """
     values_of, entries_of = CORPORA[name]
-    values = values_of(rows.existing(path, folder=True))
+    values = values_of(rows.existing(path, folder=True), pages)
     for number, row in enumerate(values, start=1):
         try:
             if isinstance(row, RowError):
                 raise row
             if not isinstance(row, Mapping):
                 raise RowError("not a JSON object")
-            yield from entries_of(row)
+            made = entries_of(row)
+            yield from (e for e in made if pages is None or e.doc_id in pages)
         except RowError as error:
             raise DataError(
                 f"{path}, row {number}: {error.args[0]}: {str(row)[:80]!r}; mend "
@@ -309,7 +314,7 @@ def _abstract(row: Row) -> list[Chunk]:
     return entries_of_sentences(title, sentences, rows.text(row, "title"))
 
 
-def _wiki_pages(path: Path) -> Iterator[Any]:
+def _wiki_pages(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
     """The rows of all files of a folder or zip."""
     files = list(path.rglob(WIKI))
     if zipfile.is_zipfile(path):
@@ -322,24 +327,39 @@ def _wiki_pages(path: Path) -> Iterator[Any]:
         yield from rows.json_lines(file)
 
 
-def _feverous_wiki(path: Path) -> Iterator[Any]:
+def _feverous_wiki(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
     """Pages with their titles, which the database has apart from their JSON."""
-    for row in _table(path, "id, data", "wiki"):
+    for row in _table(path, "id, data", "wiki", pages):
         page = rows.parsed(str(row["data"]).encode())
         yield {"title": row["id"]} | page if isinstance(page, dict) else page
 
 
-def _hover_wiki(path: Path) -> Iterator[Any]:
-    return _table(path, "id, text", "documents")
+def _hover_wiki(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
+    return _table(path, "id, text", "documents", pages)
 
 
-def _table(file: Path, columns: str, table: str) -> Iterator[dict[str, Any]]:
-    """The rows of a SQLite table, as they are read."""
-    uri = f"{file.resolve().as_uri()}?mode=ro"
+def _abstracts(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
+    return rows.of_file(path)
+
+
+def _table(
+    file: Path, columns: str, table: str, pages: AbstractSet[str] | None
+) -> Iterator[dict[str, Any]]:
+    """The rows of a SQLite table, as they are read, or those of some pages: the titles
+    are gone through in the table's index, and their rows alone are read."""
+
+    def wanted(title: object) -> bool:
+        names = {page_id(str(title)), page_id(html.unescape(str(title)))}
+        return not pages.isdisjoint(names)
+
+    uri, query = f"{file.resolve().as_uri()}?mode=ro", f"SELECT {columns} FROM {table}"
+    if pages is not None:
+        query += f" WHERE id IN (SELECT id FROM {table} WHERE wanted(id))"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as database:
             database.row_factory = sqlite3.Row
-            yield from map(dict, database.execute(f"SELECT {columns} FROM {table}"))
+            database.create_function("wanted", 1, wanted, deterministic=True)
+            yield from map(dict, database.execute(query))
     except sqlite3.Error as error:
         raise DataError(
             f"{file}: no SQLite file with {table}({columns}): {error}; fetch it again"
@@ -358,5 +378,12 @@ CORPORA = {  # name → what reads its rows, what makes entries of a row
     "feverous_wikiv1.db": (_feverous_wiki, _feverous_page),
     "wiki_wo_links.db": (_hover_wiki, _hover_page),
     "wiki-pages": (_wiki_pages, _fever_page),
-    "corpus.jsonl": (rows.of_file, _abstract),
+    "corpus.jsonl": (_abstracts, _abstract),
+}
+CORPUS_OF = {  # set → what it is verified in
+    "fever": "wiki-pages",
+    "feverous": "feverous_wikiv1.db",
+    "exfever": "wiki_wo_links.db",
+    "scifact": "corpus.jsonl",
+    "hover": "wiki_wo_links.db",
 }

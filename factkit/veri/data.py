@@ -22,9 +22,8 @@ from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.params import ROOT
-from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import page_of, shown
-from factkit.search import Search, in_process, over_http
+from factkit.search import Search, over_http
 from factkit.veri import benchmarks, search_rollout
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import judge_llm
@@ -35,9 +34,11 @@ from factkit.world.facts import LABELS
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams
 
-# in p.claims_path: the published training file; sets to train on without it, and how
-# many claims a label of each (App. E); a set's training and development file
-PUBLISHED = "train_online.parquet"
+# in p.claims_path: the published files, as their repository has them; sets to train on
+# without the first, and how many claims a label of each (App. E); a set's training and
+# development file
+PUBLISHED = "example/train/train_online.parquet"
+EVALUATION = "example/evaluation/{set}.parquet"
 TRAINED_ON, POOL = ("feverous", "exfever"), 3_000
 FILES = {
     "feverous": ("feverous_train_challenges.jsonl", "feverous_dev_challenges.jsonl"),
@@ -82,7 +83,7 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
 def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     """The paper's claims, from the files of `FILES` in p.claims_path (App. E).
 
-    The entries are those of the evidence's pages: what is searched is behind
+    The entries are those of the training evidence's pages: what is searched is behind
     p.search_url. Training claims are the published ones, or, without that file, those
     of FEVEROUS and EX-FEVER that an LLM verifies offline without a fault. Test claims
     are the published ones, or as many of each label. What shares an entity with a test
@@ -92,7 +93,7 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     test = [e for name in p.eval_sets.split() for e in _test_set(folder, name, p)]
     if (folder / PUBLISHED).exists():
         train, counts = benchmarks.load("veri_r1", str(folder / PUBLISHED))
-        entries = _gold_entries(folder, [*train, *test])
+        entries = _gold_entries(folder, train)
         settled = with_evidence(train, entries)
         counts[MISSING], train = len(train) - len(settled), settled
     else:
@@ -101,11 +102,9 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
             claims, counts = benchmarks.load(name, str(folder / FILES[name][0]))
             pool += benchmarks.balanced(claims, POOL)
             dropped += counts
-        entries = _gold_entries(folder, [*pool, *test])
+        entries = _gold_entries(folder, pool)
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        search = in_process(CorpusIndex(entries))
-        if p.search_url:
-            search = over_http(p.search_url)
+        search = over_http(p.search_url)
         train, counts = keep_verified(pool, entries, search, llm, p)
     held_out = {e.entity.casefold() for e in test}
     own = [e for e in train if e.entity.casefold() not in held_out]
@@ -124,7 +123,7 @@ def with_evidence(
 
 
 def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
-    published = folder / "evaluation" / f"{name}.parquet"
+    published = folder / EVALUATION.format(set=name)
     if published.exists():
         return benchmarks.load("veri_r1", str(published))[0]
     claims, _ = benchmarks.load(name, str(folder / FILES[name][1]))
@@ -133,14 +132,19 @@ def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
 
 
 def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
-    """The entries of all pages that are evidence, from the corpora that there are."""
-    pages = {page_of(i) for e in examples for i in e.evidence}
-    corpora = [name for name in benchmarks.CORPORA if (folder / name).exists()]
+    """The entries of all pages that are evidence, each from its set's corpus.
+
+    Of the sets that are trained on, ids say which: a sentence of FEVEROUS's, a page of
+    EX-FEVER's. FEVER's are called as FEVEROUS's, with other texts.
+    """
+    pages: dict[str, set[str]] = {}
+    for e in examples:
+        own = pages.setdefault(benchmarks.CORPUS_OF[e.meta["set"]], set())
+        own.update(map(page_of, e.evidence))
     return [
         entry
-        for name in corpora
-        for entry in benchmarks.entries(name, folder / name)
-        if entry.doc_id in pages
+        for name, own in pages.items()
+        for entry in benchmarks.entries(name, folder / name, own)
     ]
 
 
@@ -203,7 +207,8 @@ def given_offline(
     pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
     hits = [[] for _ in examples]
     if p.context_entries:
-        hits = search([e.question for e in examples], p.context_entries)
+        sets = [e.meta["set"] for e in examples]
+        hits = search([e.question for e in examples], p.context_entries, sets)
     given = {}
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
@@ -236,7 +241,8 @@ def shown_to_sft(
     generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
     prompts = search_rollout.asked(train, p)
     ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    sets = [e.meta["set"] for e in train]
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     return [rollout.turns for rollout in made]
 
 

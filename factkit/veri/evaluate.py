@@ -312,7 +312,8 @@ def played(
     )
     prompts = prompts or search_rollout.asked(examples, p)
     ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    sets = [e.meta["set"] for e in examples]
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     if not by_vllm:
         add_logprobs(made, model, tokenizer, p.eval_batch_size)
     sure = [label_probability(rollout, tokenizer) for rollout in made]

@@ -95,6 +95,7 @@ class Rollout:
 
     env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted, and
     everywhere if the backend gives none. last: tokens of the last turn.
+    set: the claim's, by which it is searched.
     """
 
     prompt: Tokens
@@ -103,6 +104,7 @@ class Rollout:
     logprobs: list[float] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     last: int = 0
+    set: str = ""
 
     def add(
         self, ids: Tokens, text: str, by_model: bool, logprobs: Sequence[float] = ()
@@ -128,8 +130,9 @@ def rollouts(
     search: Search,
     tokenizer: "Tokenizer",
     p: "VeriParams",
+    sets: Sequence[str],
 ) -> list[Rollout]:
-    """The trajectory that follows each prompt.
+    """The trajectory that follows each prompt. sets: each prompt's claim's.
 
     A turn ends with a search, with the answer, at the end of sequence or after
     p.max_completion_length tokens; only a search is followed by another turn. After
@@ -137,13 +140,15 @@ def rollouts(
     and what is left of the turn's tokens is for it. What the search raises goes
     through: nothing is made of a failure.
     """
-    made = [Rollout(list(prompt)) for prompt in prompts]
+    pairs = zip(prompts, sets, strict=True)
+    made = [Rollout(list(prompt), set=name) for prompt, name in pairs]
     going, limit = made, p.max_completion_length
     for searches_left in range(p.max_searches, -1, -1):
         _take_turn(going, [limit] * len(going), generate, tokenizer)
         going = [rollout for rollout in going if rollout.query is not None]
         if going and searches_left:
-            replies = search([r.query for r in going], p.retrieved_entries)
+            queries, own_sets = [r.query for r in going], [r.set for r in going]
+            replies = search(queries, p.retrieved_entries, own_sets)
             for rollout, entries in zip(going, replies, strict=True):
                 told = observation(entries, tokenizer, p.max_observation_length)
                 rollout.add(*told, by_model=False)
@@ -222,17 +227,21 @@ def rollout_function(
     p: "VeriRlParams", folder: Path
 ) -> Callable[[list[Any], "GRPOTrainer"], dict[str, list[Any] | None]]:
     """TRL's `rollout_func`: a trajectory for each prompt; a prompt comes once for each
-    of its group's. The rewards get `trajectory`, the turns."""
+    of its group's. The rewards get `trajectory`, the turns. TRL hands on the prompts
+    alone, so that a prompt's set is looked up in its rows."""
     # that it may change some day is nothing to a pinned TRL
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    search = searcher(p)
+    search, set_of = searcher(p), {}
 
     def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
         tokenizer = trainer.processing_class
-        texts = [t if isinstance(t, str) else t[-1]["content"] for t in prompts]
-        ids = prompt_tokens(texts, tokenizer, p)
+        if not set_of:
+            rows = trainer.train_dataset
+            set_of.update((_text(row["prompt"]), row["set"]) for row in rows)
+        texts = [_text(prompt) for prompt in prompts]
+        ids, sets = prompt_tokens(texts, tokenizer, p), [set_of[t] for t in texts]
         with _sampler(trainer, p) as generate:
-            made = rollouts(ids, generate, search, tokenizer, p)
+            made = rollouts(ids, generate, search, tokenizer, p, sets)
         return {
             "prompt_ids": [r.prompt for r in made],
             "completion_ids": [r.ids for r in made],
@@ -242,6 +251,10 @@ def rollout_function(
         }
 
     return rollout
+
+
+def _text(prompt: str | list[dict[str, str]]) -> str:
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
 
 
 @contextmanager

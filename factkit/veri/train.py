@@ -37,9 +37,8 @@ def deviations(p: Veri) -> list[str]:
         "and down to −20, is not defined": True,
         "training claims: without those that share an entity with a test claim; "
         "we validate on some of them": papers,
-        "search: the pages of the gold evidence alone, not the corpora": (
-            papers and not p.search_url
-        ),
+        "search: of each claim in its own set's corpus, also in training, where the "
+        "public code searches one of both sets": papers,
         "claims: made from texts by templates, not written by people; NOT ENOUGH "
         "INFO claims have no gold evidence, so their evidence reward is 0 (the "
         "paper's training claims all have some)": not papers,
@@ -120,6 +119,7 @@ def train_arm(
     rows = [
         {
             "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
+            "set": e.meta["set"],
             "label": e.label,
             "evidence": e.evidence,
         }

@@ -263,10 +263,12 @@ def unmarked(text: str) -> str:
 def marking(search: Search) -> Search:
     """A search of the fact world's entries that marks what it finds."""
 
-    def marked_search(queries: Sequence[str], k: int) -> list[list[Chunk]]:
+    def marked_search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
         return [
             [_marked_entry(entry, query) for entry in entries]
-            for query, entries in zip(queries, search(queries, k), strict=True)
+            for query, entries in zip(queries, search(queries, k, sets), strict=True)
         ]
 
     return marked_search

@@ -72,20 +72,16 @@ def by_page(country: Country) -> tuple[list[Fact], dict[str, list[Fact]]]:
 
 
 def published(folder: Path, country: Country) -> None:
-    """Veri-R1's parquet files: train_online.parquet and evaluation/<set>.parquet.
-
-    Their repository has them as example/train/ and example/evaluation/; the kit wants
-    the first beside the folder of the others.
-    """
+    """Veri-R1's parquet files, as their repository has them."""
     training, tests = by_page(country)
     rows = [
         _published(claim, ("feverous", "exfever")[i // len(LABELS) % 2])
         for i, claim in enumerate(claims(country, training, TRAINING_CLAIMS))
     ]
-    table(folder / "train_online.parquet", rows + rows[:REPEATED])
+    table(folder / "example/train/train_online.parquet", rows + rows[:REPEATED])
     for name, facts in tests.items():
         rows = [_published(c, name) for c in claims(country, facts, TEST_CLAIMS)]
-        table(folder / "evaluation" / f"{name}.parquet", rows)
+        table(folder / "example" / "evaluation" / f"{name}.parquet", rows)
 
 
 def _published(claim: Claim, name: str) -> dict:

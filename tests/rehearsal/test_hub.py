@@ -3,6 +3,7 @@
 import bz2
 import json
 import random
+import zipfile
 from collections import Counter
 
 import datasets
@@ -23,9 +24,11 @@ from factkit.reason import requests as reason_requests
 from factkit.retrieval.bm25 import answer_in_chunks
 from factkit.retrieval.entries import shown
 from factkit.rlfh import requests as rlfh_requests
+from factkit.search_service import EntryIndex
 from factkit.truthrl import data as truthrl_data
 from factkit.veri import benchmarks as claims
 from factkit.veri import data as veri_data
+from factkit.veri import fetch
 
 LM_EVAL = [  # of lm-eval 0.4.13's task files: set, config, split, columns
     ("Idavidrein/gpqa", "gpqa_main", "train", "Question,Correct Answer"),
@@ -215,11 +218,25 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_claims)
     assert dropped["duplicate id"] == hub.claim_sets.REPEATED
-    every = [e for part in sets.values() for e in part]
+    told = [*sets["train"], *sets["dev"]]
     offline = veri_data.given_offline(
-        every, entries, lambda queries, k: [[] for _ in queries], p
+        told, entries, lambda queries, k, sets: [[] for _ in queries], p
     )
-    assert all(len(offline[e.id]) == len(e.evidence) for e in every)
+    assert all(len(offline[e.id]) == len(e.evidence) for e in told)
+
+
+def test_every_claim_set_gets_an_index_of_its_corpus(tmp_path, capsys):
+    hub.claim_sets.write(tmp_path, Country())
+    with zipfile.ZipFile(tmp_path / "wiki-pages.zip", "w") as packed:
+        for page in sorted((tmp_path / "wiki-pages").iterdir()):
+            packed.write(page, f"wiki-pages/{page.name}")
+    p = load("veri", claims_path=str(tmp_path))
+    folder = fetch.fetch(p)  # all files are there
+    assert fetch.fetch(p) == folder == tmp_path / "indexes"
+    for name, source in claims.CORPUS_OF.items():
+        assert EntryIndex(folder / name).manifest["name"] == source
+    assert (folder / "hover").resolve() == (folder / "exfever").resolve()
+    assert "CC BY-SA 4.0 (Wikipedia)" in capsys.readouterr().out
 
 
 def test_50_finds_a_claim_of_two_hops_to_show(written):

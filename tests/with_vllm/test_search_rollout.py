@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_grpo import REWARD
 
-from factkit import models, params, runs
+from factkit import models, params, runs, vllm_engine
 from factkit.datasets.examples import Example
 from factkit.evaluate import write_rows
 from factkit.retrieval.bm25 import CorpusIndex
@@ -24,6 +24,7 @@ from factkit.veri import evaluate, search_rollout
 from factkit.veri.arms import VeriRlParams
 from factkit.veri.search_rollout import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
+from factkit.vllm_engine import VllmEngine
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
 ENTRIES = [
@@ -118,7 +119,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD)
     make_reward = importlib.import_module("a_search_reward").make_reward
     p = settings(lora_rank=rank, rl_learning_rate=learning_rate)
-    rows = [{"prompt": prompt} for prompt in PROMPTS for _ in range(3)]
+    rows = [{"prompt": text, "set": "fever"} for text in PROMPTS for _ in range(3)]
     run = tmp_path / "run"
     model = grpo.grpo(
         smollm, rows, make_reward, run, p, search_rollout.rollout_function
@@ -154,7 +155,9 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     rows = [Example(id=str(i), **claim) for i in range(len(PROMPTS))]
     p, folder = settings(dtype="bfloat16"), tmp_path / "played"
     made = evaluate.played(smollm, rows, folder, p, PROMPTS)
-    assert (tmp_path / "played" / "launch").exists()
+    (live,) = vllm_engine._live
+    assert live[0] == VllmEngine(models.vllm_arguments(smollm, p))
+    vllm_engine.free_gpus()
     searching, answering, *_, other = made
     assert queries(searching.trajectory) != []
     assert not searching.trajectory[1].by_model
@@ -171,7 +174,8 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     sampling = models.Sampling(p.max_completion_length, temperature=1.0)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.prompt_tokens(PROMPTS * 4, tokenizer, p)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p)
+    sets = ["fever"] * len(ids)
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     assert_sound(made, tokenizer)
     served = [rollout.logprobs for rollout in made]
     evaluate.add_logprobs(made, model, tokenizer, batch_size=8)

@@ -1,0 +1,306 @@
+"""python -m factkit: thin fronts to Snakemake, the results files and the checks."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from factkit import arms as papers_arms
+from factkit import params
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Reproduce papers against hallucination: notebooks run by papermill.",
+)
+PAPERS = " | ".join(papers_arms.PAPERS)
+Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
+Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
+Variant = Annotated[
+    str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
+Set = Annotated[
+    list[str], typer.Option("--set", help="A parameter's value, as key=value.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
+Host = Annotated[
+    str, typer.Option(help="Beyond loopback, FACTKIT_REWARD_TOKEN or …_SEARCH_TOKEN.")
+]
+
+
+@app.command()
+def reproduce(
+    paper: Paper = "truthrl",
+    profile: Profile = "laptop",
+    variant: Variant = "",
+    jobs: Jobs = 1,
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
+    changed = _typed(values)
+    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    _fan_out(p, paper, papers_arms.main(paper), ["0"], jobs=jobs, overrides=changed)
+
+
+@app.command()
+def wheelhouse(
+    folder: Annotated[Path, typer.Argument(help="To carry on a stick or share.")],
+    pip_args: Annotated[
+        str, typer.Option(help="For pip, as '--extra-index-url <CPU wheel index>'.")
+    ] = "",
+    book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
+) -> None:
+    """Collect all that laptops without a network need: wheels, models, worlds."""
+    from factkit.wheelhouse import fill
+
+    fill(folder, pip_args.split(), book)
+
+
+@app.command()
+def book(
+    folder: Annotated[Path, typer.Argument(help="Where the pages go.")],
+    profile: Profile = "tiny",
+    output_dir: Output = "outputs",
+) -> None:
+    """Make the notebooks pages to read without a network: executed ones, as HTML."""
+    from factkit.book import build
+
+    print(build(folder, profile, output_dir)[-1])
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def sweep(
+    context: typer.Context,
+    paper: Paper = "truthrl",
+    profile: Profile = "tiny",
+    variant: Variant = "",
+    arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
+    jobs: Jobs = 1,
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Run arms × seeds, then ablations and figures. After -- : snakemake's own flags.
+
+    Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
+    """
+    changed = _typed(values)
+    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    chosen, numbers = arms.split() or p.arms.split(), (seeds or p.seeds).split()
+    for arm in chosen:
+        _checked(paper, profile, variant, {"arm": arm})
+    if not numbers or not all(number.isdecimal() for number in numbers):
+        raise params.ParamError(
+            f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
+        )
+    options = {"jobs": jobs, "ablations": True, "overrides": changed}
+    _fan_out(p, paper, chosen, numbers, **options, extra=context.args)
+
+
+def _fan_out(
+    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[str], **options: Any
+) -> None:
+    """Run arms × seeds, and print the results of their setting and where they are."""
+    from factkit import past_runs, runs, sweeps
+    from factkit.figures import tables
+
+    sweeps.snakemake(p, paper, arms, [int(seed) for seed in seeds], **options)
+    if "--dry-run" in options.get("extra", ()):
+        return
+    root = params.ROOT / p.output_dir
+    trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
+    print("\nHeld-out items, in %:\n")
+    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
+    print(f"\nThe claims: python -m factkit report {paper}")
+    print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
+
+
+@app.command()
+def check(
+    paper: Paper = "truthrl",
+    profile: Profile = "tiny",
+    variant: Variant = "",
+    values: Set = (),
+) -> None:
+    """Check a profile's parameter files, with overrides, before anything is run."""
+    p = params.load(paper, profile, _typed(values), variant)
+    for key, value in p.model_dump().items():
+        print(f"{key}: {value}")
+
+
+@app.command()
+def report(
+    paper: Annotated[
+        str, typer.Argument(help=f"Paper: {PAPERS}; without one, a page on all.")
+    ] = "",
+    profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
+    output_dir: Output = "outputs",
+    markdown: Annotated[
+        bool, typer.Option(help="Write outputs/reference/<paper>.md of all papers.")
+    ] = False,
+) -> None:
+    """Print a paper's results and its whole ledger: each claim beside our runs.
+
+    Of a setting without runs below --output-dir, the reference results are taken.
+    """
+    from factkit import report as pages
+
+    root = params.ROOT / output_dir
+    if markdown:
+        print(*pages.write_pages(), sep="\n")
+    elif not paper:
+        print("How many claims of each paper hold, fail … at each scale:\n")
+        print(pages.summary(root).to_string())
+    else:
+        _known(paper)
+        profiles = [profile] if profile else params.PROFILES
+        print(f"Results below {root}, else the reference results.\n")
+        print(pages.markdown(paper, root, profiles))
+        print(pages.reasons(paper, root, profiles))
+
+
+@app.command()
+def serve_rewards(
+    paper: Annotated[str, typer.Argument(help="Paper: reason.")] = "reason",
+    profile: Profile = "tiny",
+    variant: Variant = "",
+    host: Host = "127.0.0.1",
+    port: Port = 8002,
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Serve a paper's rewards to training elsewhere (its reward_url), until SIGTERM."""
+    from factkit.reason import reward_service
+
+    if paper != "reason":
+        raise params.ParamError(f"paper={paper!r}: rewards are served of reason alone")
+    changed = _typed(values) | {"output_dir": output_dir}
+    reward_service.serve(_checked(paper, profile, variant, changed), host, port)
+
+
+@app.command()
+def index_entries(
+    corpus: Annotated[
+        Path,
+        typer.Argument(
+            help="wiki-pages or its .zip (FEVER), feverous_wikiv1.db, wiki_wo_links.db "
+            "(HoVer, EX-FEVER), corpus.jsonl (SciFact): as it was published."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(help="To be made.")],
+) -> None:
+    """Index a corpus of claims on disk, for serve-search."""
+    from factkit import search_service
+    from factkit.veri import benchmarks
+
+    name = corpus.name.removesuffix(".zip")
+    if name not in benchmarks.CORPORA:
+        known = ", ".join(benchmarks.CORPORA)
+        raise params.ParamError(f"{corpus}: the corpora are called {known}")
+    entries = benchmarks.entries(name, corpus)
+    print(search_service.build_index(entries, folder, name))
+
+
+@app.command()
+def serve_search(
+    entries: Annotated[
+        str, typer.Argument(help="Folder of an entry index, or: leads.")
+    ] = "leads",
+    host: Host = "127.0.0.1",
+    port: Port = 8003,
+) -> None:
+    """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
+    from factkit import search_service
+
+    search_service.serve(entries, host, port)
+
+
+@app.command()
+def assets(
+    prepare: Annotated[
+        bool, typer.Option(help="Also convert the policy: needed once, takes 20 s.")
+    ] = False,
+) -> None:
+    """Show the embedded corpus and models: where, licence, size; verify them."""
+    from factkit import assets as embedded
+
+    for name, asset in embedded.ASSETS.items():
+        path = embedded.verified(name)
+        size = path.stat().st_size / 1e6
+        print(f"{name}: {asset.what}\n  {size:.1f} MB, {asset.licence}, verified")
+        print(f"  {path}" + (f"\n  on the hub: {asset.hub}" if asset.hub else ""))
+    if prepare:
+        print("policy:", embedded.policy_path("smollm2-135m-instruct"))
+    print("cache:", embedded.cache_dir())
+
+
+@app.command()
+def doctor(
+    paper: Annotated[str, typer.Option(help=PAPERS)] = "truthrl",
+    profile: Profile = "laptop",
+    variant: Variant = "",
+) -> None:
+    """Say what this machine lacks for a profile, and what the profile takes."""
+    from factkit import doctor as checks
+
+    p = _checked(paper, profile, variant)
+    print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
+    for what, value, how in checks.estimate(paper, p):
+        print(f"    {what}: {value} ({how})")
+    print("\nThis machine:\n")
+    examined = checks.examine(paper, profile, variant)
+    for what, have, fine, remedy in examined:
+        print(f"ok  {what}: {have}" if fine else f"NO  {what}: {have} → {remedy}")
+    if not all(fine for _, _, fine, _ in examined):
+        raise SystemExit(1)
+
+
+def _typed(values: Sequence[str]) -> dict[str, Any]:
+    """The values of --set options, typed as YAML would."""
+    import yaml
+
+    pairs = [item.partition("=") for item in values]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise params.ParamError(f"--set {key}: must be key=value")
+    return {key: yaml.safe_load(value) for key, _, value in pairs}
+
+
+def _checked(
+    paper: str, profile: str, variant: str, values: dict[str, Any] | None = None
+) -> Any:
+    """The paper's parameters; raises ParamError if they are wrong."""
+    _known(paper)
+    return params.load(paper, profile, values, variant)
+
+
+def _known(paper: str) -> None:
+    if paper not in papers_arms.PAPERS:
+        raise params.ParamError(f"paper={paper!r}: there are {PAPERS}")
+
+
+def main() -> None:
+    """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
+    from factkit import UserError
+    from factkit.assets import AssetError
+    from factkit.sweeps import SweepError
+
+    try:
+        app()
+    except UserError as error:
+        print(f"factkit: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except (AssetError, SweepError) as error:
+        print(f"factkit: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The notebooks as pages to read: run, with figures and equations inside, offline."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from factkit import UserError, arms, child, params, runs, sweeps
+
+NOTEBOOKS = params.ROOT / "notebooks"
+NEEDS_TRAINING = re.compile(r"[1-5][02]_|9")  # data too: policies are made there
+MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
+CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
+NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
+
+
+class BookError(UserError):
+    """The book can't be made; the message says why and what to do."""
+
+
+def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
+    """Write a page a notebook and index.html, the contents; their paths.
+
+    A notebook's last run at the profile is shown; without one, what needs no training
+    is run now, and of the rest the source is shown. Raises BookError if one fails.
+    """
+    sources = sorted(NOTEBOOKS.glob("*.ipynb"))
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = []
+    bar = runs.progress_bar(len(sources), "book", "notebook")
+    for i, source in enumerate(sources):
+        executed = _executed(source, profile, output_dir)
+        notebook = nbformat.read(executed or source, as_version=4)
+        notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
+        after = sources[i + 1] if i + 1 < len(sources) else None
+        pages.append(folder / f"{source.stem}.html")
+        _write(pages[-1], _readable(notebook, after, notes))
+        bar.update()
+    bar.close()
+    contents = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
+    index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(contents)])
+    _write(folder / "index.html", index)
+    return [*pages, folder / "index.html"]
+
+
+def _run_of(source: Path) -> str:
+    """The run that a notebook's page shows: of a train notebook the paper's own arm."""
+    paper = source.stem.split("_")[1]
+    trains = source.stem.endswith("_train")
+    return f"{arms.main(paper)[-1]}-s0" if trains else "main-s0"
+
+
+def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
+    """The executed notebook of a source: a stored run's, or one made now."""
+    run = params.ROOT / output_dir / profile / source.stem / _run_of(source)
+    done = run / "notebook.ipynb"
+    if done.is_file():
+        return done
+    if NEEDS_TRAINING.match(source.stem):
+        return None
+    done.parent.mkdir(parents=True, exist_ok=True)
+    paper = source.stem.split("_")[1]
+    values = params.ROOT / "params" / profile / f"{paper}.yaml"
+    given = ["-f", str(values)] if values.is_file() else []
+    given += ["-r", "output_dir", output_dir, "--no-progress-bar"]
+    partial = done.with_name("notebook.partial.ipynb")
+    command = (sys.executable, "-m", "papermill", str(source), str(partial), *given)
+    made = subprocess.run(
+        child.command(*command), env=sweeps.environment(), cwd=params.ROOT
+    )
+    if made.returncode:
+        raise BookError(
+            f"{source.name} failed: {runs.relative(partial)} shows the error"
+        )
+    os.replace(partial, done)
+    return done
+
+
+def _figures(source: Path, profile: str) -> list[str]:
+    """The reference figures of a notebook's run, as Markdown."""
+    folder = runs.REFERENCE / profile / source.stem / _run_of(source) / "figures"
+    drawn = sorted(folder.glob("*.png"))
+    return [f"![{path.stem}]({runs.relative(path)})" for path in drawn]
+
+
+def _readable(
+    notebook: NotebookNode, after: Path | None, notes: Sequence[str]
+) -> NotebookNode:
+    """The notebook without progress bars, with a way on to the next one."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
+    links = ["[contents](index.html)"]
+    links += [f"next: [{after.stem.replace('_', ' ')}]({after.name})"] if after else []
+    way = " · ".join(links)
+    above, below = map(nbformat.v4.new_markdown_cell, ("\n\n".join([way, *notes]), way))
+    notebook.cells = [above, *notebook.cells, below]
+    return notebook
+
+
+def _write(path: Path, notebook: NotebookNode) -> None:
+    """Write one page; it loads nothing from elsewhere."""
+    from latex2mathml.converter import convert
+    from nbconvert import HTMLExporter
+
+    formulas: list[str] = []
+
+    def keep(match: re.Match) -> str:
+        display = "inline" if match[1] is None else "block"
+        formulas.append(convert(match[1] or match[2], display=display))
+        return f"FORMULA{len(formulas) - 1}X"
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts = CODE.split(cell.source)  # code stands at odd places
+            parts[::2] = [MATH.sub(keep, part) for part in parts[::2]]
+            cell.source = _linked("".join(parts))
+    scripts = dict.fromkeys(
+        ("mathjax_url", "require_js_url", "jquery_url", "mermaid_js_url"), ""
+    )
+    exporter = HTMLExporter(embed_images=True, **scripts)
+    resources = {"metadata": {"name": path.stem, "path": str(params.ROOT)}}
+    html, _ = exporter.from_notebook_node(notebook, resources)
+    html = re.sub(r"FORMULA(\d+)X", lambda m: formulas[int(m[1])], html)
+    path.write_text(html, encoding="utf-8")
+
+
+def _linked(text: str) -> str:
+    """Links between notebooks lead to pages; of other files the words remain."""
+    text = re.sub(r"\]\((?:notebooks/)?(\w+)\.ipynb\)", r"](\1.html)", text)
+    text = re.sub(r"(!\[[^\]]*\]\()\.\./", r"\1", text)  # of pictures, from the root
+    text = re.sub(r"\]\(README\.md\)", "](index.html)", text)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:|\w+\.html|#)[^)]*\)", r"\1", text)

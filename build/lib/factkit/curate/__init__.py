@@ -1,0 +1,1 @@
+"""Turning raw questions into training data: probing, pairs, filters."""

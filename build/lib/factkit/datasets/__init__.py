@@ -1,0 +1,1 @@
+"""One loader a source, all to one schema: `factkit.datasets.examples.Example`."""

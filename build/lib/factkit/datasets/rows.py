@@ -1,0 +1,299 @@
+"""The rows of a public set, from a file or the hub, and the examples made of them."""
+
+import ast
+import bz2
+import csv
+import gzip
+import json
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from factkit.corpus import Document
+from factkit.datasets.examples import DataError, Example, numbered, problem_of
+
+Row = Mapping[str, Any]
+Loaded = tuple[list[Example], Counter]
+
+
+class RowError(ValueError):
+    """A row is no question of its source; the message is the problem's name."""
+
+
+# ---- rows; a RowError stands in place of one that can't be read
+
+
+def existing(path: str | Path, folder: bool = False) -> Path:
+    """The file, or with `folder` also the folder, at a path; DataError if none is."""
+    if Path(path).is_file() or (folder and Path(path).is_dir()):
+        return Path(path)
+    raise DataError(f"{path}: no such file{' or folder' if folder else ''}")
+
+
+def of_file(path: str | Path) -> Iterator[Any]:
+    """The rows of a file: .csv, .parquet, or JSON or JSON lines, the last two also
+    packed by gzip or bzip2. Raises DataError on a file that can't be read as a whole.
+    """
+    path = existing(path)
+    suffix = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix.casefold()
+    try:
+        if suffix == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                yield from csv.DictReader(lines)
+        elif suffix == ".parquet":
+            from pyarrow import parquet
+
+            yield from parquet.read_table(path).to_pylist()
+        else:
+            yield from _json_rows(path) if suffix == ".json" else json_lines(path)
+    except (ValueError, csv.Error, EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{path}: damaged, or not what its name says: {error}; fetch it again"
+        ) from error
+
+
+def json_lines(path: Path) -> Iterator[Any]:
+    """The values of JSON lines, plain or packed."""
+    try:
+        with open_packed(path) as lines:
+            yield from map(parsed, lines)
+    except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        yield RowError("file cut short or damaged", str(error))
+
+
+def parsed(line: bytes) -> Any:
+    """A line's JSON value, or a RowError (problem, line)."""
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        return RowError("not UTF-8", line)
+    except (ValueError, RecursionError):
+        return RowError("not JSON", line)
+
+
+def _json_rows(path: Path) -> Iterator[Any]:
+    """The rows of a JSON list, or of its field `data`; JSON lines are read, too.
+
+    SQuAD's articles become the rows that the hub makes of them.
+    """
+    with open_packed(path) as file:
+        content = file.read()
+    try:
+        value = json.loads(content.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+        yield from map(parsed, content.splitlines())
+        return
+    rows = value.get("data", [value]) if isinstance(value, dict) else value
+    if not isinstance(rows, list):
+        raise ValueError("must hold a JSON list of rows, or {data: [...]}")
+    for row in rows:
+        if not isinstance(row, Mapping) or "paragraphs" not in row or "id" in row:
+            yield row
+            continue
+        try:
+            for paragraph in objects(row, "paragraphs"):
+                shared = {"title": row.get("title"), "context": paragraph["context"]}
+                for question in objects(paragraph, "qas"):
+                    yield shared | dict(question)
+        except (RowError, KeyError) as error:
+            yield RowError(f"paragraphs: {error}", row.get("title"))
+
+
+def open_packed(path: Path) -> BinaryIO:
+    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name."""
+    with path.open("rb") as file:
+        magic = file.read(3)
+    if magic == b"BZh":
+        return bz2.open(path)
+    return gzip.open(path) if magic[:2] == b"\x1f\x8b" else path.open("rb")
+
+
+# ---- fields
+
+
+def string(name: str, value: object) -> str:
+    """A value that must be text; RowError if it isn't, or has half a character."""
+    if not isinstance(value, str):
+        raise RowError(f"{name}: missing or not text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise RowError(f"{name}: half a character (a lone surrogate)") from None
+    return value
+
+
+def strings(name: str, value: object) -> list[str]:
+    """A value that must be a list of texts."""
+    if not isinstance(value, list):
+        raise RowError(f"{name}: not a list of texts")
+    return [string(name, item) for item in value]
+
+
+def text(row: Row, *names: str) -> str:
+    """The first of these fields that the row has."""
+    return string(names[0], next((row[name] for name in names if name in row), None))
+
+
+def optional(row: Row, *names: str) -> str:
+    """The first of these fields that the row has, "" if none or null."""
+    return string(names[0], _first(row, names, ""))
+
+
+def texts(row: Row, *names: str) -> list[str]:
+    """A list of texts, which may be written as a string of JSON or, as CRAG's tools
+    write lists, of Python; empty if none or null."""
+    value = _first(row, names, [])
+    for read in (json.loads, ast.literal_eval) if isinstance(value, str) else ():
+        try:
+            return strings(names[0], read(value))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return strings(names[0], value)
+
+
+def objects(row: Row, name: str) -> list[Row]:
+    """A list of objects within a row; empty if none or null."""
+    value = _first(row, [name], [])
+    if not isinstance(value, list) or not all(isinstance(v, Mapping) for v in value):
+        raise RowError(f"{name}: not a list of objects")
+    return value
+
+
+def titled(row: Row, name: str, other: str) -> list[tuple[str, Any]]:
+    """HotpotQA's (title, other) pairs: the hub's columns, or the authors' pairs."""
+    value = _first(row, [name], [])
+    try:
+        if isinstance(value, Mapping):
+            value = zip(value["title"], value[other], strict=True)
+        return [(string(name, title), rest) for title, rest in value]
+    except (KeyError, TypeError, ValueError):
+        raise RowError(f"{name}: not pairs of title and {other}") from None
+
+
+def _first(row: Row, names: Iterable[str], default: Any) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), default)
+
+
+# ---- examples
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a set's rows are, and what they mean.
+
+    hub: a Hugging Face id, or the address of a file or of an archive (.zip); "" for a
+    set that is not there.
+    file: one of the data set's files, in place of a split. splits: the last one is
+    evaluated on. once: a text that is there already is dropped, too: for prompts to
+    train on, never for a published test set. read: the rows at a local path, which
+    may be that of what an address gave.
+    """
+
+    example: Callable[[Row], Example | Document]
+    hub: str = ""
+    config: str = ""
+    file: str = ""
+    splits: tuple[str, ...] = ("train",)
+    once: bool = False
+    read: Callable[[str], Iterable[Any]] = of_file
+
+
+def load(
+    sources: Mapping[str, Source],
+    name: str,
+    path: str = "",
+    limit: int | None = None,
+    whole: bool = False,
+) -> Loaded:
+    """A set's examples, `limit` at most, and a count of each reason to drop a row.
+
+    path: a local file of the set's rows; without it they come from the hub, streamed if
+    `limit` is given: of the split that is evaluated on, or, `whole`, of all. Raises
+    DataError on an unknown name, on a file or hub that can't be read, and where no row
+    is usable.
+    """
+    if name not in sources:
+        raise DataError(f"{name}: no such data set; known: {', '.join(sources)}")
+    source = sources[name]
+    splits = source.splits if whole else source.splits[-1:]
+    rows = values(source, name, path, splits, stream=limit is not None)
+    return collected(rows, source.example, path or source.hub, limit, source.once)
+
+
+def values(
+    source: Source, name: str, path: str, splits: Iterable[str], stream: bool = False
+) -> Iterator[Any]:
+    """The rows of a file, or of splits of the hub."""
+    if path:
+        return iter(source.read(path))
+    if not source.hub:
+        raise DataError(f"{name} is not on the hub; give the path of its files")
+    return chain.from_iterable(_of_hub(source, split, stream) for split in splits)
+
+
+def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
+    import datasets
+    from huggingface_hub import hf_hub_download
+
+    hub, file = source.hub, source.file
+    try:
+        if file:
+            yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
+        elif hub.startswith("https://"):
+            manager = datasets.DownloadManager()
+            path = manager.download(hub)
+            packed = hub.endswith(".zip")
+            yield from source.read(manager.extract(path) if packed else path)
+        else:
+            config = source.config or None
+            yield from datasets.load_dataset(hub, config, split=split, streaming=stream)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{hub}, {file or f'split {split!r}'}: {error}; check the name and the "
+            "network (HF_HUB_OFFLINE=0), or give the path of a local file"
+        ) from error
+
+
+def collected(
+    values: Iterable[Any],
+    example: Callable[[Any], Example],
+    where: str,
+    limit: int | None = None,
+    once: bool = False,
+) -> Loaded:
+    """The examples of rows, `limit` at most, and a count of each reason to drop one.
+
+    A row is dropped that is no JSON object in UTF-8 with its source's fields, or whose
+    example has a problem (`examples.problem_of`). Raises DataError if no row is usable.
+    """
+    problems: Counter = Counter()
+    examples: dict[str, Example] = {}
+    questions: set[str] = set()
+    for value in values:
+        try:
+            if isinstance(value, RowError):
+                raise value
+            if not isinstance(value, Mapping):
+                raise RowError("not a JSON object")
+            made = numbered(example(value), examples)
+            if problem := problem_of(made, examples):
+                raise RowError(problem)
+            if once and made.question.casefold() in questions:
+                raise RowError("duplicate question")
+        except RowError as error:
+            problems[error.args[0]] += 1
+            continue
+        examples[made.id] = made
+        questions.add(made.question.casefold())
+        if len(examples) == limit:
+            break
+    if not examples:
+        raise DataError(f"{where}: no usable row ({dict(problems)})")
+    return list(examples.values()), problems

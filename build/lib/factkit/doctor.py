@@ -1,0 +1,254 @@
+"""What a GPU profile takes, reckoned from its parameters, and what this machine lacks.
+
+All counts are upper bounds: full responses, every prompt. Of a model that `SHAPES`
+lacks, `accelerate estimate-memory <model>` tells the sizes.
+"""
+
+import importlib.metadata
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from factkit import arms, assets, child, params, services
+from factkit.services import Check
+
+GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
+GPU_GB = 80
+# number of GPUs, and memory of each in GB (an 80 GB card shows 79 to 85)
+GPUS_NEEDED = {"h100_lora": (1, 75), "h100_full": (8, 75)}
+
+# Assumptions, ours: nothing here was measured by us
+DECODE_TOKENS_S = 2500  # vLLM, 8B model in bfloat16, 64 at a time, a GPU
+GPU_FLOPS = 989e12  # H100 SXM, dense bfloat16 (NVIDIA's data sheet)
+UTILISATION = {"": 0.3, "zero3": 0.3, "zero3_offload": 0.15}  # of it, in training
+PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri": 512}
+# claims of a long answer before training, or after it where there are more: Binary RAR
+# §6.1, Learning to Reason Table 2, RLFH Table 1; a sentence has two (ours)
+CLAIMS = {"rar": 30, "reason": 46, "rlfh": 22}
+
+Row = tuple[str, str, str]  # what, value, how reckoned
+
+
+class Shape(NamedTuple):
+    """A Llama-like model: weights in billions, and sizes as in its config.json.
+
+    kv: width of its keys, and of its values.
+    """
+
+    billions: float
+    layers: int
+    hidden: int
+    kv: int
+    ffn: int
+    vocabulary: int
+
+    def lora(self, rank: int) -> int:
+        """Weights of an adapter on every linear map: r (inputs + outputs) each."""
+        q_o, k_v = 2 * (2 * self.hidden), 2 * (self.hidden + self.kv)
+        return self.layers * rank * (q_o + k_v + 3 * (self.hidden + self.ffn))
+
+
+SHAPES = {
+    "meta-llama/Llama-3.1-8B-Instruct": Shape(8.03, 32, 4096, 1024, 14336, 128256),
+    "meta-llama/Llama-3.2-3B-Instruct": Shape(3.21, 28, 3072, 1024, 8192, 128256),
+    "Qwen/Qwen2.5-3B-Instruct": Shape(3.09, 36, 2048, 256, 11008, 151936),
+    "Qwen/Qwen2.5-7B-Instruct": Shape(7.62, 28, 3584, 512, 18944, 152064),
+    "Qwen/Qwen2.5-32B-Instruct": Shape(32.76, 64, 5120, 1024, 27648, 152064),
+    "Qwen/Qwen3-4B": Shape(4.02, 36, 2560, 1024, 9728, 151936),
+    "Qwen/Qwen3-8B": Shape(8.19, 36, 4096, 1024, 12288, 151936),
+    "allenai/Llama-3.1-Tulu-3-8B": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "lmsys/vicuna-7b-v1.5": Shape(6.74, 32, 4096, 4096, 11008, 32000),
+}
+
+
+# ---- what a profile takes
+
+
+def estimate(paper: str, p: Any) -> list[Row]:
+    """Memory, tokens, calls and GPU-hours of an RL run: (what, value, how reckoned)."""
+    if p.rollouts == "transformers":
+        return [("GPU-hours", "0", "runs on CPUs: notebook 00 has its minutes")]
+    responses, (prompt, response, _) = p.rl_steps * p.rl_batch_size, tokens(paper, p)
+    each = f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response})"
+    counts = [("rollout tokens of an RL run", responses * (prompt + response), each)]
+    for arm in p.arms.split():
+        if calls := judge_calls(paper, p, arm):
+            how = f"{calls} a response"
+            counts.append((f"judge calls training {arm}", calls * responses, how))
+    if paper in CLAIMS and p.search_url:
+        searches = p.train_requests + p.dev_requests + p.test_requests
+        how = f"one a request, {p.pages} pages each at most"
+        counts.append(("web searches", searches, how))
+    if paper == "veri":
+        how = "all that a trajectory may have"
+        counts.append(("searches of an RL run", p.max_searches * responses, how))
+    rows = [(what, f"{count:,}", how) for what, count, how in counts]
+    if p.policy not in SHAPES:
+        how = f"ask: accelerate estimate-memory {p.policy}"
+        return [("parameters", "unknown", how), *rows]
+    parts = memory(paper, p)
+    how = ", ".join(f"{what} {gb:.1f}" for what, gb in parts.items())
+    rows.append(("memory a GPU", f"{sum(parts.values()):.0f} GB", how))
+    notes = {
+        "rollouts": f"assumed: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size",
+        "training": f"assumed: {UTILISATION[p.deepspeed]:.0%} of the GPU's peak",
+    }
+    return rows + [
+        (f"GPU-hours: {stage}", f"{hours:.1f}", notes[stage])
+        for stage, hours in gpu_hours(paper, p).items()
+    ]
+
+
+def tokens(paper: str, p: Any) -> tuple[int, int, int]:
+    """Tokens of a prompt, as far as there is room; of a full response; and of those of
+    it that the policy writes."""
+    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
+    written = response
+    if paper == "truthrl" and p.retriever:
+        prompt += p.retrieved_chunks * p.chunk_tokens
+    if paper == "veri":  # a trajectory: turns, and what is found between them
+        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
+        written *= p.max_searches + 1
+    return min(prompt, max(p.max_context_length - response, 0)), response, written
+
+
+def judge_calls(paper: str, p: Any, arm: str) -> int:
+    """Calls for the reward of one response: each sentence is read and each claim held
+    where claims are verified; 0 without a judge, or where the reward asks none."""
+    if p.verifier != "judge" or arms.table(paper)[arm].algorithm not in ("GRPO", "PPO"):
+        return 0
+    by_claim = 3 * CLAIMS.get(paper, 0) // 2
+    if paper == "rar":
+        from factkit.rar.rewards import PIECES
+
+        return sum(by_claim if piece == "supports" else 1 for piece in PIECES[arm])
+    if paper == "reason":
+        return by_claim + ("relevance" in arm)  # a comparison with the judge's answer
+    if paper == "rlfh":
+        return 1 if p.annotation == "single_pass" else by_claim + 1
+    by_outcome = arm.startswith(("binary", "ternary")) and "strict_match" not in arm
+    return 1 + ("reason" in arm) if paper == "truthrl" and by_outcome else 0
+
+
+def memory(paper: str, p: Any) -> dict[str, float]:
+    """GB of each training GPU in an RL step; DeepSpeed shards the first four."""
+    shape = SHAPES[p.policy]
+    weights = shape.billions
+    trained = shape.lora(p.lora_rank) / 1e9 if p.lora_rank else weights
+    size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
+    share = 1 / p.num_processes if p.deepspeed else 1
+    share *= p.deepspeed != "zero3_offload"  # which leaves all on the host
+    adam = 12 if p.deepspeed else 8  # with a float32 copy of the weights
+    copies = p.beta > 0 and not p.lora_rank  # else the policy without its adapter
+    prompt, response, _ = tokens(paper, p)
+    batch = p.rl_batch_size // p.num_processes
+    rows = min(p.micro_batch_size or batch, batch)
+    embedding = shape.vocabulary * shape.hidden / 1e9
+    hidden = rows * (prompt + response) * shape.hidden * shape.layers / 1e9
+    return {
+        "weights": size * weights * share,
+        "gradients": 4 * trained * share,
+        "optimizer": adam * trained * share,
+        "reference": copies * size * weights * share,
+        "gathered layer": 4 * embedding * bool(p.deepspeed),  # DeepSpeed's estimate
+        "activations": 2 * hidden,  # a hidden state a layer and token
+        "logits": 8 * rows * response * shape.vocabulary / 1e9,  # and their gradient
+        "rollout engine": p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate"),
+    }
+
+
+def gpu_hours(paper: str, p: Any) -> dict[str, float]:
+    """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
+    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
+    gpus, engines = p.num_processes + server, server or p.num_processes
+    billions, responses = SHAPES[p.policy].billions, p.rl_steps * p.rl_batch_size
+    prompt, response, written = tokens(paper, p)
+    rate = DECODE_TOKENS_S * 8 / billions  # tokens/s a GPU
+    passes = 8 + 2 + (2 if p.beta else 0)  # FLOP a weight and token
+    passes += 2 * (getattr(p, "method", "") == "ppo")  # a rollout's values
+    flops = passes * billions * 1e9 * responses * (prompt + response)
+    speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
+    return {
+        "rollouts": responses * written / rate / engines * gpus / 3600,
+        "training": flops / speed * gpus / 3600,
+    }
+
+
+# ---- what this machine has
+
+
+def examine(
+    paper: str = "truthrl", profile: str = "laptop", variant: str = ""
+) -> list[Check]:
+    """Checks as (what, found, whether that is fine, what to do if not)."""
+    p = params.load(paper, profile, variant=variant)
+    checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
+    if profile in GPUS_NEEDED:
+        checks += _gpus(profile) + services.examine(p)
+    if profile in GPUS_NEEDED and p.policy in SHAPES:
+        needed = sum(memory(paper, p).values())
+        found = f"{needed:.0f} of {GPU_GB} GB"
+        remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
+        checks.append(("memory a GPU", found, needed < GPU_GB, remedy))
+    return checks
+
+
+def _machine() -> list[Check]:
+    python = platform.python_version()
+    cores = child.cores()
+    memory = psutil.virtual_memory().total / 2**30
+    disk = shutil.disk_usage(Path(__file__)).free / 2**30
+    return [
+        ("Python", python, sys.version_info >= (3, 11), "use Python 3.11 or newer"),
+        ("CPU cores", str(cores), cores >= 2, "with one core, expect twice the time"),
+        ("memory", f"{memory:.0f} GiB", memory >= 6, "laptop needs about 6 GiB"),
+        ("free disk", f"{disk:.0f} GiB", disk >= 5, "free 5 GiB for runs and cache"),
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _pins() -> Check:
+    """Whether the installed packages are the pinned ones, in one line."""
+    pins = [r.partition("==") for r in importlib.metadata.requires("factkit") or []]
+    wrong = [
+        f"{name} {_version(name)}, pinned {pin.strip()}"
+        for name, _, pin in pins
+        if "extra" not in pin and _version(name).split("+")[0] != pin.strip()
+    ]
+    found = "; ".join(wrong) or "as pinned"
+    return ("packages", found, not wrong, "pip install -e . (or make reproduce)")
+
+
+def _asset(name: str) -> Check:
+    try:
+        assets.verified(name)
+    except assets.AssetError as error:
+        return (name, "missing or changed", False, str(error))
+    return (name, "verified", True, "")
+
+
+def _gpus(profile: str) -> list[Check]:
+    import torch
+
+    number, gigabytes = GPUS_NEEDED[profile]
+    cards = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    sizes = [card.total_memory / 1e9 for card in cards]
+    enough = sum(size >= gigabytes for size in sizes) >= number
+    cards_here = ", ".join(f"{size:.0f} GB" for size in sizes) or "none"
+    needs = f"needs {number} GPU(s) of {gigabytes} GB or more"
+    versions = {name: _version(name) for name in GPU_PACKAGES}
+    return [("GPUs", cards_here, enough, needs)] + [
+        (name, version, version != "missing", "pip install -e '.[gpu]'")
+        for name, version in versions.items()
+    ]

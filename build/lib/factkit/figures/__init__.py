@@ -1,0 +1,108 @@
+"""Figures from results: labelled axes, white background, readable in grey.
+
+Here is what all figures share: colours, how the arms differ, axes, legends.
+`run_panels` draws one run, `arm_panels` arms compared; a paper's module the rest.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# Okabe–Ito colours, of different lightness; grey is for published values.
+CORRECT, ABSTAIN, WRONG, PUBLISHED = "#0072B2", "#DDDDDD", "#D55E00", "#888888"
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+MARKERS = "os^Dv<>PX*"
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+LEGEND = {"frameon": False, "fontsize": 8}
+ABOVE = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # a legend's place
+BESIDE = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+
+# MathJax would set "$5 or $6" as a formula, but leaves these classes alone
+PAGE = (
+    '<div class="mathjax_ignore tex2jax_ignore" '
+    'style="background-color: white; color: black; padding: 4px">{}</div>'
+)
+
+
+def look(i: int) -> tuple[str, Any, str]:
+    """(colour, line, marker) of the arm at place i: a colour comes again with another
+    line and marker, so that no arm is left out and none looks like another."""
+    colours = len(ARM_COLOURS)
+    line = LINES[(i + i // colours) % len(LINES)]
+    return ARM_COLOURS[i % colours], line, MARKERS[i % len(MARKERS)]
+
+
+def bar_look(i: int) -> dict[str, Any]:
+    """The same for bars, which differ in colour and hatch."""
+    hatch = HATCHES[(i + i // len(ARM_COLOURS)) % len(HATCHES)]
+    return {"color": look(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
+
+
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple:
+    """A figure and its axes (a list if there are several), without upper and right."""
+    import matplotlib.pyplot as plt
+
+    size = (width, height)
+    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained")
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    plt.close(figure)  # shown once, by the cell that returns it
+    return figure, axes
+
+
+def percent_axis(ax: "Axes", label: str, which: str = "y") -> None:
+    """Label an axis that shows fractions as per cent."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis = ax.yaxis if which == "y" else ax.xaxis
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
+    axis.set_label_text(f"{label} (%)")
+
+
+def whole_ticks(axis: "Axis") -> None:
+    """Tick whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+
+
+def point(
+    ax: "Axes",
+    x: tuple[float, float],
+    y: tuple[float, float],
+    place: int,
+    label: str,
+    colour: str = "",
+) -> None:
+    """A mark at the means of x and y, with their half-widths; `place` decides how it
+    looks, but for another colour."""
+    own, _, marker = look(place)
+    mark = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
+    bars = {"xerr": x[1] or None, "yerr": y[1] or None, "capsize": 2, "elinewidth": 0.8}
+    ax.errorbar(x[0], y[0], color=colour or own, label=label, **mark, **bars)
+
+
+def legend_below(figure: "Figure", columns: int = 4) -> None:
+    """One legend of what any of the panels shows."""
+    shown: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    place = {"loc": "outside lower center", "ncols": columns}
+    figure.legend(shown.values(), shown.keys(), **place, **LEGEND)
+
+
+def spaced(name: str) -> str:
+    """An arm's name, or a metric's, in words."""
+    return name.replace("_", " ")
+
+
+def say(ax: "Axes", text: str) -> None:
+    """Write in the middle of a panel why it is empty."""
+    style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+    ax.text(0.5, 0.5, text, **style, color="#555555")

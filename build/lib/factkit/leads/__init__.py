@@ -1,0 +1,1 @@
+"""The embedded Wikipedia leads: their exact facts, and how they are asked and read."""

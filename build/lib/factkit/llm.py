@@ -1,0 +1,369 @@
+"""One interface to the language models that judge, extract and verify.
+
+A call that fails is a reply without text, never an exception and never a score.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from factkit import models
+from factkit.runs import progress_bar
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+# a server's words for what it does not take
+SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
+
+FILE = "answers.db"  # of a cache's folder
+
+
+@dataclass(frozen=True)
+class Request:
+    """A chat to complete.
+
+    messages: mappings with role and content. template: name and version of the prompt
+    template. sample: index among repeated samples of one prompt. schema: JSON schema
+    of the answer, for servers with structured output. All of them, but of `sampling`
+    only `decoding`, are part of the cache key.
+    """
+
+    messages: tuple[Mapping[str, str], ...]
+    template: str = ""
+    sampling: models.Sampling = models.Sampling(512)
+    sample: int = 0
+    schema: Mapping[str, Any] | None = None
+
+    @property
+    def decoding(self) -> tuple[int, float, float]:
+        """What of `sampling` decides the answer: new tokens, temperature, top_p."""
+        s = self.sampling
+        return int(s.max_new_tokens), float(s.temperature), float(s.top_p)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer; `text` is None if the call failed, and `error` says why.
+
+    cached: it took no call. Tokens are those of the call that was made for it.
+    finish_reason: as the server names it; all but "stop" means that the text was cut
+    off, as "length" does, or was not the model's own.
+    """
+
+    text: str | None
+    error: str = ""
+    cached: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    finish_reason: str = "stop"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a text that ends where the model ended it."""
+        return self.text is not None and self.finish_reason == "stop"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What calls may take.
+
+    concurrency: calls at once of a `run`. timeout_s: a call's, in seconds. attempts: at
+    one request, over 15 seconds at least. max_calls: a cap on an LLM's `totals.calls`.
+    """
+
+    concurrency: int = 64
+    timeout_s: float = 60.0
+    attempts: int = 7
+    max_calls: int | None = None
+
+
+class LLM:
+    """An OpenAI-compatible endpoint with a disk cache, limits, and totals.
+
+    base_url: with its /v1. cache: folder, on a local disk; any number of processes may
+    share it. api_key: if None, that of the environment variable OPENAI_API_KEY.
+    headers, extra: fields of each request's header and body; of these `extra` and
+    thinking_tokens, which a reply may have beside those asked for, decide the answer.
+    `totals`: HTTP attempts made (`calls`), and tokens as the server counts them.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        cache: Path | None = None,
+        limits: Limits = Limits(),
+        api_key: str | None = None,
+        headers: Mapping[str, str] = {},
+        extra: Mapping[str, Any] = {},
+        thinking_tokens: int = 0,
+    ) -> None:
+        self.base_url, self.model, self.api_key = base_url, model, api_key
+        self.headers, self.extra = dict(headers), dict(extra)
+        self.thinking_tokens = thinking_tokens
+        self.limits, self._cache = limits, Cache(cache) if cache is not None else None
+        self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
+        self._takes_schemas = True
+
+    def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
+        """The replies, in the requests' order; requests with equal keys are sent once.
+
+        progress: label of a progress bar; none without. An answer is cached as soon
+        as it is there, so that a killed run repeats no finished call. Works in a
+        notebook's running loop, too. Raises ValueError on a key that no header can
+        carry: the error of each call would spell it out.
+        """
+        name = f"{_address(self.base_url)} {self.model}"
+        if self.extra or self.thinking_tokens:
+            name += f" {json.dumps(self.extra, sort_keys=True)} {self.thinking_tokens}"
+        keys = [cache_key(name, request) for request in requests]
+        missing = dict(zip(keys, requests, strict=True))
+        replies: dict[str, Reply] = {}
+
+        def settle(key: str, reply: Reply) -> None:
+            replies[key] = reply
+            if not reply.cached:
+                self._keep(key, reply)
+            bar.update()
+
+        with progress_bar(len(missing), progress, "call") as bar:
+            for key in list(missing) if self._cache else []:
+                if (stored := self._cache.kept(key)) is not None:
+                    settle(key, Reply(**stored, cached=True))
+                    del missing[key]
+            if missing:
+                from anyio.from_thread import start_blocking_portal
+
+                # a loop in a thread of its own; an interrupt cancels what runs there
+                with start_blocking_portal() as portal:
+                    portal.call(self._ask_all, missing, settle)
+        return [replies[key] for key in keys]
+
+    def _keep(self, key: str, reply: Reply) -> None:
+        """Count the tokens of a new reply, and put an answer into the cache."""
+        self.totals.prompt_tokens += reply.prompt_tokens
+        self.totals.completion_tokens += reply.completion_tokens
+        if self._cache is not None and reply.text is not None:
+            stored = asdict(reply)
+            del stored["cached"]
+            self._cache.keep(key, stored)
+
+    async def _ask_all(
+        self, missing: Mapping[str, Request], settle: Callable[[str, Reply], None]
+    ) -> None:
+        """Answer by `concurrency` calls at once, until the key is refused."""
+        waiting, refused = iter(missing.items()), ""
+
+        async def work() -> None:
+            nonlocal refused
+            for key, request in waiting:
+                try:
+                    reply = Reply(None, refused)
+                    if not refused:
+                        reply = await self._ask(client, request)
+                except KeyRefused as why:
+                    reply, refused = Reply(None, str(why)), f"not called: {why}"
+                settle(key, reply)
+
+        async with self._client() as client, asyncio.TaskGroup() as group:
+            for _ in range(min(self.limits.concurrency, len(missing))):
+                group.create_task(work())
+
+    def _client(self) -> "AsyncOpenAI":
+        """A client for the running event loop; redirects are refused."""
+        import httpx
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+        limits, totals = self.limits, self.totals
+
+        class Attempts(DefaultAsyncHttpxClient):
+            """Counts attempts and ends each in time; openai's client repeats them."""
+
+            async def send(self, *request: Any, **options: Any) -> Any:
+                if limits.max_calls is not None and totals.calls >= limits.max_calls:
+                    # which it does not repeat
+                    raise OpenAIError(f"call cap of {limits.max_calls} reached")
+                totals.calls += 1
+                try:
+                    async with asyncio.timeout(limits.timeout_s):
+                        return await super().send(*request, **options)
+                except TimeoutError:
+                    raise httpx.ReadTimeout("no answer in time") from None
+
+        return AsyncOpenAI(
+            base_url=self.base_url,
+            api_key=key,
+            default_headers=self.headers,
+            timeout=limits.timeout_s,
+            max_retries=limits.attempts - 1,
+            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
+        )
+
+    async def _ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
+        """The reply after as many attempts as it takes. Raises KeyRefused."""
+        from openai import APIStatusError, APITimeoutError, OpenAIError
+        from openai.types.chat import ChatCompletion
+
+        body = {
+            "model": self.model,
+            "messages": [dict(message) for message in request.messages],
+            "max_tokens": request.sampling.max_new_tokens + self.thinking_tokens,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            **self.extra,
+        }
+        if with_schema := request.schema is not None and self._takes_schemas:
+            schema = json.loads(json.dumps(request.schema, default=dict))
+            answer = {"name": "answer", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        try:
+            # `create` would walk through types for longer than all else takes
+            response = await client.post(
+                "/chat/completions", cast_to=ChatCompletion, body=body
+            )
+        except APITimeoutError:
+            return Reply(None, f"no answer within {client.timeout:g} s")
+        except APIStatusError as error:
+            status, why = error.status_code, error.message
+            if with_schema and status in (400, 422) and SCHEMA.search(why):
+                if self._takes_schemas:
+                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
+                self._takes_schemas = False
+                return await self._ask(client, request)
+            why = _shorten(f"HTTP {status}: {why}")
+            if status in (401, 403):
+                raise KeyRefused(why) from None
+            return Reply(None, why)
+        except Exception as error:  # whatever one call meets is that call's failure
+            if type(error) is OpenAIError:  # there is no call to make any more
+                return Reply(None, str(error))
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+        return _read(response)
+
+
+class KeyRefused(Exception):
+    """The server does not take the key: no other call will fare better."""
+
+
+def cache_key(model: str, request: Request) -> str:
+    """sha256, in hex, of all that determines the answer to a request."""
+    content = [
+        model,
+        request.template,
+        [sorted(message.items()) for message in request.messages],
+        request.decoding,
+        request.sample,
+        request.schema,  # in its own order: models answer in it
+    ]
+    return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
+
+
+def _address(url: str) -> str:
+    """An endpoint's address in one spelling, without user and password."""
+    import httpx
+
+    plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
+    return str(plain).rstrip("/")
+
+
+def _read(response: Any) -> Reply:
+    """The reply in a server's answer, which may be anything; no text, no answer."""
+    try:
+        choice = response.choices[0]
+        text, reason = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return Reply(None, "the answer has no choice")
+    names = ("prompt_tokens", "completion_tokens")
+    counts = [getattr(getattr(response, "usage", None), n, None) for n in names]
+    counts = [n if type(n) is int else 0 for n in counts]
+    if isinstance(text, str) and text.strip():
+        return Reply(text, "", False, *counts, finish_reason=str(reason or ""))
+    why = f"the answer is empty (finish reason: {reason})"
+    return Reply(None, why, False, *counts)
+
+
+def _shorten(text: str, most: int = 500) -> str:
+    """Text without its tail: a gateway's error can be a whole web page."""
+    return text if len(text) <= most else f"{text[:most]} …"
+
+
+# ---- the cache
+
+
+class Cache:
+    """JSON values by key. A fault in it costs what it holds, never what is asked for.
+
+    The folder of a damaged one is moved to <name>.damaged-<time> with a warning, and an
+    empty cache takes its place.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._one_at_a_time = threading.Lock()
+        with FileLock(f"{self.folder}.lock"):  # no one sees a cache half made
+            try:
+                self._database = _opened(self.folder / FILE)
+            except sqlite3.OperationalError:
+                raise  # a full disk, say, or one that can't be written to
+            except sqlite3.DatabaseError as error:
+                aside = f"{self.folder.name}.damaged-{time.time_ns()}"
+                self.folder.rename(self.folder.with_name(aside))
+                self.folder.mkdir()
+                self._database = _opened(self.folder / FILE)
+                self._warn(f"damaged, moved to {aside}", error)
+
+    def kept(self, key: str) -> Any:
+        """The value that is kept under a key, or None."""
+        try:
+            with self._one_at_a_time:
+                query = "SELECT value FROM Answers WHERE key = ?"
+                row = self._database.execute(query, (key,)).fetchone()
+            return None if row is None else json.loads(row[0])
+        except Exception as error:  # of a row, or a file cut since it was opened
+            self._warn("not read", error)
+
+    def keep(self, key: str, value: Any) -> None:
+        """Keep a JSON value, or warn that it can't be."""
+        try:
+            with self._one_at_a_time:
+                change = "INSERT OR REPLACE INTO Answers VALUES (?, ?)"
+                self._database.execute(change, (key, json.dumps(value)))
+        except Exception as error:  # a full disk must not cost the answer
+            self._warn("not cached", error)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        warnings.warn(f"{self.folder}: {what}: {error}", stacklevel=3)
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """A sound database. Raises DatabaseError on damage."""
+    database = sqlite3.connect(
+        file, timeout=60, isolation_level=None, check_same_thread=False
+    )
+    ((state,),) = database.execute("PRAGMA quick_check(1)").fetchall()
+    if state != "ok":
+        raise sqlite3.DatabaseError(state)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    table = "Answers (key TEXT PRIMARY KEY, value TEXT)"
+    database.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+    return database

@@ -1,0 +1,376 @@
+"""Loading language models and sampling from them with transformers."""
+
+import copy
+import functools
+import itertools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import child, cpu
+from factkit.prompts import ask, template
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    from factkit.datasets.examples import Example
+    from factkit.params.stages import PolicyParams
+
+# pickles and a model's own code could run anything
+SAFE = {"use_safetensors": True, "trust_remote_code": False}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens.
+
+    one_line: a completion ends at its first newline, as a short answer does. vllm:
+    arguments of a vLLM engine that decodes in a process of its own; None: transformers.
+    """
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    batch_size: int = 64
+    one_line: bool = True
+    vllm: Mapping[str, Any] | None = None
+
+
+def sampling_of(
+    p: "PolicyParams", temperature: float = 0.0, top_p: float = 1.0
+) -> Sampling:
+    """How a run's responses are decoded: length, batch, format of its parameters."""
+    engine = {
+        "tensor_parallel_size": p.vllm_tensor_parallel,
+        "gpu_memory_utilization": min(p.vllm_memory, 0.6),  # the policy lies there, too
+        "max_model_len": p.max_context_length,
+        "dtype": p.dtype,
+    }
+    return Sampling(
+        p.max_completion_length,
+        temperature,
+        top_p,
+        p.eval_batch_size,
+        one_line=p.answer_format == "plain",
+        vllm=None if p.rollouts == "transformers" else engine,
+    )
+
+
+def load_policy(
+    path: str, dtype: str = "float32"
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A causal language model and its tokenizer, padded on the left, ready to use.
+
+    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16".
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    base = _adapter_base(path)
+    model = AutoModelForCausalLM.from_pretrained(
+        base or path, dtype=getattr(torch, dtype), **SAFE
+    )
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        cpu.tune(model)
+    if base:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, path, use_safetensors=True)
+    if not on_gpu:
+        cpu.keep_activations_dtype(model)
+    return model.to("cuda" if on_gpu else "cpu").eval(), load_tokenizer(path)
+
+
+def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
+    """A tokenizer that pads on the left."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(
+        path, padding_side="left", trust_remote_code=False
+    )
+    tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return tokenizer
+
+
+def _adapter_base(path: str) -> str | None:
+    """The base model's path if `path` is a folder with a LoRA adapter, else None."""
+    config = Path(path) / "adapter_config.json"
+    if not config.exists():
+        return None
+    return json.loads(config.read_text())["base_model_name_or_path"]
+
+
+def sample(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[str],
+    sampling: Sampling,
+    n: int = 1,
+    seed: int = 0,
+    progress: str = "",
+) -> list[list[str]]:
+    """n completions a prompt, in order, stripped of outer space.
+
+    A prompt is read once for its n completions, a common beginning once for all.
+    progress: label of a bar. Deterministic for a seed, a batch size and a machine.
+    """
+    if sampling.vllm is not None:
+        return _sample_with_vllm(tokenizer.name_or_path, prompts, sampling, n, seed)
+    import torch
+
+    from factkit.runs import progress_bar
+
+    stop = [tokenizer.eos_token_id]
+    if sampling.one_line:
+        stop += _newline_tokens(tokenizer)
+    ids = tokenizer(list(prompts))["input_ids"]
+    prefix = _shared_prefix(ids)  # the shots of a few-shot prompt: computed once
+    with torch.inference_mode():
+        shared = model(torch.tensor([prefix], device=model.device)) if prefix else None
+    # short prompts together: less padding
+    order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), i))
+    size = max(sampling.batch_size // n, 1)  # prompts at a time
+    completions: list[list[str]] = [[] for _ in ids]
+    torch.manual_seed(seed)
+    bar = progress_bar(len(ids) * n, progress, unit="sample")
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
+        padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
+        cache = copy.deepcopy(shared.past_key_values) if shared else None
+        with torch.inference_mode():
+            inputs = _read_once(model, padded, prefix, cache, n)
+            output = model.generate(
+                **inputs,
+                max_new_tokens=sampling.max_new_tokens,
+                eos_token_id=stop,
+                pad_token_id=tokenizer.pad_token_id,
+                **decoding(sampling),
+            )
+        new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
+        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+        texts = [text.strip() for text in texts]
+        if sampling.one_line:
+            texts = [(text.splitlines() or [""])[0].strip() for text in texts]
+        for k, i in enumerate(batch):
+            completions[i] = texts[k * n : (k + 1) * n]
+        bar.update(len(texts))
+    bar.close()
+    return completions
+
+
+def _sample_with_vllm(
+    path: str, prompts: Sequence[str], sampling: Sampling, n: int, seed: int
+) -> list[list[str]]:
+    """`sample` by a vLLM engine of the model in `path`, in a process of its own.
+
+    An engine gives a GPU's memory back only when its process ends, which it does with
+    this one at the latest. Raises CalledProcessError if the engine fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"
+        content = {"path": path, "prompts": list(prompts), "n": n, "seed": seed}
+        job.write_text(json.dumps(content | {"sampling": asdict(sampling)}))
+        child.run(sys.executable, "-m", "factkit.models", str(job), str(answers))
+        return json.loads(answers.read_text())
+
+
+def main(job: Path, answers: Path) -> None:
+    """What that process runs: read the job, decode with vLLM, write the answers."""
+    from vllm import SamplingParams
+
+    content = json.loads(job.read_text())
+    how = Sampling(**content["sampling"])
+    params = SamplingParams(
+        n=content["n"],
+        temperature=how.temperature,
+        top_p=how.top_p,
+        max_tokens=how.max_new_tokens,
+        stop=["\n"] if how.one_line else None,
+        seed=content["seed"] if how.temperature else None,
+    )
+    with engine(content["path"], content["seed"], how.vllm) as (llm, adapter):
+        outputs = llm.generate(content["prompts"], params, lora_request=adapter)
+    texts = [[o.text.strip() for o in output.outputs] for output in outputs]
+    answers.write_text(json.dumps(texts, ensure_ascii=False))
+
+
+@contextmanager
+def engine(
+    path: str, seed: int, arguments: Mapping[str, Any]
+) -> Iterator[tuple["LLM", "LoRARequest | None"]]:
+    """A vLLM engine of the model in `path`, and its adapter if it is one, while in use.
+
+    It is shut down at the end, and not left to Python: modules that vLLM imports keep
+    frames in which it is never collected, and at exit the process could wait for ever.
+    """
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    base, adapter, more = _adapter_base(path), None, {}
+    if base:
+        adapter = LoRARequest("policy", 1, path)
+        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
+        more = {"enable_lora": True, "max_lora_rank": rank}
+    llm = LLM(base or path, tokenizer=path, seed=seed, **more, **arguments)
+    try:
+        yield llm, adapter
+    finally:
+        llm.llm_engine.engine_core.shutdown()
+
+
+def _read_once(
+    model, padded, prefix: Sequence[int], cache, n: int
+) -> dict[str, object]:
+    """Arguments of `generate` for n completions a prompt that share its reading.
+
+    padded: `input_ids` and `attention_mask` (B, L) of what follows `prefix`, whose
+    keys and values `cache` holds (None without). All but the last token of each prompt
+    is read here, the result repeated n times: arguments of B · n rows.
+    """
+    import torch
+
+    rows, length = padded["input_ids"].shape
+    ahead = torch.tensor([list(prefix)] * rows, dtype=torch.long).to(model.device)
+    ids = torch.cat([ahead, padded["input_ids"]], dim=1)
+    mask = torch.cat([torch.ones_like(ahead), padded["attention_mask"]], dim=1)
+    if cache is not None:
+        cache.batch_repeat_interleave(rows)
+    if n > 1 and length > 1:
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        read = model(
+            input_ids=padded["input_ids"][:, :-1],
+            attention_mask=mask[:, :-1],
+            position_ids=positions[:, len(prefix) : -1],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache = read.past_key_values
+    if n > 1 and cache is not None:
+        cache.batch_repeat_interleave(n)
+    inputs: dict[str, object] = {
+        "input_ids": ids.repeat_interleave(n, dim=0),
+        "attention_mask": mask.repeat_interleave(n, dim=0),
+    }
+    return inputs | ({"past_key_values": cache} if cache is not None else {})
+
+
+def asked(
+    examples: Sequence["Example"],
+    name: str,
+    tokenizer: "PreTrainedTokenizerBase",
+    chat: bool = False,
+) -> list[str]:
+    """The examples under the template `name`, as turns of a chat if `chat`."""
+    text = template(name)
+    prompts = [ask(text, example) for example in examples]
+    return as_chat(tokenizer, prompts) if chat else prompts
+
+
+def as_chat(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[str]:
+    """Each prompt as a user's turn of the tokenizer's chat template, ready to answer.
+
+    Where tokenizing adds the token that begins a text, the one that the template writes
+    is taken off.
+    """
+    adds = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+    begin = tokenizer.bos_token if adds else ""
+    return [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}],
+            tokenize=False,
+            add_generation_prompt=True,
+        ).removeprefix(begin)
+        for prompt in prompts
+    ]
+
+
+def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[str]:
+    """The texts of TRL's completions, which are messages where prompts are."""
+    return [c if isinstance(c, str) else c[0]["content"] for c in completions]
+
+
+def offsets_of(
+    completion_ids: Sequence[int], tokenizer: "PreTrainedTokenizerBase"
+) -> tuple[str, list[tuple[int, int]]]:
+    """A completion's text and the characters [start, end) of each of its T tokens.
+
+    From the tokens as sampled, since encoding the text anew may give others. Special
+    tokens have none. Where tokens decoded one by one do not make the text, a token ends
+    where the text decoded up to it is still the whole one's: of those that share a
+    character of several bytes the last one has it.
+    """
+    decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
+    ids = [int(i) for i in completion_ids]
+    text, pieces = decode(ids), [decode([i]) for i in ids]
+    ends = list(itertools.accumulate(map(len, pieces)))
+    if "".join(pieces) != text:
+        prefixes = [decode(ids[: k + 1]) for k in range(len(ids))]
+        same = [os.path.commonprefix([prefix, text]) for prefix in prefixes]
+        ends = list(itertools.accumulate(map(len, same), max))
+    return text, list(zip([0, *ends], ends, strict=False))
+
+
+def token_logps(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[list[int]],
+    completions: Sequence[list[int]],
+    batch_size: int,
+) -> "Iterator[Tensor]":
+    """log π of each completion's L tokens after its prompt, (L,), at temperature 1."""
+    import torch
+
+    for start in range(0, len(prompts), batch_size):
+        part = slice(start, start + batch_size)
+        pairs = list(zip(prompts[part], completions[part], strict=True))
+        rows = [{"input_ids": prompt + own} for prompt, own in pairs]
+        padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
+        longest = max(len(own) for _, own in pairs)
+        with torch.inference_mode():
+            logits = model(**padded.to(model.device), logits_to_keep=longest + 1).logits
+        for row, (_, own) in zip(logits, pairs, strict=True):
+            ids = torch.tensor(own, dtype=torch.long, device=row.device)
+            logps = row[-1 - len(own) : -1].float().log_softmax(-1)  # (L, V)
+            yield logps.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+
+def _shared_prefix(ids: Sequence[list[int]], least: int = 16) -> list[int]:
+    """The tokens that all prompts begin with; none if they are fewer than `least`."""
+    same = min(len(os.path.commonprefix(ids)), *(len(row) - 1 for row in ids))
+    return ids[0][:same] if same >= least else []
+
+
+def decoding(sampling: Sampling) -> dict[str, object]:
+    """transformers' generation arguments for greedy or sampled decoding."""
+    if sampling.temperature == 0:
+        return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+    return {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+    }
+
+
+@functools.cache
+def _newline_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """Ids of the tokens whose text holds a newline: a short answer ends there."""
+    texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])
+    return [i for i, text in enumerate(texts) if "\n" in text]
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Stored results of training runs; an arm that was run in several ways, told apart."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from factkit import arms, params, runs
+
+Result = Mapping[str, Any]
+
+
+def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
+    """Variant → results of a paper's training runs at a profile; "" is the main one.
+
+    root: the folder of the runs. Of a variant without any below it, the reference
+    results.
+    """
+    by_variant: dict[str, list[Result]] = {}
+    for base in (runs.REFERENCE, root):
+        for folder in sorted(base.glob(f"{profile}*")):
+            name, _, variant = folder.name.partition("-")
+            results = runs.all_results(*folder.glob(f"[1-5]2_{paper}_train"))
+            if name == profile and results:
+                by_variant[variant] = with_iterations(apart(results))
+    return by_variant
+
+
+def apart(results: Sequence[Result]) -> list[Result]:
+    """The results, each arm that was run in several ways under several names.
+
+    Seeds of one arm belong together if their parameters, inputs and reward are the
+    same. The way that most of them were run keeps the arm's name; another is named
+    after it with what differs, as `ternary (beta=0.01)`: no table averages the two.
+    """
+    by_arm: dict[tuple, list[Result]] = {}
+    for r in results:
+        setting = (r["paper"], r["profile"], r.get("variant"))
+        by_arm.setdefault((*setting, r["arm"]), []).append(r)
+    named = []
+    for runs_of_arm in by_arm.values():
+        ways = [_way(r) for r in runs_of_arm]
+        usual = max(ways, key=ways.count)
+        for r, way in zip(runs_of_arm, ways, strict=True):
+            keys = sorted(way.keys() | usual.keys())
+            other = [f"{k}={way.get(k)}" for k in keys if way.get(k) != usual.get(k)]
+            name = f"{r['arm']} ({', '.join(other)})" if other else r["arm"]
+            named.append({**r, "arm": name})
+    return named
+
+
+def _way(result: Result) -> dict[str, Any]:
+    """How a run was made, whatever its seed: parameters, inputs, reward."""
+    arm = arms.table(result["paper"]).get(result["arm"])
+    reads = arm.reads if arm else params.class_of(result["paper"])
+    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"}
+    way = {k: v for k, v in result["params"].items() if k in keys}
+    digests = result.get("inputs", {}).items()
+    way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
+    for recipe in result.get("recipe", {}).values():
+        way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
+    return way
+
+
+def with_iterations(results: Sequence[Result]) -> list[Result]:
+    """The results, and those of iterative DPO once more for each of its iterations."""
+    more = []
+    for r in results:
+        iterations: dict[str, dict[str, float]] = {}
+        for name, value in r["metrics"].items():
+            if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
+                iterations.setdefault(match[1], {})[match[2]] = value
+        for i, metrics in sorted(iterations.items()):
+            own = {"arm": f"iterative_dpo_{i}", "prefix": f"iteration_{i}_"}
+            more.append({**r, **own, "metrics": metrics})
+    return [*results, *more]

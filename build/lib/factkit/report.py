@@ -1,0 +1,215 @@
+"""A paper's results as a page in Markdown: printed, or outputs/reference/<paper>.md.
+
+The latter is made of the reference results alone, and of what people write in
+outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import arms, deviations, ledger, params, past_runs, runs
+from factkit.figures import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "truthrl": "TruthRL",
+    "rar": "Binary RAR",
+    "reason": "Learning to Reason for Factuality",
+    "rlfh": "RLFH",
+    "veri": "Veri-R1",
+}
+STAGES = ("data", "rewards", "train", "ablations", "figures")
+RULE = """\
+One rule for all (`factkit/statistics.py`): a difference is paired over test items and
+seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
+claim holds if the interval lies on the claim's side, fails if on the other, and is
+undecided otherwise. *Hold together*: what stays by Holm's method if all verdicts of a
+paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
+mostly other test sets and variants; *not measurable here* says why on the paper's page.
+Where a run's items were not stored, the interval is over seeds alone, and the row says
+so.
+"""
+NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
+
+
+def summary(root: Path) -> "pd.DataFrame":
+    """How many claims of each paper hold, fail … at each profile with runs.
+
+    "by chance": how many would hold if no arm differed; "hold together": what stays by
+    Holm's method.
+    """
+    import pandas as pd
+
+    rows = {}
+    for paper in arms.PAPERS:
+        table = ledger.page(paper, root)
+        for profile in dict.fromkeys(p for p, _ in table.columns if p):
+            words = table[profile]["verdict"]
+            counts = {word: (words == word).sum() for word in words}
+            rows[paper, profile] = {
+                "claims": len(words),
+                **{w: counts.get(w, 0) for w in ("holds", "fails", "undecided")},
+                "by chance": f"{ledger.by_chance(words):.1f}",
+                "hold together": (table[profile]["all together"] == "holds").sum(),
+                **{w: counts.get(w, 0) for w in ("one seed", "not measurable")},
+                **{w: counts.get(w, 0) for w in ("not run", ledger.NOT_HERE)},
+            }
+    return pd.DataFrame(rows).T
+
+
+def write_pages() -> list[Path]:
+    """Write the page of every paper, the claims counted, and the notebooks' picture."""
+    pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
+    pages["claims.md"] = counted()
+    paths = {runs.REFERENCE / name: page for name, page in pages.items()}
+    paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
+    for path, page in paths.items():
+        path.write_text(page, encoding="utf-8")
+    picture = runs.REFERENCE / "notebooks.png"
+    grid().savefig(picture, dpi=60)
+    return [*paths, picture]
+
+
+def notebooks() -> str:
+    """notebooks/README.md: the order, the minutes, and what to try in each."""
+    import pandas as pd
+
+    taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
+    taken = taken[taken.variant.fillna("") == ""]
+    taken = taken.wall_s.div(60).groupby([taken.notebook, taken.profile])
+    minutes = taken.agg(
+        lambda m: "–".join(f"{x:.1f}" for x in sorted({m.min(), m.max()}))
+    ).unstack(fill_value="")
+    rows, tasks = [], []
+    for path in sorted((params.ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        title = texts[0].partition("\n")[0].removeprefix("# ")
+        own = minutes.loc[path.stem] if path.stem in minutes.index else {}
+        link = f"[{path.stem}]({path.name})"
+        rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
+        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-1], re.DOTALL)
+        tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
+    columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
+    table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
+    notes = (runs.REFERENCE / "notes" / "notebooks.md").read_text(encoding="utf-8")
+    return "\n".join([notes, table, "\n## Things to try\n", *tasks])
+
+
+def counted() -> str:
+    """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
+    table = summary(NOWHERE).rename_axis(["paper", "profile"]).reset_index()
+    return (
+        "# The papers' claims, counted\n\n"
+        "Made by `python -m factkit report --markdown`. Each paper's page has them one "
+        "by one.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
+    )
+
+
+def markdown(
+    paper: str, root: Path = NOWHERE, profiles: Sequence[str] = params.PROFILES
+) -> str:
+    """The results below `root`, else the reference's, the figures and the claims.
+
+    Raises ParamError if nothing has been run.
+    """
+    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
+    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
+    notes = runs.REFERENCE / "notes" / f"{paper}.md"
+    parts = [
+        f"# {TITLES[paper]}: what came out\n",
+        "Made by `python -m factkit report --markdown` from the results beside this "
+        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
+        f"Notebooks: {', '.join(links)}.\n",
+        notes.read_text(encoding="utf-8"),
+        "## Results\n",
+    ]
+    stored = {name: past_runs.stored(paper, name, root) for name in profiles}
+    measured = [profile for profile, settings in stored.items() if settings]
+    if not measured:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
+    for profile in measured:
+        for setting, found in stored[profile].items():
+            name = "-".join(filter(None, (profile, setting)))
+            table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
+            parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
+    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
+    for profile in measured:
+        folder = runs.REFERENCE / profile
+        pictures = sorted(folder.glob(f"[1-5]4_{paper}_figures/main-s0/figures/*.png"))
+        parts += [f"## Figures at `{profile}`\n"] if pictures else []
+        for path in pictures:
+            inside = path.relative_to(runs.REFERENCE)
+            parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
+    page = ledger.page(paper, root, measured)
+    parts.append("## The paper's claims\n")
+    for name in measured:
+        parts.append(f"`{name}`: {ledger.in_words(page[name]['verdict'])}\n")
+    flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
+    flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
+    parts.append(flat.to_markdown(index=False) + "\n")
+    parts.append("## What differs from the paper\n")
+    for name in measured:
+        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
+        head = f"<details><summary>Profile {name}</summary>"
+        parts.append(f"{head}\n\n{sentences}\n\n</details>\n")
+    return "\n".join(parts)
+
+
+def reasons(paper: str, root: Path, profiles: Sequence[str]) -> str:
+    """Why claims without a verdict have none, a line a claim below its reason."""
+    page = ledger.page(paper, root, profiles)
+    lines = []
+    for profile in (name for name in profiles if name in page):
+        why = page[profile]["why"]
+        for reason, claims in page["", "claim"].groupby(why[why != ""]):
+            lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in claims)]
+    return "\n".join(lines)
+
+
+def grid() -> "Figure":
+    """The notebooks, paper by stage, each with a figure that it drew at tiny."""
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(5, 5, figsize=(16, 13), layout="constrained")
+    for row, paper in zip(axes, arms.PAPERS, strict=True):
+        for ax, stage in zip(row, STAGES, strict=True):
+            (notebook,) = (params.ROOT / "notebooks").glob(f"[1-5]?_{paper}_{stage}.*")
+            drawn = runs.REFERENCE.glob(f"tiny/{notebook.stem}/*/figures/*.png")
+            ax.set_title(f"{notebook.stem[:2]} {stage}", loc="left")
+            ax.axis("off")
+            if picture := min(drawn, default=None):
+                ax.imshow(plt.imread(picture))
+        title = TITLES[paper].replace(" for ", "\nfor ")
+        place = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 13}
+        row[0].text(-0.08, 0.5, title, transform=row[0].transAxes, **place)
+    return fig
+
+
+def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
+    shared = [("", c) for c in ("claim", "where", "setting", "paper")]
+    own = ("ours", "verdict", "all together")
+    return shared + [(profile, column) for profile in profiles for column in own]
+
+
+def _deviations(paper: str, profile: str) -> list[str]:
+    return deviations.of(paper, params.load(paper, profile), whole=True)
+
+
+def _ran(found: Sequence[Any]) -> str:
+    """Where runs were made, and how long one took, in a line."""
+    taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
+    devices = sorted({r["device"] for r in found if "device" in r})
+    return (
+        f"{len(found)} runs on {'; '.join(devices)}; "
+        f"{min(taken):.1f} to {max(taken):.1f} minutes each."
+    )

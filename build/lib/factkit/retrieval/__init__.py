@@ -1,0 +1,1 @@
+"""Chunks, the search among them by words or embeddings, and evidence for prompts."""

@@ -1,0 +1,1 @@
+"""RLFH (paper 4): notebooks 40 to 44."""

@@ -1,0 +1,380 @@
+"""Run folders: one a notebook × profile × arm × seed, done if results.json says so."""
+
+import hashlib
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from factkit import UserError, source_digest, statistics
+from factkit.assets import write_atomically
+from factkit.params import ROOT, papermill_files
+from factkit.params.stages import RunParams
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from filelock import FileLock
+    from IPython.display import Image
+    from matplotlib.figure import Figure
+    from tqdm import tqdm
+
+SCHEMA = 1
+NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
+ENDING_S = 3.0  # a killed run's kernel takes a moment to end
+REFERENCE = ROOT / "outputs" / "reference"
+REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
+
+
+class RunError(UserError):
+    """A run can't be started as asked; the message says why and what to do."""
+
+
+@dataclass
+class Run:
+    """A run in progress; `folder` holds all that it writes, and nobody else may.
+
+    lock: held until the run is finished, or until this process ends.
+    """
+
+    notebook: str
+    params: RunParams
+    folder: Path
+    inputs: dict[str, str]
+    started: str
+    lock: "FileLock"
+    clock: float = field(default_factory=time.monotonic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+    def expected(self, figure: str, run: str = "main-s0") -> "Image":
+        """What will come out: the figure of the reference results of this profile, or
+        of `tiny`, to look at before anything is computed."""
+        from IPython.display import Image
+
+        file = Path(self.notebook, run, "figures", f"{figure}.png")
+        own = REFERENCE / self.params.profile / file
+        shown = own if own.is_file() else REFERENCE / "tiny" / file
+        return Image(filename=shown, width=720)
+
+    def figure(self, fig: "Figure", name: str) -> "Figure":
+        """Save a figure as figures/<name>.png; returns it for the cell to show."""
+        import matplotlib.pyplot as plt
+
+        path = self.folder / "figures" / f"{name}.png"
+        path.parent.mkdir(exist_ok=True)
+        fig.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")
+        plt.close(fig)
+        return fig
+
+    def finish(
+        self,
+        metrics: Mapping[str, float],
+        deviations: Sequence[str] = (),
+        items: Mapping[str, Mapping[str, float | None]] | None = None,
+    ) -> dict[str, Any]:
+        """Write items.csv, then results.json, last and atomically; returns its content.
+
+        metrics: flat name → finite number; rates are fractions. deviations: sentences
+        that say what differs from the paper. items: test item → its value in some of
+        the metrics, None or absent where it does not count; what claims are judged by.
+        Raises ValueError on NaN or no number, and if a metric is not the mean of its
+        items.
+        """
+        for name, value in metrics.items():
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                raise ValueError(f"metric {name}={value!r} is not a finite number")
+        if items:
+            self._write_items(metrics, items)
+        recipe = self.folder / "recipe.json"
+        arm = self.folder.name.rsplit("-s", 1)[0]
+        values = {k: _portable(v) for k, v in self.params.model_dump().items()}
+        if "reward" in self.inputs:  # not the arm whose set-up it shares
+            values["arm"] = arm
+        results = {
+            "schema": SCHEMA,
+            "notebook": self.notebook,
+            "paper": self.notebook.split("_")[1],
+            "profile": self.params.profile,
+            "variant": self.params.variant,
+            "arm": arm,
+            "seed": self.params.seed,
+            "status": "done",
+            "params": values,
+            "inputs": self.inputs,
+            "metrics": dict(metrics),
+            "wall_s": round(time.monotonic() - self.clock, 1),
+            "started": self.started,
+            "versions": {name: version(name) for name in REPORTED_PACKAGES}
+            | {"python": platform.python_version()},
+            "device": device(),
+            "git": git_commit(),
+            "recipe": json.loads(recipe.read_text()) if recipe.is_file() else {},
+            "deviations": list(deviations),
+        }
+        write_atomically(self.folder / "results.json", json.dumps(results, indent=1))
+        self.lock.release(force=True)
+        return results
+
+    def _write_items(
+        self, metrics: Mapping[str, float], items: Mapping[str, Mapping]
+    ) -> None:
+        """Write items.csv: arm, seed, item, then a column a metric."""
+        import pandas as pd
+
+        table = pd.DataFrame.from_dict(items, orient="index", dtype=float)
+        for name in table:
+            mean = statistics.mean_of(item_values(table, name))
+            if name not in metrics or abs(mean - metrics[name]) > 1e-6:
+                raise ValueError(
+                    f"items of {name}: their mean is {mean}, the metric is "
+                    f"{metrics.get(name)}; items are the terms of a metric's mean"
+                )
+        table.insert(0, "arm", self.folder.name.rsplit("-s", 1)[0])
+        table.insert(1, "seed", self.params.seed)
+        text = table.to_csv(index_label="item", float_format="%.7g")
+        write_atomically(self.folder / "items.csv", text)
+
+
+# ---- a run's start
+
+
+def run_folder(notebook: str, params: RunParams) -> Path:
+    """outputs/<profile>/<notebook>/<arm>-s<seed>, or …/main-s0 if it has no arms."""
+    has_arms = notebook.endswith("_train")
+    name = f"{params.arm}-s{params.seed}" if has_arms else "main-s0"
+    return profile_folder(params) / notebook / name
+
+
+def profile_folder(params: RunParams) -> Path:
+    """outputs/<profile>, or outputs/<profile>-<variant> for a variant's runs."""
+    name = "-".join(filter(None, (params.profile, params.variant)))
+    return ROOT / params.output_dir / name
+
+
+def start(
+    notebook: str,
+    params: RunParams,
+    inputs: Iterable[Path] = (),
+    depends_on: type[RunParams] | None = None,
+    wait: bool = False,
+    reward: Callable | None = None,
+) -> Run:
+    """Open the run's folder, keeping what an earlier, killed run completed there.
+
+    inputs: files the run depends on. depends_on: the parameter class whose keys it
+    depends on, where not all. If the folder was made with other values of these or
+    other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
+    wait: for another process that writes the folder, if there is one. reward: a
+    function of the caller's own; the run is named after it and depends on its source.
+
+    Raises RunError if an input is missing or cut off, another process writes the
+    folder, or its run.json can't be read.
+    """
+    folder = run_folder(notebook, params)
+    digests = {relative(path): _digest(path, params) for path in inputs}
+    if reward:
+        folder = folder.with_name(f"{reward.__name__}-s{params.seed}")
+        digests["reward"] = source_digest(reward)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = _lock(folder, wait)
+    keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
+    identity = {"params": params.model_dump(include=keys), "inputs": digests}
+    record = folder / "run.json"
+    if record.exists():
+        before = _recorded(record)["identity"]
+        # a parameter that came later had the value that left things as they were
+        fields = type(params).model_fields
+        later = {k: fields[k].default for k in keys if not fields[k].is_required()}
+        before["params"] = later | before["params"]
+        if before != identity:
+            _move_aside(folder, before["params"], identity["params"])
+    folder.mkdir(exist_ok=True)
+    if not record.exists():
+        text = json.dumps({"identity": identity, "started": _now()}, indent=1)
+        write_atomically(record, text)
+    return Run(notebook, params, folder, digests, _recorded(record)["started"], lock)
+
+
+def _digest(path: Path, p: RunParams) -> str:
+    """The SHA-256 of an input. Raises RunError if it is missing or was cut off."""
+    content = path.read_bytes() if path.is_file() else b""
+    if not content or (path.suffix == ".jsonl" and not content.endswith(b"\n")):
+        stem = path.parent.parent.name
+        how = papermill_files(stem.split("_")[1], p.profile, p.variant)
+        if p.output_dir != "outputs":
+            how += f" -r output_dir {p.output_dir!r}"
+        raise RunError(
+            f"{relative(path)} is {'cut off' if content else 'missing'}: run {stem} "
+            f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {how} "
+            "--log-level ERROR"
+        )
+    return hashlib.sha256(content).hexdigest()
+
+
+def _lock(folder: Path, wait: bool) -> "FileLock":
+    """The right to write a run's folder; it ends with this process, however it ends.
+
+    The lock's file stands beside the folder, which may be moved aside, and says who has
+    it. Raises RunError if another process does.
+    """
+    from filelock import FileLock, Timeout
+
+    path = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(path, is_singleton=True)
+    try:
+        lock.acquire(timeout=-1 if wait else ENDING_S)
+    except Timeout:
+        raise RunError(
+            f"{relative(folder)} is being written by {path.read_text().strip()}: wait "
+            "until it is done, or stop it"
+        ) from None
+    path.write_text(f"process {os.getpid()} on {platform.node()} since {_now()}\n")
+    return lock
+
+
+def _recorded(record: Path) -> dict[str, Any]:
+    """A run.json's content. Raises RunError if it is none."""
+    try:
+        made = json.loads(record.read_text(encoding="utf-8"))
+        return {"identity": made["identity"], "started": made["started"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{relative(record)} can't be read ({error!r}), so nobody knows what made "
+            f"the folder: move {relative(record.parent)} away"
+        ) from None
+
+
+def _move_aside(
+    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    changed = ", ".join(
+        f"{key}={before.get(key)!r} (now {value!r})"
+        for key, value in now.items()
+        if before.get(key) != value
+    )
+    number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
+    aside = folder.with_name(f"{folder.name}.stale-{number}")
+    shutil.move(folder, aside)
+    made = changed or "other input data or another reward"
+    print(f"{relative(folder)} was made with {made}: moved to {aside.name}")
+
+
+# ---- what runs stored
+
+
+def read_results(folder: Path) -> dict[str, Any] | None:
+    """The content of a run's results.json, or None if the run is not done."""
+    path = folder / "results.json"
+    if not path.is_file():
+        return None
+    try:
+        results = json.loads(path.read_text(encoding="utf-8")) | {"folder": str(folder)}
+        if lacking := [key for key in NAMED if key not in results]:
+            raise ValueError(f"no {', '.join(lacking)}")
+    except (ValueError, TypeError) as error:
+        print(f"{relative(path)} is left out, for it can't be read: {error}")
+        return None
+    return results if results["status"] == "done" else None
+
+
+def all_results(*folders: Path) -> list[dict[str, Any]]:
+    """The results of every finished run below the folders, sorted by their paths."""
+    paths = sorted(p for folder in folders for p in folder.rglob("results.json"))
+    read = (read_results(p.parent) for p in paths if ".stale-" not in str(p))
+    return [results for results in read if results]
+
+
+def read_items(folder: Path | str) -> "pd.DataFrame | None":
+    """The items that a run stored, a row an item, a column a metric; None without."""
+    import pandas as pd
+
+    path = Path(folder) / "items.csv"
+    if not path.is_file():
+        return None
+    table = pd.read_csv(path, index_col="item", dtype={"item": str})
+    return table.drop(columns=["arm", "seed"])
+
+
+def item_values(
+    table: "pd.DataFrame", metric: str, prefix: str = ""
+) -> statistics.Items:
+    """Item → (value, weight) of those that count in a metric.
+
+    prefix: of the columns' names, as of an iteration's metrics.
+    """
+    values = table[prefix + metric]
+    weight = statistics.WEIGHTS.get(metric)
+    weights = table[prefix + weight] if weight else values.notna().astype(float)
+    kept = values.notna() & weights.notna()
+    pairs = zip(values[kept], weights[kept], strict=True)
+    return dict(zip(table.index[kept], pairs, strict=True))
+
+
+# ---- this machine
+
+
+def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
+    """A tqdm bar, hidden without a label; in a batch run started from a terminal it is
+    drawn on that terminal.
+
+    A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
+    own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
+    kernel writes is kept in the notebook.
+    """
+    from tqdm import tqdm
+
+    terminal = os.environ.get("FACTKIT_TTY")
+    stream = open(terminal, "w") if terminal and label else sys.stderr  # noqa: SIM115
+    pause = 0.1 if stream.isatty() else 5.0
+    hidden = {} if label else {"disable": True}
+    where = {"desc": label, "file": stream, "mininterval": pause} | hidden
+    return tqdm(total=total, unit=unit, leave=True, **where)
+
+
+def device() -> str:
+    """The hardware in words: GPU names, or the number of CPU threads torch uses."""
+    import torch
+
+    if torch.cuda.is_available():
+        n = torch.cuda.device_count()
+        return f"{n} × {torch.cuda.get_device_name(0)}"
+    return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+
+
+def git_commit() -> str:
+    """The commit of the working tree, with a + if it has changes; empty outside git."""
+    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def relative(path: Path) -> str:
+    """A path as seen from the project root, where it lies below it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _portable(value: Any) -> Any:
+    """A parameter's value; of a path that only this machine has, its last part."""
+    absolute = isinstance(value, str) and Path(value).is_absolute()
+    return Path(value).name if absolute else value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,90 @@
+"""What the endpoints, keys and files of a profile say, before a GPU is paid for."""
+
+import os
+from typing import Any
+
+from factkit.params import ROOT
+from factkit.web import KEY_VARIABLE
+
+Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
+TIMEOUT_S = 10.0
+SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
+
+
+def examine(p: Any) -> list[Check]:
+    """A check of each service and file that the run's parameters name."""
+    checks = []
+    if p.verifier == "judge":
+        judges = [(p.judge_model, p.judge_url)]
+        judges += [tuple(j.split("@")) for j in getattr(p, "second_judges", ())]
+        if getattr(p, "relevance_url", ""):
+            judges.append((p.relevance_model, p.relevance_url))
+        checks += [judge(p, model, url) for model, url in judges if url]
+    if p.rollouts == "vllm_server":
+        checks.append(health("rollout server", p.vllm_server_url))
+    if getattr(p, "reward_url", ""):
+        checks.append(health("reward service", p.reward_url))
+    search_url = getattr(p, "search_url", "")
+    if search_url and hasattr(p, "claims_path"):
+        checks.append(health("retriever", search_url.rpartition("/")[0]))
+    elif search_url:
+        key = "set" if os.environ.get(KEY_VARIABLE, "").strip() else "missing"
+        remedy = f"export {KEY_VARIABLE}=… (or search_url empty, with evidence at hand)"
+        checks.append((f"key of {search_url}", key, key == "set", remedy))
+    if getattr(p, "claims_path", ""):
+        folder = ROOT / p.claims_path
+        number = sum(path.is_file() for path in folder.rglob("*"))
+        remedy = "put the claims and corpora there that factkit/veri/data.py names"
+        checks.append((f"claims_path {folder}", f"{number} files", number > 0, remedy))
+    return checks
+
+
+def health(what: str, url: str) -> Check:
+    """Whether a service answers at its /health."""
+    import httpx
+
+    where = f"{url.rstrip('/')}/health"
+    try:
+        status = httpx.get(where, timeout=TIMEOUT_S).status_code
+    except httpx.HTTPError as error:
+        return (what, f"{where}: {type(error).__name__}", False, "start it there")
+    return (what, f"{where}: HTTP {status}", status == 200, "see to it there")
+
+
+def judge(p: Any, model: str, url: str) -> Check:
+    """Whether an endpoint serves a judge by its name, and grades a plain case right.
+
+    The call has the parameters' own fields and limits and comes from no cache, so that
+    a judge that thinks away its reply is told here.
+    """
+    import httpx
+
+    from factkit.verify import judge as asked
+    from factkit.verify.verifier import judge_llm
+
+    what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
+    headers = llm.headers | {"Authorization": f"Bearer {llm.api_key or 'none'}"}
+    try:
+        listed = httpx.get(
+            f"{url.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S
+        )
+        served = {m["id"]: m.get("max_model_len") for m in listed.json()["data"]}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        found = f"{url}: {type(error).__name__}"
+        return (
+            what,
+            found,
+            False,
+            f"vllm serve {model} --port …, or another judge_url",
+        )
+    if model not in served:
+        found = f"{url} serves {', '.join(served) or 'nothing'}"
+        return (what, found, False, "serve it by this name, or name it in judge_model")
+    (grade,) = asked.graded(llm, "judge_outcome", [SAMPLE])
+    room = f", {served[model]:,} tokens" if served[model] else ""
+    if grade is None:
+        remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
+        return (what, f"{url}{room}: no verdict in its reply", False, remedy)
+    words = "right" if grade else "wrong"
+    remedy = "a judge that calls 'It is Paris' wrong is of no use"
+    return (what, f"{url}{room}: graded a plain case {words}", bool(grade), remedy)

@@ -1,0 +1,139 @@
+"""Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from factkit import child, params, runs
+from factkit.assets import write_atomically
+from factkit.params import ROOT
+
+
+class SweepError(RuntimeError):
+    """Some run failed; the message says where to look."""
+
+
+def snakemake(
+    p: Any,
+    paper: str,
+    arms: Sequence[str],
+    seeds: Sequence[int],
+    targets: Sequence[str] = (),
+    jobs: int = 1,
+    ablations: bool = False,
+    overrides: Mapping[str, object] | None = None,
+    extra: Sequence[str] = (),
+) -> None:
+    """Run what is missing of the paper's notebooks, arms and seeds.
+
+    targets: results files, by default those of the figures notebook. jobs: runs at a
+    time. overrides: values other than the YAML's. extra: further arguments of
+    snakemake. A run that was killed is continued.
+    Raises SweepError if a run fails or is interrupted, ParamError on an argument that
+    snakemake does not have.
+    """
+    from filelock import FileLock
+
+    folder = runs.profile_folder(p)
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
+        *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
+        *("--directory", str(ROOT), "--cores", str(2 * jobs)),
+        *("--resources", f"gpu={jobs}"),
+        *("--rerun-triggers", "mtime", "--rerun-incomplete"),
+        "--nolock",  # ours is released when its process dies, however it dies
+        "--keep-going",
+        *(() if "--dry-run" in extra else ("--quiet", "rules", "host")),
+        *extra,
+        *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
+        *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
+        *(f"arms={' '.join(arms)}", f"cold_start={getattr(p, 'cold_start', True)}"),
+        f"overrides={_overrides_file(folder, overrides or {})}",
+        f"seeds={' '.join(map(str, seeds))}",
+    ]
+    where = runs.relative(folder)
+    with FileLock(folder / ".sweep.lock"):
+        try:
+            done = subprocess.run(command, env=environment(jobs), cwd=ROOT)
+        except KeyboardInterrupt:
+            raise SweepError(
+                f"interrupted; what is done below {where} stays, and the same command "
+                "goes on with the rest"
+            ) from None
+    if done.returncode == 2:
+        raise params.ParamError(
+            f"snakemake does not take {' '.join(extra)}; a list is one word, as "
+            '--arms "sft ternary"'
+        )
+    if done.returncode:
+        raise SweepError(
+            f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
+            "mended, the same command goes on with what is left"
+        )
+
+
+def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
+    """The path of a parameter file with the overrides, or nothing without any.
+
+    papermill takes a file, so that no value passes through a shell.
+    """
+    if not overrides:
+        return ""
+    text = yaml.safe_dump(dict(overrides))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    path = folder / f".overrides-{digest}.yaml"
+    write_atomically(path, text)
+    return str(path)
+
+
+def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
+    """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
+    without results were trained. Raises SweepError if a run fails."""
+    arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
+    notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem
+    folders = [
+        runs.run_folder(notebook, p.model_copy(update={"arm": arm, "seed": seed}))
+        for arm in arms
+        for seed in seeds
+    ]
+    missing = [folder for folder in folders if not runs.read_results(folder)]
+    print(f"{len(folders) - len(missing)} of {len(folders)} runs are done")
+    if missing:
+        own = params.load(paper, p.profile, variant=p.variant).model_dump()
+        named = {"arm", "arms", "seed", "seeds", "output_dir"}
+        values = p.model_dump(exclude=named)
+        changed = {key: v for key, v in values.items() if v != own[key]}
+        targets = [runs.relative(folder / "results.json") for folder in folders]
+        snakemake(p, paper, arms, seeds, targets, overrides=changed)
+    results = [r for folder in folders if (r := runs.read_results(folder))]
+    if len(results) < len(folders):
+        raise SweepError("see the failed runs' notebook.partial.ipynb")
+    return results
+
+
+def environment(jobs: int = 1) -> dict[str, str]:
+    """The environment of a run: this interpreter's programs, offline, few threads.
+
+    Two threads a run, or one where as many runs as cores go on at a time.
+    """
+    threads = max(1, min(2, child.cores() // jobs))
+    programs = str(Path(sys.executable).parent)
+    named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
+    terminal = os.ttyname(2) if named else ""
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads crawl on a busy machine
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
+        **({"FACTKIT_TTY": terminal} if terminal else {"TQDM_DISABLE": "1"}),
+    }

@@ -1,0 +1,1 @@
+"""Training with TRL's trainers: what each algorithm needs beyond its configuration."""

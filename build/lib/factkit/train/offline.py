@@ -1,0 +1,123 @@
+"""Training on rows that do not change, with TRL: SFT, DPO, the reward model."""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import cpu, models
+from factkit.params.stages import DpoParams, RewardModelParams, SftParams
+from factkit.train import launch, setup
+
+if TYPE_CHECKING:
+    from trl import DPOConfig, RewardConfig, SFTConfig
+
+
+@launch.held_to
+@launch.distributed
+def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -> Path:
+    """Fine-tune `base` on rows of `prompt` and `completion`; returns folder/model.
+
+    LoRA is merged, so that RL can put an adapter of its own on the result. The curve is
+    in folder/metrics.csv.
+    """
+    from trl import SFTTrainer
+
+    config = sft_config(p, folder / "checkpoint")
+    trainer = setup.policy_trainer(SFTTrainer, config, base, rows, p)
+    return setup.train_and_keep(trainer, "SFT", folder, merge=True)
+
+
+def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
+    """TRL's configuration: loss on the completion, cosine, warm-up (TruthRL App. C)."""
+    import torch
+    from trl import SFTConfig
+
+    return SFTConfig(
+        **setup.trainer_arguments(p, folder, p.sft_batch_size),
+        num_train_epochs=p.sft_epochs,
+        learning_rate=p.sft_learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
+        max_length=p.max_context_length,  # TRL's default cuts at 1,024 tokens
+        completion_only_loss=True,
+        # chunked: the same loss, without logits where there is no target
+        loss_type="nll" if torch.cuda.is_available() else "chunked_nll",
+        train_sampling_strategy="group_by_length",  # rows of an update are padded alike
+    )
+
+
+@launch.held_to
+@launch.distributed
+def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) -> Path:
+    """Train `start`, which is also the reference, on rows of `prompt`, `chosen` and
+    `rejected`; as `sft`. The result can be the start of another iteration."""
+    from trl import DPOTrainer
+
+    config = dpo_config(p, folder / "checkpoint")
+    trainer = setup.policy_trainer(DPOTrainer, config, start, rows, p)
+    if trainer.ref_model is not None:
+        cpu.tune(trainer.ref_model)
+    return setup.train_and_keep(trainer, "DPO", folder, merge=True)
+
+
+def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
+    """TRL's configuration: L = −log σ(β (log π/π_ref(y_w) − log π/π_ref(y_l)))
+    (TruthRL App. C)."""
+    from trl import DPOConfig
+
+    return DPOConfig(
+        **setup.trainer_arguments(p, folder, p.dpo_batch_size),
+        num_train_epochs=p.dpo_epochs,
+        learning_rate=p.dpo_learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=p.sft_warmup_ratio,
+        beta=p.dpo_beta,
+        loss_type=["sigmoid"],
+        max_length=p.max_context_length,
+    )
+
+
+@functools.partial(launch.held_to, model="reward_model")
+@launch.distributed
+def train_reward_model(
+    start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
+) -> Path:
+    """Train a scorer on the trunk of `start`, whole, from rows of `prompt`, `chosen`
+    and `rejected`; returns folder/reward_model.
+
+    The curve is in folder/reward_model.csv, with the pairs' accuracy by step.
+    """
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from trl import RewardTrainer
+
+    config = reward_config(p, folder / "reward_checkpoint")  # before the model
+    tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    model = AutoModelForSequenceClassification.from_pretrained(
+        start, num_labels=1, dtype=torch.float32, **models.SAFE
+    )
+    model.config.pad_token_id = tokenizer.pad_token_id
+    trainer = RewardTrainer(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        args=config,
+    )
+    names = {"model": "reward_model", "curve": "reward_model.csv"}
+    return setup.train_and_keep(trainer, "reward model", folder, merge=False, **names)
+
+
+def reward_config(p: RewardModelParams, folder: Path) -> "RewardConfig":
+    """TRL's configuration: the Bradley–Terry loss −log σ(r(x, y_w) − r(x, y_l))."""
+    from trl import RewardConfig
+
+    return RewardConfig(
+        **setup.trainer_arguments(p, folder, p.reward_batch_size),
+        num_train_epochs=p.reward_epochs,
+        learning_rate=p.reward_learning_rate,
+        warmup_steps=p.sft_warmup_ratio,
+        max_length=p.max_context_length,
+    )

@@ -1,0 +1,386 @@
+"""What every trainer is given: policy, LoRA, batches, rollouts, checkpoints, curve."""
+
+import csv
+import importlib.util
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import assets, cpu, models
+from factkit.params.stages import HardwareParams, TrainParams
+from factkit.train.launch import RECIPE, is_main_process
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
+
+
+def policy_trainer(
+    make: "Callable[..., Trainer]",
+    config: "TrainingArguments",
+    start: str,
+    rows: Sequence[dict[str, Any]],
+    p: TrainParams,
+    rollouts: bool = False,
+) -> "Trainer":
+    """TRL's trainer of the policy in `start` on rows, with LoRA if p says so.
+
+    make: its class, or a function that gives more arguments. `config` is made before
+    this, for ZeRO-3; what `make` draws at random comes after p.seed is set.
+    """
+    from datasets import Dataset
+
+    model, tokenizer = load_trainable(start, p, rollouts)
+    return make(
+        model=model,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(list(rows)),
+        peft_config=lora(p, model),
+        args=config,
+    )
+
+
+def load_trainable(
+    path: str, p: TrainParams, rollouts: bool = False
+) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
+    """A model to train and its tokenizer. Make the trainer's arguments first.
+
+    Under ZeRO-3, transformers shards the weights while it loads them if
+    TrainingArguments exist by then. Full parameters are kept in float32 and computed in
+    p.dtype, unless DeepSpeed keeps a float32 copy itself: an update of 1e-6 is lost in
+    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so. What
+    is made of random numbers after this, an adapter's first weights, comes of p.seed.
+
+    Raises ValueError if `path` is an adapter.
+    """
+    import torch
+    from transformers import set_seed
+
+    if (Path(path) / "adapter_config.json").exists():
+        raise ValueError(f"{path} is an adapter: start from a whole (merged) model")
+    set_seed(p.seed)
+    if p.lora_backend == "unsloth":
+        from unsloth import FastLanguageModel
+
+        loading, adapter = unsloth_arguments(path, p, rollouts)
+        model, tokenizer = FastLanguageModel.from_pretrained(**loading)
+        tokenizer.padding_side = "left"
+        return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
+    dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype
+    if not torch.cuda.is_available():
+        return models.load_policy(path, dtype)
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=getattr(torch, dtype),
+        attn_implementation=attention(dtype),
+        **models.SAFE,
+    )
+    return model, models.load_tokenizer(path)  # the trainer puts it on its GPU
+
+
+def attention(dtype: str) -> str:
+    """flash_attention_2 (App. C) where it is there and takes the dtype, else sdpa."""
+    installed = importlib.util.find_spec("flash_attn") is not None
+    return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
+
+
+def unsloth_arguments(
+    path: str, p: TrainParams, rollouts: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of FastLanguageModel's from_pretrained and get_peft_model.
+
+    Weights in p.dtype (no 4 bit), and the very model that is named, not Unsloth's
+    upload of it. With fast_inference, vLLM and the trainer share the weights.
+    """
+    import torch
+
+    loading = {
+        "model_name": path,
+        "dtype": getattr(torch, p.dtype),
+        "max_seq_length": p.max_context_length,
+        "load_in_4bit": False,
+        "use_exact_model_name": True,
+        **models.SAFE,
+        "random_state": p.seed,
+        "fast_inference": rollouts and p.rollouts == "vllm_colocate",
+        "gpu_memory_utilization": p.vllm_memory,
+        "max_lora_rank": p.lora_rank,
+    }
+    attention_layers = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    adapter = {
+        "r": p.lora_rank,
+        "lora_alpha": p.lora_alpha,
+        "target_modules": [*attention_layers, "gate_proj", "up_proj", "down_proj"],
+        "use_gradient_checkpointing": "unsloth",
+        "random_state": p.seed,
+    }
+    return loading, adapter
+
+
+def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any]:
+    """Arguments of TrainingArguments that every trainer is given.
+
+    batch: rows an update; for GRPO, also what is generated at a time.
+    """
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder),
+        "seed": p.seed,
+        "data_seed": p.seed,
+        "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed sees for itself
+        "bf16": on_gpu and p.dtype == "bfloat16",
+        "gradient_checkpointing": on_gpu,
+        "deepspeed": deepspeed_config(p),
+        "ddp_find_unused_parameters": False,
+        "report_to": "none",
+        "disable_tqdm": True,  # ours is drawn instead
+        "logging_steps": 1,
+        "save_strategy": "steps",
+        "save_steps": p.checkpoint_steps,
+        "save_total_limit": 2,  # should the newest be cut off
+        **batch_arguments(batch, p),
+    }
+
+
+def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
+    """How `total` rows an update are split over processes and passes.
+
+    total = per_device_train_batch_size × gradient_accumulation_steps × num_processes:
+    it stays the paper's whatever fits on a GPU. micro_batch_size 0: a process takes its
+    whole share in one pass. Raises ValueError if it does not divide.
+    """
+    share, rest = divmod(total, p.num_processes)
+    micro = min(p.micro_batch_size or share, share)
+    if rest or not micro or share % micro:
+        raise ValueError(
+            f"a batch of {total} does not split into {p.num_processes} processes × "
+            f"whole micro-batches of {p.micro_batch_size}; change micro_batch_size or "
+            "num_processes"
+        )
+    return {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": share // micro,
+    }
+
+
+def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
+    """GRPOConfig's arguments that say where rollouts come from.
+
+    vllm_colocate: an engine in each training process, with vllm_memory of its GPU.
+    vllm_server: started by the user, on GPUs of its own; TRL sends it the weights after
+    each update over NCCL:
+
+        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size 2 \\
+          --weight-transfer-config '{"backend": "nccl"}' \\
+          --logprobs-mode processed_logprobs --max-model-len 16384
+    """
+    match p.rollouts:
+        case "transformers":
+            return {"use_vllm": False}
+        case "vllm_server":
+            url = {"vllm_server_base_url": p.vllm_server_url}
+            return {"use_vllm": True, "vllm_mode": "server", **url}
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_tensor_parallel_size": p.vllm_tensor_parallel,
+        "vllm_gpu_memory_utilization": p.vllm_memory,
+        "vllm_max_model_length": p.max_context_length,
+    }
+
+
+def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
+    """DeepSpeed's configuration for `p.deepspeed`, or None without DeepSpeed.
+
+    ZeRO-3 shards weights, gradients and optimizer over the processes (TruthRL App. C);
+    with offload the shards wait in the host's memory. "auto": the trainer fills it in.
+    Raises ValueError if there is one process only.
+    """
+    if not p.deepspeed:
+        return None
+    if p.num_processes == 1:
+        raise ValueError(f"deepspeed={p.deepspeed} shards: num_processes must be ≥ 2")
+    zero: dict[str, Any] = {
+        "stage": 3,
+        "overlap_comm": True,
+        "stage3_gather_16bit_weights_on_model_save": True,
+    }
+    if p.deepspeed == "zero3_offload":
+        host = {"device": "cpu", "pin_memory": True}
+        zero |= {"offload_optimizer": host, "offload_param": host}
+    return {
+        "bf16": {"enabled": "auto"},
+        "zero_optimization": zero,
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+    }
+
+
+def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
+    """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
+
+    None, too, if the model has an adapter: Unsloth puts its own on.
+    """
+    if p.lora_rank == 0 or hasattr(model, "peft_config"):
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=p.lora_rank,
+        lora_alpha=p.lora_alpha,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def train_and_keep(
+    trainer: "Trainer",
+    algorithm: str,
+    folder: Path,
+    merge: bool,
+    model: str = "model",
+    curve: str = "metrics.csv",
+) -> Path:
+    """Train to the end, write folder/curve and folder/model, drop the checkpoints; the
+    model's folder.
+
+    It goes on from the last whole checkpoint if there is any. algorithm: its name, for
+    the progress bar. merge: a LoRA adapter is merged into its base.
+    """
+    from transformers import PrinterCallback
+
+    if trainer.args.device.type == "cpu":
+        cpu.keep_activations_dtype(trainer.model)
+    trainer.remove_callback(PrinterCallback)
+    if is_main_process():
+        trainer.add_callback(_progress_callback(f"{algorithm} {folder.name}"))
+    checkpoints = Path(trainer.args.output_dir)
+    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+    if is_main_process():
+        write_curve(trainer.state.log_history, folder / curve)
+    save_whole(trainer, folder / model, merge)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return folder / model
+
+
+def last_whole(folder: Path) -> str | None:
+    """The newest checkpoint of which no file was cut off, or None."""
+    checkpoints = folder.glob("checkpoint-*")
+    for path in sorted(checkpoints, key=lambda c: -int(c.name.rpartition("-")[2])):
+        if _is_whole(path):
+            return str(path)
+        print(f"{path} is cut off: going on from the one before it")
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether its files are as long as their formats say; its state is written last."""
+    from safetensors import safe_open
+
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text())
+        for path in checkpoint.rglob("*.safetensors"):
+            with safe_open(path, "pt"):
+                pass
+    except Exception:
+        return False
+    pickles = [*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]
+    return all(map(zipfile.is_zipfile, pickles))  # whose index is at the end
+
+
+def keep_at(trainer: "Trainer", steps: Iterable[int], folder: Path) -> None:
+    """Have the trainer keep the policy after these updates, in folder/model-<step>."""
+    from transformers import TrainerCallback
+
+    wanted = set(steps)
+
+    class Keep(TrainerCallback):
+        """Saves on every process: under ZeRO-3 the weights are gathered."""
+
+        def on_step_end(self, args, state, control, **_):
+            kept = folder / f"model-{state.global_step}"
+            if state.global_step in wanted and not kept.exists():
+                save_whole(trainer, kept, merge=False)
+
+    trainer.add_callback(Keep())
+
+
+def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
+    """Save model and tokenizer as a folder that appears only when it is complete.
+
+    merge: a LoRA adapter is merged into its base. All processes call this: under ZeRO-3
+    the weights are gathered from them; the main one writes.
+    """
+    partial = folder.with_name(f"{folder.name}.partial")
+    if is_main_process():
+        shutil.rmtree(partial, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(partial))
+    if is_main_process():
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
+        if merge and (partial / "adapter_config.json").exists():
+            _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+        trainer.processing_class.save_pretrained(partial)
+        if (recipe := folder.parent / RECIPE).exists():
+            shutil.copy(recipe, partial)
+        assets.rename_whole(partial, folder)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _merge(folder: Path, dtype: str) -> None:
+    """Replace the adapter in `folder` by its base model with the adapter merged in."""
+    from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+    unset_hf_deepspeed_config()  # this process alone loads, and the whole
+    model, _ = models.load_policy(str(folder), dtype)
+    merged = model.merge_and_unload()
+    shutil.rmtree(folder)
+    merged.save_pretrained(folder)
+
+
+def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write the logged steps as CSV, a row a step, a column a metric."""
+    rows = [row for row in log_history if "loss" in row]
+    columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
+    with path.open("w", newline="") as f:
+        writer = csv.DictWriter(f, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _progress_callback(label: str) -> "TrainerCallback":
+    from transformers import TrainerCallback
+
+    from factkit.runs import progress_bar
+
+    class Progress(TrainerCallback):
+        """A bar over optimiser steps that shows the reward or loss of the last one."""
+
+        def on_train_begin(self, args, state, control, **_):
+            self.bar = progress_bar(state.max_steps, label, unit="step")
+
+        def on_log(self, args, state, control, logs, **_):
+            self.bar.update(state.global_step - self.bar.n)
+            shown = {k: logs.get(k) for k in ("reward", "loss")}
+            known = {k: f"{float(v):.3f}" for k, v in shown.items() if v is not None}
+            self.bar.set_postfix(known)  # no reward: the judge failed
+
+        def on_train_end(self, args, state, control, **_):
+            self.bar.close()
+
+    return Progress()

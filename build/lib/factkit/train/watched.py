@@ -1,0 +1,90 @@
+"""A rollout of GRPO and its last update on a small batch, with all that goes into them.
+
+For notebooks that compute an update by hand and hold it against the trainer's number.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from factkit.params.stages import RlParams
+from factkit.train import grpo, setup
+
+SMALL = {  # two updates of one rollout: in the second the policy has moved
+    "rl_steps": 2,
+    "minibatches": 2,
+    "rl_batch_size": 8,
+    "num_generations": 4,
+    "micro_batch_size": 0,
+    "kept_policies": 1,
+    "rollouts": "transformers",
+    "num_processes": 1,
+    "deepspeed": "",
+}
+
+
+def update(
+    start: str,
+    rows: Sequence[dict[str, Any]],
+    make_reward: Callable[[RlParams, Path], Callable[..., list[float | None]]],
+    p: RlParams,
+) -> SimpleNamespace:
+    """The second update of the policy in `start` on one rollout, by p's objective.
+
+    The rollout has four prompts of `rows` with G = 4 completions each, groups one after
+    the other: completions, rewards (16,) and the trainer's advantages (16,). The update
+    is of B = 8 of them with the advantages `a` (B,). `new`, `old` and `ref` (B, T) are
+    log π of each token under the policy of now, of the rollout and of the reference;
+    mask (B, T) is 1 up to a completion's end; loss is the trainer's own number. The
+    policy in `start` stays as it is. Raises ValueError if there are fewer than four
+    rows.
+    """
+    import torch
+    from transformers import PrinterCallback
+    from trl import GRPOTrainer
+
+    p = p.model_copy(update=SMALL)
+    grpo.required(rows, 4)
+    seen = SimpleNamespace(G=p.num_generations)
+
+    class Watched(GRPOTrainer):
+        def _calculate_rewards(self, *args: Any) -> torch.Tensor:
+            rewards = super()._calculate_rewards(*args)
+            seen.rewards = rewards[:, 0].clone()
+            return rewards
+
+        def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+            rollout = super()._generate_and_score_completions(inputs)
+            ids = rollout["completion_ids"]
+            texts = self.processing_class.batch_decode(ids, skip_special_tokens=True)
+            seen.completions = [text.strip() for text in texts]
+            seen.advantages = rollout["advantages"].clone()
+            return rollout
+
+        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+            mask = inputs["completion_mask"]
+            ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+            attended = torch.cat([inputs["prompt_mask"], mask], 1)
+            with torch.no_grad():
+                seen.new = self._get_per_token_logps_and_entropies(
+                    model, ids, attended, mask.shape[1]
+                )[0]
+            seen.old, seen.mask = inputs["old_per_token_logps"], mask
+            seen.ref = inputs.get("ref_per_token_logps", seen.old)
+            seen.a = inputs["advantages"]
+            loss = super()._compute_loss(model, inputs)
+            seen.loss = loss.item()
+            return loss
+
+    def make(**arguments: Any) -> Watched:
+        return Watched(reward_funcs=make_reward(p, Path(folder)), **arguments)
+
+    # what is trained after it draws the same numbers as without it
+    with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
+        config = grpo.grpo_config(p, Path(folder) / "checkpoint")
+        trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return seen

@@ -1,0 +1,1 @@
+"""TruthRL (paper 1): notebooks 10 to 14."""

@@ -1,0 +1,142 @@
+"""TruthRL's questions and the references that are retrieved for them (§4.1, App. C)."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from factkit import assets, corpus
+from factkit.corpus import Chunk, chunk_documents
+from factkit.datasets import benchmarks
+from factkit.datasets.examples import Example
+from factkit.leads.questions import lead_questions
+from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
+from factkit.retrieval.dense import DenseIndex, Encoder
+from factkit.truthrl.arms import QuestionParams
+from factkit.world import facts as world
+
+Search = Callable[[Sequence[Example]], list[list[Chunk]]]
+
+
+# ---- questions
+
+
+def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
+    """The questions that `p.questions` names, and how many were dropped for what."""
+    match p.questions:
+        case "world":
+            return world.questions(_world(p)), Counter()
+        case "leads":
+            return lead_questions(corpus.load_leads(), assets.verified("elements"))
+    return benchmarks.load_all(p.questions, p.questions_path)
+
+
+def offering(examples: Sequence[Example], n: int, seed: int = 0) -> list[Example]:
+    """n comparison questions: the same, with the answer and another one on offer.
+
+    "Where was Al Asher born, Arburg or Holdam?" Candidates in the question bait a
+    policy into answering (Table 2). The other one answers another question of the same
+    relation; their order is drawn.
+    """
+    rng = random.Random(f"offering {seed}")
+    by_relation: dict[str, list[str]] = {}
+    for example in examples:
+        by_relation.setdefault(example.relation, []).append(example.answers[0])
+    offered = []
+    for example in examples:
+        accepted = {a.casefold() for a in example.answers}
+        others = [
+            a for a in by_relation[example.relation] if a.casefold() not in accepted
+        ]
+        if not others or len(offered) == n:
+            continue
+        choice = [example.answers[0], rng.choice(others)]
+        rng.shuffle(choice)
+        text = f"{example.question.rstrip('? ')}, {choice[0]} or {choice[1]}?"
+        offered.append(example.model_copy(update={"question": text}))
+    return offered
+
+
+def _world(p: QuestionParams) -> world.World:
+    return world.build_world(people=p.world_people, seed=p.world_seed)
+
+
+# ---- references
+
+
+def with_references(
+    sets: Mapping[str, Sequence[Example]], p: QuestionParams, tokenizer
+) -> dict[str, list[Example]]:
+    """The sets, each example with the top chunks for its question in its meta.
+
+    A set is of the benchmark whose name it has, any other one of `p.questions`. CRAG's
+    questions have web pages of their own; those of the other benchmarks are searched
+    for in Wikipedia of 2018; the fact world and the leads are their own corpora.
+    `meta["references"]` holds a chunk a line, best first; `answer_in_references` says
+    whether an answer occurs there: not every reference helps. Without `p.retriever`
+    nothing is added.
+    """
+    if not p.retriever:
+        return {name: list(examples) for name, examples in sets.items()}
+    search = cache(lambda source: _searcher(source, p, tokenizer))
+    given = {}
+    for name, examples in sets.items():
+        source = name if name in benchmarks.BENCHMARKS else p.questions
+        if source not in ("world", "leads", "crag"):
+            source = "wikipedia"
+        pairs = zip(examples, search(source)(examples), strict=True)
+        given[name] = [_referring(example, chunks) for example, chunks in pairs]
+    return given
+
+
+def _referring(example: Example, chunks: Sequence[Chunk]) -> Example:
+    more = {
+        "references": "\n".join(" ".join(chunk.text.split()) for chunk in chunks),
+        "answer_in_references": answer_in_chunks(example.answers, chunks),
+    }
+    return example.model_copy(update={"meta": example.meta | more})
+
+
+def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
+    """Examples → each one's best chunks, at most `p.retrieved_chunks`.
+
+    source: crag, whose questions' own pages BM25 ranks, or what is ranked by BM25 or by
+    `p.encoder`, as `p.retriever` says: world, leads, or Wikipedia of 2018 (App. C).
+    """
+    k = p.retrieved_chunks
+    if source == "crag":
+        path = p.questions_path if p.questions == "crag" else ""
+        pages = benchmarks.crag_pages(path)
+
+        def of_own_pages(example: Example) -> list[Chunk]:
+            own = chunk_documents(pages.get(example.id, []), tokenizer, p.chunk_tokens)
+            return [hit.chunk for hit in PromptIndex(own).search(example.question, k)]
+
+        return lambda examples: [of_own_pages(example) for example in examples]
+    documents = {
+        "world": lambda: world.documents(_world(p)),
+        "leads": corpus.load_leads,
+        "wikipedia": lambda: list(benchmarks.wikipedia_2018(p.wikipedia_path)),
+    }[source]()
+    chunks = chunk_documents(documents, tokenizer, p.chunk_tokens)
+    if source == "leads":
+        chunks = titled(chunks, {lead.id: lead.title for lead in documents})
+    if p.retriever == "e5":
+        dense = DenseIndex(chunks, Encoder(p.encoder))
+        return lambda examples: [
+            [hit.chunk for hit in hits]
+            for hits in dense.search_all([e.question for e in examples], k)
+        ]
+    index = CorpusIndex(chunks)
+    return lambda examples: [
+        [hit.chunk for hit in index.search(e.question, k)] for e in examples
+    ]
+
+
+def titled(chunks: Sequence[Chunk], titles: Mapping[str, str]) -> list[Chunk]:
+    """The chunks, each after the title of its document (id → title).
+
+    A lead's second chunk says "he" and not whom it is about.
+    """
+    return [replace(c, text=f"{titles[c.doc_id]}: {c.text.strip()}") for c in chunks]

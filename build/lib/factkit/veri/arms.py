@@ -1,0 +1,112 @@
+"""Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from factkit.arms import Arm
+from factkit.params.stages import Policy, PolicyParams, RlParams, SftParams, Template
+
+
+class VeriParams(PolicyParams):
+    """Veri-R1: the claims, the search among entries, and a turn's budgets."""
+
+    data_notebook: ClassVar[str] = "50_veri_data"
+    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
+    answer_format: Literal["claims"] = "claims"
+    verifier: Literal["world", "leads", "judge"]
+    prompt_template: Template
+    offline_template: Template
+
+    claims: Literal["world", "leads", "feverous_exfever"]
+    claims_path: str = ""
+    eval_sets: str = ""
+    train_claims: int = Field(ge=8)
+    dev_claims: int = Field(ge=3)
+    test_claims: int = Field(ge=3)
+    context_entries: int = Field(ge=0)
+
+    search_url: str = ""
+    retrieved_entries: int = Field(ge=1)
+    max_searches: int = Field(ge=1)
+    max_prompt_length: int = Field(ge=8)
+    max_observation_length: int = Field(ge=16)
+
+    @model_validator(mode="after")
+    def _one_engine_a_process(self) -> Self:
+        if self.vllm_tensor_parallel > 1 and self.rollouts == "vllm_colocate":
+            raise ValueError(
+                "vllm_tensor_parallel must be 1 with rollouts=vllm_colocate: each "
+                "process takes as many turns as its own trajectories need"
+            )
+        return self
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its trajectory (Table 4: 4,864)."""
+        turns = (self.max_searches + 1) * self.max_completion_length
+        return (
+            self.max_prompt_length
+            + turns
+            + self.max_searches * self.max_observation_length
+        )
+
+
+class VeriSftParams(VeriParams, SftParams):
+    """Veri-R1: supervised fine-tuning on trajectories."""
+
+    sft_trajectories: int = Field(ge=8)
+    cold_start: bool
+
+
+class VeriRlParams(VeriSftParams, RlParams):
+    """Veri-R1: GRPO, with search or with the evidence given."""
+
+    online: bool = True
+    evidence_reward: bool = True
+    validity_weight: bool = True
+    format_reward: bool = True
+    validity_at_half: bool = False
+
+
+class VeriLargerParams(VeriParams):
+    """Veri-R1: a larger policy that is not trained."""
+
+    larger_policy: Policy
+    larger_hidden_size: int = Field(128, ge=16)
+
+
+def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
+    return Arm(what, VeriRlParams, "GRPO", "sft", changes, main)
+
+
+ARMS = {
+    "instruct": Arm("the policy as it is, with the search", VeriParams, main=True),
+    "sft": Arm(
+        "taught trajectories that were verified", VeriSftParams, "SFT", main=True
+    ),
+    "offline_rl": _rl("the evidence is given, nothing is searched", True, online=False),
+    "online_rl": _rl("searches as it answers; all of the reward", True),
+    "without_evidence": _rl(
+        "online, without the evidence reward", evidence_reward=False
+    ),
+    "without_validity": _rl(
+        "online, without the validity weight", validity_weight=False
+    ),
+    "without_format": _rl("online, without the format reward", format_reward=False),
+    "label_only": _rl(
+        "online, for the label alone",
+        evidence_reward=False,
+        validity_weight=False,
+        format_reward=False,
+    ),
+    "larger": Arm("a larger policy that is not trained", VeriLargerParams),
+}
+
+
+class Veri(VeriRlParams, VeriLargerParams):
+    """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
+
+    arm: Literal[tuple(ARMS)] = "online_rl"
+    arms: str
+    seeds: str

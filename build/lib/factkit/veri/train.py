@@ -1,0 +1,213 @@
+"""Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from factkit import assets, runs
+from factkit.corpus import Chunk
+from factkit.datasets.examples import Example
+from factkit.evaluate import read_rows, write_rows
+from factkit.train import grpo, offline
+from factkit.veri import rewards, search_rollout
+from factkit.veri.arms import ARMS, Veri, VeriSftParams
+from factkit.veri.evaluate import Verified, played
+from factkit.veri.search_rollout import asked
+from factkit.verify.trajectory import Turn, answer_of, forced
+from factkit.world import claims as world_claims
+from factkit.world import facts as world
+from factkit.world import policy as world_policy
+from factkit.world import texts as world_texts
+
+NOTEBOOK = "52_veri_train"
+
+Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for SFT
+Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
+
+
+def deviations(p: Veri) -> list[str]:
+    """What in a run's method differs from the paper and is no parameter's value, as
+    sentences; of a trained arm's run also what differs in the arms beside it."""
+    papers, trained = p.claims == "feverous_exfever", ARMS[p.arm].algorithm != ""
+    told = {
+        "prompts: in our own words, by the rules of Fig 9 and 10": True,
+        "search: BM25, unless search_url is another's service; the paper names no "
+        "retriever (public code: E5)": True,
+        "confidence: the probability of the label written; the paper's logit, near 1 "
+        "and down to −20, is not defined": True,
+        "training claims: without those that share an entity with a test claim; "
+        "we validate on some of them": papers,
+        "search: the pages of the gold evidence alone, not the corpora": (
+            papers and not p.search_url
+        ),
+        "claims: made from texts by templates, not written by people; NOT ENOUGH "
+        "INFO claims have no gold evidence, so their evidence reward is 0 (the "
+        "paper's training claims all have some)": not papers,
+        "search: among the kit's statements of the leads' facts, one an entry; the "
+        "paper's entries are three sentences of a page": p.claims == "leads",
+        "SFT: the script's trajectories mostly cite all that was shown and leave "
+        "out a second hop; the paper's are GPT-4o's": trained and p.verifier == "leads",
+        "SFT: full parameters; the paper: LoRA of no stated rank (App. H)": (
+            trained and p.lora_rank == 0
+        ),
+        "SFT: every other trajectory is told offline, for offline RL, too": (
+            trained and p.cold_start
+        ),
+        "offline RL: validated by labels with the evidence given; the paper does not "
+        "say by what (App. H)": trained,
+        "online RL: the last policy; the paper does not say which of its own it took "
+        "(public files: those of steps 90 to 120)": trained,
+    }
+    return [sentence for sentence, holds in told.items() if holds]
+
+
+# ---- the policies that training starts from, and what an arm changes
+
+
+def policy_of(p: Veri) -> str:
+    """Where the arm's untrained policy is loaded from: of the fact world, one that has
+    read of claims, searches and entries; else the one that is named."""
+    if p.arm == "larger":
+        own = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
+        p = p.model_copy(update=own)
+    if p.policy != "tiny-world":
+        return assets.policy_path(p.policy)
+    made = world.build_world(people=p.world_people, seed=p.world_seed)
+    texts = world_claims.pretraining_texts(made, p.world_seed)
+    tokenizer = world_texts.build_tokenizer(made, p.answer_format)
+    longest = world_claims.LONGEST
+    return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
+
+
+def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:
+    """The model from which RL starts: the instruct model (App. H), or with
+    `cold_start` the SFT model of the same seed, which is trained here if that run is
+    not done: a small policy keeps no protocol by itself (ours)."""
+    if not p.cold_start:
+        return policy_of(p)
+    cold = p.model_copy(update={"arm": "sft"})
+    with runs.start(NOTEBOOK, cold, inputs, VeriSftParams, wait=True) as run:
+        return str(_sft(policy_of(cold), shown, run.folder, cold))
+
+
+def reward_params(p: Veri) -> Veri:
+    """The parameters with what the arm changes of reward and rollouts.
+
+    Offline RL keeps its policy whenever a checkpoint is written, to be chosen from.
+    """
+    changes: dict[str, object] = dict(ARMS[p.arm].changes)
+    if p.arm == "offline_rl":
+        changes["kept_policies"] = -(-p.rl_steps // p.checkpoint_steps)
+    return p.model_copy(update=changes)
+
+
+# ---- training
+
+
+def train_arm(
+    p: Veri,
+    start: str,
+    train: Sequence[Example],
+    given: Given,
+    shown: Shown,
+    folder: Path,
+) -> Path:
+    """Train the arm `p.arm` from the policy `start`; the policy's folder."""
+    if p.arm == "sft":
+        return _sft(start, shown, folder, p)
+    how = reward_params(p)
+    prompts = asked(train, p, None if how.online else given)
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
+            "label": e.label,
+            "evidence": e.evidence,
+        }
+        for prompt, e in zip(prompts, train, strict=True)
+    ]
+    rollout = search_rollout.rollout_function if how.online else None
+    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
+    """SFT on what the policy itself is to write: what a search finds is in no loss."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    rows = [
+        search_rollout.sft_row(prompt, turns, tokenizer, p) for prompt, turns in shown
+    ]
+    return offline.sft(start, rows, folder, p)
+
+
+def chosen(
+    p: Veri, dev: Sequence[Example], given: Given, folder: Path
+) -> tuple[Path, dict[int, float]]:
+    """The policy of offline RL with the highest validation accuracy (App. H), of equal
+    ones the last; and the accuracy after each of the updates that it was kept at.
+
+    The accuracy is that of the labels, greedily and with the evidence given, as the
+    policy is trained: the paper does not say, its public code has it so. An answer that
+    the system had to open, after a search, has no label.
+    """
+    steps = reward_params(p).kept_steps
+    paths = {step: folder / f"model-{step}" for step in steps[:-1]}
+    paths[steps[-1]] = folder / "model"
+    alone = {"max_searches": 0, "max_prompt_length": p.max_context_length}
+    how = p.model_copy(update=alone)
+    prompts, accuracy = asked(dev, p, given), {}
+    for step, path in paths.items():
+        rows = played(path, dev, folder / f"validation_{step}", how, prompts)
+        right = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
+        accuracy[step] = sum(right) / len(right)
+    best = max(accuracy, key=lambda step: (accuracy[step], step))
+    return paths[best], accuracy
+
+
+# ---- what SFT is shown, and an offline prompt gives
+
+
+def shown_rows(
+    train: Sequence[Example],
+    taught: Sequence[Verified],
+    given: Given,
+    p: VeriSftParams,
+) -> list[tuple[str, list[Turn]]]:
+    """What SFT learns from: the claims' prompts with their trajectories.
+
+    Where RL starts from the SFT model (`p.cold_start`), every other trajectory is told
+    offline, for arm offline_rl starts from it, too (ours): its last thought and its
+    answer, as one that is given the evidence would write them (Fig 10), unless it cites
+    what is not given.
+    """
+    by_id = {row.id: row.trajectory for row in taught}
+    claims = [e for e in train if e.id in by_id]
+    prompts = asked(claims, p)
+    rows = [(prompt, by_id[e.id]) for prompt, e in zip(prompts, claims, strict=True)]
+    if not p.cold_start:
+        return rows
+    offline = asked(claims, p, given)
+    for i in range(1, len(rows), 2):
+        turns = rows[i][1]
+        answer = answer_of(turns)
+        _, think, rest = turns[-1].text.rpartition("<think>")
+        known = {piece.id for piece in given[claims[i].id]}
+        if think and answer.label and known.issuperset(answer.evidence):
+            rows[i] = (offline[i], [Turn(think + rest, by_model=True)])
+    return rows
+
+
+@dataclass(frozen=True)
+class _Given:
+    id: str
+    texts: list[Chunk]
+
+
+def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
+    """Write JSON lines {id, texts}, a claim a line."""
+    write_rows(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
+
+
+def read_given(path: Path) -> dict[str, list[Chunk]]:
+    """What `write_given` wrote."""
+    return {row.id: row.texts for row in read_rows(path, _Given)}

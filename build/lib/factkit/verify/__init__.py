@@ -1,0 +1,1 @@
+"""Deciding whether what a response says is true."""

@@ -1,0 +1,82 @@
+"""One folder from which a room of laptops is set up without a network."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from factkit import UserError, assets, params
+
+LIMIT_GB = 1.0  # what a stick or a slow wifi takes; CUDA wheels alone are more than two
+INSTALL = """\
+#!/bin/sh
+# Set factkit up in a folder, without a network: sh install.sh [folder]
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+target=${1:-factkit}
+mkdir -p "$target"
+cd "$target"
+tar -xzf "$here/factkit.tar.gz"
+"${PYTHON:-python3}" -m venv .venv
+offline="--quiet --disable-pip-version-check --no-index --find-links $here/wheels"
+.venv/bin/python -m pip install $offline --constraint factkit/locks/cpu.txt --editable .
+.venv/bin/python -m pip install $offline --no-deps -r factkit/locks/assets.txt
+touch .venv/base.done
+cache=${FACTKIT_CACHE:-$HOME/.cache/factkit}
+mkdir -p "$cache"
+cp -Rn "$here/cache/." "$cache/" || true
+if [ -d "$here/book" ]; then mkdir -p outputs && cp -R "$here/book" outputs/book; fi
+echo "Ready. Begin with: cd $target && make lab"
+"""
+
+
+class WheelhouseError(UserError):
+    """The folder can't be filled; the message says why and what to do."""
+
+
+def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -> float:
+    """Put all that a set-up needs into the folder; its size in GB.
+
+    Wheels of the pinned packages for this Python and this kind of machine, models and
+    corpus, the kit as it was last committed, the pre-trained tiny worlds that this
+    machine's cache holds, pages to read, and install.sh.
+    Raises WheelhouseError if pip or git fails, or if it came to more than 1 GB.
+    """
+    wheels, locks = folder / "wheels", params.ROOT / "factkit" / "locks"
+    wheels.mkdir(parents=True, exist_ok=True)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    pinned = ("--wheel-dir", wheels, "--constraint", locks / "cpu.txt")
+    _run(*pip, "wheel", *pinned, *pip_args, "setuptools", "wheel", params.ROOT)
+    for own in wheels.glob("factkit-*.whl"):  # it is installed from its source
+        own.unlink()
+    hashed = ("--no-deps", "--require-hashes", "--requirement", locks / "assets.txt")
+    _run(*pip, "download", "--dest", wheels, *hashed)
+    kit = ("archive", "--format", "tar.gz", "--output", (folder / "factkit.tar.gz"))
+    _run("git", "-C", params.ROOT, *kit[:-1], kit[-1].resolve(), "HEAD")
+    worlds = [path for path in assets.cache_dir().glob("tiny-world-*") if path.is_dir()]
+    (folder / "cache").mkdir(exist_ok=True)
+    for world in worlds:
+        shutil.copytree(world, folder / "cache" / world.name, dirs_exist_ok=True)
+    if book:
+        shutil.copytree(book, folder / "book", dirs_exist_ok=True)
+    (folder / "install.sh").write_text(INSTALL, encoding="utf-8")
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e9
+    print(
+        f"{folder}: {size:.2f} GB, {len([*wheels.iterdir()])} packages, "
+        f"{len(worlds)} tiny worlds. On each laptop: sh {folder.name}/install.sh"
+    )
+    if size > LIMIT_GB:
+        raise WheelhouseError(
+            f"{folder} has {size:.1f} GB, more than {LIMIT_GB:g}: plain PyTorch brings "
+            "CUDA; empty it and name the CPU wheel index, as in --pip-args "
+            "'--extra-index-url <url of the CPU wheel index>'"
+        )
+    return size
+
+
+def _run(*command: object) -> None:
+    try:
+        subprocess.run([str(part) for part in command], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise WheelhouseError(f"{error}; see what it printed above") from None
