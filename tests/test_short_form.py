@@ -142,9 +142,10 @@ def test_answers_are_read_back_as_they_were(tmp_path, policy):
 
 
 class Pieces:
-    """A tokenizer of pieces, of which the last is special."""
+    """A tokenizer of pieces, of which the empty one is special."""
 
     texts = (" Pa", "ris", "\n", " so \\boxed{", "a} or \\boxed{", "{b}", "}.", "")
+    texts += (" ", "k.\n")
 
     def __call__(self, prompts):
         return {"input_ids": [[0]] * len(prompts)}
@@ -160,12 +161,12 @@ class Pieces:
 SAMPLED = {
     "plain": [
         ([0, 1, 2, 7], "Paris", [0, 1]),
-        ([2, 0, 7], "Pa", [1]),
+        ([8, 1, 2, 7], "ris", [0, 1]),
         ([2, 7], "", []),
     ],
     "boxed": [
         ([0, 3, 0, 4, 0, 1, 5, 6, 2, 7], None, [4, 5, 6]),
-        ([0, 1, 7], "Paris", []),
+        ([0, 9, 7], "Pak.", []),
         ([3, 6, 7], None, []),
     ],
 }

@@ -111,10 +111,11 @@ def sampled_confidence(
     ids, logps = sampled
     whole, offsets = models.offsets_of(ids, tokenizer)
     head, tail = ("", text) if p.answer_format == "plain" else split_box(text)
+    space = not head and not p.chat  # before a plain answer: `confidence` has it, too
     start = whole.find(text) + len(head)
     end, steps = start + len(tail), zip(logps, offsets, strict=True)
-    own = [logp for logp, (a, b) in steps if a < end and b > start]
-    return math.exp(sum(own) / len(own)) if own else 0.0
+    own = [logp for logp, (a, b) in steps if a < end and b > start - space]
+    return math.exp(sum(own) / len(own)) if tail and own else 0.0
 
 
 def read_answers(path: Path) -> list[Answered]:
