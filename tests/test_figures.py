@@ -1,5 +1,7 @@
 """Tables, and the figures that papers share, drawn from made-up results."""
 
+import shutil
+
 import pandas as pd
 import pytest
 from drawings import (
@@ -68,7 +70,15 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     with runs.start("12_truthrl_train", p) as run:
         run.finish(RATES)
     ours = tables.stored("truthrl", p)
-    assert [r["folder"] for r in ours[""]] == [str(run.folder)]
+    assert [r["folder"] for r in ours[""] if r["arm"] == "sft"] == [str(run.folder)]
+    assert {r["arm"] for r in ours[""]} == {r["arm"] for r in by_variant[""]}
+    assert "beside them from the reference results: " in capsys.readouterr().out
+    other = p.model_copy(update={"test_questions": 99, "arm": "rft"})
+    with runs.start("12_truthrl_train", other) as another:
+        another.finish(RATES)
+    shutil.rmtree(run.folder)
+    alone = tables.stored("truthrl", p)[""]
+    assert [r["folder"] for r in alone] == [str(another.folder)]
     assert len(ours["retrieval"]) == len(by_variant["retrieval"])
     with pytest.raises(runs.RunError, match="python -m factkit sweep truthrl"):
         tables.stored("truthrl", p, "other")

@@ -112,10 +112,30 @@ def test_notebooks_are_source_with_parameters_short_cells_and_a_story():
 # ---- the cells, in this process
 
 
+def solved(path):
+    """Cells of exercises → their source with what the solutions put for the dots."""
+    answers = json.loads((path.parent / "solutions" / path.name).read_text())["cells"]
+    code = {tag(c): "".join(c["source"]) for c in answers if tag(c)}
+    task = re.compile(r"def (?:.(?!\ndef ))*?return \.\.\.\n", re.DOTALL)
+    cells = [c for c in json.loads(path.read_text())["cells"] if tag(c)]
+    assert {tag(c) for c in cells} == code.keys()
+    return {
+        source: code[tag(c)] + "\n\n\n" + task.sub("", source, count=1)
+        for c in cells
+        for source in ["".join(c["source"])]
+    }
+
+
+def tag(cell):
+    tags = cell["metadata"].get("tags", [])
+    return next((tag for tag in tags if tag.startswith("exercise")), "")
+
+
 def run_here(stem, outputs, until="", **values):
     """Run a notebook as papermill would, in this process in place of a kernel.
 
-    until: what the last cell to be run holds; without it, all are run.
+    until: what the last cell to be run holds; without it, all are run. Where there
+    are exercises they are solved, and each solution has to be right.
     """
     from IPython.core.interactiveshell import InteractiveShell
     from papermill.iorw import load_notebook_node
@@ -131,13 +151,17 @@ def run_here(stem, outputs, until="", **values):
     if until:
         last = next(i for i, source in enumerate(code) if until in source)
         code = code[: last + 1]
+    answered = solved(path) if (path.parent / "solutions" / path.name).exists() else {}
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(
         user_module=types.ModuleType("notebook"),
         config=Config({"HistoryManager": {"enabled": False}}),
     )
     for source in code:
-        shell.run_cell(source, store_history=True).raise_error()
+        text = answered.get(source, source)
+        shell.run_cell(text, store_history=True).raise_error()
+        if "exercises.check(" in text:
+            assert shell.user_ns["checked"], f"{path.name}:\n{text}"
     plt.close("all")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import arms, past_runs, published, runs
+from factkit import arms, past_runs, published, runs, sweeps
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import interval_over_seeds
@@ -36,11 +36,13 @@ SHOWN = {  # of a paper's results, at a glance
 def stored(
     paper: str, p: RunParams, variant: str = ""
 ) -> dict[str, list[dict[str, Any]]]:
-    """Variant → the training runs to draw: this machine's, else the reference's.
+    """Variant → the training runs to draw: this machine's, and of arms that were not
+    run here the reference results, where their parameters are the same.
 
     Says which they are. Raises RunError if there are none of `variant`.
     """
     results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir)
+    references = past_runs.stored(paper, p.profile, runs.REFERENCE)
     if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
         raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
@@ -50,8 +52,38 @@ def stored(
         where = runs.relative(Path(trained[0]["folder"]).parent)
         on = trained[0]["device"]
         print(f"{name or 'main'}: {len(trained)} runs from {where}, on {on}")
-        by_variant[name] = trained
+        here = {r["arm"] for r in trained}
+        others = [
+            dict(r)
+            for r in references.get(name, [])
+            if r["arm"] not in here and _alike(paper, r, trained[0])
+        ]
+        if others:
+            named = ", ".join(dict.fromkeys(r["arm"] for r in others))
+            print(f"    beside them from the reference results: {named}")
+        by_variant[name] = trained + others
     return by_variant
+
+
+def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
+    """The results of the arms and seeds that `p.arms` and `p.seeds` name, as `stored`
+    has them. train: those without results here are trained first, which takes hours."""
+    if train:
+        return sweeps.train_arms(paper, p)
+    named = [(arm, int(seed)) for arm in p.arms.split() for seed in p.seeds.split()]
+    results = stored(paper, p, p.variant)[p.variant]
+    return [r for r in results if (r["arm"], r["seed"]) in named]
+
+
+def _alike(paper: str, result: Result, other: Result) -> bool:
+    """Whether all that an arm depends on was set as in another arm's run."""
+    arm = arms.table(paper).get(result["arm"])
+    if arm is None or "prefix" in result:  # an arm in another way, an iteration
+        return False
+    ours, theirs = result["params"], other["params"]
+    own = {"arm", "arms", "seed", "seeds", "output_dir"}
+    keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
+    return all(ours[key] == theirs[key] for key in keys)
 
 
 def samples(results: Sequence[Result], arm: str) -> list[Path]:

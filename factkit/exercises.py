@@ -1,0 +1,39 @@
+"""Exercises in notebooks: what an attempt gives, held against what it should give."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def check(
+    attempt: Callable, cases: Mapping[tuple, Any], tolerance: float = 1e-3
+) -> bool:
+    """Whether `attempt(*case)` is right for each case; says which is not, and why.
+
+    cases: arguments → the right value: a number, a bool, or a sequence of numbers.
+    A function that still returns `...` is not written yet, which is no mistake.
+    """
+    for arguments, right in cases.items():
+        shown = f"{attempt.__name__}({', '.join(map(repr, arguments))})"
+        try:
+            given = attempt(*arguments)
+        except Exception as error:
+            print(f"{shown} raises {type(error).__name__}: {error}")
+            return False
+        if given is ...:
+            print(f"{attempt.__name__} is not written yet: put your lines for the dots")
+            return False
+        if not _near(given, right, tolerance):
+            print(f"Not yet: {shown} gives {given!r}, it should be {right!r}")
+            return False
+    print(f"Right, in all {len(cases)} cases.")
+    return True
+
+
+def _near(given: Any, right: Any, tolerance: float) -> bool:
+    try:
+        if isinstance(right, Sequence):
+            pairs = zip(given, right, strict=True)
+            return all(_near(one, other, tolerance) for one, other in pairs)
+        return abs(given - right) <= tolerance
+    except (TypeError, ValueError):  # another type, another length
+        return False
