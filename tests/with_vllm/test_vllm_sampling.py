@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,10 @@ def test_an_engine_that_is_killed_at_work_ends_with_an_error(
     long = [{"max_tokens": 240, "ignore_eos": True}] * 64
     with pytest.raises(EngineError, match="failed"):
         engine.generate([[1, 2, 3]] * 64, long)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+    deadline = time.monotonic() + 60
+    while any(map(alive, family)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, family))
 
 
 def family_of(pid):
@@ -121,6 +125,14 @@ def family_of(pid):
     except OSError:
         return []
     return [pid, *(n for child in children for n in family_of(int(child)))]
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tmp_path):
