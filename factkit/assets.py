@@ -72,6 +72,15 @@ def cache_dir() -> Path:
     return folder
 
 
+def of_hub(name: str) -> str:
+    """What to load for a model, a data set or an address of the hub: its copy below the
+    folder `$FACTKIT_HUB` (<owner>/<name>, <host>/<path>) if there is one, else the name
+    itself."""
+    folder = os.environ.get("FACTKIT_HUB", "")
+    copy = Path(folder).absolute() / name.removeprefix("https://")
+    return str(copy) if folder and name and copy.exists() else name
+
+
 @functools.cache
 def verified(name: str) -> Path:
     """The path of an asset's file, whose SHA-256 has been checked.
@@ -133,11 +142,12 @@ def policy_path(name: str) -> str:
     """The folder (or hub name) from which `from_pretrained` loads a policy.
 
     `smollm2-135m-instruct` is de-quantised from GGUF once and kept as safetensors in
-    the cache folder (about 20 s, 270 MB in bfloat16). A path or a hub name is returned
-    as it is: transformers downloads the latter unless HF_HUB_OFFLINE is set.
+    the cache folder (about 20 s, 270 MB in bfloat16). Of a hub name a copy on this
+    machine is taken (`of_hub`); else transformers downloads it unless HF_HUB_OFFLINE is
+    set.
     """
     if name != "smollm2-135m-instruct":
-        return name
+        return of_hub(name)
     from filelock import FileLock
 
     folder = cache_dir() / name

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from factkit import UserError, arms, child, params, runs, sweeps
 
 NOTEBOOKS = params.ROOT / "notebooks"
-NEEDS_TRAINING = re.compile(r"[1-5][02]_|9")  # data too: policies are made there
+NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-5]1_|9")  # made before it, or in it
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
@@ -26,7 +26,7 @@ class BookError(UserError):
 def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
     """Write a page a notebook and index.html, the contents; their paths.
 
-    A notebook's last run at the profile is shown; without one, what needs no training
+    A notebook's last run at the profile is shown; without one, what needs no policy
     is run now, and of the rest the source is shown. Raises BookError if one fails.
     """
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -61,7 +61,7 @@ def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
     done = run / "notebook.ipynb"
     if done.is_file():
         return done
-    if NEEDS_TRAINING.match(source.stem):
+    if NEEDS_A_POLICY.match(source.stem):
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
     paper = source.stem.split("_")[1]
@@ -91,15 +91,17 @@ def _figures(source: Path, profile: str) -> list[str]:
 def _readable(
     notebook: NotebookNode, after: Path | None, notes: Sequence[str]
 ) -> NotebookNode:
-    """The notebook without progress bars, with a way on to the next one."""
-    for cell in notebook.cells:
+    """The notebook without progress bars and papermill's own cell, with a way on."""
+    injected = "injected-parameters"
+    shown = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
+    for cell in shown:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
     links = ["[contents](index.html)"]
     links += [f"next: [{after.stem.replace('_', ' ')}]({after.name})"] if after else []
     way = " · ".join(links)
     above, below = map(nbformat.v4.new_markdown_cell, ("\n\n".join([way, *notes]), way))
-    notebook.cells = [above, *notebook.cells, below]
+    notebook.cells = [above, *shown, below]
     return notebook
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # a server's words for what it does not take
 SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
+# of a schema, refused by OpenAI ('maxLength' is not permitted) and others
+BOUNDS = frozenset({"maxLength", "pattern"})
 
 FILE = "answers.db"  # of a cache's folder
 
@@ -117,7 +119,7 @@ class LLM:
         self.thinking_tokens = thinking_tokens
         self.limits, self._cache = limits, Cache(cache) if cache is not None else None
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
-        self._takes_schemas = True
+        self._refused: frozenset | None = frozenset()  # None: any schema
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
         """The replies, in the requests' order; requests with equal keys are sent once.
@@ -229,8 +231,14 @@ class LLM:
             "top_p": request.sampling.top_p,
             **self.extra,
         }
-        if with_schema := request.schema is not None and self._takes_schemas:
-            schema = json.loads(json.dumps(request.schema, default=dict))
+        refused = self._refused
+        if with_schema := request.schema is not None and refused is not None:
+            schema = json.loads(
+                json.dumps(request.schema, default=dict),
+                object_hook=lambda part: {
+                    key: part[key] for key in part if key not in refused
+                },
+            )
             answer = {"name": "answer", "schema": schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
         try:
@@ -243,9 +251,10 @@ class LLM:
         except APIStatusError as error:
             status, why = error.status_code, error.message
             if with_schema and status in (400, 422) and SCHEMA.search(why):
-                if self._takes_schemas:
-                    warnings.warn(f"asking without a schema: {error}", stacklevel=2)
-                self._takes_schemas = False
+                if self._refused == refused:  # no other call was told so before
+                    self._refused = None if refused else BOUNDS
+                    what = "a schema" if refused else "the bounds of a schema"
+                    warnings.warn(f"asking without {what}: {error}", stacklevel=2)
                 return await self._ask(client, request)
             why = _shorten(f"HTTP {status}: {why}")
             if status in (401, 403):

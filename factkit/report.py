@@ -77,7 +77,7 @@ def write_pages() -> list[Path]:
 
 
 def notebooks() -> str:
-    """notebooks/README.md: the order, the minutes, and what to try in each."""
+    """notebooks/README.md: order, minutes, a workshop, and what to try in each."""
     import pandas as pd
 
     taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
@@ -98,8 +98,9 @@ def notebooks() -> str:
         tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
     columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
     table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
-    notes = (runs.REFERENCE / "notes" / "notebooks.md").read_text(encoding="utf-8")
-    return "\n".join([notes, table, "\n## Things to try\n", *tasks])
+    names = ("notebooks.md", "workshop.md")
+    order, plan = ((runs.REFERENCE / "notes" / n).read_text("utf-8") for n in names)
+    return "\n".join([order, table, f"\n{plan}", "## Things to try\n", *tasks])
 
 
 def counted() -> str:

@@ -19,6 +19,7 @@ from factkit import UserError, child
 
 if TYPE_CHECKING:
     from vllm import LLM, RequestOutput
+    from vllm.lora.request import LoRARequest
 
 Tokens = list[int]
 Sampled = tuple[Tokens, list[float]]  # and their log π at temperature 1, if asked for
@@ -110,15 +111,16 @@ def generate(
     llm: "LLM",
     prompts: Sequence[Tokens],
     settings: Sequence[Mapping[str, Any]],
-    **how: Any,
+    adapter: "LoRARequest | None" = None,
 ) -> list[list[Sampled]]:
     """Each prompt's completions by vLLM's SamplingParams of `settings`; logprobs=0:
     with log π of their tokens; prompt_logprobs=0: instead the prompt's own tokens but
-    the first, with theirs. how: of LLM.generate."""
+    the first, with theirs."""
     from vllm import SamplingParams
 
     rows = [{"prompt_token_ids": ids} for ids in prompts]
-    replies = llm.generate(rows, [SamplingParams(**own) for own in settings], **how)
+    how = [SamplingParams(**own) for own in settings]
+    replies = llm.generate(rows, how, use_tqdm=False, lora_request=adapter)
     return [_sampled(reply) for reply in replies]
 
 
@@ -147,7 +149,7 @@ def main() -> None:
             adapter = LoRARequest("policy", 1, arguments["tokenizer"])
         jobs.send(None)
         while True:
-            jobs.send(generate(llm, *jobs.recv(), lora_request=adapter))
+            jobs.send(generate(llm, *jobs.recv(), adapter))
     except EOFError:
         pass
     except Exception as error:

@@ -60,13 +60,16 @@ def test_reference_figures_stand_where_nothing_was_run(pages):
     assert train.read_text().count("data:image/png;base64") >= 2
 
 
-def test_progress_bars_are_left_out(tmp_path):
+def test_progress_bars_and_papermill_s_cell_are_left_out():
     cell = nbformat.v4.new_code_cell("1")
     cell.outputs = [
         nbformat.v4.new_output("stream", name="stderr", text="10%|#"),
         nbformat.v4.new_output("stream", name="stdout", text="kept"),
     ]
-    shown = book._readable(nbformat.v4.new_notebook(cells=[cell]), None, [])
+    given = nbformat.v4.new_code_cell(
+        "a = 1", metadata={"tags": ["injected-parameters"]}
+    )
+    shown = book._readable(nbformat.v4.new_notebook(cells=[given, cell]), None, [])
     assert [o.text for o in shown.cells[1].outputs] == ["kept"]
 
 

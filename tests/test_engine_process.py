@@ -11,7 +11,7 @@ from retriever import until
 
 from factkit import models, params, vllm_engine
 from factkit.params import ROOT
-from factkit.rar import evaluate as rar
+from factkit.rar import benchmarks
 from factkit.train import launch
 from factkit.vllm_engine import EngineError, VllmEngine
 
@@ -29,8 +29,8 @@ class LLM:
             raise ValueError("no memory left")
         self.llm_engine = Name(engine_core=Name(shutdown=lambda: None))
 
-    def generate(self, rows, settings, lora_request):
-        assert lora_request is None
+    def generate(self, rows, settings, use_tqdm, lora_request):
+        assert lora_request is None and not use_tqdm
         return [self.reply(row["prompt_token_ids"], own)
                 for row, own in zip(rows, settings, strict=True)]
 
@@ -138,8 +138,8 @@ def test_training_and_benchmarks_have_the_gpus_to_themselves(tmp_path, monkeypat
     launch.distributed(trained)(tmp_path, params.load("truthrl", "tiny"))
     ids_of(ENGINE, [1])
     first = process()
-    monkeypatch.setattr(rar.subprocess, "run", lambda *_, **__: alone(first))
-    rar._run_harness({"confirm_run_unsafe_code": False}, tmp_path)
+    monkeypatch.setattr(benchmarks.subprocess, "run", lambda *_, **__: alone(first))
+    benchmarks._run_harness({"confirm_run_unsafe_code": False}, tmp_path)
 
 
 def alone(first):

@@ -1,6 +1,7 @@
 """Calls to language models: nothing raised, nothing lost, nothing paid for twice."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
 from factkit.llm import LLM, Limits, Reply, Request
+from factkit.verify.judge import Choice
 
 QUICK = Limits(timeout_s=5, attempts=3)
 
@@ -179,9 +181,26 @@ def test_a_server_that_refuses_schemas_is_asked_without_from_then_on():
         llm = client(server, limits=Limits(attempts=1, concurrency=1))
         replies = llm.run(asks(3, schema={"type": "object"}))
     assert [r.text for r in replies] == ["echo p0", "echo p1", "echo p2"]
-    assert server.prompts() == ["p0", "p0", "p1", "p2"]
+    assert server.prompts() == ["p0", "p0", "p0", "p1", "p2"]
     reply, calls = reply_to(refuse(400, "prompt too long"), schema={"type": "object"})
     assert (reply.text, calls) == (None, 1)
+
+
+def test_a_server_that_refuses_a_schemas_bounds_is_asked_without_them():
+    schema = Choice.model_json_schema()
+
+    def behave(body, attempt):
+        error = refuse(400, "Invalid schema: 'maxLength' is not permitted.")
+        return error if "maxLength" in json.dumps(body) else echo(body, attempt)
+
+    with serve(behave) as server, pytest.warns(UserWarning, match="without the bounds"):
+        llm = client(server, limits=Limits(attempts=1, concurrency=1))
+        llm.run(asks(2, schema=schema))
+    assert server.prompts() == ["p0", "p0", "p1"]
+    asked = server.bodies[-1]["response_format"]["json_schema"]["schema"]
+    assert list(asked["properties"]) == list(schema["properties"])
+    assert asked["properties"]["reason"] == {"type": "string"}
+    assert asked["properties"]["label"] == schema["properties"]["label"]
 
 
 # Limits and totals

@@ -140,13 +140,22 @@ def test_failures_of_extractor_and_verifier_stay_none(tmp_path):
 
 
 def test_a_finished_file_is_read_and_nothing_is_asked_again(tmp_path):
-    responses = ["Bo was a baker. Bo lived in Rome. Xyzzy.", "fail"]
+    responses = ["Bo was a baker. Bo lived in Rome.", ""]
     before = check(tmp_path, responses)
 
     def never(*_):
         raise AssertionError("asked again")
 
     assert check(tmp_path, responses, never, never) == before
+
+
+def test_what_failed_is_asked_again(tmp_path):
+    responses = ["Bo was a baker. Xyzzy.", "fail"]
+    check(tmp_path, responses)
+    mended = lambda rows: [S] * len(rows)  # noqa: E731
+    found, failed = check(tmp_path, responses, verify=mended)
+    assert found.supports == [S, S] and failed.claims is None
+    assert long_form.read_checked(tmp_path / "checked.jsonl") == [found, failed]
 
 
 def test_a_file_of_other_responses_is_refused(tmp_path):

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from factkit import params
-from factkit.rar import evaluate
+from factkit.rar import benchmarks
 from factkit.rar.arms import RUN_CODE
-from factkit.rar.evaluate import BenchmarkError, arguments, scores
+from factkit.rar.benchmarks import BenchmarkError, arguments, lengths, scores
 
 FAKE = """
 import json, os, pathlib, sys
@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
     folder = tmp_path / "out"
 
     def run_named(names):
-        found = evaluate.benchmarks("m", load(names), folder)
+        found = benchmarks.run("m", load(names), folder)
         return found, json.loads((folder / "calls.json").read_text())
 
     return run_named
@@ -77,6 +77,29 @@ def test_the_configuration_names_tasks_model_and_chat(tmp_path):
     assert settings["trust_remote_code"] is settings["confirm_run_unsafe_code"] is False
 
 
+def test_a_policy_that_reasons_has_its_own_length_in_evaluation(tmp_path):
+    p = load(evaluation_tokens=5_000)
+    settings = arguments("m", ["gsm8k"], p, tmp_path)
+    room = p.max_context_length - p.max_completion_length
+    assert settings["gen_kwargs"] == {"max_gen_toks": 5_000}
+    assert settings["model_args"]["max_length"] == 5_000 + room
+    # the log of what is measured has the reasoning, and is cut nowhere
+    alone = arguments("m", ["aime25"], p, tmp_path)
+    assert alone["gen_kwargs"] == {"max_gen_toks": 5_000, "until": []}
+    assert "think_end_token" not in alone["model_args"]
+
+
+@pytest.mark.assets
+def test_the_lengths_of_reasoning_and_answer_are_those_of_the_log(tmp_path):
+    policy = "smollm2-135m-instruct"
+    assert lengths(policy, tmp_path) == {}
+    texts = ["<think> one two three </think> four five", "<think> one two three four"]
+    log = "".join(json.dumps({"resps": [[text]]}) + "\n" for text in texts)
+    (tmp_path / "samples_aime25_2026.jsonl").write_text(log)
+    told = lengths(policy, tmp_path)  # a word of these is a token
+    assert told == {"aime25_reasoning_tokens": 3.5, "aime25_response_tokens": 1.0}
+
+
 def test_an_adapter_is_loaded_on_its_base(tmp_path):
     config = {"base_model_name_or_path": "org/base", "r": 32}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
@@ -92,10 +115,10 @@ def test_an_adapter_is_loaded_on_its_base(tmp_path):
 
 def test_code_runs_in_a_container_alone(tmp_path, monkeypatch):
     for name in RUN_CODE:
-        monkeypatch.setattr(evaluate, "in_container", lambda: False)
+        monkeypatch.setattr(benchmarks, "in_container", lambda: False)
         with pytest.raises(BenchmarkError, match=f"{name}: runs code .* no container"):
             arguments("m", [name], load(), tmp_path)
-        monkeypatch.setattr(evaluate, "in_container", lambda: True)
+        monkeypatch.setattr(benchmarks, "in_container", lambda: True)
         settings = arguments("m", [name], load(), tmp_path)
         assert settings["confirm_run_unsafe_code"] is True
 
@@ -123,7 +146,7 @@ def test_a_run_asks_only_for_what_the_folder_lacks(run):
 
 def test_code_is_allowed_to_lm_eval_only_where_it_is_to_us(run, monkeypatch):
     monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
-    monkeypatch.setattr(evaluate, "in_container", lambda: True)
+    monkeypatch.setattr(benchmarks, "in_container", lambda: True)
     run("gsm8k")
     assert [allowed for _, allowed in run("mbpp")[1]] == ["0", "1"]
 

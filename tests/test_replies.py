@@ -16,6 +16,7 @@ from factkit.llm import Reply
 from factkit.rar.rewards import Check, Rating
 from factkit.reason import evaluate
 from factkit.rlfh import feedback
+from factkit.verify import claims, judge
 from factkit.verify.claims import Claims, Label
 from factkit.verify.judge import REFUSAL, TAG, Choice, Grade, preferred, read
 
@@ -199,3 +200,48 @@ def test_a_million_characters_of_noise_are_no_verdict():
                 if verdict_of(kind, reply) is not None and kind != "preference":
                     readable.append((kind, reply[:20]))
     assert readable == []
+
+
+# What a reply is asked to keep to
+
+TOKENS = {  # of a reply of this form
+    Grade: judge.REPLY_TOKENS,
+    Choice: judge.REPLY_TOKENS,
+    Check: 1024,
+    Rating: 1024,
+    Factual: 128,
+    Claims: claims.CLAIM_TOKENS,
+    Label: claims.LABEL_TOKENS,
+    feedback.Statements: claims.CLAIM_TOKENS,
+    feedback.Ratings: feedback.RATING_TOKENS,
+    evaluate.Steps: 2048,
+}
+CHARS_A_TOKEN = 2
+
+
+def longest(part, names):
+    """Characters of the longest value that a schema allows, its marks included."""
+    part = names[part["$ref"].split("/")[-1]] if "$ref" in part else part
+    if "enum" in part:
+        return max(len(json.dumps(value)) for value in part["enum"])
+    if part["type"] == "array":
+        return 2 + part["maxItems"] * (2 + longest(part["items"], names))
+    if part["type"] == "string":
+        return 2 + part["maxLength"]
+    values = part["properties"].items()
+    return 2 + sum(len(name) + 6 + longest(value, names) for name, value in values)
+
+
+def test_a_reply_that_keeps_to_its_schema_ends_within_its_tokens():
+    for form, tokens in TOKENS.items():
+        schema = form.model_json_schema()
+        characters = longest(schema, schema.get("$defs", {}))
+        assert characters / CHARS_A_TOKEN <= tokens, (form.__name__, characters)
+
+
+def test_bounds_are_asked_for_and_not_required():
+    long = {"explanation": "é" * 5_000, "score": 1}
+    assert read(Reply(json.dumps(long)), Grade).explanation == long["explanation"]
+    assert len(read(Reply(json.dumps({"claims": ["A b."] * 99})), Claims).claims) == 99
+    for blank in (" ", "\n", ""):
+        assert read(Reply(json.dumps({"claims": [blank]})), Claims) is None

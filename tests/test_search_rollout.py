@@ -522,8 +522,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     """And an engine gets each one's own limit, a server all of a turn in a request."""
     model, prompts, alone, p = talkative
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
-    how = {"use_tqdm": False, "lora_request": adapter}
-    own = partial(vllm_engine.generate, engine, **how)
+    own = partial(vllm_engine.generate, engine, adapter=adapter)
     generate = search_rollout.with_engine(own, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
@@ -686,9 +685,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
 def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
     talkative, vllm, monkeypatch, tmp_path
 ):
-    engine = FakeEngine(talkative[0])
-    how = {"use_tqdm": False, "lora_request": None}
-    own = partial(vllm_engine.generate, engine, **how)
+    own = partial(vllm_engine.generate, FakeEngine(talkative[0]))
     monkeypatch.setattr(vllm_engine.VllmEngine, "generate", lambda _, *job: own(*job))
     monkeypatch.setattr(models, "load_tokenizer", lambda path: few())
     rows = [example(str(i)) for i in range(len(talkative[1]))]

@@ -171,6 +171,29 @@ def test_form_and_preference_are_those_of_people_read_of(p, engine, path):
     assert not {"format_following", "win_rate"} & set(alone)
 
 
+def test_a_request_of_a_public_set_stands_under_its_name_alone(p, engine, path):
+    def public(examples, name, **update):
+        meta = [{"meta": {**e.meta, "set": name}} | update for e in examples]
+        pairs = zip(examples, meta, strict=True)
+        return [e.model_copy(update=more) for e, more in pairs]
+
+    first, *others = requests(wp.OPEN)
+    lettered = public(requests(wp.MAY_ABSTAIN, [A]), "gpqa", answers=["B"])
+    examples = [*others, *public([first], "biography"), *lettered]
+    letters = ["(B), not (A)", "I don't know", "A", "The answer is B."]
+    texts = zip([e.id for e in lettered], letters, strict=True)
+    answers = Answers({**OURS.texts, **dict(texts)}, 12.5)
+    found = measure(examples, answers, BASE, engine, p, path)
+    told = found.metrics
+    assert told["biography_hallucination_rate"] == pytest.approx(1 / 3)
+    assert told["hallucination_rate"] == told["claim_precision"] == 0.5  # C's alone
+    gpqa = {k: told[f"gpqa_short_{k}"] for k in ("accuracy", "hallucination")}
+    assert gpqa == {"accuracy": 0.5, "hallucination": 0.25}
+    assert told["gpqa_short_abstention"] == 0.25 and "short_accuracy" not in told
+    assert not any("win_rate" in name for name in found.items[first.id])
+    assert found.items[lettered[0].id]["gpqa_short_accuracy"] == 1.0
+
+
 def test_where_all_abstain_there_is_no_precision_and_no_hallucination(p, engine, path):
     silent = Answers(dict.fromkeys(OURS.texts, ABSTENTION), 1.0)
     found = measure(EXAMPLES, silent, BASE, engine, p, path).metrics

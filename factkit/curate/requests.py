@@ -24,7 +24,7 @@ from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.verify import judge
-from factkit.verify.judge import Form, read, word
+from factkit.verify.judge import Form, free, read, word
 from factkit.world import facts as world
 from factkit.world import requests as world_requests
 
@@ -127,7 +127,7 @@ def file_of(p: "RequestParams", name: str) -> str:
 class Factual(Form):
     """The form of the filter's reply."""
 
-    reason: str = ""
+    reason: free(200) = ""
     label: word("yes", "no")
 
 

@@ -8,6 +8,7 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -129,6 +130,19 @@ def _distinct(answers: Iterable[str]) -> list[str]:
     return list(distinct.values())
 
 
+def gpqa(row: Row) -> Example:
+    """GPQA (Rein et al. 2024): a question with four options, in an order of its own
+    that is the same at each reading; the answer is the letter of the right one."""
+    own = rows.text(row, "Record ID")
+    right = rows.text(row, "Correct Answer").strip()
+    wrong = [rows.text(row, f"Incorrect Answer {n}").strip() for n in (1, 2, 3)]
+    options = random.Random(own).sample([right, *wrong], 4)
+    listed = [f"({a}) {text}" for a, text in zip("ABCD", options, strict=True)]
+    question = "\n".join([rows.text(row, "Question").strip(), "", *listed])
+    answer = "ABCD"[options.index(right)]
+    return Example(id=own, question=question, answers=[answer], entity=own)
+
+
 SPLITS = ("train", "validation")
 BENCHMARKS = {
     # CC BY-NC 4.0. No official copy on the hub. Task 3's 50 pages a question are a tar
@@ -146,6 +160,7 @@ BENCHMARKS = {
     "hotpotqa": Source(hotpotqa, "hotpotqa/hotpot_qa", "distractor", splits=SPLITS),
     "musique": Source(musique, "dgslibisey/MuSiQue", splits=SPLITS),  # CC BY 4.0
     "popqa": Source(popqa, "akariasai/PopQA", splits=("test",)),  # MIT
+    "gpqa": Source(gpqa, "Idavidrein/gpqa", "gpqa_main"),  # CC BY 4.0, gated
     # CC BY-SA 4.0
     "squad_v2": Source(squad_v2, "rajpurkar/squad_v2", splits=SPLITS),
 }

@@ -3,18 +3,20 @@
 All have the label `LONG_FORM`. `answers` is empty but for WildChat, where it holds the
 chat's own reply: a reference to search evidence with, not the only right answer.
 
-All but longfact and wildchat are evaluation sets of Learning to Reason for Factuality
-(§4.1, App. A). It takes 250 of LongFact-Objects' 1,140, 141 of FAVA's 200 and 241 of
-AlpacaFarm's 805, and publishes nowhere which: `load` gives all; for FLAME's choice of
-the last two (Lin et al. 2024) `curate.requests.keep_factual` is a substitute.
+All but longfact, wildchat and wild_hallucinations are evaluation sets of Learning to
+Reason for Factuality (§4.1, App. A). It takes 250 of LongFact-Objects' 1,140, 141 of
+FAVA's 200 and 241 of AlpacaFarm's 805, and publishes nowhere which: `load` gives all;
+for FLAME's choice of the last two (Lin et al. 2024) `curate.requests.keep_factual` is a
+substitute.
 
 Of FAVA, AlpacaFarm, FACTORY and FactBench no row was at hand to try: the names of their
 files, splits and columns are those of the sets' cards and of public code.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from factkit.corpus import Document
 from factkit.datasets import rows
 from factkit.datasets.examples import LONG_FORM, DataError, Example, made_id
 from factkit.datasets.rows import Loaded, Row, RowError, Source
@@ -78,6 +80,34 @@ def _biography(row: Row) -> Example:
     if not entity or "\ufffd" in entity:
         raise RowError("not UTF-8" if entity else "empty entity")
     return long_prompt(entity, f"Tell me a bio of {entity}.", entity)
+
+
+def _wild(row: Row) -> Example:
+    """WildHallucinations (Zhao et al. 2024): entities that people asked chatbots about,
+    under its prompt."""
+    entity = rows.text(row, "entity").strip()
+    prompt = f"In a paragraph, could you tell me what you know about {entity}?"
+    name = f"wild_hallucinations {entity}"
+    return long_prompt(name, prompt, entity, rows.optional(row, "category"))
+
+
+def wild_pages(entities: Collection[str], path: str = "") -> dict[str, list[Document]]:
+    """WildHallucinations' own evidence: entity → the texts of its web pages, each once.
+
+    All 7,917 rows are 1.4 GB: only the pages of `entities` are kept.
+    """
+    pages = {}
+    source = SOURCES["wild_hallucinations"]
+    for row in rows.values(source, "wild_hallucinations", path, source.splits):
+        entity = (row.get("entity") or "").strip() if isinstance(row, Mapping) else ""
+        if entity in entities:
+            texts = {page["text"]: page["url"] for page in rows.objects(row, "info")}
+            texts.pop("", None)
+            pages[entity] = [
+                Document(made_id(entity, text), url, text, url)
+                for text, url in texts.items()
+            ]
+    return pages
 
 
 def _names(path: str) -> Iterator[Row]:
@@ -144,6 +174,9 @@ SOURCES = {
         "launch/FactBench",
         "version 1.0",
         splits=("tier_1",),
+    ),
+    "wild_hallucinations": Source(  # licence not stated
+        _wild, "wentingzhao/WildHallucinations"
     ),
     "wildchat": Source(_wildchat, "allenai/WildChat-1M", once=True),  # ODC-BY
 }

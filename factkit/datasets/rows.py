@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from factkit import assets
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
@@ -242,13 +243,15 @@ def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
     import datasets
     from huggingface_hub import hf_hub_download
 
-    hub, file = source.hub, source.file
+    file, hub = source.file, assets.of_hub(source.hub)
     try:
-        if file:
+        if file and hub == source.hub:
             yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
-        elif hub.startswith("https://"):
+        elif file:
+            yield from of_file(Path(hub, file))
+        elif source.hub.startswith("https://"):
             manager = datasets.DownloadManager()
-            path = manager.download(hub)
+            path = manager.download(hub) if hub == source.hub else hub
             packed = hub.endswith(".zip")
             yield from source.read(manager.extract(path) if packed else path)
         else:

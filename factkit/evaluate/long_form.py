@@ -119,7 +119,8 @@ def evaluate(
 
     All extractions are one batch and all verifications another. Of a response that
     reasons, only what follows `</think>` is checked. If `path` exists, it is read
-    instead; the calls of a run that was killed are in the LLM's cache.
+    instead, unless some of it failed: then only that is asked again, since the other
+    calls are in the LLM's cache, as are those of a run that was killed.
     Raises DataError if `path` holds other prompts or responses.
     """
     rows = list(zip(examples, responses, strict=True))
@@ -130,7 +131,8 @@ def evaluate(
                 f"{path}: holds other prompts or responses than these; remove it, or "
                 "give another path"
             )
-        return checked
+        if not any(row.claims is None or None in row.supports for row in checked):
+            return checked
     claims = extract([e.question for e in examples], answers(responses))
 
     def evidence_of(i: int, claim: Claim) -> list[str]:

@@ -103,31 +103,35 @@ def before_and_after(
     after: Mapping[str, float],
     spans: Mapping[str, Mapping[str, tuple[float, float]]],
     panels: Mapping[str, Mapping[str, str]],
+    start: Mapping[str, float] | None = None,
 ) -> "Figure":
     """Metrics before and after training; error bars: intervals over test items.
 
     spans: `base` and `after` → metric → (low, high), of those that have one. panels:
-    what a y axis says → metric → label; "(%)" says that these are fractions.
+    what a y axis says → metric → label; "(%)" says that these are fractions. start:
+    of the policy from which RL started, where it was trained before; spans `start`.
     """
     figure, _ = new_figure(9.5 if len(panels) > 1 else 7.0, 3.2, columns=len(panels))
-    sides = (
-        ("before", before, spans["base"], -0.2, PUBLISHED),
-        ("after", after, spans["after"], 0.2, CORRECT),
-    )
+    sides = [("before", before, spans["base"], PUBLISHED)]
+    if start is not None:
+        sides += [("start of RL", start, spans["start"], ABSTAIN)]
+    sides += [("after", after, spans["after"], CORRECT)]
+    width = 0.8 / len(sides)
     for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
-        for side, metrics, intervals, shift, colour in sides:
+        for i, (side, metrics, intervals, colour) in enumerate(sides):
             values = np.array([metrics.get(name, 0.0) for name in names])
             pairs = zip(names, values, strict=True)
             low, high = np.transpose([intervals.get(n, (v, v)) for n, v in pairs])
             errors = np.maximum([values - low, high - values], 0)
             style = {"color": colour, "label": side, "capsize": 3}
-            ax.bar(np.arange(len(names)) + shift, values, 0.36, yerr=errors, **style)
+            places = np.arange(len(names)) + width * (i - (len(sides) - 1) / 2)
+            ax.bar(places, values, 0.9 * width, yerr=errors, **style)
         ax.axhline(0, color="black", lw=0.8)
         ax.set_xticks(range(len(names)), names.values(), fontsize=8)
         ax.set_ylabel(label)
         if label.endswith(" (%)"):
             percent_axis(ax, label.removesuffix(" (%)"))
-    figure.axes[-1].legend(**LEGEND, **ABOVE, ncols=2)
+    figure.axes[-1].legend(**LEGEND, **ABOVE, ncols=len(sides))
     return figure
 
 

@@ -1,6 +1,6 @@
 """Tables: arms over seeds, ours beside the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,12 +192,13 @@ def beside_paper(
     table: int,
     metrics: Mapping[str, str],
     paper: str = "truthrl",
+    counts: Collection[str] = (),
     **chosen: str,
 ) -> "pd.DataFrame":
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
-    metrics: column of the published table → our metric. chosen: as
-    `published.of_paper` has it.
+    metrics: column of the published table → our metric. counts: those of them that are
+    no fractions. chosen: as `published.of_paper` has it.
     """
     import pandas as pd
 
@@ -208,7 +209,9 @@ def beside_paper(
     for arm in (*theirs.index, RULE):
         group = policies(arm, ours.get(arm, []))
         row = {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
-        row |= {("ours", c): spread(values(group, m)) for c, m in metrics.items()}
+        for column, metric in metrics.items():
+            factor = 1 if metric in counts else 100
+            row["ours", column] = spread(values(group, metric), factor)
         rows |= {arm: row} if group else {}
     return pd.DataFrame(rows).T.rename_axis("arm")
 

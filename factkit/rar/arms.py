@@ -22,6 +22,8 @@ SUITES = {
     "aime25": ("aime25", "exact_match,none"),
 }
 RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
+# Table 2's, taken as they are published
+TEST_SETS = ("biography", "wild_hallucinations", "gpqa")
 # what early stopping can watch beside them
 MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
 MEASURED += ("correct_claims_per_question",)
@@ -39,6 +41,17 @@ class RarParams(RequestParams):
     utility_drop: float = Field(gt=0, lt=1)
     utility_benchmarks: str = "best_guess_accuracy format_following win_rate"
     allow_code: bool = False  # benchmarks that run what the policy writes
+    test_sets: str = ""  # of TEST_SETS, beside the requests held out
+    evaluation_tokens: int = Field(default=0, ge=0)  # 0: max_completion_length
+
+    @property
+    def for_evaluation(self) -> Self:
+        """These parameters with the length of an answer in evaluation, and a context
+        that leaves as many tokens for a prompt."""
+        longer = max(self.evaluation_tokens - self.max_completion_length, 0)
+        keys = "max_completion_length", "max_context_length"
+        update = {key: getattr(self, key) + longer for key in keys}
+        return self.model_copy(update=update)
 
     @model_validator(mode="after")
     def _benchmarks_are_known(self) -> Self:
@@ -47,6 +60,10 @@ class RarParams(RequestParams):
             raise ValueError(
                 f"utility_benchmarks={self.utility_benchmarks!r}: there are "
                 f"{', '.join(known)}"
+            )
+        if set(self.test_sets.split()) - set(TEST_SETS):
+            raise ValueError(
+                f"test_sets={self.test_sets!r}: there are {', '.join(TEST_SETS)}"
             )
         code = [name for name in named if name in RUN_CODE]
         if code and not self.allow_code:

@@ -2,28 +2,24 @@
 
 Hallucination in long answers, claim by claim, and in short ones where abstaining is
 allowed; utility where it is not, in answers that must have a form, in what a judge of
-quality prefers, in how well the policy still predicts text, and where a profile names
-them in public benchmarks.
+quality prefers, and in how well the policy still predicts text. `benchmarks` has the
+public ones.
 """
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from factkit import UserError, models, statistics, vllm_engine
+from factkit import models, statistics
 from factkit.assets import write_atomically
 from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form
-from factkit.rar.arms import RUN_CODE, SUITES, RarParams
-from factkit.verify.outcome import Outcome
-from factkit.verify.response import CLOSE
+from factkit.rar.arms import RarParams
+from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
 from factkit.verify.verifier import failed_share, verifier
 from factkit.vllm_engine import VllmEngine
@@ -43,8 +39,9 @@ COMPARED = """
 # times that the policy read of a person whom utility asks for (fact world): it is to
 # be about what a policy can do, not about what it can't know
 FAMILIAR = 10
-CONTAINER = "/.dockerenv", "/run/.containerenv"  # files in one
 ROUNDING = 1e-9  # a drop of exactly 10 % is not more than 10 %
+
+OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
 
 # Under a judge: prompts that ask for a form → the pattern of an answer that has it, in
 # the spirit of IFEval
@@ -106,12 +103,12 @@ def answer(
     them trained on by an arm."""
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
-    model, tokenizer = models.policy(policy, p)
+    model, tokenizer = models.policy(policy, p.for_evaluation)
     if p.verifier == "judge":
         forms = [Example(id=q, question=q, answers=[""], entity=q) for q in FORMS]
         examples = [*examples, *forms]
     prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
-    greedy = models.sampling_of(p)
+    greedy = models.sampling_of(p.for_evaluation)
     replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
     texts = {e.id: text for e, (text,) in zip(examples, replies, strict=True)}
     answers = Answers(texts, perplexity(model, tokenizer, held_out, p.eval_batch_size))
@@ -168,10 +165,13 @@ def measure(
     Utility: best_guess_accuracy of short ones without; format_following; win_rate over
     `base` in the engine's judgement of quality, where it has one; perplexity. In the
     fact world form and win rate are of people that the policy read of `FAMILIAR` times.
+    What a request of p.test_sets adds stands under its set's name, as
+    biography_hallucination_rate; a win rate is of none of them.
     Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
     kinds = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
     by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in kinds}
+    sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     told_of, counted = (
         [e for e in by_kind[k] if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
         for k in (OPEN, COUNTED)
@@ -183,11 +183,16 @@ def measure(
     for item in items.values():
         if "total_claims" in item:  # by which it is weighted
             item["claim_precision"] = item["factual_precision"]
+    told_of = [e for e in told_of if e.id not in sets]
     for i, win in wins(told_of, answers, base, engine).items():
         items.setdefault(i, {})["win_rate"] = win
+    for e in by_kind[MAY_ABSTAIN]:
+        if e.id in sets:
+            (text,) = answers.to([e.id])
+            items[e.id] = _short(MAY_ABSTAIN, option_outcome(text, e.answers[0]))
     verify = verifier(p, "judge" if p.verifier == "judge" else "rules")  # App. B.2
     for kind in (MAY_ABSTAIN, BEST_GUESS):
-        short = by_kind[kind]
+        short = [e for e in by_kind[kind] if e.id not in sets]
         texts = answers.to(e.id for e in short)
         columns = [e.answers for e in short], [e.question for e in short]
         outcomes = verify(texts, *columns)
@@ -197,8 +202,10 @@ def measure(
                 items[example.id] = _short(kind, outcome)
     for i, kept in _forms_kept(counted, answers, engine, p).items():
         items[i] = {"format_following": float(kept)}
-    metrics = statistics.means(items.values())
-    answered = [item for item in items.values() if "claim_precision" in item]
+    metrics = statistics.means(_under_sets(items, sets).values())
+    answered = [
+        item for i, item in items.items() if "claim_precision" in item and i not in sets
+    ]
     if answered:
         correct = sum(r["claim_precision"] * r["total_claims"] for r in answered)
         total = sum(r["total_claims"] for r in answered)
@@ -207,7 +214,27 @@ def measure(
         i: {name: item[name] for name in COMPARED if name in item}
         for i, item in items.items()
     }
-    return Measured(metrics | failures | {"perplexity": answers.perplexity}, compared)
+    metrics |= failures | {"perplexity": answers.perplexity}
+    return Measured(metrics, _under_sets(compared, sets))
+
+
+def _under_sets(
+    items: Mapping[str, Mapping[str, float]], sets: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """The items, of those in a set each metric under its prefix."""
+    return {
+        i: {sets.get(i, "") + name: value for name, value in item.items()}
+        for i, item in items.items()
+    }
+
+
+def option_outcome(response: str, letter: str) -> Outcome:
+    """The outcome of an answer to a question with options: of the first letter in
+    brackets, or else the first that stands alone (App. B.1 takes any that is right)."""
+    told = OPTION.search(response) or LETTER.search(response)
+    if told is None and abstains(response):
+        return Outcome.ABSTAIN
+    return Outcome.CORRECT if told and told[1] == letter else Outcome.WRONG
 
 
 def wins(
@@ -262,11 +289,13 @@ def stopped_at(
 ) -> int:
     """The step to keep: the last one before one of `p.utility_benchmarks` had dropped
     by more than `p.utility_drop` of what it was before (App. C; read as relative), the
-    first if that was already too far. What was not measured before stops nothing.
+    first if that was already too far. What was not measured before stops nothing, nor
+    does AIME25, thirty questions that are there for their length (Table 6).
 
     trajectory: step → metrics, in the order of training.
     """
-    watched = [n for n in p.utility_benchmarks.split() if before.get(n)]
+    named = [n for n in p.utility_benchmarks.split() if n != "aime25"]
+    watched = [n for n in named if before.get(n)]
     kept = next(iter(trajectory))
     for step, metrics in trajectory.items():
         drops = [(before[n] - metrics[n]) / before[n] for n in watched]
@@ -294,113 +323,3 @@ def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
                 if name in item:
                     told.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
     return told
-
-
-# ---- Public benchmarks by lm-evaluation-harness. Deviations from App. B: `minerva` is
-# the MATH test set under Minerva's prompt (the paper has a set of 272 problems, which
-# lm-eval lacks); shots, prompts and scoring, which the paper does not name, are ours.
-# HumanEval and MBPP run what the model writes: they need `allow_code` and a container,
-# best without a network and with nothing in reach, as by
-#    docker run --rm --network none --gpus all -v "$PWD":/kit -w /kit IMAGE papermill …
-
-
-class BenchmarkError(UserError):
-    """A benchmark can't be run or read; the message names the fix."""
-
-
-def benchmarks(policy: str, p: RarParams, folder: Path) -> dict[str, float]:
-    """Scores in [0, 1] of the benchmarks in `p.utility_benchmarks`, by lm-eval on the
-    policy in its folder; what lies in `folder` is not run again. Raises BenchmarkError
-    on code outside a container, and if lm-eval fails."""
-    names = [name for name in p.utility_benchmarks.split() if name in SUITES]
-    done = scores(folder)
-    if missing := [name for name in names if name not in done]:
-        _run_harness(arguments(policy, missing, p, folder), folder)
-        done = scores(folder)
-    if lacking := [name for name in names if name not in done]:
-        raise BenchmarkError(f"{folder}: lm-eval left no score of {', '.join(lacking)}")
-    return {name: done[name] for name in names}
-
-
-def arguments(
-    policy: str, names: list[str], p: RarParams, folder: Path
-) -> dict[str, Any]:
-    """lm-eval's configuration; the policy (a LoRA adapter, too) is asked through its
-    chat template, shots as turns. Raises BenchmarkError on a benchmark that runs code,
-    outside a container."""
-    code = [name for name in names if name in RUN_CODE]
-    if code and not in_container():
-        raise BenchmarkError(
-            f"{', '.join(code)}: runs code that the model writes, and this is no "
-            "container; start one (docker run --network none …), or leave it out"
-        )
-    backend = "hf" if p.rollouts == "transformers" else "vllm"
-    model = {"pretrained": policy, "dtype": "auto"}
-    adapter = Path(policy) / "adapter_config.json"
-    if adapter.exists():
-        config = json.loads(adapter.read_text(encoding="utf-8"))
-        model["pretrained"] = config["base_model_name_or_path"]
-        lora = {"lora_local_path": policy, "max_lora_rank": config["r"]}
-        model |= {"peft": policy} if backend == "hf" else lora
-    model |= {"think_end_token": CLOSE, "max_length": p.max_context_length}
-    if backend == "vllm":
-        engine = models.vllm_arguments(policy, p)
-        names_of = ("tensor_parallel_size", "gpu_memory_utilization")
-        model |= {name: engine[name] for name in names_of}
-    return {
-        "model": backend,
-        "model_args": model,
-        "tasks": [SUITES[name][0] for name in names],
-        "batch_size": "auto",
-        "apply_chat_template": True,
-        "fewshot_as_multiturn": True,
-        "gen_kwargs": {"max_gen_toks": p.max_completion_length},
-        "log_samples": True,
-        "output_path": str(folder),
-        "seed": [0, 0, 0, 0],
-        "confirm_run_unsafe_code": bool(code),
-        "trust_remote_code": False,
-    }
-
-
-def in_container() -> bool:
-    """Whether this process runs in a container of Docker, Podman or Apptainer."""
-    variables = {"APPTAINER_CONTAINER", "KUBERNETES_SERVICE_HOST"} & os.environ.keys()
-    return bool(variables) or any(map(os.path.exists, CONTAINER))
-
-
-def scores(folder: Path) -> dict[str, float]:
-    """The benchmarks' scores that lie in `folder`; of several results the latest.
-    Raises BenchmarkError on a file that can't be read, or lacks a task's metric."""
-    table: dict[str, float] = {}
-    for path in sorted(folder.rglob("results_*.json"), key=lambda p: p.name):
-        try:
-            results = json.loads(path.read_text(encoding="utf-8"))["results"]
-            table |= {
-                name: float(results[task][metric])
-                for name, (task, metric) in SUITES.items()
-                if task in results
-            }
-        except (ValueError, KeyError, TypeError) as error:
-            raise BenchmarkError(
-                f"{path}: no results of lm-eval ({error!r}); remove the file"
-            ) from None
-    return table
-
-
-def _run_harness(settings: dict[str, Any], folder: Path) -> None:
-    """lm-eval on a configuration, in a process of its own, which gives the GPU back
-    when it ends; what it says goes to stderr."""
-    folder.mkdir(parents=True, exist_ok=True)
-    vllm_engine.free_gpus()
-    path = folder / "lm_eval.yaml"
-    write_atomically(path, json.dumps(settings, indent=1))
-    allowed = "1" if settings["confirm_run_unsafe_code"] else "0"
-    environment = os.environ | {"HF_ALLOW_CODE_EVAL": allowed}
-    command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
-    ended = subprocess.run(command, env=environment, stdout=sys.stderr.fileno())
-    if ended.returncode:
-        raise BenchmarkError(
-            f"lm-eval failed with exit code {ended.returncode}; see its last lines. It "
-            f"comes by pip install '.[gpu]' 'lm-eval[ifeval,math]'. Settings: {path}"
-        )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from factkit.corpus import Document, load_leads
-from factkit.curate.requests import keep_factual, people_of
-from factkit.curate.splits import split_by_entity, split_prompts
+from factkit.curate.requests import gather, keep_factual, people_of
+from factkit.curate.splits import in_set, split_by_entity, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.leads import facts, requests
@@ -22,12 +22,14 @@ KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 DEV_SHARE = 0.15  # of the fact world's people
 HELD_OUT = 100  # texts for the perplexity
 WILDCHAT_READ = 20  # conversations a training request, of which a part is factual
+Evidence = tuple[dict[str, list[Document]], Counter[str]]
 Requests = tuple[dict[str, list[Example]], list[str], Counter]
 
 ASKS = {  # how short questions are put outside the fact world
     MAY_ABSTAIN: 'Answer with a name or a number only, or say "I don\'t know".',
     BEST_GUESS: "Answer with a name or a number only. Give your best guess.",
 }
+OPTIONS = 'Answer with the letter of one option only, or say "I don\'t know".'
 
 
 def request_sets(p: "RarParams") -> Requests:
@@ -72,7 +74,37 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     short = {name: sizes[name] for name in ("dev", "test")}
     for name, rows in split_by_entity(questions, short, p.split_seed).items():
         sets[name] += [_short(e, kind) for kind in ASKS for e in rows]
+    for name in p.test_sets.split():
+        sets["test"] += _public(p, name)
     return sets, _held_out(load_leads()), dropped + fates
+
+
+def _public(p: "RarParams", name: str) -> list[Example]:
+    """The requests of one of p.test_sets, p.test_requests at most, drawn by chance."""
+    source = benchmarks if name in benchmarks.BENCHMARKS else long_form_prompts
+    kind = MAY_ABSTAIN if source is benchmarks else OPEN
+    made, _ = source.load(name)
+    some = random.Random(f"{name} {p.split_seed}")
+    made = some.sample(made, min(p.test_requests, len(made)))
+    if source is benchmarks:
+        made = [
+            e.model_copy(update={"question": f"{e.question}\n\n{OPTIONS}"})
+            for e in made
+        ]
+    return [in_set(e.model_copy(update={"meta": {"kind": kind}}), name) for e in made]
+
+
+def evidence_of(p: "RarParams", examples: Sequence[Example]) -> Evidence:
+    """The documents of each request, as `gather` has them. A person of Biography is
+    searched for by the request; WildHallucinations comes with its pages."""
+    own = [e for e in examples if e.meta.get("set") == "wild_hallucinations"]
+    rest = [e for e in examples if e.meta.get("set") != "wild_hallucinations"]
+    found, fates = gather(p, rest, {e.id: e.question for e in rest if "set" in e.meta})
+    if own:
+        pages = long_form_prompts.wild_pages({e.entity for e in own})
+        found |= {e.id: pages[e.entity] for e in own if pages.get(e.entity)}
+        fates["with pages of their own"] = sum(e.id in found for e in own)
+    return found, fates
 
 
 def _short(example: Example, kind: str) -> Example:

@@ -17,7 +17,7 @@ from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine as engines
 from factkit.verify import judge
 from factkit.verify.engine import ClaimEngine, ExactEngine
-from factkit.verify.judge import Form, read, whole
+from factkit.verify.judge import Form, free, read, whole
 from factkit.verify.outcome import Support
 from factkit.verify.response import answers
 from factkit.verify.verifier import Failures, judge_llm
@@ -92,14 +92,14 @@ def _share(supports: Supports, kind: Support) -> float | None:
 class Check(Form):
     """The form of Binary RAR's Fig. 9: the score follows from the reasoning."""
 
-    REASONING: str = ""
+    REASONING: free(1_800) = ""
     SCORE: whole(range(2))
 
 
 class Rating(Form):
     """The form of Binary RAR's Fig. 10."""
 
-    REASONING: str = ""
+    REASONING: free(1_800) = ""
     SCORE: whole(range(11))
 
 
@@ -149,7 +149,7 @@ class EvidenceEngine(ClaimEngine):
         fields = [{"question": x, "response": y} for x, y in rows]
         for row, texts in zip(fields, evidence, strict=False):
             row["evidence"] = texts
-        replies = judge.ask(self.llm, template, fields, form, 512)
+        replies = judge.ask(self.llm, template, fields, form, 1024)
         scores = [read(reply, form) for reply in replies]
         return [None if score is None else float(score.SCORE) for score in scores]
 

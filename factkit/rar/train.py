@@ -27,14 +27,16 @@ EVALUATED = {
 
 def deviations(p: RAR) -> list[str]:
     """What differs from the paper and no parameter shows, as sentences."""
+    more = f", {', '.join(p.test_sets.split())}" if p.test_sets else ""
     sentences = [
-        f"evaluated on {TESTED[p.requests]}; the paper: Biography, WildHallucinations, "
-        "PopQA and GPQA (§4.1)",
+        f"evaluated on {TESTED[p.requests]}{more}; the paper: Biography, "
+        "WildHallucinations, PopQA and GPQA (§4.1)",
         f"claims extracted and verified in evaluation by {EVALUATED[p.verifier]}; the "
         "paper: gpt-4.1 and gpt-4.1-mini (App. B.1)",
-        "quality of long answers: ratings of ours and the base policy's compared, "
-        "length not controlled; the paper: AlpacaEval 2 and ArenaHard 2, controlled "
-        "for length and style (App. B.1)",
+        "quality of long answers: ratings of ours and the base policy's compared; not "
+        "reproduced: AlpacaEval 2 and ArenaHard 2, controlled for length and style "
+        "(App. B.1), whose packages do not go with the kit's pins and whose "
+        "regressions need their leaderboards' answers",
         "short answers without leave to abstain, and answers of a form, stand for "
         "PopQA, GPQA and IFEval; reasoning and coding are measured only where "
         "utility_benchmarks names them (§4.1)",

@@ -18,7 +18,7 @@ from factkit.evaluate import long_form
 from factkit.statistics import means
 from factkit.verify import judge
 from factkit.verify.engine import facts_of
-from factkit.verify.judge import Form, read, whole
+from factkit.verify.judge import Form, free, read, up_to, whole
 from factkit.verify.response import answers, parts, sentences
 from factkit.verify.verifier import failed_share, judge_llm
 
@@ -237,8 +237,8 @@ def shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
 class Step(Form):
     """What a reasoning did, and by which strategies."""
 
-    step: str
-    strategies: list[str]
+    step: free(160)
+    strategies: up_to(3, free(32))
 
     @field_validator("strategies")
     @classmethod
@@ -255,7 +255,7 @@ class Steps(Form):
     """The form of an annotator's reply. helpfulness: the paper's annotator gave 9
     nearly always (App. H)."""
 
-    steps: list[Step]
+    steps: up_to(12, Step)
     helpfulness: whole(range(11))
 
 
@@ -270,7 +270,7 @@ def annotate(
     """
     names = ("question", "reasoning", "answer")
     fields = [dict(zip(names, row, strict=True)) for row in rows]
-    template, tokens = "annotate_strategies", 1536  # some ten steps
+    template, tokens = "annotate_strategies", 2048
     replies = judge.ask(llm, template, fields, Steps, tokens, "annotating")
     return list(map(annotated, replies))
 

@@ -37,7 +37,7 @@ class Encoder:
     def __init__(self, model: str, max_tokens: int = MAX_TOKENS) -> None:
         import torch
 
-        self.model, self.max_tokens = model, max_tokens
+        self.model, self.max_tokens = assets.of_hub(model), max_tokens
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.e5 = bool(_E5.search(model.casefold()))
 

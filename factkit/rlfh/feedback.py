@@ -16,7 +16,7 @@ from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
 from factkit.verify.claims import Claim, labeller, read_sentences, support_of
 from factkit.verify.engine import Reader
-from factkit.verify.judge import Claimed, Form, Text, read, whole, word
+from factkit.verify.judge import Claimed, Form, Text, read, up_to, whole, word
 from factkit.verify.response import answers, sentences
 from factkit.verify.verifier import judge_llm
 
@@ -148,7 +148,7 @@ def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator
 class Statements(Form):
     """The form of RLFH's Table 5, of one sentence."""
 
-    statements: list[Claimed]
+    statements: up_to(12, Claimed)
 
 
 class Label(Form):
@@ -160,7 +160,7 @@ class Label(Form):
 class Ratings(Form):
     """The form of the informativeness of a response's statements, in order."""
 
-    ratings: list[whole(SCALE)]
+    ratings: up_to(300, whole(SCALE))
 
 
 def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
@@ -255,14 +255,14 @@ class ToldSentence(Form):
     """A sentence as a single pass tells it."""
 
     sentence: Text
-    statements: list[ToldStatement]
+    statements: up_to(8, ToldStatement)
 
 
 class Told(Form):
     """The form of a single pass. Table 4 maps sentences to statements; here they are
     lists, since a response may repeat both."""
 
-    sentences: list[ToldSentence]
+    sentences: up_to(64, ToldSentence)
 
 
 def single_pass_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit import assets
 from factkit.corpus import Chunk
 from factkit.curate.splits import Sets, in_set, split_by_entity
 from factkit.datasets.examples import Example, shares
@@ -236,7 +237,7 @@ def shown_to_sft(
         return scripted(p, train, search)
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(p.judge_model)
+    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
     sampling = Sampling(p.max_completion_length)
     generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
     prompts = search_rollout.asked(train, p)

@@ -265,7 +265,7 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     )
     if p.rollouts == "vllm_colocate":
         llm = trainer.vllm_generation.llm
-        yield with_engine(partial(vllm_engine.generate, llm, use_tqdm=False), sampling)
+        yield with_engine(partial(vllm_engine.generate, llm), sampling)
         return
     if p.rollouts == "vllm_server":
         url, name = f"{p.vllm_server_url}/v1", trainer.model.name_or_path

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from factkit.verify import judge
-from factkit.verify.judge import Claimed, Form, read, word
+from factkit.verify.judge import Claimed, Form, read, up_to, word
 from factkit.verify.outcome import Support
 from factkit.verify.response import sentences
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from factkit.llm import LLM
 
 BEFORE, AFTER = 3, 1  # sentences of context
-CLAIM_TOKENS = 768
+CLAIM_TOKENS = 1536
 
 
 class Claims(Form):
     """The form of Binary RAR's Fig. 11."""
 
-    claims: list[Claimed]
+    claims: up_to(12, Claimed)
 
 
 @dataclass(frozen=True)

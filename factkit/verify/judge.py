@@ -54,6 +54,25 @@ def word(*words: str) -> Any:
     return Annotated[Literal[*words], lower]
 
 
+# At least one character that shows, also where a pattern has to match all of the text
+SOME = r"^[\s\S]*\S[\s\S]*$"
+
+
+def free(most: int) -> Any:
+    """The type of free text, of which a judge is asked for `most` characters at most.
+
+    So a reply ends within its tokens, at two characters a token (ours); what comes is
+    read at any length. With the pattern beside it vLLM's default takes llguidance:
+    xgrammar's strings of a given length can hold no quotation mark.
+    """
+    return Annotated[str, Field(json_schema_extra={"pattern": SOME, "maxLength": most})]
+
+
+def up_to(most: int, kind: Any) -> Any:
+    """The type of a list of which a judge is asked for so many entries at most."""
+    return Annotated[list[kind], Field(json_schema_extra={"maxItems": most})]
+
+
 # In lower case: "I Can't Help Myself" is a song.
 REFUSAL = re.compile(
     r"\W*(?:(?:I['’]m|I am)(?: \w+)? sorry\b|I apologi[sz]e\b|Sorry[,.!]|My apologies"
@@ -71,8 +90,9 @@ def _claimed(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(pattern=r"\S")]
-Claimed = Annotated[Text, AfterValidator(_claimed)]  # a claim or statement, no refusal
+Text = Annotated[free(600), Field(pattern=SOME)]  # a sentence
+# a claim or statement, no refusal
+Claimed = Annotated[free(240), Field(pattern=SOME), AfterValidator(_claimed)]
 
 FENCE = re.compile(r"```\w*\Z")
 TAG = re.compile(r"</?(?:think|thinking|thought|reasoning)>|\[/?THINK\]", re.I)
@@ -160,14 +180,14 @@ Row = tuple[str, str | Sequence[str], str]  # question, ground truth(s), text to
 class Grade(Form):
     """The form of Tables 11 and 12."""
 
-    explanation: str = ""
+    explanation: free(400) = ""
     score: whole(range(2))
 
 
 class Choice(Form):
     """The form of a comparison."""
 
-    reason: str = ""
+    reason: free(400) = ""
     label: word("a", "b")
 
 

@@ -8,17 +8,14 @@
     FOLDER/factscore/…        the Wikipedia of April 2023
 
 Rows tell of one invented country (country.py). The four modules of sets cite each
-source's card or page. Written anew, the folder is the same, byte for byte.
+source's card or page. Written anew, the folder is the same, byte for byte. The kit
+reads from it where the variable FACTKIT_HUB names it.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import claim_sets
 import prompt_sets
@@ -28,14 +25,16 @@ from country import Country
 
 VERI = "veri_r1"
 # ChatML as SmolLM2 knows it, and the same as Qwen3 uses it: earlier reasoning is left
-# out, and without enable_thinking an empty one opens the reply.
+# out, and without enable_thinking an empty one opens the reply. One small policy stands
+# for both kinds of models: a system turn tells it which it is.
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ CONTENT }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TEMPLATES = {
     "chat": CHAT.replace("CONTENT", "m.content"),
-    "thinks": CHAT.replace(
+    "thinks": "<|im_start|>system\nThink first.<|im_end|>\n"
+    + CHAT.replace(
         "CONTENT",
         "m.content.split('</think>')[-1].lstrip('\n') "
         "if m.role == 'assistant' else m.content",
@@ -98,54 +97,6 @@ def _link_all(source: Path, folder: Path) -> None:
         link.unlink(missing_ok=True)
         if file.is_file():
             os.symlink(file.resolve(), link)
-
-
-@contextmanager
-def redirect(folder: Path) -> Iterator[None]:
-    """Let the kit's loading code find its sources in the folder, and nowhere else.
-
-    It stands for a setting of the kit (FACTKIT_HUB), which will take its place.
-    """
-    import datasets
-    import huggingface_hub
-
-    from factkit import assets
-
-    load, own_path = datasets.load_dataset, assets.policy_path
-    own_download = datasets.DownloadManager.download
-
-    def load_dataset(hub: str, *config: Any, **options: Any) -> Any:
-        options["cache_dir"] = str(folder / ".datasets")
-        return load(_existing(folder / hub), *config, **options)
-
-    def hf_hub_download(hub: str, file: str, **options: Any) -> str:
-        return _existing(folder / hub / file)
-
-    def download(manager: Any, url: Any) -> Any:
-        if not isinstance(url, str):  # a folder's own files
-            return own_download(manager, url)
-        return _existing(folder / url.removeprefix("https://"))
-
-    def policy_path(name: str) -> str:
-        here = folder / name
-        return str(here) if here.is_dir() else own_path(name)
-
-    with ExitStack() as changed:
-        for owner, function in (
-            (datasets, load_dataset),
-            (huggingface_hub, hf_hub_download),
-            (datasets.DownloadManager, download),
-            (assets, policy_path),
-        ):
-            name = function.__name__
-            changed.enter_context(mock.patch.object(owner, name, function))
-        yield
-
-
-def _existing(path: Path) -> str:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: not in the rehearsal's hub")
-    return str(path)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""A proxy before `vllm serve`, for the two prompts that ask for tags and not for JSON.
+"""A proxy before `vllm serve`, for what a judge of a few million parameters cannot do.
 
     python tests/rehearsal/judge_proxy.py PORT http://127.0.0.1:8101
 
-A judge of 135M parameters never writes `<new_prompt>…</new_prompt>` or ends with
-`<answer>[[A]]</answer>` by itself; where a schema is asked for, vLLM already binds it.
-So these two requests get a regex, by vLLM's own `structured_outputs`; all else passes
-as it is.
+It never writes `<new_prompt>…</new_prompt>` or ends with `<answer>[[A]]</answer>` by
+itself: these requests get a regex, by vLLM's own `structured_outputs`. Where a schema
+is asked for, vLLM binds the reply to it; here it also ends the texts in it soon. And
+its verdicts would all be alike: they are drawn, by the prompt's own seed. All else
+passes as it is.
 """
 
+import re
 import sys
+import zlib
+from typing import Any
 
 import httpx
 import uvicorn
@@ -19,16 +23,46 @@ FORMS = {  # what the prompt asks for → what the reply has to be
     "<new_prompt>the prompt</new_prompt>": rf"<new_prompt>{SENTENCE}\?</new_prompt>",
     "<answer>[[A]]</answer>": rf"{SENTENCE}\.\n<answer>\[\[(A|B)\]\]</answer>",
 }
+WORDS = r"[A-Z][a-z]+( [A-Za-z]{2,8}){1,5}"  # of a text in a schema
+MOST = 3  # items of a list
 PASSED = ("content-type", "authorization")
 
 
 def with_form(body: dict) -> dict:
-    """A chat completion's body, with a regex where its prompt asks for a tag."""
+    """A chat completion's body, with a regex where its prompt asks for a tag, and a
+    schema's texts and lists made short."""
     prompt = str(body["messages"][-1]["content"])
     forms = [form for mark, form in FORMS.items() if mark in prompt]
+    drawn = {"temperature": 1.0, "seed": zlib.crc32(prompt.encode())}
+    if schema := body.get("response_format", {}).get("json_schema"):
+        short = schema | {"schema": shortened(schema["schema"], items_of(prompt))}
+        bound = {"type": "json_schema", "json_schema": short}
+        return body | drawn | {"response_format": bound}
     if forms and "response_format" not in body:
-        body = body | {"structured_outputs": {"regex": forms[0]}}
+        return body | drawn | {"structured_outputs": {"regex": forms[0]}}
     return body
+
+
+def items_of(prompt: str) -> int:
+    """How many statements a prompt lists at its end, to be rated each; 0: none."""
+    listed = re.findall(r"^(?:Statements|Claims): (\[.*\])$", prompt, re.MULTILINE)
+    return len(re.findall(r'"(?:[^"\\]|\\.)*"', listed[-1])) if listed else 0
+
+
+def shortened(schema: Any, items: int) -> Any:
+    """A JSON schema whose texts and lists end soon; of numbers as many as `items`."""
+    if isinstance(schema, list):
+        return [shortened(part, items) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: shortened(part, items) for key, part in schema.items()}
+    if made.get("type") == "string" and "enum" not in made:
+        made["pattern"] = WORDS
+    if made.get("type") == "array":
+        made |= {"minItems": 1, "maxItems": MOST}
+        if made["items"].get("type") == "integer" and items:
+            made |= {"minItems": items, "maxItems": items}
+    return made
 
 
 def app(server: str) -> FastAPI:
@@ -50,4 +84,6 @@ def app(server: str) -> FastAPI:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]))
+    uvicorn.run(
+        app(sys.argv[2]), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning"
+    )

@@ -51,9 +51,10 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(written):
-    with hub.redirect(written):
-        yield written
+def folder(written, monkeypatch):
+    monkeypatch.setenv("FACTKIT_HUB", str(written))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", written / ".datasets")
+    return written
 
 
 def load(paper, **values):
@@ -153,9 +154,41 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     sets, held_out, _ = rar_requests.request_sets(p)
     assert len(sets["train"]) == p.train_requests
     # PopQA's questions are asked with leave to abstain and without
+    own = {
+        name: [e for e in rows if "set" not in e.meta] for name, rows in sets.items()
+    }
     for name, n in (("dev", p.dev_requests), ("test", p.test_requests)):
-        assert len(sets[name]) == 3 * n
+        assert len(own[name]) == 3 * n
     assert len(held_out) == rar_requests.HELD_OUT
+    assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
+    public = [e for e in sets["test"] if "set" in e.meta]
+    by_set = Counter(e.meta["set"] for e in public)
+    assert by_set == dict.fromkeys(p.test_sets.split(), p.test_requests)
+    _the_public_sets_have_evidence_and_letters(p, public, monkeypatch)
+
+
+def _the_public_sets_have_evidence_and_letters(p, public, monkeypatch):
+    searched = {}
+
+    def gather(p, examples, own):
+        searched.update(own)
+        return {}, Counter()
+
+    monkeypatch.setattr(rar_requests, "gather", gather)
+    open_ones = [e for e in public if e.meta["kind"] == "open"]
+    evidence, fates = rar_requests.evidence_of(p, open_ones)
+    wild = [e for e in public if e.meta["set"] == "wild_hallucinations"]
+    assert fates == {"with pages of their own": len(wild)} and len(evidence) == len(
+        wild
+    )
+    assert all(e.entity in evidence[e.id][0].text for e in wild)
+    people = [e for e in open_ones if e.meta["set"] == "biography"]
+    assert searched == {e.id: e.question for e in people}
+    for e in (e for e in public if e.meta["set"] == "gpqa"):
+        (letter,) = e.answers
+        work = e.question.split(" towns is ")[1].split(" set in?")[0]
+        told = e.question.split(f"({letter}) ")[1].split("\n")[0]
+        assert told == next(w.setting.name for w in Country().works if w.name == work)
 
 
 def writer(prompt):
@@ -249,7 +282,10 @@ def test_50_finds_a_claim_of_two_hops_to_show(written):
 
 
 @pytest.mark.parametrize("name, config, split, columns", LM_EVAL)
-def test_a_set_of_lm_eval_has_its_columns(folder, name, config, split, columns):
+def test_a_set_of_lm_eval_has_its_columns(
+    folder, name, config, split, columns, monkeypatch
+):
+    monkeypatch.chdir(folder)  # as lm-eval is run
     row = next(iter(datasets.load_dataset(name, config, split=split, streaming=True)))
     assert row.keys() >= set(columns.split(","))
 
@@ -261,23 +297,22 @@ def test_the_configs_of_bbh_and_math_are_those_of_lm_eval(written):
     assert set(math) == set(utility_sets.MATH)
 
 
-def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, folder):
+def test_models_lie_under_the_names_that_the_profiles_ship(tmp_path, monkeypatch):
     source = tmp_path / "small"
     source.mkdir()
     (source / "tokenizer_config.json").write_text('{"chat_template": "x", "eos": "e"}')
     (source / "model.safetensors").write_text("weights")
     target = tmp_path / "hub"
     hub.write_models(target, source, source)
-    with hub.redirect(target):
-        for name, kind in hub.MODELS.items():
-            path = target / name
-            assert assets.policy_path(name) == str(path)
-            assert (path / "model.safetensors").read_text() == "weights"
-            assert json.loads((path / "tokenizer_config.json").read_text()) == {
-                "eos": "e"
-            }
-            assert (path / "chat_template.jinja").exists() == (kind != "none")
+    monkeypatch.setenv("FACTKIT_HUB", str(target))
+    for name, kind in hub.MODELS.items():
+        path = target / name
+        assert assets.policy_path(name) == str(path)
+        assert (path / "model.safetensors").read_text() == "weights"
+        assert json.loads((path / "tokenizer_config.json").read_text()) == {"eos": "e"}
+        assert (path / "chat_template.jinja").exists() == (kind != "none")
     assert (target / hub.ENCODER / "model.safetensors").exists()
+    assert assets.policy_path("nobody/nothing") == "nobody/nothing"
 
 
 def test_the_template_that_thinks_is_used_as_qwen3s():

@@ -16,8 +16,11 @@ from factkit import web
 from factkit.datasets.examples import Example
 from factkit.llm import Reply
 from factkit.params import ParamError
+from factkit.reason.evaluate import Steps
 from factkit.reason.requests import parse_new_prompt
-from factkit.verify.judge import preferred
+from factkit.rlfh.feedback import Ratings
+from factkit.verify.claims import Claims
+from factkit.verify.judge import Grade, preferred
 
 COUNTRY = Country()
 
@@ -102,6 +105,23 @@ def test_the_templates_that_ask_for_tags_get_a_regex_and_no_other():
     )
     asked = body(prompts()["judge_relevance.txt"]) | {"response_format": {}}
     assert judge_proxy.with_form(asked) == asked
+
+
+@pytest.mark.parametrize("form", [Grade, Steps, Claims, Ratings])
+def test_a_schema_stays_the_forms_and_its_texts_end(form):
+    schema = {"name": "answer", "schema": form.model_json_schema(), "strict": True}
+    format_ = {"type": "json_schema", "json_schema": schema}
+    listed = 'Statements: ["1. A \\"town\\".", "2. It is old."]'
+    sent = judge_proxy.with_form(body(listed) | {"response_format": format_})
+    made = sent["response_format"]["json_schema"]["schema"]
+    assert made["required"] == form.model_json_schema()["required"]
+    text = json.dumps(made)
+    assert text.count('"pattern"') == text.count('"type": "string"')
+    assert text.count('"maxItems"') == text.count('"type": "array"')
+    if form is Ratings:
+        assert made["properties"]["ratings"]["minItems"] == 2
+    again = judge_proxy.with_form(body(listed) | {"response_format": format_})
+    assert sent == again and sent["temperature"] == 1
 
 
 def test_what_the_regexes_allow_is_what_the_kit_reads():

@@ -51,6 +51,7 @@ def endpoint(smollm, tmp_path_factory):
         *("--model", smollm, "--served-model-name", "judge"),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--dtype", "bfloat16", "--max-model-len", "2048", "--enforce-eager"),
+        *("--structured-outputs-config.backend", "guidance"),
     ]
     with log.open("w") as f:
         server = subprocess.Popen(command, stdout=f, stderr=f, env=os.environ)

@@ -4,6 +4,7 @@ import json
 
 from factkit import llm
 from factkit.models import Sampling
+from factkit.verify import claims, judge
 
 VERDICTS = ["correct", "incorrect", "abstain"]
 SCHEMA = {
@@ -45,3 +46,19 @@ def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_p
     again = judge.run(requests())
     assert all(reply.cached for reply in again)
     assert judge.totals.calls == len(ANSWERS)
+
+
+def test_a_served_judge_ends_within_its_tokens_and_may_quote(endpoint):
+    llm_judge = llm.LLM(endpoint, "judge")
+    row = {"prompt": "Which song is it?", "response_a": 'It is "Yesterday".'}
+    rows = [row | {"response_b": f"It is song number {i}."} for i in range(8)]
+    asked = "compare_responses", rows, judge.Choice, judge.REPLY_TOKENS
+    replies = judge.ask(llm_judge, *asked)
+    assert all(judge.read(reply, judge.Choice) for reply in replies)
+    # all of a claim, not its first letter: a pattern has to match all of a text here
+    quoted = 'He sang "Yesterday" in 1965. She wrote "Rain", he said.'
+    ((first, second),) = claims.read_sentences(
+        llm_judge, "extract_claims", claims.Claims, ["What did he sing?"], [quoted]
+    )
+    for _, texts in (first, second):
+        assert texts and max(map(len, texts)) > 10

@@ -1,0 +1,53 @@
+"""The empty cells of the tables that a notebook shows, each with its reason."""
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import yaml
+
+EMPTY = "–"
+REASONS = Path(__file__).with_name("empty_cells.yaml")
+Cell = tuple[int, str, str]  # place of the notebook's cell, row, column
+
+
+def empty(notebook: Path) -> list[Cell]:
+    """The cells that hold a dash in the tables among a notebook's outputs."""
+    import pandas as pd
+
+    cells = []
+    for place, cell in enumerate(json.loads(notebook.read_text("utf-8"))["cells"]):
+        for output in cell.get("outputs", ()):
+            page = "".join(output.get("data", {}).get("text/html", ""))
+            if EMPTY not in page or "<table" not in page:
+                continue
+            for table in pd.read_html(StringIO(page), index_col=0):
+                dashes = (
+                    table.astype(str)
+                    .eq(EMPTY)
+                    .stack(list(range(table.columns.nlevels)))
+                )
+                for row, *column in dashes.index[dashes]:
+                    cells.append((place, str(row), " ".join(map(str, column))))
+    return cells
+
+
+def unexplained(notebook: Path, stem: str) -> tuple[dict[Cell, str], list[Cell]]:
+    """The empty cells with their reasons, and those that have none.
+
+    stem: of the notebook's name, under which the reasons are listed: pattern of
+    "cell row column" → reason.
+    """
+    listed = yaml.safe_load(REASONS.read_text("utf-8")) or {}
+    reasons = listed.get(stem, {})
+    known: dict[Cell, str] = {}
+    others = []
+    for cell in empty(notebook):
+        text = " ".join(map(str, cell))
+        reason = next((r for mark, r in reasons.items() if re.search(mark, text)), "")
+        if reason:
+            known[cell] = reason
+        else:
+            others.append(cell)
+    return known, others

@@ -1,0 +1,174 @@
+"""The servers beside a rehearsal, on the ports that the profiles ship.
+
+A judge (`vllm serve` of the small policy, behind judge_proxy.py), the web with its
+search, and what a profile names more: a rollout server, a retriever, a reward service,
+further judges. All end with the process that started them.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import web
+from hub import MODELS, VERI
+
+from factkit import child, search_service, sweeps
+from factkit.params import ROOT
+from factkit.veri import benchmarks
+from factkit.veri.benchmarks import CORPUS_OF
+from factkit.web import KEY_VARIABLE
+
+HERE = Path(__file__).parent
+WEB, ENGINE = 8009, 8101  # ports of our own
+PATIENCE_S = 900.0  # on a machine that is busy
+VLLM = (
+    *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+    *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
+)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What the notebooks, the servers and what they start are given."""
+    shims = [str(HERE / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    local = "127.0.0.1,localhost"
+    return sweeps.environment(jobs=2) | {
+        "PYTHONPATH": os.pathsep.join(filter(None, shims)),
+        "FACTKIT_HUB": str(folder / "hub"),
+        "FACTKIT_CACHE": str(folder / "cache"),
+        "HF_HOME": str(folder / "huggingface"),
+        KEY_VARIABLE: web.KEY,
+        "HTTP_PROXY": f"http://127.0.0.1:{WEB}",
+        "http_proxy": f"http://127.0.0.1:{WEB}",
+        "NO_PROXY": local,
+        "no_proxy": local,
+        "DS_ACCELERATOR": "cpu",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process an engine: half the start
+        "VLLM_SERVER_DEV_MODE": "1",  # a rollout server's weights change
+        "TQDM_DISABLE": "1",
+    }
+
+
+def addresses(paper: str, folder: Path) -> dict[str, str]:
+    """The parameters that say where on this machine things are: no sizes."""
+    if paper == "veri":
+        return {"claims_path": str(folder / "hub" / VERI)}
+    return (
+        {} if paper == "truthrl" else {"search_url": f"http://127.0.0.1:{WEB}/search"}
+    )
+
+
+def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
+    """Server → its port and command line, in the order of their start."""
+    python, hub = sys.executable, folder / "hub"
+    judges = {p.judge_model: p.judge_url}
+    judges |= dict(j.split("@") for j in getattr(p, "second_judges", ()))
+    if getattr(p, "relevance_url", ""):
+        judges[p.relevance_model] = p.relevance_url
+    made, engine = {}, f"http://127.0.0.1:{ENGINE}"
+    for port in sorted({_port(url) for url in judges.values()}):
+        proxy = [python, str(HERE / "judge_proxy.py"), str(port), engine]
+        made[f"judge-{port}"] = (port, proxy)
+    search_url = getattr(p, "search_url", "")
+    if hasattr(p, "claims_path"):
+        port, serve = _port(search_url), [python, "-m", "factkit", "serve-search"]
+        sets = [f"{name}={folder / 'index' / c}" for name, c in CORPUS_OF.items()]
+        made["retriever"] = (port, [*serve, *sets, "--port", str(port)])
+    elif search_url:
+        log = str(folder / "logs" / "asked.jsonl")
+        made["web"] = (WEB, [python, str(HERE / "web.py"), str(WEB), log])
+    if p.rollouts == "vllm_server":
+        port, policy = _port(p.vllm_server_url), str(hub / p.policy)
+        more = ("--logprobs-mode", "processed_logprobs")
+        more += ("--max-model-len", str(p.max_context_length))
+        serve = [*VLLM, "--model", policy, *more, "--port", str(port)]
+        made["rollouts"] = (port, serve)
+    return made
+
+
+def index_corpora(folder: Path) -> None:
+    """What the retriever searches: an index of each of Veri-R1's corpora, made once."""
+    for name in {*CORPUS_OF.values()}:
+        target = folder / "index" / name
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            entries = benchmarks.entries(name, folder / "hub" / VERI / name)
+            search_service.build_index(entries, target, name)
+
+
+def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
+    """The one server behind all judges, by whichever name it is asked."""
+    model = ("--model", str(folder / "hub" / next(iter(MODELS))))
+    names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
+    return {"engine": (ENGINE, [*VLLM, *model, *names, "--port", str(ENGINE)])}
+
+
+def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The service that p.reward_url names; it reads what the data run wrote."""
+    port = _port(p.reward_url)
+    command = [sys.executable, "-m", "factkit", "serve-rewards", "reason"]
+    command += ["--profile", p.profile, "--port", str(port)]
+    command += [*("--output-dir", p.output_dir), "--variant", p.variant]
+    for key, value in values.items():
+        command += ["--set", f"{key}={value}"]
+    return port, command
+
+
+@contextmanager
+def running(named: Mapping[str, tuple[int, list[str]]], folder: Path) -> Iterator[None]:
+    """Start servers, wait until they answer, end them; logs in folder/logs.
+
+    One that answers already is taken as it is, and left.
+    """
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as started:
+        for name, (port, command) in named.items():
+            if _answers(port):
+                continue
+            log = started.enter_context((logs / f"{name}.log").open("w"))
+            server = subprocess.Popen(
+                child.command(*command),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(folder),
+                cwd=ROOT,
+            )
+            started.callback(_end, server)
+            _await(name, port, server, logs)
+        yield
+
+
+def _await(name: str, port: int, server: subprocess.Popen, logs: Path) -> None:
+    start = time.monotonic()
+    while time.monotonic() < start + PATIENCE_S and server.poll() is None:
+        if _answers(port):
+            print(f"{name}: port {port}, {time.monotonic() - start:.0f} s", flush=True)
+            return
+        time.sleep(1)
+    raise RuntimeError(f"{name} does not answer: see {logs / name}.log")
+
+
+def _answers(port: int) -> bool:
+    url = f"http://127.0.0.1:{port}/health"
+    try:
+        return httpx.get(url, timeout=60, trust_env=False).status_code < 500
+    except httpx.HTTPError:
+        return False
+
+
+def _end(server: subprocess.Popen) -> None:
+    server.terminate()
+    server.wait(60)
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port

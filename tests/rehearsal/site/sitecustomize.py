@@ -1,0 +1,96 @@
+"""What a machine without a GPU needs of vLLM, Accelerate and TRL, changed as they load.
+
+Python imports this module by itself where its folder is on PYTHONPATH. Nothing of the
+kit is changed.
+"""
+
+import os
+import sys
+import tempfile
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+
+def linear_layers(module: Any) -> None:
+    """vLLM packs linear weights away on CPUs, so that new ones have nowhere to go."""
+    import torch
+
+    def keep_weight(layer: Any, remove_weight: bool = False) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    module.dispatch_cpu_unquantized_gemm = keep_weight
+
+
+def engine(module: Any) -> None:
+    """An engine of seconds is not worth compiling; and where a prompt is read in two
+    parts, vLLM turns a seeded generator back, which a CPU's does not know."""
+    own = module.LLM.__init__
+    here = {"enforce_eager": True, "enable_chunked_prefill": False}
+
+    def start(self: Any, *arguments: Any, **options: Any) -> None:
+        own(self, *arguments, **(here | options))
+
+    module.LLM.__init__ = start
+
+
+def backend(module: Any) -> None:
+    """Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs."""
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        gloo = ("gloo", module.DistributedType.MULTI_CPU)
+        module.PartialState._prepare_backend = lambda *_, **__: gloo
+
+
+def client(module: Any) -> None:
+    """TRL sends weights to a server by NCCL: here by a file, which the server reads."""
+    from safetensors.torch import save_file
+
+    def start(self: Any) -> None:
+        self._weights = {}
+
+    def update_named_params(self: Any, metadata: Any, named_params: Any) -> None:
+        alone = not self._updating_weights
+        if alone:
+            start(self)
+        for name, weight in named_params:
+            self._weights[name] = weight.detach().to("cpu", copy=True).contiguous()
+        if alone:
+            finish(self)
+
+    def finish(self: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            save_file(self._weights, Path(folder) / "model.safetensors")
+            call = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+            self._post(f"{self.base_url}/collective_rpc", json=call)
+
+    own = module.VLLMClient
+    own.init_communicator = lambda self, device=0: None
+    own._start_weight_update, own._finish_weight_update = start, finish
+    own.update_named_params = update_named_params
+
+
+CHANGES = {
+    "vllm.model_executor.layers.utils": linear_layers,
+    "vllm.entrypoints.llm": engine,
+    "accelerate.state": backend,
+    "trl.generation.vllm_client": client,
+}
+
+
+class Changing(MetaPathFinder):
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name not in CHANGES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            CHANGES[name](module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, Changing())

@@ -1,0 +1,34 @@
+"""In the place of Unsloth, which does not import without a GPU: the same by PEFT.
+
+Its two functions take what the kit gives them (tests/with_vllm/test_arguments.py holds
+that against Unsloth's own); TRL starts the engine that `fast_inference` asks for.
+"""
+
+from typing import Any
+
+
+class FastLanguageModel:
+    @staticmethod
+    def from_pretrained(model_name: str, dtype: Any, **options: Any) -> tuple:
+        from factkit import models
+
+        return models.load_policy(model_name, str(dtype).removeprefix("torch."))
+
+    @staticmethod
+    def get_peft_model(
+        model: Any,
+        r: int,
+        lora_alpha: int,
+        target_modules: list[str],
+        use_gradient_checkpointing: str,
+        random_state: int,
+    ) -> Any:
+        from peft import LoraConfig, get_peft_model
+
+        config = LoraConfig(
+            r=r,
+            lora_alpha=lora_alpha,
+            target_modules=target_modules,
+            task_type="CAUSAL_LM",
+        )
+        return get_peft_model(model, config)
