@@ -104,7 +104,7 @@ $(VERL)/done: pyproject.toml $(LOCKS)/verl.txt
 	$(VERL_PIP) --no-deps --editable .
 	@touch $@
 
-test-verl: $(VERL)/done  ## RLFH's token rewards through verl's own code, on the CPU
+test-verl: $(VERL)/done  ## Each paper's RL through verl's own code, on the CPU
 	$(VERL)/bin/python -m pytest --durations=0 tests/with_verl
 
 bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians

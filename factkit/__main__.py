@@ -1,5 +1,6 @@
 """python -m factkit: thin fronts to Snakemake, the results files and the checks."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -185,6 +186,32 @@ def serve_rewards(
     reward_service.serve(_checked(paper, profile, variant, changed), host, port)
 
 
+@app.command(context_settings={"allow_extra_args": True})
+def verl(
+    context: typer.Context,
+    paper: Paper,
+    profile: Profile = "h100_full",
+    variant: Variant = "",
+    output_dir: Output = "outputs",
+    values: Set = (),
+) -> None:
+    """Train an arm (--set arm=…) by verl on Ray. After -- : verl's own overrides.
+
+    Example: python -m factkit verl rar --set arm=veriscore -- trainer.nnodes=2
+    """
+    from factkit import runs
+    from factkit.train import verl_adapter
+
+    changed = _typed(values) | {"output_dir": output_dir}
+    p = _checked(paper, profile, variant, changed)
+    name = f"{paper}-{p.arm}-s{p.seed}"
+    folder = runs.profile_folder(p) / "verl" / name
+    verl_adapter.write(paper, p, folder)
+    config = ["--config-dir", str(folder), "--config-name", paper]
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *config, *context.args]
+    os.execv(sys.executable, command)
+
+
 @app.command()
 def fetch(
     paper: Annotated[str, typer.Argument(help="Paper: veri.")] = "veri",
@@ -230,7 +257,7 @@ def serve_search(
         list[str],
         typer.Argument(
             help="leads; an index's folder; one of several indexes, served by their "
-            "names at /<name>/retrieve; or name=folder for each."
+            "names at /<name>/retrieve; or name=folder of each."
         ),
     ] = ("leads",),
     host: Host = "127.0.0.1",

@@ -185,14 +185,20 @@ class LLM:
             for _ in range(min(self.limits.concurrency, len(missing))):
                 group.create_task(work())
 
+    @property
+    def key(self) -> str:
+        """The key that requests bear, "none" without one. Raises ValueError if it can't
+        be sent."""
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+        return key
+
     def _client(self) -> "AsyncOpenAI":
         """A client for the running event loop; redirects are refused."""
         import httpx
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
-        if not (key.isascii() and key.isprintable()):
-            raise ValueError("the API key holds a line break or a non-ASCII character")
         limits, totals = self.limits, self.totals
 
         class Attempts(DefaultAsyncHttpxClient):
@@ -211,7 +217,7 @@ class LLM:
 
         return AsyncOpenAI(
             base_url=self.base_url,
-            api_key=key,
+            api_key=self.key,
             default_headers=self.headers,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,

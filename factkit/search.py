@@ -14,10 +14,14 @@ So code that was written for Search-R1's server runs with ours (`search_service`
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from factkit import serving
 from factkit.corpus import Chunk, Index
+
+# queries, k, each query's claim set → the k best entries of each query, best first. The
+# sets say which corpus is searched; where there is one they may be left out
+Search = Callable[..., list[list[Chunk]]]
 
 SET = "{set}"  # in a search_url: the claim set whose corpus is behind it
 TOKEN_VARIABLE = "FACTKIT_SEARCH_TOKEN"
@@ -25,19 +29,6 @@ QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
 QUERIES = 256  # of a request; more go in several, one after the other
 CALL_S = 120.0  # seconds that a server may be silent
 PATIENCE_S = 300.0  # after which a request is not tried again
-
-
-class Search(Protocol):
-    """What a rollout searches with."""
-
-    def __call__(
-        self, queries: Sequence[str], k: int, sets: Sequence[str] = ()
-    ) -> list[list[Chunk]]:
-        """The k best entries of each query, best first.
-
-        sets: each query's claim set, which says what corpus is searched; where there is
-        one corpus, they are not looked at.
-        """
 
 
 def in_process(index: Index) -> Search:

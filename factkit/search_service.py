@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from factkit import serving
-from factkit.assets import write_atomically
+from factkit.assets import cache_dir, write_atomically
 from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
 from factkit.params import ParamError
@@ -121,6 +121,16 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     return folder
 
 
+def kept_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
+    """A corpus's index in the cache folder, built at its first use. key: what says
+    which corpus it is, and which version."""
+    digest = hashlib.sha256(f"{key} {_how()}".encode()).hexdigest()[:32]
+    folder = cache_dir() / "bm25" / digest
+    if not folder.exists():
+        build_index(entries, folder, name)
+    return EntryIndex(folder)
+
+
 def _write(entries: Iterable[Chunk], folder: Path, name: str) -> dict[str, Any]:
     """Index the entries; how many they are, and their SHA-256."""
     import tantivy
@@ -181,55 +191,48 @@ def serve(entries: Sequence[str], host: str, port: int) -> None:
     """Serve one index at /retrieve, or several at /<name>/retrieve, until SIGTERM or an
     interrupt.
 
-    entries: "leads", or the folder that `build_index` wrote, or one of several such, by
-    whose names they are served; or `name=folder` for each. Raises ParamError on an
-    address that can't be had or needs a token, DataError if a folder holds no index.
+    entries: "leads", the folder that `build_index` wrote, or one that holds several
+    such, by whose names they are served; or name=folder of each. Raises ParamError on
+    an address that can't be had or needs a token, and on what is no name=folder;
+    DataError if a folder holds no index.
     """
     token = serving.environment_token(TOKEN_VARIABLE)
     listening = serving.bound(host, port, token, TOKEN_VARIABLE)
-    indexes = {name: _opened(one) for name, one in _named(entries).items()}
-    if list(indexes) == [""]:
-        app = service(*indexes[""], token)
+    if folders := _named(entries):
+        app = several(folders, token)
+    elif list(entries) == ["leads"]:
+        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
+        manifest = {"name": "leads", "entries": len(chunks)}
+        app = service(CorpusIndex(chunks), manifest, token)
     else:
-        app = several(indexes, token)
+        index = EntryIndex(Path(entries[0]))
+        app = service(index, index.manifest, token)
     print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
     serving.run(app, listening)
 
 
-def _named(entries: Sequence[str]) -> dict[str, str]:
-    """Name → what is served by it; "" is the name of one alone."""
+def _named(entries: Sequence[str]) -> dict[str, Path]:
+    """Name → folder of several indexes; empty of one alone."""
     if len(entries) == 1 and "=" not in entries[0]:
-        found = sorted(Path(entries[0]).glob(f"[!.]*/{MANIFEST}"))
-        return {path.parent.name: str(path.parent) for path in found} or {
-            "": entries[0]
-        }
+        manifests = sorted(Path(entries[0]).glob(f"[!.]*/{MANIFEST}"))
+        return {path.parent.name: path.parent for path in manifests}
     words = [word.partition("=") for word in entries]
-    named = {name: folder for name, _, folder in words if name.isidentifier()}
-    if len(named) < len(entries) or not all(named.values()):
+    named = {name: Path(own) for name, _, own in words if name.isidentifier() and own}
+    if len(named) < len(entries):
         raise ParamError(f"{' '.join(entries)}: name=folder for each, no name twice")
     return named
 
 
-def _opened(entries: str) -> tuple[Index, dict[str, Any]]:
-    """An index and its manifest."""
-    if entries != "leads":
-        index = EntryIndex(Path(entries))
-        return index, index.manifest
-    chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
-    return CorpusIndex(chunks), {"name": entries, "entries": len(chunks)}
-
-
-def several(
-    indexes: Mapping[str, tuple[Index, dict[str, Any]]], token: str
-) -> "FastAPI":
+def several(folders: Mapping[str, Path], token: str) -> "FastAPI":
     """Searches each index below its name; /health tells of all."""
     from fastapi import FastAPI
 
-    app = FastAPI(openapi_url=None)
-    about = {name: manifest for name, (_, manifest) in indexes.items()}
+    app, about = FastAPI(openapi_url=None), {}
     app.get("/health")(lambda: {"manifests": about})
-    for name, own in indexes.items():
-        app.mount(f"/{name}", service(*own, token))
+    for name, folder in folders.items():
+        index = EntryIndex(folder)
+        about[name] = index.manifest
+        app.mount(f"/{name}", service(index, index.manifest, token))
     return app
 
 

@@ -9,6 +9,7 @@ import datasets
 import huggingface_hub
 import pytest
 
+from factkit.datasets import benchmarks
 from factkit.datasets.benchmarks import (
     crag_pages,
     load,
@@ -204,7 +205,10 @@ def test_a_bad_row_is_dropped_and_counted_by_its_problem(tmp_path):
 # ---- pages
 
 
-def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(tmp_path):
+def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
     base = crag_row()["search_results"][0]
     script = "<html><script>x()</script></html>"
     for pages, texts in (
@@ -214,7 +218,11 @@ def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(tmp_pat
         ([{}, {"page_name": "Cy", "page_url": "http://c.org"}], ["Bo\nis\nhere"]),
     ):
         row = crag_row(search_results=[base | page for page in pages])
-        documents = crag_pages(write(tmp_path, [row]))["c0"]
+        path = write(tmp_path, [row])
+        documents = crag_pages(path)["c0"]
+        with monkeypatch.context() as cached:  # what was made of HTML is kept
+            cached.setattr(benchmarks, "plain_text", None)
+            assert crag_pages(path)["c0"] == documents
         assert [d.text for d in documents] == texts
 
 

@@ -3,17 +3,20 @@
 import csv
 
 import pytest
+import torch
+import transformers
 
 from factkit import assets, models, params
 from factkit.curate.drawn import Probe, turn
 from factkit.datasets.examples import Example
-from factkit.train import grpo, offline
+from factkit.train import grpo, offline, setup
 from factkit.truthrl import rewards as truthrl
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 
 pytestmark = pytest.mark.assets
 
+PAIR = "chosen", "rejected"
 EXAMPLES = [
     Example(
         id=f"q{i}",
@@ -111,6 +114,44 @@ def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
     (step,) = steps(tmp_path / "metrics.csv")
     assert float(step["hallucination"]) == 1  # no box, no answer
     assert (float(step["reward"]) == -1) is (arm == "ternary")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_reward_model_by_lora_scores_as_it_was_trained(
+    dtype, start, p, tmp_path, monkeypatch
+):
+    """Merged: the trunk moves where the adapter is, and the head is the trained one."""
+    kept, keep = [], setup.train_and_keep
+    monkeypatch.setattr(
+        setup, "train_and_keep", lambda t, *a, **k: kept.append(t) or keep(t, *a, **k)
+    )
+    own = {"arm": "rlkf", "reward_lora_rank": 4, "reward_epochs": 3}
+    p = p.model_copy(update=own | {"reward_learning_rate": 0.01})
+    rows = training.pairs(EXAMPLES, PROBES, p)
+    folder = offline.train_reward_model(start, rows, tmp_path, p)
+    assert not (folder / "adapter_config.json").exists()
+    found = scores(folder, rows, dtype)
+    model = kept[0].model
+    trained = [n for n, w in model.named_parameters() if w.requires_grad]
+    assert all("lora_" in name or "score" in name for name in trained)
+    scorers = transformers.AutoModelForSequenceClassification
+    monkeypatch.setattr(scorers, "from_pretrained", lambda *_, **__: model)
+    exact = 1e-4 if dtype == "float32" else 0.05
+    for mine, theirs in zip(found, scores(folder, rows, dtype), strict=True):
+        assert mine == pytest.approx(theirs, rel=exact, abs=exact)
+    before, after = (models.load_policy(str(f))[0].model for f in (start, folder))
+    weights = zip(before.parameters(), after.parameters(), strict=True)
+    moved = [not torch.equal(a, b) for a, b in weights]
+    names = [name for name, _ in before.named_parameters()]
+    assert moved == ["proj" in name for name in names]
+
+
+def scores(folder, rows, dtype):
+    """The scores of the chosen and of the rejected responses."""
+    score = truthrl.load_scorer(str(folder), dtype)
+    prompts = [row["prompt"] for row in rows]
+    replies = ([row[name][0]["content"] for row in rows] for name in PAIR)
+    return [score(prompts, texts) for texts in replies]
 
 
 def test_a_sampled_prompt_is_the_one_that_a_trainer_writes(start, p):

@@ -28,7 +28,7 @@ def test_every_command_has_help(factkit):
     commands = (
         "reproduce sweep check report serve-rewards fetch index-entries serve-search "
     )
-    for command in (commands + "assets doctor").split():
+    for command in (commands + "verl assets doctor").split():
         code, page, _ = factkit(command, "--help")
         assert code == 0, command
         assert len(page.splitlines()) > 5, command

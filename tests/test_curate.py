@@ -298,6 +298,22 @@ def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chose
         assert {row["chosen"] for row in rows} == {chosen}
 
 
+def test_reward_models_see_so_many_wrong_samples_of_a_question_and_abstaining():
+    probed = [[CORRECT, *[WRONG] * 7], [WRONG] * 2]
+    assert built("rlhf", probed, reward_pairs=3) == [
+        *[(CORRECT, WRONG)] * 3,
+        (CORRECT, ABSTAIN),
+        *[(CORRECT, WRONG)] * 2,
+        (CORRECT, ABSTAIN),
+    ]
+    assert built("rlkf", probed, reward_pairs=3) == [
+        (CORRECT, ABSTAIN),
+        *[(CORRECT, WRONG)] * 3,
+        *[(ABSTAIN, WRONG)] * 2,
+    ]
+    assert built("dpo", probed, reward_pairs=1) == built("dpo", probed)
+
+
 def test_a_seed_decides_the_samples_of_dpo_s_pairs():
     asked = examples()[:40]
     probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]

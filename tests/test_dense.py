@@ -118,6 +118,44 @@ def test_an_index_of_other_texts_or_another_encoder_is_not_opened():
     assert encoder.encoded == ["a", "bc", "ab", "c"]
 
 
+class Corpus:
+    """A corpus that is read anew each time, and counts what is read of it."""
+
+    def __init__(self, texts):
+        self.texts, self.read = texts, 0
+
+    def __iter__(self):
+        for chunk in chunks_of(self.texts):
+            self.read += 1
+            yield chunk
+
+
+def test_a_corpus_on_disk_is_encoded_as_it_is_read_and_known_by_its_key(monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "1")  # as in a batch
+    corpus, read = Corpus(TEXTS), []
+
+    class Reading(LetterEncoder):
+        def passages(self, texts):
+            read.append(corpus.read)
+            return super().passages(texts)
+
+    index = DenseIndex(corpus, Reading(), "one")
+    assert read == [2, 4, 5]  # a part, and it is encoded
+    corpus.read = 0
+    again = DenseIndex(corpus, Reading(), "one")
+    assert corpus.read == 0 and len(read) == 3
+    for k in (1, 3):
+        hits = again.search_all(["a", "cd", "fa"], k)
+        whole = DenseIndex(chunks_of(TEXTS), LetterEncoder())
+        assert hits == index.search_all(["a", "cd", "fa"], k)
+        assert hits == whole.search_all(["a", "cd", "fa"], k)
+    corpus.read = 0
+    again.search_all(["ab"], 1)
+    assert corpus.read == 1  # up to the last hit
+    DenseIndex(Corpus(TEXTS), Reading(), "two")
+    assert len(read) == 6
+
+
 @pytest.fixture(scope="module")
 def minilm():
     return Encoder(assets.embedder_path())

@@ -149,7 +149,8 @@ def test_the_world_s_questions_are_of_strangers_too_and_no_person_is_in_two_spli
 def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypatch):
     searched = {}
 
-    def gather(p, examples, own):
+    def gather(p, examples, own, source):
+        assert source is None
         searched.update({e.id: e.answers for e in examples})
         return {e.id: [Document("d", "t", "text", "web")] for e in examples[:2]}, {}
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -298,11 +299,11 @@ def test_each_set_is_searched_in_its_own_corpus(folder, tmp_path):
             search(["fox", "den"], 1)
 
 
-def test_indexes_are_named_each_or_lie_in_one_folder(folder, tmp_path):
+def test_indexes_are_named_each_or_lie_in_one_folder(folder):
     named = search_service._named
-    assert named(["leads"]) == {"": "leads"} and named([str(folder)])[""]
-    assert named([str(folder.parent)]) == {"animals": str(folder)}
-    assert named(["a=x", "b=x"]) == {"a": "x", "b": "x"}
+    assert named(["leads"]) == named([str(folder)]) == {}
+    assert named([str(folder.parent)]) == {"animals": folder}
+    assert named(["a=x", "b=x"]) == {"a": Path("x"), "b": Path("x")}
     for words in (["a=x", "a=y"], ["a=x", "y"], ["leads", "y"], ["a="], ["a/b=x"]):
         with pytest.raises(ParamError, match="name=folder for each"):
             named(words)

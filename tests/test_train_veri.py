@@ -7,6 +7,7 @@ import pytest
 from factkit import params, runs
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.search import in_process
+from factkit.serving import ServiceError
 from factkit.train import grpo, offline
 from factkit.veri import data as claim_data
 from factkit.veri import rewards, search_rollout
@@ -228,19 +229,37 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
             assert (prompt, turns) == data.shown[i]
 
 
-def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch):
-    made = []
+def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_path):
+    """In batches, by the judge's key and headers; killed, it goes on."""
+    made, asked, ends = [], [], []
 
-    def with_server(url, model, sampling):
+    def with_server(url, model, sampling, key, headers):
         made.append((url, model, sampling.temperature, sampling.max_new_tokens))
-        return lambda prompts, most: ([[3] for _ in prompts], None)
+        assert (key, headers) == ("secret", {"X-Team": "facts"})
+
+        def generate(prompts, budgets):
+            if ends and len(asked) == ends[0]:
+                raise ServiceError("down")
+            asked.append(prompts)
+            return [[3 + len(p) % 5] for p in prompts], None
+
+        return generate
 
     monkeypatch.setattr(search_rollout, "with_server", with_server)
-    p = load(verifier="judge", judge_model=start, judge_url="http://there/v1")
-    shown = claim_data.shown_to_sft(p, data.train, data.search)
+    monkeypatch.setenv("JUDGE_KEY", "secret")
+    how = {"judge_model": start, "judge_url": "http://there/v1", "eval_batch_size": 5}
+    how |= {"judge_key": "JUDGE_KEY", "judge_headers": '{"X-Team": "facts"}'}
+    p = load(verifier="judge", **how)
+    whole = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "whole")
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
-    assert len(shown) == len(data.train)
-    assert all(len(turns) == 1 and turns[0].by_model for turns in shown)
+    assert [len(prompts) for prompts in asked] == [5, 5, 2]
+    assert all(len(turns) == 1 and turns[0].by_model for turns in whole)
+    ends.append(5)  # in the third batch
+    with pytest.raises(ServiceError):
+        claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "cut")
+    ends.clear()
+    cut = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "cut")
+    assert cut == whole and [len(prompts) for prompts in asked[5:]] == [2]
 
 
 # ---- deviations

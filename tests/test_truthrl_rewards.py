@@ -174,7 +174,7 @@ def test_what_the_reasoning_judge_failed_on_has_no_reward(monkeypatch, tmp_path)
 def test_learned_rewards_are_the_reward_model_s_scores(monkeypatch, tmp_path):
     paths = []
 
-    def load(path):
+    def load(path, dtype):
         paths.append(path)
         return lambda prompts, texts: [float(len(text)) for text in texts]
 

@@ -275,6 +275,13 @@ def turn(example: Example, p: "PolicyParams") -> str | list[dict[str, str]]:
     return [{"role": "user", "content": text}] if p.chat else text
 
 
+def asked_rows(examples: Sequence[Example], p: "PolicyParams") -> list[dict]:
+    """Rows for RL on requests: the prompt, and what identifies it to the reward."""
+    return [
+        {"prompt": turn(e, p), "id": e.id, "question": e.question} for e in examples
+    ]
+
+
 def _reply(target: str, p: "PolicyParams") -> str | list[dict[str, str]]:
     """A response; plain text starts with the space before it."""
     return [{"role": "assistant", "content": target}] if p.chat else f" {target}"

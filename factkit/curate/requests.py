@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import assets, corpus
-from factkit.corpus import Chunk, Document
+from factkit.corpus import Chunk, Document, Index
 from factkit.curate.splits import Sets, in_set
 from factkit.datasets.examples import (
     COUNTED,
@@ -31,6 +31,8 @@ from factkit.world import requests as world_requests
 if TYPE_CHECKING:
     from factkit.llm import LLM
     from factkit.params.stages import RequestParams
+
+Source = tuple[Index, Mapping[str, Document]]  # of evidence: its search, its documents
 
 TEST_SHARE, DEV_SHARE = 0.3, 0.1  # of the fact world's people
 # in p.requests_path; any other set may be there as <name>.jsonl
@@ -156,12 +158,13 @@ def gather(
     p: "RequestParams",
     examples: Sequence[Example],
     own: Mapping[str, str] | None = None,
+    source: Source | None = None,
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each request's documents, at most p.pages, and how many requests had which fate.
 
     own: request id → the base policy's answer, which is searched for where a request
     has no reference. With p.search_url from the web (Binary RAR App. C), else from the
-    embedded corpus, the documents that state the answer first.
+    source or the embedded corpus, the documents that state the answer first.
     """
     own = own or {}
     examples = [
@@ -173,6 +176,11 @@ def gather(
 
         cache, limits = assets.cache_dir() / "web", (p.pages, p.least_pages)
         return web.run_online(examples, p.search_url, cache, *limits)
+    index, documents = source or _embedded(p)
+    return evidence.build_offline(examples, index, documents, p.pages, p.least_pages)
+
+
+def _embedded(p: "RequestParams") -> Source:
     if p.requests == "world":
         every = world.documents(people_of(p)[0])
     else:  # each lead after its title: a chunk is to say whom it is about
@@ -181,5 +189,4 @@ def gather(
             for d in corpus.load_leads()
         ]
     documents = {d.id: d for d in every}
-    index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in every])
-    return evidence.build_offline(examples, index, documents, p.pages, p.least_pages)
+    return CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in every]), documents

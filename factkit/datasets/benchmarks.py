@@ -8,17 +8,21 @@ CRAG's answer "i don't know"): leave these out by label where abstention has a s
 its own. `relation == "comparison"` are CRAG's questions of TruthRL Table 2.
 """
 
+import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
-from factkit.corpus import Document
+from factkit import assets
+from factkit.corpus import Chunk, Document
 from factkit.datasets import rows
 from factkit.datasets.examples import DataError, Example, digest, made_id
 from factkit.datasets.rows import Loaded, Row, RowError, Source
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"
+PLAIN_TEXT = 1  # the version of `plain_text`, by which CRAG's texts are kept
 
 
 def crag(row: Row) -> Example:
@@ -186,10 +190,22 @@ def load_all(name: str, path: str = "") -> Loaded:
 def crag_pages(path: str = "") -> dict[str, list[Document]]:
     """CRAG's question id → its pages' texts, or the search's snippets, each once.
 
-    All of CRAG is gigabytes of HTML: keep what comes out. A damaged row has no pages.
+    All of CRAG is gigabytes of HTML: what comes out is kept in the cache folder, by the
+    file's SHA-256. A damaged row has no pages.
     """
+    file = rows.local(BENCHMARKS["crag"], path)
+    kept = assets.cache_dir() / "crag" / f"{rows.sha256(file)}-{PLAIN_TEXT}.jsonl"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        pages = _crag_pages(file).items()
+        lines = (json.dumps([i, [vars(d) for d in own]]) + "\n" for i, own in pages)
+        assets.write_atomically(kept, "".join(lines))
+    return {i: [Document(**d) for d in own] for i, own in rows.json_lines(kept)}
+
+
+def _crag_pages(file: Path) -> dict[str, list[Document]]:
     pages = {}
-    for row in rows.values(BENCHMARKS["crag"], "crag", path, ["train"]):
+    for row in rows.of_file(file):
         with suppress(RowError, AttributeError):
             texts: dict[str, Document] = {}
             for page in map(_page, rows.objects(row, "search_results")):
@@ -238,6 +254,20 @@ def wikipedia_2018(path: str = "") -> Iterator[Document]:
                 f"{path or WIKI_2018.file}, row {number} is not JSON {{id, contents}} "
                 "with the title on the contents' first line; mend the row"
             ) from None
+
+
+class Passages:
+    """`wikipedia_2018` as chunks, for they are short enough, read anew from its file
+    each time: so that none of 14 GB stays in memory. key: the file's SHA-256."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = rows.local(WIKI_2018, path)
+        self.key = rows.sha256(self.path)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for passage in wikipedia_2018(str(self.path)):
+            words = len(passage.text.split())
+            yield Chunk(passage.id, passage.id, passage.text, words)
 
 
 def _passage(row: Row) -> Document:

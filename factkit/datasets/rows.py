@@ -4,6 +4,7 @@ import ast
 import bz2
 import csv
 import gzip
+import hashlib
 import json
 import zipfile
 import zlib
@@ -239,29 +240,56 @@ def values(
     return chain.from_iterable(_of_hub(source, split, stream) for split in splits)
 
 
-def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
+def local(source: Source, path: str = "") -> Path:
+    """A source's one file, fetched if it is not here: that of a path, of the hub or of
+    an address. Raises DataError."""
     import datasets
     from huggingface_hub import hf_hub_download
 
-    file, hub = source.file, assets.of_hub(source.hub)
+    if path:
+        return existing(path)
+    hub = assets.of_hub(source.hub)
     try:
-        if file and hub == source.hub:
-            yield from of_file(hf_hub_download(hub, file, repo_type="dataset"))
-        elif file:
-            yield from of_file(Path(hub, file))
+        if hub != source.hub:  # here already
+            file = Path(hub, source.file)
+        elif source.file:
+            file = hf_hub_download(hub, source.file, repo_type="dataset")
+        else:
+            file = datasets.DownloadManager().download(hub)
+    except (OSError, ValueError) as error:
+        raise _unavailable(hub, source.file, error) from error
+    return existing(file)
+
+
+def sha256(path: Path) -> str:
+    """A file's SHA-256: 5 GB take seconds."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unavailable(hub: str, part: str, error: Exception) -> DataError:
+    return DataError(
+        f"{hub}, {part}: {error}; check the name and the network (HF_HUB_OFFLINE=0), "
+        "or give the path of a local file"
+    )
+
+
+def _of_hub(source: Source, split: str, stream: bool) -> Iterator[Any]:
+    import datasets
+
+    hub = assets.of_hub(source.hub)
+    try:
+        if source.file:
+            yield from of_file(local(source))
         elif source.hub.startswith("https://"):
+            path, packed = str(local(source)), hub.endswith(".zip")
             manager = datasets.DownloadManager()
-            path = manager.download(hub) if hub == source.hub else hub
-            packed = hub.endswith(".zip")
             yield from source.read(manager.extract(path) if packed else path)
         else:
             config = source.config or None
             yield from datasets.load_dataset(hub, config, split=split, streaming=stream)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{hub}, {file or f'split {split!r}'}: {error}; check the name and the "
-            "network (HF_HUB_OFFLINE=0), or give the path of a local file"
-        ) from error
+        raise _unavailable(hub, source.file or f"split {split!r}", error) from error
 
 
 def collected(

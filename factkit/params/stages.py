@@ -240,6 +240,8 @@ class TokenLevelParams(RlParams):
 class RewardModelParams(RlParams):
     """The reward model of RLHF and RLKF."""
 
+    reward_lora_rank: int = Field(0, ge=0)  # 0: full parameters
+    reward_pairs: int = Field(0, ge=0)  # wrong samples of a question, at most; 0: all
     reward_beta: float = Field(ge=0)
     reward_learning_rate: float = Field(gt=0, lt=1)
     reward_batch_size: int = Field(ge=1)

@@ -6,8 +6,10 @@ TruthRL App. C retrieves with E5 over Wikipedia of 2018.
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import count, islice
+from operator import length_hint
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +98,9 @@ class Encoder:
 class DenseIndex:
     """Exact search by cosine over an encoder's embeddings of a whole corpus.
 
+    chunks: a list, or what reads a corpus anew each time one goes through it, of which
+    one part is in memory at a time; then `key` says which corpus it is.
+
     The embeddings, float16 (N, d), lie in `assets.cache_dir()/dense/<hash>` as .npy
     parts of BLOCK chunks each and are memory-mapped: 21 million passages of E5-base
     are 32 GB, of which a search holds one part at a time. A part is written whole or
@@ -106,9 +111,11 @@ class DenseIndex:
     on any machine, in any batch.
     """
 
-    def __init__(self, chunks: Sequence[Chunk], encoder: Encoder) -> None:
+    def __init__(
+        self, chunks: Iterable[Chunk], encoder: Encoder, key: str = ""
+    ) -> None:
         self.chunks, self.encoder = chunks, encoder
-        self._parts = self._open_or_build()
+        self._parts = self._open_or_build(key)
 
     def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Each query's k best chunks, best first; ties in the chunks' order.
@@ -120,7 +127,7 @@ class DenseIndex:
 
         wordy = [i for i, query in enumerate(queries) if tokenize(query)]
         hits: list[list[Hit]] = [[] for _ in queries]
-        if not wordy or not self.chunks:
+        if not wordy or not self._parts:
             return hits
         device = self.encoder.device
         vectors = self.encoder.queries([queries[i] for i in wordy]).astype(np.float16)
@@ -135,32 +142,46 @@ class DenseIndex:
                 scores = np.concatenate([best[i][1], scores])
                 top = top_places(scores, k)
                 best[i] = places[top], scores[top]
+        wanted = {place for places, _ in best for place in places.tolist()}
+        numbered = enumerate(islice(self.chunks, max(wanted) + 1))
+        found = {place: chunk for place, chunk in numbered if place in wanted}
         for i, (places, scores) in zip(wordy, best, strict=True):
-            hits[i] = [
-                Hit(self.chunks[place], float(score))
-                for place, score in zip(places, scores, strict=True)
-            ]
+            pairs = zip(places.tolist(), scores.tolist(), strict=True)
+            hits[i] = [Hit(found[place], score) for place, score in pairs]
         return hits
 
-    def _open_or_build(self) -> list[np.ndarray]:
+    def _open_or_build(self, key: str) -> list[np.ndarray]:
         """The memory-mapped parts (block, d); those missing are encoded in turn."""
-        digest = hashlib.sha256(f"{self.encoder.key} {BLOCK}".encode())
-        for chunk in self.chunks:  # the length keeps ["ab", "c"] and ["a", "bc"] apart
+        digest = hashlib.sha256(f"{self.encoder.key} {BLOCK}{key}".encode())
+        for chunk in () if key else self.chunks:
+            # the length keeps ["ab", "c"] and ["a", "bc"] apart
             digest.update(f"{len(chunk.text)} {chunk.text}".encode())
         folder = assets.cache_dir() / "dense" / digest.hexdigest()[:32]
         folder.mkdir(parents=True, exist_ok=True)
-        starts = range(0, len(self.chunks), BLOCK)
-        paths = [folder / f"{number:05d}.npy" for number in range(len(starts))]
-        parts = zip(starts, paths, strict=True)
-        missing = [(start, path) for start, path in parts if not path.exists()]
-        if missing:
-            with progress_bar(len(missing), "dense index", unit="part") as bar:
-                for start, path in missing:
-                    texts = [c.text for c in self.chunks[start : start + BLOCK]]
+        whole = folder / "chunks"  # how many; there once all of them are
+        if not whole.exists():
+            assets.write_atomically(whole, str(self._build(folder)))
+        parts = range(-(-int(whole.read_text()) // BLOCK))
+        return [np.load(_part(folder, number), mmap_mode="r") for number in parts]
+
+    def _build(self, folder: Path) -> int:
+        """Go through the chunks and encode the parts that are missing."""
+        stream, total = iter(self.chunks), 0
+        expected = length_hint(self.chunks) or None
+        with progress_bar(expected, "dense index", " chunks") as bar:
+            for number in count():
+                texts = [chunk.text for chunk in islice(stream, BLOCK)]
+                if not texts:
+                    return total
+                total += len(texts)
+                if not (path := _part(folder, number)).exists():
                     embedded = self.encoder.passages(texts).astype(np.float16)
                     partial = path.with_name(f".{path.name}.{os.getpid()}")
                     with partial.open("wb") as file:
                         np.save(file, embedded)
                     partial.replace(path)
-                    bar.update()
-        return [np.load(path, mmap_mode="r") for path in paths]
+                bar.update(len(texts))
+
+
+def _part(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.npy"

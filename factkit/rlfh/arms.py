@@ -14,6 +14,7 @@ class RlfhParams(RequestParams):
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
     requests: Literal["world", "leads", "hotpotqa"]
+    wikipedia_path: str = ""
     annotation: Literal["pipeline", "single_pass"] = "pipeline"
 
 

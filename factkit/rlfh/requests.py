@@ -32,6 +32,9 @@ from factkit.curate.splits import Sets, in_set, split_prompts
 from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.datasets.rows import Loaded
+from factkit.params import ROOT
+from factkit.rlfh.wikipedia import Wikipedia
+from factkit.search_service import kept_index
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams
@@ -120,7 +123,8 @@ def rlfh_evidence(
     own: question id → the policy's answer, which is searched for where there is no
     reference. A short answer finds nothing: of HotpotQA and SQuAD the question is
     searched for, and the answer is a document of its own, as the paper's annotator is
-    told it with the passages (Tables 4 to 6).
+    told it with the passages (Tables 4 to 6). p.wikipedia_path is searched unless
+    there is a p.search_url.
     """
     if p.requests != "hotpotqa":
         return gather(p, examples, own)
@@ -129,7 +133,12 @@ def rlfh_evidence(
         e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
         for e in examples
     ]
-    pages, fates = gather(p, queries, own)
+    source = None
+    if p.wikipedia_path and not p.search_url:
+        pages_of = Wikipedia(ROOT / p.wikipedia_path)
+        index = kept_index(pages_of, pages_of.key, "Wikipedia of April 2023")
+        source = index, pages_of
+    pages, fates = gather(p, queries, own, source)
     for e in answered:
         if e.id in pages:
             text = f'The answer to "{e.question}" may be "{e.answers[0]}".'

@@ -83,10 +83,12 @@ def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
 def train_reward_model(
     start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
 ) -> Path:
-    """Train a scorer on the trunk of `start`, whole, from rows of `prompt`, `chosen`
-    and `rejected`; returns folder/reward_model.
+    """Train a scorer on the trunk of `start` from rows of `prompt`, `chosen` and
+    `rejected`; returns folder/reward_model.
 
-    The curve is in folder/reward_model.csv, with the pairs' accuracy by step.
+    All parameters are trained, or with p.reward_lora_rank an adapter, which is merged,
+    and the head; kept in float32 either way, for the head's updates. The curve is in
+    folder/reward_model.csv, with the pairs' accuracy by step.
     """
     import torch
     from datasets import Dataset
@@ -96,6 +98,7 @@ def train_reward_model(
     config = reward_config(p, folder / "reward_checkpoint")  # before the model
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    adapter = p.model_copy(update={"lora_rank": p.reward_lora_rank})
     model = AutoModelForSequenceClassification.from_pretrained(
         start, num_labels=1, dtype=torch.float32, **models.SAFE
     )
@@ -104,10 +107,11 @@ def train_reward_model(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
+        peft_config=setup.lora(adapter, task="SEQ_CLS"),
         args=config,
     )
     names = {"model": "reward_model", "curve": "reward_model.csv"}
-    return setup.train_and_keep(trainer, "reward model", folder, merge=False, **names)
+    return setup.train_and_keep(trainer, "reward model", folder, merge=True, **names)
 
 
 def reward_config(p: RewardModelParams, folder: Path) -> "RewardConfig":

@@ -231,10 +231,13 @@ def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
     }
 
 
-def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig | None":
+def lora(
+    p: TrainParams, model: "PreTrainedModel | None" = None, task: str = "CAUSAL_LM"
+) -> "LoraConfig | None":
     """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
 
-    None, too, if the model has an adapter: Unsloth puts its own on.
+    None, too, if the model has an adapter: Unsloth puts its own on. task: PEFT's name;
+    of SEQ_CLS the head is trained whole.
     """
     if p.lora_rank == 0 or hasattr(model, "peft_config"):
         return None
@@ -244,7 +247,7 @@ def lora(p: TrainParams, model: "PreTrainedModel | None" = None) -> "LoraConfig 
         r=p.lora_rank,
         lora_alpha=p.lora_alpha,
         target_modules="all-linear",
-        task_type="CAUSAL_LM",
+        task_type=task,
     )
 
 
@@ -344,10 +347,19 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
 
 def _merge(folder: Path, dtype: str) -> None:
     """Replace the adapter in `folder` by its base model with the adapter merged in."""
+    from peft import PeftConfig, PeftModel
+    from transformers import AutoModelForSequenceClassification
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     unset_hf_deepspeed_config()  # this process alone loads, and the whole
-    model, _ = models.load_policy(str(folder), dtype)
+    adapter = PeftConfig.from_pretrained(folder)
+    if adapter.task_type == "SEQ_CLS":
+        base = AutoModelForSequenceClassification.from_pretrained(
+            adapter.base_model_name_or_path, num_labels=1, dtype=dtype, **models.SAFE
+        )
+        model = PeftModel.from_pretrained(base, folder, use_safetensors=True)
+    else:
+        model, _ = models.load_policy(str(folder), dtype)
     merged = model.merge_and_unload()
     shutil.rmtree(folder)
     merged.save_pretrained(folder)

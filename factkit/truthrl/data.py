@@ -13,6 +13,7 @@ from factkit.datasets.examples import Example
 from factkit.leads.questions import lead_questions
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.retrieval.dense import DenseIndex, Encoder
+from factkit.search_service import kept_index
 from factkit.truthrl.arms import QuestionParams
 from factkit.world import facts as world
 
@@ -114,21 +115,22 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
             return [hit.chunk for hit in PromptIndex(own).search(example.question, k)]
 
         return lambda examples: [of_own_pages(example) for example in examples]
-    documents = {
-        "world": lambda: world.documents(_world(p)),
-        "leads": corpus.load_leads,
-        "wikipedia": lambda: list(benchmarks.wikipedia_2018(p.wikipedia_path)),
-    }[source]()
-    chunks = chunk_documents(documents, tokenizer, p.chunk_tokens)
-    if source == "leads":
-        chunks = titled(chunks, {lead.id: lead.title for lead in documents})
+    if source == "wikipedia":  # of 21 million passages never all are in memory
+        chunks = benchmarks.Passages(p.wikipedia_path)
+        key = chunks.key
+    else:
+        leads = source == "leads"
+        documents = corpus.load_leads() if leads else world.documents(_world(p))
+        chunks, key = chunk_documents(documents, tokenizer, p.chunk_tokens), ""
+        if leads:
+            chunks = titled(chunks, {lead.id: lead.title for lead in documents})
     if p.retriever == "e5":
-        dense = DenseIndex(chunks, Encoder(p.encoder))
+        dense = DenseIndex(chunks, Encoder(p.encoder), key)
         return lambda examples: [
             [hit.chunk for hit in hits]
             for hits in dense.search_all([e.question for e in examples], k)
         ]
-    index = CorpusIndex(chunks)
+    index = kept_index(chunks, key, source) if key else CorpusIndex(chunks)
     return lambda examples: [
         [hit.chunk for hit in index.search(e.question, k)] for e in examples
     ]

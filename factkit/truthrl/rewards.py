@@ -144,7 +144,8 @@ def reward_function(
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
     learned = None
     if p.arm in ("rlhf", "rlkf"):
-        learned = load_scorer(str(folder / "reward_model"))
+        dtype = p.dtype if p.reward_lora_rank else "auto"
+        learned = load_scorer(str(folder / "reward_model"), dtype)
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
     failures = Failures(p.arm)
 
@@ -184,7 +185,9 @@ def reward_function(
     return truthrl_reward
 
 
-def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+def load_scorer(
+    path: str, dtype: str = "auto"
+) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
     """The reward model in `path` as a function of prompts and completions → scores.
 
     Texts are scored as the concatenation of prompt and completion, 64 at a time. Each
@@ -199,10 +202,11 @@ def load_scorer(path: str) -> Callable[[Sequence[object], Sequence[str]], list[f
     reference = deepspeed._hf_deepspeed_config_weak_ref
     deepspeed.unset_hf_deepspeed_config()
     model = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=1, **models.SAFE
+        path, num_labels=1, dtype=dtype, **models.SAFE
     )
     if reference is not None and (config := reference()) is not None:
         deepspeed.set_hf_deepspeed_config(config)
+    model.config.pad_token_id = tokenizer.pad_token_id
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device).eval()
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from factkit import models, prompts, runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Probe, pair, required, row, turn
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, read_examples
 from factkit.train import grpo, offline
+from factkit.train.verl_adapter import Job
 from factkit.truthrl import rewards
 from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
 from factkit.verify.outcome import Outcome
@@ -84,6 +85,18 @@ def train_arm(
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(train, probes, p)
     return [grpo.grpo(start, rows, make_reward, folder, p)]
+
+
+def verl_job(p: TruthRL) -> Job:
+    """What verl needs to train `p.arm` from the instruct model, of notebook 10's data.
+
+    A learned reward is not for it: its model would stand in the process that judges.
+    """
+    data = runs.run_folder("10_truthrl_data", p)
+    probes = drawn.read_probes(data / "probe.jsonl")
+    rows = prompt_rows(read_examples(data / "train.jsonl"), probes, p)
+    no = {"arm": p.arm in ("rlhf", "rlkf"), "cold_start": p.cold_start}
+    return Job(p, base_policy(p), rows, rewards.reward_function, refused=no)
 
 
 def iterations(
@@ -212,7 +225,8 @@ def pairs(
     like a wrong answer (ours; the paper does not describe its pairs).
     rlkf (Xu et al., 2024): correct > abstaining > wrong. A known question gives a
     correct sample over abstaining and over each different wrong sample; a question out
-    of knowledge gives abstaining over each of these.
+    of knowledge gives abstaining over each of these. In both at most p.reward_pairs
+    different wrong samples of a question are taken, drawn at random, if it is not 0.
     """
     rng = random.Random(f"dpo {p.seed}")
     rows = []
@@ -220,6 +234,8 @@ def pairs(
         unknown = out_of_knowledge(probe, p.known_share)
         right, wrong = probe.of(Outcome.CORRECT), probe.of(Outcome.WRONG)
         each_wrong, idk = list(dict.fromkeys(wrong)), abstention(e, p)
+        if len(each_wrong) > p.reward_pairs > 0 and p.arm in ("rlhf", "rlkf"):
+            each_wrong = rng.sample(each_wrong, p.reward_pairs)
         match p.arm:
             case "rlhf":
                 best, worse = response(e.answers[0], e, p), [*each_wrong, idk]
@@ -243,6 +259,7 @@ def deviations(p: TruthRL) -> list[str]:
     """What differs from the paper and no parameter says, as sentences."""
     crag = p.questions == "crag"
     own_pages, judged = p.retriever and crag, p.verifier == "judge"
+    learned = p.arm in ("rlhf", "rlkf")
     by_rl = p.arm.startswith(("binary", "ternary", "rl"))
     few = f"the first {p.test_questions} questions of "
     few += ", ".join(p.eval_sets.split())
@@ -274,8 +291,9 @@ def deviations(p: TruthRL) -> list[str]:
         "a batch of RL is counted in responses; VeRL counts prompts with all their "
         f"responses: {prompts_at_once} prompts here": by_rl,
         "the group size and the number of updates are ours, not stated": by_rl,
-        "preference pairs made from probing; the paper does not state its": p.arm
-        in ("rlhf", "rlkf"),
+        "preference pairs made from probing; the paper does not state its": learned,
+        f"reward models see at most {p.reward_pairs} different wrong samples of a "
+        "question": learned and p.reward_pairs,
         f"at most {p.max_context_length} tokens at inference, too; the paper: "
         "32k": judged,
     }

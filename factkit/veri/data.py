@@ -24,8 +24,10 @@ from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.retrieval.entries import page_of, shown
+from factkit.runs import progress_bar
 from factkit.search import Search, over_http
-from factkit.veri import benchmarks, search_rollout
+from factkit.veri import benchmarks, evaluate, search_rollout
+from factkit.veri.search_rollout import asked
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import judge_llm
 from factkit.world import claims as world_claims
@@ -171,7 +173,7 @@ def keep_verified(
             template=p.offline_template,
             sampling=Sampling(REPLY_TOKENS),
         )
-        for prompt in search_rollout.asked(settled, p, given)
+        for prompt in asked(settled, p, given)
     ]
     replies = llm.run(requests, progress="verifying")
     fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
@@ -227,24 +229,37 @@ def given_offline(
 
 
 def shown_to_sft(
-    p: "VeriParams", train: Sequence[Example], search: Search
+    p: "VeriParams", train: Sequence[Example], search: Search, folder: Path
 ) -> list[list[Turn]]:
     """Trajectories for claims, by a model behind p.judge_url or by a script.
 
-    A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own.
+    A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own,
+    p.eval_batch_size at a time; those that there are lie in the folder, so that what
+    was killed goes on.
     """
     if p.verifier != "judge":
         return scripted(p, train, search)
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
-    sampling = Sampling(p.max_completion_length)
-    generate = search_rollout.with_server(p.judge_url, p.judge_model, sampling)
-    prompts = search_rollout.asked(train, p)
-    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    sets = [e.meta["set"] for e in train]
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-    return [rollout.turns for rollout in made]
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    generate = search_rollout.with_server(
+        *(p.judge_url, p.judge_model, Sampling(p.max_completion_length)),
+        *(llm.key, llm.headers),
+    )
+    path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
+    done = evaluate.read_verified(path) if path.exists() else []
+    with progress_bar(len(train), "trajectories", " claims") as bar:
+        for start in range(0, len(train), size):
+            part = train[start : start + size]
+            if start >= len(done):
+                ids = search_rollout.prompt_tokens(asked(part, p), tokenizer, p)
+                sets = [e.meta["set"] for e in part]
+                own = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
+                done += evaluate.of_examples(part, [r.turns for r in own])
+                evaluate.write_verified(path, done)
+            bar.update(len(part))
+    return [row.trajectory for row in done]
 
 
 def scripted(

@@ -354,14 +354,21 @@ def with_engine(
     return generate
 
 
-def with_server(base_url: str, model: str, sampling: models.Sampling) -> Generate:
+def with_server(
+    base_url: str,
+    model: str,
+    sampling: models.Sampling,
+    key: str = "none",
+    headers: Mapping[str, str] | None = None,
+) -> Generate:
     """Sampling by `vllm serve`, by token ids, all prompts in one request.
 
     base_url: with /v1. Raises openai's errors once its retries are used up.
     """
     from openai import OpenAI
 
-    client = OpenAI(base_url=base_url, api_key="none", timeout=3600)
+    own = {"api_key": key, "default_headers": headers}
+    client = OpenAI(base_url=base_url, timeout=3600, **own)
 
     def generate(prompts: list[Tokens], budgets: Sequence[int]):
         reply = client.completions.create(

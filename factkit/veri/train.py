@@ -1,15 +1,16 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from factkit import assets, runs
 from factkit.corpus import Chunk
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, read_examples
 from factkit.evaluate import read_rows, write_rows
 from factkit.train import grpo, offline
-from factkit.veri import rewards, search_rollout
+from factkit.train.verl_adapter import Job
+from factkit.veri import rewards, search_rollout, verl_adapter
 from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.veri.search_rollout import asked
@@ -115,18 +116,42 @@ def train_arm(
     if p.arm == "sft":
         return _sft(start, shown, folder, p)
     how = reward_params(p)
-    prompts = asked(train, p, None if how.online else given)
-    rows = [
+    rows = prompt_rows(train, given, how)
+    rollout = search_rollout.rollout_function if how.online else None
+    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]:
+    """Rows for GRPO: the prompt and what the reward needs. how: of `reward_params`."""
+    prompts = asked(train, how, None if how.online else given)
+    return [
         {
-            "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
+            "prompt": [{"role": "user", "content": prompt}] if how.chat else prompt,
             "set": e.meta["set"],
             "label": e.label,
             "evidence": e.evidence,
         }
         for prompt, e in zip(prompts, train, strict=True)
     ]
-    rollout = search_rollout.rollout_function if how.online else None
-    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+
+
+def verl_job(p: Veri) -> Job:
+    """What verl needs to train `p.arm` from the instruct model, of notebook 50's data.
+
+    Offline RL's policy is to be chosen from verl's checkpoints (App. H).
+    """
+    data, how = runs.run_folder(p.data_notebook, p), reward_params(p)
+    train = read_examples(data / "train.jsonl")
+    rows = prompt_rows(train, read_given(data / "given.jsonl"), how)
+    refused = {"cold_start": p.cold_start}
+    job = Job(how, policy_of(p), rows, rewards.reward_function, refused=refused)
+    if not how.online:
+        return job
+    lengths = {
+        "data.max_prompt_length": p.max_prompt_length,
+        "data.max_response_length": p.longest - p.max_prompt_length,
+    }
+    return replace(job, loop=verl_adapter.SearchLoop, changes=lengths)
 
 
 def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:

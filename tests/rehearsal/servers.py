@@ -108,6 +108,7 @@ def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
     """The one server behind all judges, by whichever name it is asked."""
     model = ("--model", str(folder / "hub" / next(iter(MODELS))))
     names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
+    names += ("--structured-outputs-config.backend", "guidance")
     return {"engine": (ENGINE, [*VLLM, *model, *names, "--port", str(ENGINE)])}
 
 

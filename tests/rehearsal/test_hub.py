@@ -18,6 +18,7 @@ from sizes import sizes
 from factkit import assets, corpus, params
 from factkit.curate.splits import split_by_entity
 from factkit.datasets import benchmarks, long_form_prompts
+from factkit.datasets.examples import DataError
 from factkit.llm import Reply
 from factkit.rar import requests as rar_requests
 from factkit.reason import requests as reason_requests
@@ -222,6 +223,35 @@ def test_rlfh_takes_all_its_sets_from_the_hub(folder):
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == {"hotpotqa": p.test_requests, "squad_v2": 8, "biography": 12}
     assert dropped["squad_v2: unanswerable"] == 8
+
+
+def test_rlfh_finds_its_pages_in_wikipedia_of_april_2023(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
+    path = folder / "factscore/enwiki-20230401.db"
+    p = load("rlfh", wikipedia_path=str(path))
+    sets, _ = rlfh_requests.rlfh_sets(p)
+    asked = [*sets["train"][:8], *(e for e in sets["test"] if not any(e.answers))]
+    own = {e.id: e.question for e in asked}
+    pages, fates = rlfh_requests.rlfh_evidence(p, asked, own)
+    assert fates["kept"] == len(asked) == len(pages)
+    texts = {page.title: page.text for page in Country().pages}
+    about = 0
+    for e in asked:
+        found = [d for d in pages[e.id] if not d.id.endswith("#answer")]
+        assert 1 <= len(found) <= p.pages and len(found) < len(pages[e.id]) + 1
+        for document in found:
+            assert document.text.split() == texts[document.title].split()
+        about += e.entity in {d.title for d in found}
+    assert about == len(asked)
+    wikipedia = rlfh_requests.Wikipedia(path)
+    assert len(list(wikipedia)) == 2 * len(texts)
+    with pytest.raises(KeyError):
+        wikipedia["No page"]
+    (tmp_path / "other.db").write_text("no database")
+    with pytest.raises(DataError, match="no SQLite file with documents"):
+        list(rlfh_requests.Wikipedia(tmp_path / "other.db"))
+    with pytest.raises(DataError, match="wikipedia_path: no file .* by hand"):
+        rlfh_requests.Wikipedia(tmp_path / "none.db")
 
 
 # ---- claims
