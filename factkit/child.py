@@ -28,19 +28,6 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "factkit.child", str(os.getpid()), *arguments]
 
 
-def run(*arguments: str) -> None:
-    """Run `command(*arguments)`. Raises CalledProcessError if it fails."""
-    process = subprocess.Popen(command(*arguments))
-    try:
-        code = process.wait()
-    except BaseException:  # subprocess.run would kill it before it can end the others
-        process.terminate()
-        process.wait()
-        raise
-    if code:
-        raise subprocess.CalledProcessError(code, arguments)
-
-
 def main(parent: int, arguments: Sequence[str]) -> int:
     """What the process in between runs; the exit status of the arguments."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -8,6 +8,7 @@ import importlib.metadata
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,10 @@ PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri":
 # claims of a long answer before training, or after it where there are more: Binary RAR
 # §6.1, Learning to Reason Table 2, RLFH Table 1; a sentence has two (ours)
 CLAIMS = {"rar": 30, "reason": 46, "rlfh": 22}
+
+# GB: FEVEROUS, FEVER and HoVer unpacked; WildHallucinations; wiki-18 with E5's index
+CORPORA_GB, WIKIPEDIA_GB = {"veri": 75.0, "rar": 1.4}, 51.0
+NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs")
 
 Row = tuple[str, str, str]  # what, value, how reckoned
 
@@ -80,6 +85,8 @@ def estimate(paper: str, p: Any) -> list[Row]:
         if calls := judge_calls(paper, p, arm):
             how = f"{calls} a response"
             counts.append((f"judge calls training {arm}", calls * responses, how))
+    if calls := data_calls(paper, p):
+        counts.append(("judge calls of the data notebook", calls, "its own samples"))
     if paper in CLAIMS and p.search_url:
         searches = p.train_requests + p.dev_requests + p.test_requests
         how = f"one a request, {p.pages} pages each at most"
@@ -94,6 +101,13 @@ def estimate(paper: str, p: Any) -> list[Row]:
     parts = memory(paper, p)
     how = ", ".join(f"{what} {gb:.1f}" for what, gb in parts.items())
     rows.append(("memory a GPU", f"{sum(parts.values()):.0f} GB", how))
+    used = {arms.table(paper)[arm].algorithm for arm in p.arms.split()}
+    for name, gb in offline_memory(parts).items():
+        if name in used:
+            rows.append((f"memory a GPU, {name}", f"{gb:.0f} GB", "of the same parts"))
+    parts = disk(paper, p)
+    how = ", ".join(f"{what} {gb:.0f}" for what, gb in parts.items())
+    rows.append(("disk", f"{sum(parts.values()):.0f} GB", how))
     notes = {
         "rollouts": f"assumed: {DECODE_TOKENS_S} tokens/s a GPU for 8B, as 1/size",
         "training": f"assumed: {UTILISATION[p.deepspeed]:.0%} of the GPU's peak",
@@ -133,6 +147,47 @@ def judge_calls(paper: str, p: Any, arm: str) -> int:
         return 1 if p.annotation == "single_pass" else by_claim + 1
     by_outcome = arm.startswith(("binary", "ternary")) and "strict_match" not in arm
     return 1 + ("reason" in arm) if paper == "truthrl" and by_outcome else 0
+
+
+def data_calls(paper: str, p: Any) -> int:
+    """Calls of the data notebook: all drawn or probed responses, and the filter's."""
+    if p.verifier != "judge":
+        return 0
+    if paper == "truthrl":
+        return p.train_questions * p.probe_samples
+    if paper == "veri":  # turns of the trajectories that SFT learns from
+        return p.sft_trajectories * (p.max_searches + 1)
+    by_claim = 3 * CLAIMS[paper] // 2 + (paper == "rlfh")
+    filtered = 0
+    if paper == "rar":
+        from factkit.rar.requests import WILDCHAT_READ
+
+        filtered = WILDCHAT_READ * p.train_requests
+    requests = p.train_requests + getattr(p, "sft_requests", 0)
+    return requests * p.drawn_responses * by_claim + filtered
+
+
+def disk(paper: str, p: Any) -> dict[str, float]:
+    """GB of disk: the two checkpoints of one training run, what all arms and seeds keep
+    of their policies, and what is downloaded."""
+    weights = SHAPES[p.policy].billions
+    trained = SHAPES[p.policy].lora(p.lora_rank) / 1e9 if p.lora_rank else weights
+    runs = len(p.seeds.split()) * len(set(p.arms.split()) - arms.untrained())
+    searched = paper == "truthrl" and p.retriever
+    corpora = WIKIPEDIA_GB if searched else CORPORA_GB.get(paper, 0.0)
+    return {
+        "checkpoints": 2 * 14 * trained,  # bfloat16, its float32 copy, Adam's two
+        "policies": 2 * trained * runs * max(getattr(p, "kept_policies", 1), 1),
+        "downloads": 2 * weights + corpora,
+    }
+
+
+def offline_memory(parts: Mapping[str, float]) -> dict[str, float]:
+    """GB of each GPU in training offline, of `memory`'s parts and batch: SFT has no
+    reference and no engine; DPO reads two responses at once."""
+    sft = sum(parts.values()) - parts["reference"] - parts["rollout engine"]
+    read = parts["activations"] + parts["logits"]
+    return {"SFT": sft, "DPO": sft + parts["reference"] + read}
 
 
 def memory(paper: str, p: Any) -> dict[str, float]:
@@ -191,11 +246,27 @@ def examine(
     if profile in GPUS_NEEDED:
         checks += _gpus(profile) + services.examine(p)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
-        needed = sum(memory(paper, p).values())
+        parts = memory(paper, p)
+        needed = max(sum(parts.values()), *offline_memory(parts).values())
         found = f"{needed:.0f} of {GPU_GB} GB"
         remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
         checks.append(("memory a GPU", found, needed < GPU_GB, remedy))
+        needed = sum(disk(paper, p).values())
+        free = shutil.disk_usage(params.ROOT).free / 1e9
+        found = f"{free:.0f} GB free, {needed:.0f} GB reckoned"
+        remedy = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
+        checks += [("disk of the runs", found, free > needed, remedy), _cache()]
     return checks
+
+
+def _cache() -> Check:
+    """Whether the cache's databases lie on a disk of this machine."""
+    folder = assets.cache_dir().resolve()
+    mounts = psutil.disk_partitions(all=True)
+    above = [m for m in mounts if folder.is_relative_to(m.mountpoint)]
+    kind = max(above, key=lambda m: len(m.mountpoint)).fstype if above else "unknown"
+    remedy = "SQLite needs locks that hold: export FACTKIT_CACHE=… on a local disk"
+    return ("cache", f"{folder} ({kind})", not kind.startswith(NETWORK), remedy)
 
 
 def _machine() -> list[Check]:

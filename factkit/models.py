@@ -1,26 +1,22 @@
-"""Loading language models and sampling from them with transformers."""
+"""Loading language models, and sampling from them with transformers or vLLM."""
 
 import copy
 import functools
 import itertools
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import child, cpu
+from factkit import cpu
 from factkit.prompts import ask, template
+from factkit.vllm_engine import Sampled, VllmEngine
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-    from vllm import LLM
-    from vllm.lora.request import LoRARequest
 
     from factkit.datasets.examples import Example
     from factkit.params.stages import PolicyParams
@@ -33,8 +29,8 @@ SAFE = {"use_safetensors": True, "trust_remote_code": False}
 class Sampling:
     """How to decode. temperature 0 = greedy; `max_new_tokens` in tokens.
 
-    one_line: a completion ends at its first newline, as a short answer does. vllm:
-    arguments of a vLLM engine that decodes in a process of its own; None: transformers.
+    one_line: a completion ends at its first newline, as a short answer does.
+    batch_size: sequences at a time by transformers; vLLM finds its own.
     """
 
     max_new_tokens: int
@@ -42,27 +38,47 @@ class Sampling:
     top_p: float = 1.0
     batch_size: int = 64
     one_line: bool = True
-    vllm: Mapping[str, Any] | None = None
 
 
 def sampling_of(
     p: "PolicyParams", temperature: float = 0.0, top_p: float = 1.0
 ) -> Sampling:
     """How a run's responses are decoded: length, batch, format of its parameters."""
-    engine = {
-        "tensor_parallel_size": p.vllm_tensor_parallel,
-        "gpu_memory_utilization": min(p.vllm_memory, 0.6),  # the policy lies there, too
-        "max_model_len": p.max_context_length,
-        "dtype": p.dtype,
-    }
     return Sampling(
         p.max_completion_length,
         temperature,
         top_p,
         p.eval_batch_size,
         one_line=p.answer_format == "plain",
-        vllm=None if p.rollouts == "transformers" else engine,
     )
+
+
+def policy(
+    path: str, p: "PolicyParams"
+) -> tuple["PreTrainedModel | VllmEngine", "PreTrainedTokenizerBase"]:
+    """Who samples and scores for the policy in `path`, and its tokenizer: the policy
+    here, or, where `p.rollouts` names vLLM, an engine; then this process holds none."""
+    if p.rollouts == "transformers":
+        return load_policy(path, p.dtype)
+    return VllmEngine(vllm_arguments(path, p)), load_tokenizer(path)
+
+
+def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:
+    """What `vllm.LLM` takes for the policy in `path`, be it an adapter, where nothing
+    else is on its GPUs."""
+    base = _adapter_base(path)
+    arguments = {
+        "model": base or path,
+        "tokenizer": path,
+        "dtype": p.dtype,
+        "max_model_len": p.max_context_length,
+        "tensor_parallel_size": p.vllm_tensor_parallel,
+        "gpu_memory_utilization": 0.8,  # log-probabilities of prompts come beside it
+    }
+    if base:
+        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
+        arguments |= {"enable_lora": True, "max_lora_rank": rank}
+    return arguments
 
 
 def load_policy(
@@ -112,7 +128,7 @@ def _adapter_base(path: str) -> str | None:
 
 
 def sample(
-    model: "PreTrainedModel",
+    model: "PreTrainedModel | VllmEngine",
     tokenizer: "PreTrainedTokenizerBase",
     prompts: Sequence[str],
     sampling: Sampling,
@@ -123,10 +139,12 @@ def sample(
     """n completions a prompt, in order, stripped of outer space.
 
     A prompt is read once for its n completions, a common beginning once for all.
-    progress: label of a bar. Deterministic for a seed, a batch size and a machine.
+    progress: label of a bar, of transformers alone. Deterministic for a seed, a batch
+    size and a machine, if transformers samples.
     """
-    if sampling.vllm is not None:
-        return _sample_with_vllm(tokenizer.name_or_path, prompts, sampling, n, seed)
+    if isinstance(model, VllmEngine):
+        rows = sample_tokens(model, tokenizer, prompts, sampling, n, seed)
+        return [texts_of([ids for ids, _ in row], tokenizer, sampling) for row in rows]
     import torch
 
     from factkit.runs import progress_bar
@@ -159,10 +177,7 @@ def sample(
                 **decoding(sampling),
             )
         new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
-        texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-        texts = [text.strip() for text in texts]
-        if sampling.one_line:
-            texts = [(text.splitlines() or [""])[0].strip() for text in texts]
+        texts = texts_of(new, tokenizer, sampling)
         for k, i in enumerate(batch):
             completions[i] = texts[k * n : (k + 1) * n]
         bar.update(len(texts))
@@ -170,66 +185,43 @@ def sample(
     return completions
 
 
-def _sample_with_vllm(
-    path: str, prompts: Sequence[str], sampling: Sampling, n: int, seed: int
-) -> list[list[str]]:
-    """`sample` by a vLLM engine of the model in `path`, in a process of its own.
+def sample_tokens(
+    engine: VllmEngine,
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[str],
+    sampling: Sampling,
+    n: int = 1,
+    seed: int = 0,
+    logprobs: int | None = None,
+) -> list[list[Sampled]]:
+    """`sample` by an engine, as tokens; logprobs=0: with their log π at temperature 1.
 
-    An engine gives a GPU's memory back only when its process ends, which it does with
-    this one at the latest. Raises CalledProcessError if the engine fails.
+    Raises EngineError if the engine fails.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        job, answers = Path(folder) / "job.json", Path(folder) / "answers.json"
-        content = {"path": path, "prompts": list(prompts), "n": n, "seed": seed}
-        job.write_text(json.dumps(content | {"sampling": asdict(sampling)}))
-        child.run(sys.executable, "-m", "factkit.models", str(job), str(answers))
-        return json.loads(answers.read_text())
+    settings = {
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_new_tokens,
+        "stop": ["\n"] if sampling.one_line else None,
+        "seed": seed if sampling.temperature else None,
+        "logprobs": logprobs,
+    }
+    ids = tokenizer(list(prompts))["input_ids"]
+    return engine.generate(ids, [settings] * len(ids))
 
 
-def main(job: Path, answers: Path) -> None:
-    """What that process runs: read the job, decode with vLLM, write the answers."""
-    from vllm import SamplingParams
-
-    content = json.loads(job.read_text())
-    how = Sampling(**content["sampling"])
-    params = SamplingParams(
-        n=content["n"],
-        temperature=how.temperature,
-        top_p=how.top_p,
-        max_tokens=how.max_new_tokens,
-        stop=["\n"] if how.one_line else None,
-        seed=content["seed"] if how.temperature else None,
-    )
-    with engine(content["path"], content["seed"], how.vllm) as (llm, adapter):
-        outputs = llm.generate(
-            content["prompts"], params, lora_request=adapter, use_tqdm=False
-        )
-    texts = [[o.text.strip() for o in output.outputs] for output in outputs]
-    answers.write_text(json.dumps(texts, ensure_ascii=False))
-
-
-@contextmanager
-def engine(
-    path: str, seed: int, arguments: Mapping[str, Any]
-) -> Iterator[tuple["LLM", "LoRARequest | None"]]:
-    """A vLLM engine of the model in `path`, and its adapter if it is one, while in use.
-
-    It is shut down at the end, and not left to Python: modules that vLLM imports keep
-    frames in which it is never collected, and at exit the process could wait for ever.
-    """
-    from vllm import LLM
-    from vllm.lora.request import LoRARequest
-
-    base, adapter, more = _adapter_base(path), None, {}
-    if base:
-        adapter = LoRARequest("policy", 1, path)
-        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
-        more = {"enable_lora": True, "max_lora_rank": rank}
-    llm = LLM(base or path, tokenizer=path, seed=seed, **more, **arguments)
-    try:
-        yield llm, adapter
-    finally:
-        llm.llm_engine.engine_core.shutdown()
+def texts_of(
+    completions: "Sequence[Sequence[int]] | Tensor",
+    tokenizer: "PreTrainedTokenizerBase",
+    sampling: Sampling,
+) -> list[str]:
+    """The completions' texts, stripped; of each its first line, where `one_line`."""
+    texts = tokenizer.batch_decode(completions, skip_special_tokens=True)
+    texts = [text.strip() for text in texts]
+    if sampling.one_line:
+        texts = [(text.splitlines() or [""])[0].strip() for text in texts]
+    return texts
 
 
 def _read_once(
@@ -342,7 +334,8 @@ def token_logps(
         padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
         longest = max(len(own) for _, own in pairs)
         with torch.inference_mode():
-            logits = model(**padded.to(model.device), logits_to_keep=longest + 1).logits
+            padded, how = padded.to(model.device), {"logits_to_keep": longest + 1}
+            logits = model(**padded, **how, use_cache=False).logits
         for row, (_, own) in zip(logits, pairs, strict=True):
             ids = torch.tensor(own, dtype=torch.long, device=row.device)
             logps = row[-1 - len(own) : -1].float().log_softmax(-1)  # (L, V)
@@ -372,7 +365,3 @@ def _newline_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Ids of the tokens whose text holds a newline: a short answer ends there."""
     texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])
     return [i for i, text in enumerate(texts) if "\n" in text]
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))

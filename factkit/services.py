@@ -1,31 +1,63 @@
 """What the endpoints, keys and files of a profile say, before a GPU is paid for."""
 
 import os
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from factkit import UserError, assets
+from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.search import SET, TOKEN_VARIABLE, entry_of
 from factkit.serving import environment_token
+from factkit.verify.judge import SOME
 from factkit.web import KEY_VARIABLE
 
+if TYPE_CHECKING:
+    from factkit.llm import LLM
+
+GPQA = "Idavidrein/gpqa"
 Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 TIMEOUT_S = 10.0
 SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
 
 
-def examine(p: Any) -> list[Check]:
-    """A check of each service and file that the run's parameters name."""
-    checks = []
+class ServiceError(UserError):
+    """What a run will ask is not there; the message names each remedy."""
+
+
+def preflight(p: Any) -> None:
+    """Ask judges, retriever and search key of a run under a judge, before the hours
+    after which they are first used. Raises ServiceError if one of them is no use."""
     if p.verifier == "judge":
-        judges = [(p.judge_model, p.judge_url)]
-        judges += [tuple(j.split("@")) for j in getattr(p, "second_judges", ())]
-        if getattr(p, "relevance_url", ""):
-            judges.append((p.relevance_model, p.relevance_url))
-        checks += [judge(p, model, url) for model, url in judges if url]
+        wrong = [check for check in needed(p, strict=False) if not check[2]]
+        if wrong:
+            lines = (f"{what}: {found}; {remedy}" for what, found, _, remedy in wrong)
+            raise ServiceError("\n".join(lines))
+
+
+def examine(p: Any) -> list[Check]:
+    """A check of each service, gated repository and file that the parameters name."""
+    checks = needed(p)
+    if p.verifier == "judge":
+        others = [other.split("@") for other in getattr(p, "second_judges", ())]
+        checks += [judge(p, model, url) for model, url in others]
     if p.rollouts == "vllm_server":
         checks.append(health("rollout server", p.vllm_server_url))
     if getattr(p, "reward_url", ""):
         checks.append(health("reward service", p.reward_url))
+    sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"
+    checks += repository(p.policy, "model")
+    return checks + (repository(GPQA, "dataset") if "gpqa" in sets else [])
+
+
+def needed(p: Any, strict: bool = True) -> list[Check]:
+    """Checks of what a paper's notebooks ask from the first one on."""
+    checks = []
+    if p.verifier == "judge":
+        judges = [(p.judge_model, p.judge_url)]
+        if getattr(p, "relevance_url", ""):
+            judges.append((p.relevance_model, p.relevance_url))
+        checks += [judge(p, model, url, strict) for model, url in judges if url]
     search_url = getattr(p, "search_url", "")
     if search_url and hasattr(p, "claims_path"):
         sets = p.eval_sets.split() if SET in search_url else [""]
@@ -78,8 +110,29 @@ def health(what: str, url: str) -> Check:
     return (what, f"{where}: HTTP {status}", status == 200, "see to it there")
 
 
-def judge(p: Any, model: str, url: str) -> Check:
-    """Whether an endpoint serves a judge by its name, and grades a plain case right.
+def repository(name: str, kind: str) -> list[Check]:
+    """Whether the hub gives this machine a repository; nothing for a folder's name."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    what = f"{kind} {name}"
+    if name.count("/") != 1 or Path(assets.policy_path(name)).is_dir():
+        return []
+    if constants.is_offline_mode():
+        return [(what, "not asked: HF_HUB_OFFLINE is set", True, "")]
+    try:
+        HfApi().auth_check(name, repo_type=kind)
+    except HfHubHTTPError as error:
+        remedy = f"accept the terms of {name} on huggingface.co, then: hf auth login"
+        return [(what, type(error).__name__, False, remedy)]
+    except Exception as error:  # whatever a proxy or a cut line makes of it
+        return [(what, type(error).__name__, False, "see to the network")]
+    return [(what, "the hub gives it", True, "")]
+
+
+def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
+    """Whether an endpoint serves a judge by its name and gives verdicts; strict: grades
+    a plain case right, and keeps bounds on its text where a vLLM serves it, too.
 
     The call has the parameters' own fields and limits and comes from no cache, so that
     a judge that thinks away its reply is told here.
@@ -112,6 +165,21 @@ def judge(p: Any, model: str, url: str) -> Check:
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
         return (what, f"{url}{room}: no verdict in its reply", False, remedy)
-    words = "right" if grade else "wrong"
+    if strict and room and not _bounded(llm):
+        remedy = "serve it with --structured-outputs-config.backend guidance"
+        return (what, f"{url}{room}: its text has no bounds", False, remedy)
+    words, fine = "right" if grade else "wrong", bool(grade) or not strict
     remedy = "a judge that calls 'It is Paris' wrong is of no use"
-    return (what, f"{url}{room}: graded a plain case {words}", bool(grade), remedy)
+    return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
+
+
+def _bounded(llm: "LLM") -> bool:
+    """Whether a server ends a text of four characters after four."""
+    from factkit.llm import Request
+
+    schema = {"type": "string", "pattern": SOME, "maxLength": 4}
+    form = {"type": "object", "properties": {"name": schema}, "required": ["name"]}
+    form["additionalProperties"] = False
+    asked = {"role": "user", "content": 'Reply with this alone: {"name": "Alexandria"}'}
+    (reply,) = llm.run([Request((asked,), sampling=Sampling(32), schema=form)])
+    return "Alexan" not in (reply.text or "Alexan")

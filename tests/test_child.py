@@ -25,17 +25,13 @@ time.sleep(600)
 """
 
 PARENTS = {
-    "a command": """
-from factkit import child
-child.run(sys.executable, str(folder / "vllm.py"))
-""",
     "training": """
 from factkit.train import launch
 launch._run_job([sys.executable, str(folder / "vllm.py")], folder)
 """,
-    "vLLM's sampling": """
-from factkit import models
-models._sample_with_vllm("policy", ["Who?"], models.Sampling(9, vllm={}), 1, 0)
+    "a vLLM engine": """
+from factkit.vllm_engine import VllmEngine
+VllmEngine({}).generate([[1]], [{}])
 """,
 }
 
@@ -69,7 +65,9 @@ def start(tmp_path, monkeypatch):
 ENDS = [(parent, signal.SIGKILL) for parent in PARENTS]
 
 
-@pytest.mark.parametrize(("parent", "ended_by"), [*ENDS, ("a command", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("parent", "ended_by"), [*ENDS, ("a vLLM engine", signal.SIGINT)]
+)
 def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     process, family = start(parent)
     assert all(map(alive, family))

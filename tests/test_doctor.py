@@ -1,7 +1,9 @@
 """What a GPU profile takes, by hand, and what is said of a machine without GPUs."""
 
 import math
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from factkit import arms, doctor, params
@@ -39,6 +41,29 @@ def test_zero3_shards_what_is_trained_and_offload_leaves_none():
     assert gb["weights"] == gb["optimizer"] == gb["gradients"] == 0
 
 
+def test_disk_is_that_of_two_checkpoints_and_of_what_the_arms_keep():
+    p = load("rar", "h100_full", arms="base sft binary_rar", seeds="0 1")
+    gb = doctor.disk("rar", p)
+    assert gb["checkpoints"] == pytest.approx(2 * 14 * 8.19)
+    assert gb["policies"] == pytest.approx(2 * 8.19 * 2 * 2 * p.kept_policies)
+    adapter = load("rar", "h100_lora", arms="sft", seeds="0", kept_policies=1)
+    assert doctor.disk("rar", adapter)["policies"] < 1
+
+
+def test_offline_stages_hold_no_engine_and_dpo_two_responses():
+    gb = {"weights": 8.0, "reference": 2.0, "activations": 1.0, "logits": 3.0}
+    told = doctor.offline_memory(gb | {"rollout engine": 40.0})
+    assert told == {"SFT": 12.0, "DPO": 18.0}
+
+
+def test_a_cache_on_a_network_folder_is_told(monkeypatch):
+    for kind, fine in (("nfs4", False), ("ext4", True)):
+        mounts = [SimpleNamespace(mountpoint="/", fstype=kind)]
+        monkeypatch.setattr(psutil, "disk_partitions", lambda all, m=mounts: m)
+        what, found, told, _ = doctor._cache()
+        assert (what, told) == ("cache", fine) and kind in found
+
+
 LLAMA_HOUR, VICUNA_HOUR, QWEN_HOUR = (  # tokens that a GPU writes
     2500 * 8 / billions * 3600 for billions in (8.03, 6.74, 3.09)
 )
@@ -46,12 +71,14 @@ BY_HAND = {
     ("truthrl", "h100_lora"): {
         "rollout tokens of an RL run": 300 * 64 * (200 + 2048),
         "judge calls training ternary": 300 * 64,
+        "judge calls of the data notebook": 1700 * 256,
         "GPU-hours: rollouts": 300 * 64 * 2048 / LLAMA_HOUR,
         "GPU-hours: training": 12 * 8.03e9 * 43_161_600 / (989e12 * 0.3 * 3600),
     },
     # VeriScore: 15 sentences are read and 30 claims held against evidence
     ("rar", "h100_full"): {
         "judge calls training binary_rar": 256_000,
+        "judge calls of the data notebook": 8000 * 8 * 45 + 20 * 8000,
         "judge calls training veriscore": 256_000 * 45,
         "judge calls training veriscore_plus_judge": 256_000 * 46,
         "web searches": 8000 + 200 + 500,

@@ -17,6 +17,7 @@ from factkit.curate.drawn import (
     widest_pair,
 )
 from factkit.datasets.examples import DataError, Example
+from factkit.vllm_engine import VllmEngine
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")
@@ -55,6 +56,13 @@ def draw(p, path, score=score, examples=EXAMPLES, template=""):
 
 
 # Drawing
+
+
+def test_an_engine_s_parts_are_counted_in_samples(p, sampler, monkeypatch, tmp_path):
+    monkeypatch.setattr(drawn, "VLLM_PART", 3 * 25)
+    own = VllmEngine({}), None, EXAMPLES, p, score, tmp_path / "drawn.jsonl"
+    assert [row.id for row in drawn.draw(*own)] == [e.id for e in EXAMPLES]
+    assert [n for n, *_ in sampler] == [25, len(EXAMPLES) - 25]
 
 
 def test_what_the_judge_failed_on_is_judged_again_and_nothing_is_drawn_anew(

@@ -8,7 +8,7 @@ import sys
 import zlib
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, serving_index
 
-from factkit import models, params
+from factkit import models, params, vllm_engine
 from factkit import search as searching_for
 from factkit.datasets.examples import Example
 from factkit.retrieval.entries import page_entry, shown
@@ -492,7 +492,7 @@ class FakeEngine:
         said = as_vllm(self.model, prompt, how.max_tokens, how.stop)
         at = [{i: SimpleNamespace(logprob=p)} for i, p in zip(*said, strict=True)]
         output = SimpleNamespace(token_ids=tuple(said[0]), logprobs=at)
-        return SimpleNamespace(outputs=[output])
+        return SimpleNamespace(outputs=[output], prompt_logprobs=None)
 
 
 @pytest.fixture
@@ -522,7 +522,8 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     """And an engine gets each one's own limit, a server all of a turn in a request."""
     model, prompts, alone, p = talkative
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
-    generate = search_rollout.with_engine(engine, SAMPLING, adapter)
+    own = partial(vllm_engine.generate, engine, adapter=adapter)
+    generate = search_rollout.with_engine(own, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
         generate = search_rollout.with_server(server.url, "policy", SAMPLING)
@@ -681,40 +682,30 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     assert evaluate.played(*arguments) == [one, other]
 
 
-def test_an_engine_that_played_is_shut_down_whatever_happens(
+def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
     talkative, vllm, monkeypatch, tmp_path
 ):
-    """Left to itself, it could keep the process from ending."""
-    ended = []
-
-    class LLM(FakeEngine):
-        def __init__(self, path, **arguments):
-            super().__init__(talkative[0])
-            assert arguments["max_model_len"] == load().max_context_length
-            core = SimpleNamespace(shutdown=lambda: ended.append(path))
-            self.llm_engine = SimpleNamespace(engine_core=core)
-
-        def get_tokenizer(self):
-            return few()
+    own = partial(vllm_engine.generate, FakeEngine(talkative[0]))
+    monkeypatch.setattr(vllm_engine.VllmEngine, "generate", lambda _, *job: own(*job))
+    monkeypatch.setattr(models, "load_tokenizer", lambda path: few())
+    rows = [example(str(i)) for i in range(len(talkative[1]))]
+    prompts = [few().decode(prompt) for prompt in talkative[1]]
+    p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
+    arguments = "policy", rows, tmp_path, p, prompts
 
     def down(queries, k, sets):
         raise ServiceError("down")
 
-    sys.modules["vllm"].LLM = LLM
-    for name in ("vllm.lora", "vllm.lora.request"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    sys.modules["vllm.lora.request"].LoRARequest = None
-    rows = [example(str(i)) for i in range(len(talkative[1]))]
-    prompts = [few().decode(prompt) for prompt in talkative[1]]
-    p = load(rollouts="vllm_colocate", max_completion_length=12, max_searches=1)
-    play = evaluate.play.__wrapped__
     monkeypatch.setattr(search_rollout, "searcher", lambda p: down)
     with pytest.raises(ServiceError, match="down"):
-        play("policy", rows, prompts, tmp_path, p)
-    assert ended == ["policy"] and not (tmp_path / "verified.jsonl").exists()
+        evaluate.played(*arguments)
+    assert not (tmp_path / "verified.jsonl").exists()
     monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
-    played = read_verified(play("policy", rows, prompts, tmp_path, p))
-    assert ended == ["policy"] * 2 and len(played) == len(rows)
+    played = evaluate.played(*arguments)
+    assert [row.id for row in played] == [example.id for example in rows]
+    assert played == read_verified(tmp_path / "verified.jsonl")
+    for row in played:
+        assert (row.label_probability is None) == (row.answer.label is None)
 
 
 # ---- TRL

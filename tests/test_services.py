@@ -5,6 +5,11 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
+import pytest
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import GatedRepoError
+
 from factkit import params, services
 
 NOWHERE = "http://127.0.0.1:9"
@@ -12,7 +17,7 @@ GRADE = json.dumps({"explanation": "the same city", "score": 1})
 
 
 @contextmanager
-def server(reply=GRADE, models=("org/judge",)):
+def server(reply=GRADE, models=("org/judge",), city="Alex"):
     """Its address: a judge that replies so, beside a healthy service."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -24,7 +29,9 @@ def server(reply=GRADE, models=("org/judge",)):
             own = {"role": "assistant", "content": reply}
             choice = {"index": 0, "message": own, "finish_reason": "stop"}
             named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
-            self.rfile.read(int(self.headers["Content-Length"]))
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            if b"Alexandria" in asked:
+                own["content"] = json.dumps({"name": city})
             name = self.path.split("/")[1]
             found = [{"id": f"A page of {name}", "contents": "Its text"}]
             empty = name == "scifact"
@@ -116,3 +123,36 @@ def test_rlfh_s_wikipedia_is_looked_for_where_no_search_takes_its_place(tmp_path
 def of_veri(**values):
     p = params.load("veri", "h100_lora", values)
     return {what: (told, fine) for what, told, fine, _ in services.examine(p)}
+
+
+def test_a_judge_whose_text_has_no_bounds_is_told_how_to_be_served():
+    with server(city="Alexandria") as url:
+        (_, told, fine, remedy), *_ = services.examine(judged(url))
+    assert not fine and "no bounds" in told and "backend guidance" in remedy
+
+
+def test_a_run_without_judge_or_key_stops_before_it_begins(monkeypatch):
+    monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
+    with server(json.dumps({"explanation": "", "score": 0})) as url:
+        services.preflight(judged(url))  # a bad judge is a matter of taste here
+        monkeypatch.delenv("FACTKIT_SEARCH_KEY")
+        with pytest.raises(services.ServiceError, match="^key of .*export FACTKIT"):
+            services.preflight(judged(url))
+    with pytest.raises(services.ServiceError, match="judge org/judge: .*ConnectError"):
+        services.preflight(judged(NOWHERE))
+    services.preflight(params.load("rar", "tiny"))
+
+
+def test_a_repository_that_the_hub_keeps_back_is_told_with_the_remedy(monkeypatch):
+    def keep_back(self, name, repo_type):
+        if name == services.GPQA:
+            response = httpx.Response(403, request=httpx.Request("GET", "https://hub"))
+            raise GatedRepoError("terms", response=response)
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(HfApi, "auth_check", keep_back)
+    ((_, found, fine, remedy),) = services.repository(services.GPQA, "dataset")
+    assert (found, fine) == ("GatedRepoError", False) and "hf auth login" in remedy
+    ((what, _, fine, _),) = services.repository("Qwen/Qwen3-8B", "model")
+    assert (what, fine) == ("model Qwen/Qwen3-8B", True)
+    assert services.repository("tiny-world", "model") == []

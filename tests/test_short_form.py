@@ -1,5 +1,7 @@
 """Metrics of short answers by hand and by properties."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from factkit.evaluate import exposure_bin, short_form
 from factkit.evaluate.short_form import Answered
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
+from factkit.vllm_engine import VllmEngine
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 
@@ -136,6 +139,63 @@ def test_answers_are_read_back_as_they_were(tmp_path, policy):
     assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (None, None)]
     policy.clear()
     assert answer(path, params.load("truthrl", "tiny")) == found and not policy
+
+
+class Pieces:
+    """A tokenizer of pieces, of which the empty one is special."""
+
+    texts = (" Pa", "ris", "\n", " so \\boxed{", "a} or \\boxed{", "{b}", "}.", "")
+    texts += (" ", "k.\n")
+
+    def __call__(self, prompts):
+        return {"input_ids": [[0]] * len(prompts)}
+
+    def decode(self, ids, skip_special_tokens):
+        return "".join(self.texts[i] for i in ids)
+
+    def batch_decode(self, rows, skip_special_tokens):
+        return [self.decode(ids, skip_special_tokens) for ids in rows]
+
+
+# format → tokens as they were sampled, the response, places of its answer's tokens
+SAMPLED = {
+    "plain": [
+        ([0, 1, 2, 7], "Paris", [0, 1]),
+        ([8, 1, 2, 7], "ris", [0, 1]),
+        ([2, 7], "", []),
+    ],
+    "boxed": [
+        ([0, 3, 0, 4, 0, 1, 5, 6, 2, 7], None, [4, 5, 6]),
+        ([0, 9, 7], "Pak.", []),
+        ([3, 6, 7], None, []),
+    ],
+}
+
+
+@pytest.mark.parametrize("answer_format", SAMPLED)
+def test_an_engine_s_confidence_is_of_the_answer_s_tokens_as_sampled(
+    answer_format, tmp_path, monkeypatch
+):
+    rows = SAMPLED[answer_format]
+    settings = []
+
+    def generate(self, prompts, given):
+        settings.extend(given)
+        return [[(ids, [-k - 1.0 for k in range(len(ids))])] for ids, _, _ in rows]
+
+    monkeypatch.setattr(VllmEngine, "generate", generate)
+    p = params.load("truthrl", "tiny").model_copy(
+        update={"answer_format": answer_format}
+    )
+    examples = [asking(str(i)) for i in range(len(rows))]
+    own = VllmEngine({}), Pieces(), examples, "short_form", p, tmp_path / "a.jsonl"
+    found = short_form.answer(*own, verifier(p))
+    assert all(how["logprobs"] == 0 and not how["temperature"] for how in settings)
+    for row, (ids, text, places) in zip(found, rows, strict=True):
+        assert row.response == (text or Pieces().decode(ids, True).strip())
+        expected = sum(-k - 1.0 for k in places) / max(len(places), 1)
+        sure = math.exp(expected) if places else 0
+        assert row.confidence == pytest.approx(sure)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))

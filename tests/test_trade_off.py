@@ -23,6 +23,7 @@ from factkit.rar.evaluate import (
 from factkit.verify import judge, verifier
 from factkit.verify.claims import Claim, Support
 from factkit.verify.engine import ExactEngine
+from factkit.vllm_engine import VllmEngine
 from factkit.world import facts as w
 from factkit.world import requests as wp
 
@@ -347,6 +348,15 @@ def test_perplexity_is_that_of_a_loop_over_single_texts():
         assert value == pytest.approx(expected, rel=1e-4)
     cut = trade_off.perplexity(model, letters, ["abcdefgh"], max_tokens=4)
     assert cut == pytest.approx(trade_off.perplexity(model, letters, ["abcd"]))
+
+
+def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
+    def logps(self, rows):
+        return [[-float(i) for i in row[1:]] for row in rows]
+
+    monkeypatch.setattr(VllmEngine, "logps", logps)
+    value = trade_off.perplexity(VllmEngine({}), letters, ["abc", "q", "zy", ""])
+    assert value == pytest.approx(math.exp((1 + 2 + 24) / 3))
 
 
 # Stopping

@@ -21,12 +21,13 @@ from factkit.datasets.examples import DataError, Example
 from factkit.runs import progress_bar
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
+from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
     from factkit.params.stages import PolicyParams, RequestParams
     from factkit.verify.verifier import Verifier
 
-PART, VLLM_PART = 32, 2_048  # questions between two writes; an engine starts for each
+PART, VLLM_PART = 32, 16_384  # questions, and samples of vLLM's, between two writes
 SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
 # (ids, prompts, whole responses) → scores of their answers; None: the verifier failed
@@ -103,7 +104,7 @@ def probe(
     def judged(kept: list[int], texts: list[list[str]]) -> list[Probe]:
         return verified([examples[i] for i in kept], texts, verify)
 
-    return _in_parts(Probe, len(examples), _size(sampling), path, rows, judged)
+    return _in_parts(Probe, len(examples), _size(model, k), path, rows, judged)
 
 
 def verified(
@@ -143,7 +144,8 @@ def draw(
     def judged(kept: list[int], texts: list[list[str]]) -> list[Drawn]:
         return _judged(Drawn, [examples[i] for i in kept], texts, score, columns)
 
-    return _in_parts(Drawn, len(examples), _size(sampling), path, rows, judged)
+    size = _size(model, p.drawn_responses)
+    return _in_parts(Drawn, len(examples), size, path, rows, judged)
 
 
 def _judged(
@@ -195,8 +197,9 @@ def _finished(text: str) -> str:
 # ---- files
 
 
-def _size(sampling: models.Sampling) -> int:
-    return PART if sampling.vllm is None else VLLM_PART
+def _size(model, k: int) -> int:
+    """Questions of a part, of k samples each."""
+    return max(VLLM_PART // k, 1) if isinstance(model, VllmEngine) else PART
 
 
 def _in_parts(

@@ -81,7 +81,7 @@ def answer(
     kept in `path`."""
     if path.exists():
         return json.loads(path.read_text(encoding="utf-8"))
-    model, tokenizer = models.load_policy(policy, p.dtype)
+    model, tokenizer = models.policy(policy, p)
     prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
     drawn = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)

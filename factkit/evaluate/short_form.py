@@ -1,5 +1,6 @@
 """Evaluation of short answers: truthfulness, accuracy, hallucination, abstention."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from factkit.evaluate import read_rows, shown, write_rows
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 from factkit.verify.verifier import failed_share
+from factkit.vllm_engine import Sampled, VllmEngine
 
 if TYPE_CHECKING:
     from factkit.curate.drawn import Probe
@@ -56,11 +58,18 @@ def answer(
         return read_answers(path)
     asked = models.asked(examples, template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
-    drawn = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-    texts = [text for (text,) in drawn]
+    if isinstance(model, VllmEngine):
+        own = models.sample_tokens(model, tokenizer, asked, greedy, logprobs=0)
+        rows = [row for (row,) in own]
+        texts = models.texts_of([ids for ids, _ in rows], tokenizer, greedy)
+        both = zip(texts, rows, strict=True)
+        sure = [sampled_confidence(*pair, tokenizer, p) for pair in both]
+    else:
+        drawn = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
+        texts = [text for (text,) in drawn]
+        sure = confidence(model, tokenizer, asked, texts, p)
     known = [(e.id, e.answers, e.question) for e in examples]
     ids, answers, questions = zip(*known, strict=True)
-    sure = confidence(model, tokenizer, asked, texts, p)
     quality: Sequence[float | None] = [None] * len(texts)
     if judge_reasoning:
         quality = judge_reasoning(texts, ids, answers, questions)
@@ -92,6 +101,21 @@ def confidence(
     ids = tokenizer(heads)["input_ids"]
     logps = models.token_logps(model, tokenizer, ids, own, p.eval_batch_size)
     return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
+
+
+def sampled_confidence(
+    text: str, sampled: Sampled, tokenizer, p: "QuestionParams"
+) -> float:
+    """`confidence` of a response by the log-probabilities of its T tokens as they were
+    sampled: of those that have a character of the answer."""
+    ids, logps = sampled
+    whole, offsets = models.offsets_of(ids, tokenizer)
+    head, tail = ("", text) if p.answer_format == "plain" else split_box(text)
+    space = not head and not p.chat  # before a plain answer: `confidence` has it, too
+    start = whole.find(text) + len(head)
+    end, steps = start + len(tail), zip(logps, offsets, strict=True)
+    own = [logp for logp, (a, b) in steps if a < end and b > start - space]
+    return math.exp(sum(own) / len(own)) if tail and own else 0.0
 
 
 def read_answers(path: Path) -> list[Answered]:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from factkit import UserError, assets, models
+from factkit import UserError, assets, models, vllm_engine
 from factkit.assets import write_atomically
 from factkit.datasets.rows import of_file
 from factkit.rar.arms import RUN_CODE, SUITES, RarParams
@@ -91,8 +91,8 @@ def arguments(
         limits["until"] = []
     else:
         model["think_end_token"] = CLOSE
-    if backend == "vllm":  # beside the policy that a notebook holds, as when sampling
-        engine = models.sampling_of(p.for_evaluation).vllm
+    if backend == "vllm":
+        engine = models.vllm_arguments(policy, p)
         names_of = ("tensor_parallel_size", "gpu_memory_utilization")
         model |= {name: engine[name] for name in names_of}
     return {
@@ -140,6 +140,7 @@ def _run_harness(settings: dict[str, Any], folder: Path) -> None:
     """lm-eval on a configuration, in a process of its own, which gives the GPU back
     when it ends; what it says goes to stderr."""
     folder.mkdir(parents=True, exist_ok=True)
+    vllm_engine.free_gpus()
     path = folder / "lm_eval.yaml"
     write_atomically(path, json.dumps(settings, indent=1))
     allowed = "1" if settings["confirm_run_unsafe_code"] else "0"

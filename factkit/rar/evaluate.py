@@ -22,6 +22,7 @@ from factkit.rar.arms import RarParams
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
 from factkit.verify.verifier import failed_share, verifier
+from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -102,7 +103,7 @@ def answer(
     them trained on by an arm."""
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
-    model, tokenizer = models.load_policy(policy, p.dtype)
+    model, tokenizer = models.policy(policy, p.for_evaluation)
     if p.verifier == "judge":
         forms = [Example(id=q, question=q, answers=[""], entity=q) for q in FORMS]
         examples = [*examples, *forms]
@@ -116,7 +117,7 @@ def answer(
 
 
 def perplexity(
-    model: "PreTrainedModel",
+    model: "PreTrainedModel | VllmEngine",
     tokenizer: "PreTrainedTokenizerBase",
     texts: Sequence[str],
     batch_size: int = 16,
@@ -128,6 +129,9 @@ def perplexity(
 
     ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
     ids = sorted((row for row in ids if len(row) > 1), key=len)
+    if isinstance(model, VllmEngine):
+        logps = [logp for row in model.logps(ids) for logp in row]
+        return math.exp(-sum(logps) / len(logps))
     total, tokens = 0.0, 0
     for start in range(0, len(ids), batch_size):
         batch = ids[start : start + batch_size]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import factkit
-from factkit import child, source_digest
+from factkit import child, source_digest, vllm_engine
 from factkit.assets import write_atomically
 from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
@@ -74,12 +74,13 @@ def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
         p, folder = arguments["p"], arguments["folder"]
         launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
         if launched or not needs_own_processes(p):
+            vllm_engine.free_gpus()
             return train(*args, **kwargs)
         job = folder / "launch" / train.__name__
         result = job / "result"
         if not (result.exists() and (folder / result.read_text()).exists()):
             _write_job(train, arguments, job)
-            _free_gpus()
+            vllm_engine.free_gpus()
             _run_job(launch_command(p, job), job)
         return folder / result.read_text()
 
@@ -210,16 +211,6 @@ def _write_job(train: Callable, arguments: Mapping[str, Any], job: Path) -> None
     job.mkdir(parents=True, exist_ok=True)
     with (job / "job.pickle").open("wb") as file:
         pickle.dump((train.__module__, train.__name__, dict(arguments)), file)
-
-
-def _free_gpus() -> None:
-    """Give back what this process has cached and no longer uses of the GPUs' memory."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def _run_job(command: Sequence[str], job: Path) -> None:

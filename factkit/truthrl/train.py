@@ -130,7 +130,7 @@ def samples(
         template, k = p.abstaining_template, p.rft_samples
         sampling = models.sampling_of(p, p.rft_temperature, p.rft_top_p)
     return drawn.probe(
-        *(*models.load_policy(policy, p.dtype), train, template, sampling, k),
+        *(*models.policy(policy, p), train, template, sampling, k),
         *(path, verifier(p), p.chat, p.seed + 1000 * iteration),
     )
 

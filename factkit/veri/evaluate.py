@@ -31,11 +31,11 @@ from factkit import models
 from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows, write_rows
 from factkit.statistics import means, resampled_means
-from factkit.train import launch
 from factkit.veri import search_rollout
 from factkit.veri.search_rollout import Rollout
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
+from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel as Model
@@ -299,47 +299,26 @@ def played(
 ) -> list[Verified]:
     """What the policy does with the claims, greedily and with the search (§3.2); kept
     in folder/verified.jsonl. prompts: by default those of a policy that searches."""
-    prompts = prompts or search_rollout.asked(examples, p)
-    alone: dict[str, object] = {"num_processes": 1}
-    if p.rollouts != "transformers":  # an engine of its own, in a process of its own
-        alone["rollouts"] = "vllm_colocate"
-    how = p.model_copy(update=alone)
-    return read_verified(play(str(policy), examples, prompts, folder, how))
-
-
-@launch.distributed
-def play(
-    policy: str,
-    examples: Sequence[Example],
-    prompts: Sequence[str],
-    folder: Path,
-    p: "VeriParams",
-) -> Path:
-    """The greedy trajectories of the policy in the folder `policy` after the claims'
-    prompts, in folder/verified.jsonl; skipped if it is there."""
     path = folder / "verified.jsonl"
     if path.exists():
-        return path
+        return read_verified(path)
     sampling, search = models.sampling_of(p), search_rollout.searcher(p)
-
-    def rolled_out(generate: search_rollout.Generate, tokenizer: "Tokenizer"):
-        ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-        sets = [e.meta["set"] for e in examples]
-        return search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-
-    if sampling.vllm is None:
-        model, tokenizer = models.load_policy(policy, p.dtype)
-        generate = search_rollout.with_model(model, tokenizer, sampling)
-        made = rolled_out(generate, tokenizer)
+    model, tokenizer = models.policy(str(policy), p)
+    by_vllm = isinstance(model, VllmEngine)
+    generate = (
+        search_rollout.with_engine(model.generate, sampling)
+        if by_vllm
+        else search_rollout.with_model(model, tokenizer, sampling)
+    )
+    prompts = prompts or search_rollout.asked(examples, p)
+    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
+    sets = [e.meta["set"] for e in examples]
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
+    if not by_vllm:
         add_logprobs(made, model, tokenizer, p.eval_batch_size)
-    else:
-        with models.engine(policy, 0, sampling.vllm) as (llm, adapter):
-            tokenizer = llm.get_tokenizer()
-            generate = search_rollout.with_engine(llm, sampling, adapter)
-            made = rolled_out(generate, tokenizer)
     sure = [label_probability(rollout, tokenizer) for rollout in made]
     write_verified(path, of_examples(examples, [r.turns for r in made], sure))
-    return path
+    return read_verified(path)
 
 
 def add_logprobs(

@@ -12,10 +12,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models, prompts, runs
+from factkit import models, prompts, runs, vllm_engine
 from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows
@@ -23,14 +24,13 @@ from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
+from factkit.vllm_engine import Sampled, Tokens
 from factkit.world.claims import marking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel as Model
     from transformers import PreTrainedTokenizerBase as Tokenizer
     from trl import GRPOTrainer
-    from vllm import LLM
-    from vllm.lora.request import LoRARequest
 
     from factkit.veri.arms import VeriParams, VeriRlParams
 
@@ -40,7 +40,6 @@ TAG_TOKENS = 16  # that a closing tag takes at most, with what it shares them wi
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system once the searches are used up
 
-Tokens = list[int]
 # prompts, most new tokens of each → the tokens sampled, up to the end of sequence or to
 # the one that completes a tag of STOPS; their log-probabilities, or None for all
 Generate = Callable[
@@ -265,7 +264,8 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size
     )
     if p.rollouts == "vllm_colocate":
-        yield with_engine(trainer.vllm_generation.llm, sampling)
+        llm = trainer.vllm_generation.llm
+        yield with_engine(partial(vllm_engine.generate, llm), sampling)
         return
     if p.rollouts == "vllm_server":
         url, name = f"{p.vllm_server_url}/v1", trainer.model.name_or_path
@@ -340,25 +340,16 @@ def with_model(
 
 
 def with_engine(
-    llm: "LLM", sampling: models.Sampling, adapter: "LoRARequest | None" = None
+    engine: Callable[..., list[list[Sampled]]], sampling: models.Sampling
 ) -> Generate:
-    """Sampling by a vLLM engine in this process."""
-    from vllm import SamplingParams
+    """Sampling by a vLLM engine's `generate`."""
+    shared = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    shared |= {"stop": list(STOPS), "include_stop_str_in_output": True, "logprobs": 0}
 
     def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        shared = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        shared |= {"stop": list(STOPS), "include_stop_str_in_output": True}
-        settings = [
-            SamplingParams(max_tokens=most, logprobs=0, **shared) for most in budgets
-        ]
-        rows = [{"prompt_token_ids": ids} for ids in prompts]
-        replies = llm.generate(rows, settings, use_tqdm=False, lora_request=adapter)
-        turns = [reply.outputs[0] for reply in replies]
-        logprobs = [
-            [at[i].logprob for i, at in zip(turn.token_ids, turn.logprobs, strict=True)]
-            for turn in turns
-        ]
-        return [list(turn.token_ids) for turn in turns], logprobs
+        settings = [shared | {"max_tokens": most} for most in budgets]
+        rows = [row for (row,) in engine(prompts, settings)]
+        return [ids for ids, _ in rows], [logps for _, logps in rows]
 
     return generate
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from test_grpo import REWARD
 
-from factkit import models, params, runs
+from factkit import models, params, runs, vllm_engine
 from factkit.datasets.examples import Example
 from factkit.evaluate import write_rows
 from factkit.retrieval.bm25 import CorpusIndex
@@ -24,6 +24,7 @@ from factkit.veri import evaluate, search_rollout
 from factkit.veri.arms import VeriRlParams
 from factkit.veri.search_rollout import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
+from factkit.vllm_engine import VllmEngine
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
 ENTRIES = [
@@ -154,7 +155,9 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     rows = [Example(id=str(i), **claim) for i in range(len(PROMPTS))]
     p, folder = settings(dtype="bfloat16"), tmp_path / "played"
     made = evaluate.played(smollm, rows, folder, p, PROMPTS)
-    assert (tmp_path / "played" / "launch").exists()
+    (live,) = vllm_engine._live
+    assert live[0] == VllmEngine(models.vllm_arguments(smollm, p))
+    vllm_engine.free_gpus()
     searching, answering, *_, other = made
     assert queries(searching.trajectory) != []
     assert not searching.trajectory[1].by_model

@@ -55,10 +55,13 @@ def test_a_served_judge_ends_within_its_tokens_and_may_quote(endpoint):
     asked = "compare_responses", rows, judge.Choice, judge.REPLY_TOKENS
     replies = judge.ask(llm_judge, *asked)
     assert all(judge.read(reply, judge.Choice) for reply in replies)
-    # all of a claim, not its first letter: a pattern has to match all of a text here
-    quoted = 'He sang "Yesterday" in 1965. She wrote "Rain", he said.'
-    ((first, second),) = claims.read_sentences(
-        llm_judge, "extract_claims", claims.Claims, ["What did he sing?"], [quoted]
-    )
-    for _, texts in (first, second):
-        assert texts and max(map(len, texts)) > 10
+    # all of a text, not its first letter; what does not end would fill 200 tokens
+    schema = claims.Claims.model_json_schema()
+    schema["properties"]["claims"]["minItems"] = 2
+    told = "Write down three facts about Paris, the capital of France. "
+    told += 'Reply with JSON: {"claims": ["...", "...", "..."]}'
+    asked = {"role": "user", "content": told}
+    request = llm.Request((asked,), sampling=Sampling(200), schema=schema)
+    (reply,) = llm_judge.run([request])
+    read = judge.read(reply, claims.Claims)
+    assert read and max(map(len, read.claims)) > 1, reply

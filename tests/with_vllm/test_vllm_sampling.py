@@ -1,23 +1,141 @@
-"""`models.sample` with a vLLM engine in a process of its own, against transformers."""
+"""What an engine in a process of its own samples and scores, against transformers."""
 
-from factkit import models
+import math
+import os
+import signal
+import threading
+import time
+from pathlib import Path
 
-ASKED = [
-    f"Question: Who wrote {work}?\nAnswer:" for work in ("Hamlet", "Faust", "Emma")
-]
-ENGINE = {"dtype": "float32", "max_model_len": 256, "enforce_eager": True}
+import pytest
+import torch
+
+from factkit import models, params, vllm_engine
+from factkit.evaluate import short_form
+from factkit.rar import evaluate as rar
+from factkit.vllm_engine import EngineError, VllmEngine
+
+WORKS = ("Hamlet", "Faust", "Emma")
+ASKED = [f"Question: Who wrote {work}?\nAnswer:" for work in WORKS]
+BOXED = "The colour of grass is \\boxed{green}. " * 3
+TEXTS = ["The red fox jumps over the lazy dog.", "Iron is a metal; its symbol is Fe."]
 
 
-def test_greedy_answers_are_those_of_transformers(smollm):
-    model, tokenizer = models.load_policy(smollm, "float32")
+@pytest.fixture(scope="module")
+def policy(smollm):
+    return models.load_policy(smollm, "float32")
+
+
+@pytest.fixture(scope="module")
+def arguments(smollm):
+    names = dict.fromkeys(("model", "tokenizer"), smollm)
+    return names | {"dtype": "float32", "max_model_len": 256, "enforce_eager": True}
+
+
+@pytest.fixture(scope="module")
+def engine(arguments):
+    yield VllmEngine(arguments)
+    vllm_engine.free_gpus()
+
+
+def by_transformers(policy, prompts, completions):
+    rows = models.token_logps(*policy, prompts, completions, batch_size=8)
+    return [row.tolist() for row in rows]
+
+
+def test_greedy_answers_are_those_of_transformers(policy, engine):
     sampling = models.Sampling(6)
-    plain = models.sample(model, tokenizer, ASKED, sampling)
-    vllm = models.Sampling(6, vllm=ENGINE)
-    assert models.sample(model, tokenizer, ASKED, vllm) == plain
+    plain = models.sample(*policy, ASKED, sampling)
+    assert models.sample(engine, policy[1], ASKED, sampling) == plain
 
 
-def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, tmp_path):
-    import torch
+def test_sampled_tokens_have_the_model_s_own_log_probabilities(policy, engine):
+    """At temperature 1, whatever the temperature and what it was sampled from."""
+    hot = models.Sampling(8, temperature=0.7, top_p=0.9, one_line=False)
+    rows = models.sample_tokens(engine, policy[1], ASKED, hot, n=4, logprobs=0)
+    assert len({tuple(ids) for row in rows for ids, _ in row}) > len(ASKED)
+    prompts = [ids for ids in policy[1](ASKED)["input_ids"] for _ in range(4)]
+    sampled, logps = zip(*(pair for row in rows for pair in row), strict=True)
+    for own, theirs in zip(
+        logps, by_transformers(policy, prompts, sampled), strict=True
+    ):
+        assert own == pytest.approx(theirs, abs=1e-3)
+
+
+def test_a_text_s_log_probabilities_and_perplexity_are_those_of_transformers(
+    policy, engine
+):
+    ids = policy[1](TEXTS)["input_ids"]
+    first, rest = [row[:1] for row in ids], [row[1:] for row in ids]
+    theirs = by_transformers(policy, first, rest)
+    for own, other in zip(engine.logps(ids), theirs, strict=True):
+        assert own == pytest.approx(other, abs=1e-3)
+    values = [rar.perplexity(who, policy[1], TEXTS) for who in (engine, policy[0])]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("answer_format", "prompts"),
+    [("plain", ASKED), ("boxed", [f"{BOXED}The colour of {x} is" for x in "abc"])],
+)
+def test_the_confidence_of_greedy_answers_is_that_of_transformers(
+    answer_format, prompts, policy, engine
+):
+    p = params.load("truthrl", "tiny").model_copy(
+        update={"answer_format": answer_format}
+    )
+    how = models.sampling_of(p)
+    drawn = models.sample_tokens(engine, policy[1], prompts, how, logprobs=0)
+    rows = [row for (row,) in drawn]
+    texts = models.texts_of([ids for ids, _ in rows], policy[1], how)
+    both = zip(texts, rows, strict=True)
+    own = [short_form.sampled_confidence(*pair, policy[1], p) for pair in both]
+    theirs = short_form.confidence(*policy, prompts, texts, p)
+    print(texts, own, theirs)
+    assert all(0 < value < 1 for value in own)
+    assert own == pytest.approx(theirs, rel=1e-2)
+
+
+def test_what_was_asked_above_was_asked_of_one_process(engine):
+    (live,) = vllm_engine._live
+    assert live[0] == engine and live[1].poll() is None
+
+
+@pytest.mark.parametrize("place", [1, -1], ids=["vLLM", "a process that it started"])
+def test_an_engine_that_is_killed_at_work_ends_with_an_error(
+    place, policy, engine, arguments
+):
+    models.sample(engine, policy[1], ASKED, models.Sampling(6))
+    family = family_of(vllm_engine._live[0][1].pid)
+    timer = threading.Timer(1.0, os.kill, (family[place], signal.SIGKILL))
+    timer.start()
+    long = [{"max_tokens": 240, "ignore_eos": True}] * 64
+    with pytest.raises(EngineError, match="failed"):
+        engine.generate([[1, 2, 3]] * 64, long)
+    deadline = time.monotonic() + 60
+    while any(map(alive, family)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, family))
+
+
+def family_of(pid):
+    """The numbers of a process and of all that it started, parents first."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(n for child in children for n in family_of(int(child)))]
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tmp_path):
     from peft import LoraConfig, get_peft_model
 
     base, tokenizer = models.load_policy(smollm, "float32")
@@ -28,10 +146,23 @@ def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, tmp_path):
             torch.nn.init.normal_(weight, std=0.1)  # an adapter far from the base
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    tuned, tokenizer = models.load_policy(str(tmp_path), "float32")
-    hot = models.Sampling(6, temperature=1.0, vllm=ENGINE)
-    drawn = models.sample(tuned, tokenizer, ASKED[:1], hot, n=8)
+    tuned = models.load_policy(str(tmp_path), "float32")
+    p = params.load("truthrl", "laptop", {"rollouts": "vllm_colocate"})
+    own = models.vllm_arguments(str(tmp_path), p)
+    lora = {name: own[name] for name in ("enable_lora", "max_lora_rank", "tokenizer")}
+    engine = VllmEngine(arguments | lora)
+    hot = models.Sampling(6, temperature=1.0)
+    drawn = models.sample(engine, tokenizer, ASKED[:1], hot, n=8)
     assert len(drawn[0]) == 8 and len(set(drawn[0])) > 1
-    greedy = models.Sampling(6, vllm=ENGINE)
-    plain = models.sample(tuned, tokenizer, ASKED, models.Sampling(6))
-    assert models.sample(tuned, tokenizer, ASKED, greedy) == plain
+    rows = models.sample_tokens(
+        engine, tokenizer, ASKED, models.Sampling(6), logprobs=0
+    )
+    ids, logps = zip(*(row for (row,) in rows), strict=True)
+    plain = models.sample(*tuned, ASKED, models.Sampling(6))
+    texts = models.texts_of(ids, tokenizer, models.Sampling(6))
+    assert texts == [text for (text,) in plain]
+    theirs = by_transformers(tuned, tokenizer(ASKED)["input_ids"], list(map(list, ids)))
+    for own, other in zip(logps, theirs, strict=True):
+        assert own == pytest.approx(other, abs=1e-2)
+    assert not math.isnan(sum(map(sum, logps)))
+    vllm_engine.free_gpus()
