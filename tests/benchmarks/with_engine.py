@@ -6,6 +6,7 @@ seconds and tokens, and the most GB that torch had allocated in its process by t
 """
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +35,8 @@ def measure(p: TruthRL, folder: Path, runs: Sequence[str] = ROUNDS) -> None:
         if which == "kit":
             bench_grpo.kit_steps(p, own, make_reward)
         else:
-            child.run(sys.executable, __file__, which, str(own))
+            command = child.command(sys.executable, __file__, which, str(own))
+            subprocess.run(command, check=True)
         (own / "done").touch()
 
 
