@@ -22,15 +22,19 @@ def empty(notebook: Path) -> list[Cell]:
             page = "".join(output.get("data", {}).get("text/html", ""))
             if EMPTY not in page or "<table" not in page:
                 continue
-            for table in pd.read_html(StringIO(page), index_col=0):
-                dashes = (
-                    table.astype(str)
-                    .eq(EMPTY)
-                    .stack(list(range(table.columns.nlevels)))
-                )
-                for row, *column in dashes.index[dashes]:
-                    cells.append((place, str(row), " ".join(map(str, column))))
+            for table in pd.read_html(StringIO(page)):
+                table.columns = [_name(column) for column in table.columns]
+                for row in table.astype(str).itertuples(index=False):
+                    name = " ".join(row[:2])
+                    own = zip(table.columns[1:], row[1:], strict=True)
+                    cells += [(place, name, c) for c, text in own if text == EMPTY]
     return cells
+
+
+def _name(column: object) -> str:
+    """A column's name, of all its levels."""
+    levels = column if isinstance(column, tuple) else (column,)
+    return " ".join(str(name) for name in levels if "Unnamed" not in str(name))
 
 
 def unexplained(notebook: Path, stem: str) -> tuple[dict[Cell, str], list[Cell]]:

@@ -27,6 +27,7 @@ from factkit.web import KEY_VARIABLE
 
 HERE = Path(__file__).parent
 WEB, ENGINE = 8009, 8101  # ports of our own
+WIKIPEDIA_2023 = "factscore/enwiki-20230401.db"
 PATIENCE_S = 900.0  # on a machine that is busy
 VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
@@ -59,11 +60,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 def addresses(paper: str, folder: Path) -> dict[str, str]:
     """The parameters that say where on this machine things are: no sizes."""
-    if paper == "veri":
-        return {"claims_path": str(folder / "hub" / VERI)}
-    return (
-        {} if paper == "truthrl" else {"search_url": f"http://127.0.0.1:{WEB}/search"}
-    )
+    match paper:
+        case "truthrl":
+            return {}
+        case "rlfh":
+            return {"wikipedia_path": str(folder / "hub" / WIKIPEDIA_2023)}
+        case "veri":
+            return {"claims_path": str(folder / "hub" / VERI)}
+    return {"search_url": f"http://127.0.0.1:{WEB}/search"}
 
 
 def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
@@ -108,8 +112,10 @@ def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
     """The one server behind all judges, by whichever name it is asked."""
     model = ("--model", str(folder / "hub" / next(iter(MODELS))))
     names = ("--served-model-name", *MODELS, "--max-model-len", "4096")
-    names += ("--structured-outputs-config.backend", "guidance")
-    return {"engine": (ENGINE, [*VLLM, *model, *names, "--port", str(ENGINE)])}
+    # where JSON allows a space, a small judge writes them without end
+    how = '{"backend": "guidance", "disable_any_whitespace": true}'
+    bound = ("--structured-outputs-config", how)
+    return {"engine": (ENGINE, [*VLLM, *model, *names, *bound, "--port", str(ENGINE)])}
 
 
 def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
