@@ -50,7 +50,7 @@ class Paper:
     @property
     def job(self):
         """What the paper hands to verl."""
-        return pkgutil.resolve_name(f"factkit.{self.name}.train:verl_job")(self.p)
+        return pkgutil.resolve_name(f"factkit.verl_jobs:{self.name}")(self.p)
 
 
 def made(name, folder):

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit import runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
-from factkit.datasets.examples import Example, read_examples
-from factkit.leads.policy import base_policy
+from factkit.datasets.examples import Example
 from factkit.rar import rewards
 from factkit.rar.arms import RAR
 from factkit.train import grpo, offline
-from factkit.train.verl_adapter import Job
 
 # p.requests → what stands for the paper's evaluation sets (§4.1)
 TESTED = {
@@ -90,10 +87,3 @@ def train_arm(
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
     kept = {step: folder / f"model-{step}" for step in p.kept_steps}
     return kept | {p.kept_steps[-1]: last}
-
-
-def verl_job(p: RAR) -> Job:
-    """What verl needs to train `p.arm`, of notebook 20's data."""
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    rows = drawn.asked_rows(train, p)
-    return Job(p, base_policy(p), rows, rewards.reward_function)

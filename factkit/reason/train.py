@@ -7,12 +7,11 @@ from pathlib import Path
 from factkit import prompts, runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
-from factkit.datasets.examples import DataError, Example, read_examples
+from factkit.datasets.examples import Example
 from factkit.leads.policy import base_policy
 from factkit.reason import reward_service, rewards
 from factkit.reason.arms import Reason, ReasonSftParams
 from factkit.train import grpo, offline
-from factkit.train.verl_adapter import Job
 from factkit.verify import response
 
 NOTEBOOK = "32_reason_train"
@@ -122,13 +121,3 @@ def reward_function(p: Reason, folder: Path) -> Callable[..., list[float | None]
     engine = rewards.engine_of(p)
     score = functools.partial(rewards.scored, p.arm, engine)
     return rewards.trl_reward(p.arm, score)
-
-
-def verl_job(p: Reason) -> Job:
-    """What verl needs to train `p.arm`, of notebook 30's data and the SFT model of the
-    same seed. Raises DataError if that is not trained."""
-    start = runs.run_folder(NOTEBOOK, p.model_copy(update={"arm": "sft"})) / "model"
-    if not start.exists():
-        raise DataError(f"{start}: not there; train arm=sft with notebook 32 first")
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    return Job(p, str(start), drawn.asked_rows(train, p), reward_function)

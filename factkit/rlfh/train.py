@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit import runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
-from factkit.datasets.examples import Example, read_examples
-from factkit.leads.policy import base_policy
-from factkit.rlfh import rewards, verl_adapter
+from factkit.datasets.examples import Example
+from factkit.rlfh import rewards
 from factkit.rlfh.arms import ARMS, Rlfh
 from factkit.train import offline
-from factkit.train.verl_adapter import Job
 
 JUDGES = {"world": "the fact world itself", "leads": "an exact reader of leads' facts"}
 
@@ -77,16 +74,3 @@ def train_arm(
     rows = drawn.asked_rows(train, p)
     how = p.model_copy(update=ARMS[p.arm].changes)
     return token_level(start, rows, rewards.reward_function, folder, how)
-
-
-def verl_job(p: Rlfh) -> Job:
-    """What verl needs to train `p.arm` by PPO, of notebook 40's data."""
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    start, reward = base_policy(p), rewards.reward_function
-    refused = {
-        "arm": ARMS[p.arm].algorithm != "PPO",
-        "whiten": not p.whiten,
-        "eos_penalty": p.eos_penalty > 0,
-    }
-    loop, changes = verl_adapter.TokenRewardLoop, verl_adapter.ppo(p, start)
-    return Job(p, start, drawn.asked_rows(train, p), reward, loop, changes, refused)

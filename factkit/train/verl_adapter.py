@@ -2,7 +2,7 @@
 
 What verl loads by name, and a writer of what it reads; params/README.md has the set-up
 and the commands. Rows, rewards and parameters are those of the paper's training
-notebook, which `factkit.<paper>.train:verl_job` hands in. A response is scored as soon
+notebook, which `factkit.verl_jobs` hands in. A response is scored as soon
 as it is sampled, by the paper's reward with TRL's signature.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
@@ -46,7 +46,7 @@ UNBOUND = 1.0e9  # above e^20, at which verl cuts a ratio: the dual clip is idle
 
 @dataclass(frozen=True)
 class Job:
-    """What a paper's `verl_job(p)` hands to verl.
+    """What a paper hands to verl (`factkit.verl_jobs`).
 
     p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
     agent loop, if not its own of one turn and number. changes: to verl's config, dotted
@@ -153,7 +153,7 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
     # the kit makes such a policy as it goes; verl's adapters are not set up here
     no = {"policy": p.policy in POLICIES, "arm": not by_rl, "lora_rank": p.lora_rank}
     _refuse(paper, p, no)
-    job = pkgutil.resolve_name(f"factkit.{paper}.train:verl_job")(p)
+    job = pkgutil.resolve_name(f"factkit.verl_jobs:{paper}")(p)
     _refuse(paper, p, job.refused)
     rows = verl_rows(job.rows, paper)
     template = None

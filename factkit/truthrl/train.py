@@ -8,9 +8,8 @@ from pathlib import Path
 from factkit import models, prompts, runs
 from factkit.curate import drawn
 from factkit.curate.drawn import Probe, pair, required, row, turn
-from factkit.datasets.examples import Example, read_examples
+from factkit.datasets.examples import Example
 from factkit.train import grpo, offline
-from factkit.train.verl_adapter import Job
 from factkit.truthrl import rewards
 from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
 from factkit.verify.outcome import Outcome
@@ -85,18 +84,6 @@ def train_arm(
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(train, probes, p)
     return [grpo.grpo(start, rows, make_reward, folder, p)]
-
-
-def verl_job(p: TruthRL) -> Job:
-    """What verl needs to train `p.arm` from the instruct model, of notebook 10's data.
-
-    A learned reward is not for it: its model would stand in the process that judges.
-    """
-    data = runs.run_folder("10_truthrl_data", p)
-    probes = drawn.read_probes(data / "probe.jsonl")
-    rows = prompt_rows(read_examples(data / "train.jsonl"), probes, p)
-    no = {"arm": p.arm in ("rlhf", "rlkf"), "cold_start": p.cold_start}
-    return Job(p, base_policy(p), rows, rewards.reward_function, refused=no)
 
 
 def iterations(

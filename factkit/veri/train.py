@@ -1,16 +1,15 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from factkit import assets, runs
 from factkit.corpus import Chunk
-from factkit.datasets.examples import Example, read_examples
+from factkit.datasets.examples import Example
 from factkit.evaluate import read_rows, write_rows
 from factkit.train import grpo, offline
-from factkit.train.verl_adapter import Job
-from factkit.veri import rewards, search_rollout, verl_adapter
+from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriSftParams
 from factkit.veri.evaluate import Verified, played
 from factkit.veri.search_rollout import asked
@@ -133,25 +132,6 @@ def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]
         }
         for prompt, e in zip(prompts, train, strict=True)
     ]
-
-
-def verl_job(p: Veri) -> Job:
-    """What verl needs to train `p.arm` from the instruct model, of notebook 50's data.
-
-    Offline RL's policy is to be chosen from verl's checkpoints (App. H).
-    """
-    data, how = runs.run_folder(p.data_notebook, p), reward_params(p)
-    train = read_examples(data / "train.jsonl")
-    rows = prompt_rows(train, read_given(data / "given.jsonl"), how)
-    refused = {"cold_start": p.cold_start}
-    job = Job(how, policy_of(p), rows, rewards.reward_function, refused=refused)
-    if not how.online:
-        return job
-    lengths = {
-        "data.max_prompt_length": p.max_prompt_length,
-        "data.max_response_length": p.longest - p.max_prompt_length,
-    }
-    return replace(job, loop=verl_adapter.SearchLoop, changes=lengths)
 
 
 def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
