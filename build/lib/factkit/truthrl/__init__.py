@@ -1,1 +1,0 @@
-"""TruthRL (paper 1): notebooks 10 to 14."""

@@ -1,1 +1,0 @@
-"""Veri-R1 (paper 5): notebooks 50 to 54."""

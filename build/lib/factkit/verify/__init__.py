@@ -1,1 +1,0 @@
-"""Deciding whether what a response says is true."""
