@@ -102,6 +102,7 @@ def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):
     for name in ("sched_getaffinity", "sysconf", "ttyname"):
         monkeypatch.delattr(os, name)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert sweeps.environment(jobs=2)["OMP_NUM_THREADS"] == "1"
     machine = {name: value for name, value, *_ in doctor._machine()}
