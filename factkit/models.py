@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import os
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,11 +205,14 @@ def sample_tokens(
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_new_tokens,
         "stop": ["\n"] if sampling.one_line else None,
-        "seed": seed if sampling.temperature else None,
         "logprobs": logprobs,
     }
     ids = tokenizer(list(prompts))["input_ids"]
-    return engine.generate(ids, [settings] * len(ids))
+    # with one seed for all, vLLM would draw the same random numbers for each prompt
+    seeds = random.Random(seed)
+    drawn = sampling.temperature > 0
+    own = [{"seed": seeds.getrandbits(31)} if drawn else {} for _ in ids]
+    return engine.generate(ids, [settings | each for each in own])
 
 
 def texts_of(

@@ -59,3 +59,28 @@ def test_the_confidence_of_a_sampled_token_is_its_probability(tiny):
     assert found[1] == 0
     expected = float(both[0, 41] * both[1, 42]) ** 0.5
     assert found[2] == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_engine_draws_each_prompt_with_a_seed_of_its_own():
+    """With one for all, vLLM would give all prompts the same random numbers."""
+
+    class Engine:
+        def generate(self, prompts, settings):
+            return settings
+
+    def seeds(seed, temperature=1.0):
+        sampling = models.Sampling(max_new_tokens=4, temperature=temperature)
+        given = models.sample_tokens(
+            Engine(),
+            lambda texts: {"input_ids": texts},
+            ["a", "b", "a"],
+            sampling,
+            2,
+            seed,
+        )
+        return [own.get("seed") for own in given]
+
+    assert len(set(seeds(0))) == 3
+    assert seeds(0) == seeds(0)
+    assert not set(seeds(0)) & set(seeds(1))
+    assert seeds(0, temperature=0.0) == [None] * 3
