@@ -1,6 +1,7 @@
 """Metrics of short answers by hand and by properties."""
 
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -132,13 +133,32 @@ def answer(path, p, verify=None, judge=None, questions=("say x", "say y")):
 
 
 def test_answers_are_read_back_as_they_were(tmp_path, policy):
-    verify = lambda responses, answers, questions: [ABSTAIN, None]  # noqa: E731
+    verify = lambda responses, answers, questions: [ABSTAIN, WRONG]  # noqa: E731
     judge = lambda responses, ids, answers, questions: [1.0, None]  # noqa: E731
     path = tmp_path / "a.jsonl"
     found = answer(path, params.load("truthrl", "tiny"), verify, judge)
-    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (None, None)]
+    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (WRONG, None)]
     policy.clear()
     assert answer(path, params.load("truthrl", "tiny")) == found and not policy
+
+
+def test_what_a_judge_failed_on_is_judged_again_and_nothing_else(tmp_path):
+    path, asked = tmp_path / "after_test.jsonl", []
+    rows = [
+        answered(CORRECT, "a"),
+        answered(None, "b", response="Paris"),
+        answered(WRONG),
+    ]
+    short_form.write_rows(path, map(asdict, rows))
+
+    def verify(texts, answers, questions):
+        asked.append(texts)
+        return [ABSTAIN]
+
+    given = (None, None, [], "short_form", None, path, verify)
+    assert [a.outcome for a in short_form.answer(*given)] == [CORRECT, ABSTAIN, WRONG]
+    assert [a.outcome for a in short_form.answer(*given)] == [CORRECT, ABSTAIN, WRONG]
+    assert asked == [["Paris"]]
 
 
 class Pieces:

@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,12 @@ def answer(
     verify: "Verifier",
     judge_reasoning: "ReasoningJudge | None" = None,
 ) -> list[Answered]:
-    """The policy's greedy responses (Appendix C), verified; kept in `path`."""
+    """The policy's greedy responses (Appendix C), verified; kept in `path`.
+
+    Where the judge failed, the response is kept and judged again at the next call.
+    """
     if path.exists():
-        return read_answers(path)
+        return _judged_again(read_answers(path), path, verify)
     asked = models.asked(examples, template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
     if isinstance(model, VllmEngine):
@@ -78,6 +81,20 @@ def answer(
         Answered(e.id, e.question, e.answers, e.relation, *values, shown(e.meta))
         for e, *values in zip(examples, *columns, strict=True)
     ]
+    write_rows(path, map(asdict, answered))
+    return answered
+
+
+def _judged_again(
+    answered: list[Answered], path: Path, verify: "Verifier"
+) -> list[Answered]:
+    failed = {i: a for i, a in enumerate(answered) if a.outcome is None}
+    if not failed:
+        return answered
+    rows = [(a.response, a.answers, a.question) for a in failed.values()]
+    outcomes = verify(*map(list, zip(*rows, strict=True)))
+    for (i, one), outcome in zip(failed.items(), outcomes, strict=True):
+        answered[i] = replace(one, outcome=outcome)
     write_rows(path, map(asdict, answered))
     return answered
 
