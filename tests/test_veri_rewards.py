@@ -188,3 +188,13 @@ def test_a_curve_is_told_by_what_it_is_at_parts_of_the_training():
     ]
     assert found["rollout_evidence_cover_60"] == 0.5
     assert "rollout_verification_accuracy" not in found
+
+
+def test_a_rollout_of_several_updates_is_told_by_its_first_and_never_by_nan():
+    import pandas as pd
+
+    nan = float("nan")
+    columns = {"step": [1, 2, 3, 4], "evidence_score": [0.2, nan, 0.4, nan]}
+    found = veri.course(pd.DataFrame(columns))
+    assert found["rollout_evidence_score"] == pytest.approx(0.3)
+    assert all(value == value for value in found.values())

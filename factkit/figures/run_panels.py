@@ -81,10 +81,11 @@ def learning_curve(
         for i, (column, name) in enumerate(() if stacks else names.items()):
             style = {"ls": LINES[i], "color": COLOURS.get(column, ARM_COLOURS[i])}
             style["marker"] = "" if len(curve) > 1 else "o"
-            smooth = curve[column].rolling(window, min_periods=1).mean()
-            ax.plot(curve.step, smooth, label=name, **style)
+            known = curve[curve[column].notna()]  # only a rollout's first update logs
+            smooth = known[column].rolling(window, min_periods=1).mean()
+            ax.plot(known.step, smooth, label=name, **style)
             if window > 1:
-                ax.plot(curve.step, curve[column], lw=0.8, alpha=0.3, **style)
+                ax.plot(known.step, known[column], lw=0.8, alpha=0.3, **style)
         if len(names) > 1 or len(columns) > len(names) > 0:
             ax.legend(**LEGEND, **ABOVE, ncols=2 if stacks else 1)
         ax.set_xlabel("training step")

@@ -125,6 +125,7 @@ def course(curve: "pd.DataFrame") -> dict[str, float]:
     """What Fig 4's curves say, of a run's metrics.csv: for each metric that was logged
     `rollout_<metric>`, its mean over all updates, and `rollout_<metric>_<when>`, over a
     tenth of them about the share AT of the training (§4: steps 40 and 60 of about 100).
+    Of a rollout's updates the first alone has a value; a tenth without any is left out.
     """
     n, told = len(curve), {}
     middle = curve.reset_index().index + 0.5
@@ -133,5 +134,7 @@ def course(curve: "pd.DataFrame") -> dict[str, float]:
             told[f"rollout_{metric}"] = float(curve[metric].mean())
             for when, share in AT.items():
                 near = abs(middle - share * n) <= max(n / 20, 0.5)
-                told[f"rollout_{metric}_{when}"] = float(curve[metric][near].mean())
+                known = curve[metric][near].dropna()
+                if len(known):
+                    told[f"rollout_{metric}_{when}"] = float(known.mean())
     return told
