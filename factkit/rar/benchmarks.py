@@ -145,6 +145,7 @@ def _run_harness(settings: dict[str, Any], folder: Path) -> None:
     write_atomically(path, json.dumps(settings, indent=1))
     allowed = "1" if settings["confirm_run_unsafe_code"] else "0"
     environment = os.environ | {"HF_ALLOW_CODE_EVAL": allowed}
+    environment.pop("TQDM_DISABLE", None)  # vLLM divides by the time of its bar
     command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
     ended = subprocess.run(
         command,
