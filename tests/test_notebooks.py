@@ -94,13 +94,12 @@ def faults(path):
         yield "untyped parameters"
     if not all("  # " in line for line in parameters.splitlines()):
         yield "a parameter without a comment"
-    long = [c for c in code if len(c["source"]) > 25 and c not in tagged]
-    yield from ("".join(c["source"]) for c in long)
+    yield from ("".join(c["source"]) for c in code if len(c["source"]) > 25)
     text = "\n".join("".join(c["source"]) for c in prose)
     titles = [line for line in text.splitlines() if line.startswith("# ")]
     if len(titles) != 1 or text.count("\n## ") < 2:
         yield f"titles: {titles}, sections: {text.count('## ')}"
-    links = re.findall(r"\]\(([\w/.]+\.ipynb)\)", text)
+    links = re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", text)
     yield from (link for link in links if not (path.parent / link).exists())
 
 
@@ -112,15 +111,22 @@ def test_notebooks_are_source_with_parameters_short_cells_and_a_story():
 # ---- the cells, in this process
 
 
+def solutions(path):
+    """The page with a notebook's solutions, if it has exercises."""
+    return path.parent / "solutions" / f"{path.stem}.md"
+
+
 def solved(path):
     """Cells of exercises → their source with what the solutions put for the dots."""
-    answers = json.loads((path.parent / "solutions" / path.name).read_text())["cells"]
-    code = {tag(c): "".join(c["source"]) for c in answers if tag(c)}
+    block = re.compile(r"^## (\w)\n.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    code = {
+        f"exercise-{a}": text for a, text in block.findall(solutions(path).read_text())
+    }
     task = re.compile(r"def (?:.(?!\ndef ))*?return \.\.\.\n", re.DOTALL)
     cells = [c for c in json.loads(path.read_text())["cells"] if tag(c)]
     assert {tag(c) for c in cells} == code.keys()
     return {
-        source: code[tag(c)] + "\n\n\n" + task.sub("", source, count=1)
+        source: code[tag(c)] + "\n\n" + task.sub("", source, count=1)
         for c in cells
         for source in ["".join(c["source"])]
     }
@@ -151,7 +157,7 @@ def run_here(stem, outputs, until="", **values):
     if until:
         last = next(i for i, source in enumerate(code) if until in source)
         code = code[: last + 1]
-    answered = solved(path) if (path.parent / "solutions" / path.name).exists() else {}
+    answered = solved(path) if solutions(path).exists() else {}
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(
         user_module=types.ModuleType("notebook"),
