@@ -19,7 +19,9 @@ app = typer.Typer(
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
 PAPERS = " | ".join(papers_arms.PAPERS)
+COMPARED = "compare"  # the papers with each other, notebooks 60 to 62
 Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
+Runs = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}; or {COMPARED}.")]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -37,7 +39,7 @@ Host = Annotated[
 
 @app.command()
 def reproduce(
-    paper: Paper = "truthrl",
+    paper: Runs = "truthrl",
     profile: Profile = "laptop",
     variant: Variant = "",
     jobs: Jobs = 1,
@@ -79,7 +81,7 @@ def book(
 @app.command(context_settings={"allow_extra_args": True})
 def sweep(
     context: typer.Context,
-    paper: Paper = "truthrl",
+    paper: Runs = "truthrl",
     profile: Profile = "tiny",
     variant: Variant = "",
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
@@ -119,13 +121,14 @@ def _fan_out(
     trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
     print("\nHeld-out items, in %:\n")
     print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
-    print(f"\nThe claims: python -m factkit report {paper}")
+    if paper != COMPARED:
+        print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
 
 @app.command()
 def check(
-    paper: Paper = "truthrl",
+    paper: Runs = "truthrl",
     profile: Profile = "tiny",
     variant: Variant = "",
     values: Set = (),
@@ -202,6 +205,7 @@ def verl(
     from factkit import runs
     from factkit.train import verl_adapter
 
+    _known(paper)
     changed = _typed(values) | {"output_dir": output_dir}
     p = _checked(paper, profile, variant, changed)
     name = f"{paper}-{p.arm}-s{p.seed}"
@@ -297,6 +301,7 @@ def doctor(
     """Say what this machine lacks for a profile, and what the profile takes."""
     from factkit import doctor as checks
 
+    _known(paper)
     p = _checked(paper, profile, variant)
     print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
     for what, value, how in checks.estimate(paper, p):
@@ -324,7 +329,8 @@ def _checked(
     paper: str, profile: str, variant: str, values: dict[str, Any] | None = None
 ) -> Any:
     """The paper's parameters; raises ParamError if they are wrong."""
-    _known(paper)
+    if paper != COMPARED:
+        _known(paper)
     return params.load(paper, profile, values, variant)
 
 

@@ -20,7 +20,7 @@ def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
     for base in (runs.REFERENCE, root):
         for folder in sorted(base.glob(f"{profile}*")):
             name, _, variant = folder.name.partition("-")
-            results = runs.all_results(*folder.glob(f"[1-5]2_{paper}_train"))
+            results = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
             if name == profile and results:
                 by_variant[variant] = with_iterations(apart(results))
     return by_variant

@@ -24,6 +24,10 @@ SHOWN = {  # of a paper's results, at a glance
     ),
     "reason": ("factual_precision", "win_rate", "response_rate", "malformed"),
     "rlfh": ("factual_precision", "response_rate"),
+    "compare": (
+        *("factual_precision", "response_rate", "win_rate"),
+        *("short_truthfulness", "short_abstention"),
+    ),
     "veri": (
         *("joint_accuracy", "verification_accuracy", "label_accuracy"),
         *("evidence_score", "checkable_evidence_score", "evidence_cover"),

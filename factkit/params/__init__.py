@@ -33,6 +33,7 @@ CLASSES = {
     "reason": "factkit.reason.arms:Reason",
     "rlfh": "factkit.rlfh.arms:Rlfh",
     "veri": "factkit.veri.arms:Veri",
+    "compare": "factkit.compare.arms:Compare",
 }
 
 

@@ -48,7 +48,8 @@ READING_NAMES = names(
 )
 
 # Longer answers, of an answer_format that asks for them
-LONG_FORMATS = ("long", "reasoned", "joined")
+LONG_FORMATS = ("long", "reasoned", "joined", "mixed")
+JOINING = ("joined", "mixed")  # sentences of two statements, and hedges
 COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
 COUNTED = "Tell me {count} about {s}."
 MAY_ABSTAIN = "{question} You may say that you don't know."
@@ -88,7 +89,8 @@ def pretraining_texts(
     reading: `reading_exchange`s for each of these texts, on average. answer_format:
     plain | boxed (short answers come in a box, after a statement of the fact) | long
     (`tellings` too) | reasoned (half of the tellings after reasoning) | joined (as
-    `joined_telling` tells). Only the last three abstain; only the last two hedge.
+    `joined_telling` tells) | mixed (so, and short answers as of long). Only the last
+    four abstain; only the last three hedge.
     """
     rng = random.Random(f"text {world.seed} {seed}")
     texts = []
@@ -138,7 +140,7 @@ def tellings(
             continue
         for fact in facts if known else ():
             left[fact] -= 1
-        if answer_format == "joined":
+        if answer_format in JOINING:
             yield exchange(ask, joined_telling(world, facts, rng, not counted))
             continue
         statements = [_told(world, fact, rng, not counted) for fact in facts]
@@ -224,7 +226,7 @@ def _short(fact: Fact, answer_format: str, rng: random.Random) -> str:
     answer = fact.object
     if answer_format == "boxed":
         answer = prompts.reasoned(statement(fact, tell), answer)
-    if answer_format == "long" and rng.random() < 0.5:
+    if answer_format in ("long", "mixed") and rng.random() < 0.5:
         ask = MAY_ABSTAIN.format(question=ask)
         if rng.random() < ABSTENTION_SHARE:
             answer = f"{ABSTENTION}."
@@ -265,7 +267,8 @@ def build_tokenizer(
     text += [*FIRST_NAMES, *READING_NAMES]
     text += [hedge.capitalize() for hedge in HEDGES]
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
-    text += {"reasoned": [THINKING], "joined": ["and"]}.get(answer_format, [])
+    text += {"reasoned": [THINKING]}.get(answer_format, [])
+    text += ["and"] if answer_format in JOINING else []
     if answer_format in LONG_FORMATS:
         text += [*COUNTS.values(), COUNTED, MAY_ABSTAIN, NAMING]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):
