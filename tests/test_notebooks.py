@@ -262,6 +262,23 @@ def test_an_arm_of_a_variant_is_trained(variant, arm, tmp_path):
 
 @pytest.mark.notebook
 @pytest.mark.assets
+def test_the_papers_are_compared(tmp_path):
+    values = params.read_yaml(params.yaml_path("compare", "tiny")) | SMALL
+    values |= {"pretrain_steps": 200, "train_requests": 32, "test_requests": 8}
+    values |= {"test_questions": 8, "probe_samples": 2, "kept_policies": 2}
+    run_here("60_compare_setup", tmp_path, **values)
+    for arm in ("base", "ternary", "fact_relevance", "statement"):
+        run_here("61_compare_train", tmp_path, **values | {"arm": arm})
+    run_here("62_compare_figures", tmp_path, **values)
+    folder = tmp_path / "tiny"
+    curve = folder / "61_compare_train" / "statement-s0" / "metrics.csv"
+    assert curve.read_text().count("\n") - 1 == SMALL["rl_steps"]
+    metrics = read_results(folder / "62_compare_figures" / "main-s0")["metrics"]
+    assert metrics["calls_ternary"] <= metrics["calls_statement"]
+
+
+@pytest.mark.notebook
+@pytest.mark.assets
 def test_the_notebooks_before_the_papers_run(tmp_path):
     few = {"n_questions": 20}
     run_here("00_start_here", tmp_path, **few)
