@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import cells
+import pandas as pd
 import pytest
 import servers
 import yaml
@@ -93,3 +94,21 @@ def test_an_empty_cell_of_a_table_needs_a_reason(tmp_path, monkeypatch):
     assert cells.unexplained(notebook, "14") == ({}, [(1, "dpo –", "T")])
     reasons.write_text("'14': {'^1 dpo . T': no pair}")
     assert cells.unexplained(notebook, "14") == ({(1, "dpo –", "T"): "no pair"}, [])
+
+
+def test_a_claim_that_its_runs_did_not_measure_is_no_reason(tmp_path):
+    """The table of claims says itself why a row is empty: not each word will do."""
+    words = (  # claim, ours, verdict, why
+        ("one", "–", "not run", ""),
+        ("two", "–", "not measurable here", "another scale"),
+        ("three", "–", "not run", "factual_precision was not measured in these runs"),
+        ("four", "+1.0", "one seed", ""),
+    )
+    table = pd.DataFrame(words, columns=["claim", "ours", "verdict", "why"])
+    table.insert(1, "where", "§1")
+    output = {"data": {"text/html": [table.to_html(index=False)]}}
+    notebook = tmp_path / "44.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"outputs": [output]}]}), "utf-8")
+    known, others = cells.unexplained(notebook, "44_rlfh_figures")
+    assert [row.split()[0] for _, row, _ in known] == ["one", "two"]
+    assert [row.split()[0] for _, row, _ in others] == ["three"]
