@@ -3,17 +3,21 @@
 import argparse
 import importlib.util
 import json
+import random
 from pathlib import Path
 
 import cells
 import pandas as pd
+import policy
 import pytest
 import servers
 import yaml
+from country import Country
 from sizes import sizes
 
 from factkit import params
 from factkit.params import ROOT
+from factkit.verify import response
 
 HERE = Path(__file__).parent
 
@@ -112,3 +116,12 @@ def test_a_claim_that_its_runs_did_not_measure_is_no_reason(tmp_path):
     known, others = cells.unexplained(notebook, "44_rlfh_figures")
     assert [row.split()[0] for _, row, _ in known] == ["one", "two"]
     assert [row.split()[0] for _, row, _ in others] == ["three"]
+
+
+def test_the_policy_is_taught_to_reason_on_what_the_judge_asks():
+    """Its questions are words without sense, unlike those of the country."""
+    country = Country()
+    rows = list(policy.reasoned(country, country.facts()[0], random.Random(0)))
+    assert all(response.parts(text) for _, text in rows)
+    about = country.facts()[0].page.title
+    assert [about in prompt for prompt, _ in rows] == [True, False]
