@@ -20,13 +20,6 @@ NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"
 
 
-def after(folder: Path) -> Path:
-    """The file with a run's greedy answers to the test questions."""
-    own = folder / "after_test.jsonl"
-    data = folder.parent.parent / "10_truthrl_data" / "main-s0"
-    return own if own.exists() else data / "prompting_test.jsonl"
-
-
 # ---- training
 
 
