@@ -19,9 +19,8 @@ app = typer.Typer(
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
 PAPERS = " | ".join(papers_arms.PAPERS)
-COMPARED = "compare"  # the papers with each other, notebooks 60 to 62
 Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
-Runs = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}; or {COMPARED}.")]
+Runs = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}; or compare (60–62).")]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -121,8 +120,7 @@ def _fan_out(
     trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
     print("\nHeld-out items, in %:\n")
     print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
-    if paper != COMPARED:
-        print(f"\nThe claims: python -m factkit report {paper}")
+    print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
 
@@ -142,7 +140,7 @@ def check(
 @app.command()
 def report(
     paper: Annotated[
-        str, typer.Argument(help=f"Paper: {PAPERS}; without one, a page on all.")
+        str, typer.Argument(help=f"Paper: {PAPERS}; or compare; none: a page on all.")
     ] = "",
     profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
     output_dir: Output = "outputs",
@@ -163,7 +161,7 @@ def report(
         print("How many claims of each paper hold, fail … at each scale:\n")
         print(pages.summary(root).to_string())
     else:
-        _known(paper)
+        _known(paper, papers_arms.SETS)
         profiles = [profile] if profile else params.PROFILES
         print(f"Results below {root}, else the reference results.\n")
         print(pages.markdown(paper, root, profiles))
@@ -329,14 +327,13 @@ def _checked(
     paper: str, profile: str, variant: str, values: dict[str, Any] | None = None
 ) -> Any:
     """The paper's parameters; raises ParamError if they are wrong."""
-    if paper != COMPARED:
-        _known(paper)
+    _known(paper, papers_arms.SETS)
     return params.load(paper, profile, values, variant)
 
 
-def _known(paper: str) -> None:
-    if paper not in papers_arms.PAPERS:
-        raise params.ParamError(f"paper={paper!r}: there are {PAPERS}")
+def _known(paper: str, names: Sequence[str] = papers_arms.PAPERS) -> None:
+    if paper not in names:
+        raise params.ParamError(f"paper={paper!r}: there are {' | '.join(names)}")
 
 
 def main() -> None:

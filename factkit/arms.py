@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from factkit.params.stages import RunParams
 
 PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")
+SETS = (*PAPERS, "compare")  # of arms: the papers', and their rewards on one policy
 
 
 @dataclass(frozen=True)

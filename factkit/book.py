@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from factkit import UserError, arms, child, params, runs, sweeps
 
 NOTEBOOKS = params.ROOT / "notebooks"
-NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-5]1_|9")  # made before it, or in it
+NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-6]1_|60_|9")  # made before it, or in it
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"

@@ -23,6 +23,7 @@ TITLES = {
     "reason": "Learning to Reason for Factuality",
     "rlfh": "RLFH",
     "veri": "Veri-R1",
+    "compare": "The papers against each other",
 }
 STAGES = ("data", "rewards", "train", "ablations", "figures")
 RULE = """\
@@ -65,7 +66,7 @@ def summary(root: Path) -> "pd.DataFrame":
 
 def write_pages() -> list[Path]:
     """Write the page of every paper, the claims counted, and the notebooks' picture."""
-    pages = {f"{paper}.md": markdown(paper) for paper in arms.PAPERS}
+    pages = {f"{paper}.md": markdown(paper) for paper in arms.SETS}
     pages["claims.md"] = counted()
     paths = {runs.REFERENCE / name: page for name, page in pages.items()}
     paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
@@ -146,18 +147,12 @@ def markdown(
     parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
     for profile in measured:
         folder = runs.REFERENCE / profile
-        pictures = sorted(folder.glob(f"[1-5]4_{paper}_figures/main-s0/figures/*.png"))
+        pictures = sorted(folder.glob(f"*_{paper}_figures/main-s0/figures/*.png"))
         parts += [f"## Figures at `{profile}`\n"] if pictures else []
         for path in pictures:
             inside = path.relative_to(runs.REFERENCE)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
-    page = ledger.page(paper, root, measured)
-    parts.append("## The paper's claims\n")
-    for name in measured:
-        parts.append(f"`{name}`: {ledger.in_words(page[name]['verdict'])}\n")
-    flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
-    flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
-    parts.append(flat.to_markdown(index=False) + "\n")
+    parts += _claims(paper, root, measured) if paper in arms.PAPERS else []
     parts.append("## What differs from the paper\n")
     for name in measured:
         sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
@@ -166,10 +161,19 @@ def markdown(
     return "\n".join(parts)
 
 
+def _claims(paper: str, root: Path, measured: Sequence[str]) -> list[str]:
+    page = ledger.page(paper, root, measured)
+    words = [f"`{n}`: {ledger.in_words(page[n]['verdict'])}\n" for n in measured]
+    flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
+    flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
+    table = flat.to_markdown(index=False) + "\n"
+    return ["## The paper's claims\n", *words, table]
+
+
 def reasons(paper: str, root: Path, profiles: Sequence[str]) -> str:
     """Why claims without a verdict have none, a line a claim below its reason."""
-    page = ledger.page(paper, root, profiles)
     lines = []
+    page = ledger.page(paper, root, profiles) if paper in arms.PAPERS else {}
     for profile in (name for name in profiles if name in page):
         why = page[profile]["why"]
         for reason, claims in page["", "claim"].groupby(why[why != ""]):

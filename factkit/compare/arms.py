@@ -1,4 +1,5 @@
-"""What is compared, with which parameters, and what can't be held equal."""
+"""What is compared, and with which parameters. What can't be held equal is in
+factkit/published/compare_deviations.csv."""
 
 from typing import ClassVar, Literal
 
@@ -54,22 +55,6 @@ ARMS = {
     ),
 }
 TRAINED = tuple(name for name, arm in ARMS.items() if arm.algorithm)
-
-UNEQUAL = [
-    "no reasoning: Learning to Reason's reward is of the whole response, which has no "
-    "tags to be malformed in (§3.1.1)",
-    "advantages (r − mean) / std for all rewards of responses, also those that "
-    "Learning to Reason takes without std (Eq. 3)",
-    "a long response is right for the ternary reward if it states something and all "
-    "of it is supported, and abstains if it states nothing (TruthRL §3.2: short "
-    "answers)",
-    "RLFH's rewards lie on tokens: PPO has a value head beside the policy, with a "
-    "rate of its own, and KL in the reward instead of the loss",
-    "learning rate, KL coefficient, group size and updates are one for all, not each "
-    "paper's own",
-    "quality and preference are judged by a rule that knows what was asked and not "
-    "what is true, where the papers ask a model",
-]
 
 
 class Compare(CompareRlParams):
