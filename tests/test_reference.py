@@ -27,6 +27,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "rlfh": {"tiny": "0 1 2"},
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
+    "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"},
 }
 
 
@@ -47,7 +48,7 @@ def test_every_arm_and_seed_of_a_profile_has_a_reference():
     for paper, seeds_of in SEEDS.items():
         for folder, seeds in seeds_of.items():
             profile, _, variant = folder.partition("-")
-            (notebook,) = (REFERENCE / folder).glob(f"?2_{paper}_train")
+            (notebook,) = (REFERENCE / folder).glob(f"*_{paper}_train")
             missing += [
                 f"{folder}/{notebook.name}/{arm}-s{seed}"
                 for arm in params.load(paper, profile, variant=variant).arms.split()

@@ -9,7 +9,7 @@ REMEDY = "write it anew: python -m factkit report --markdown"
 
 
 def test_the_pages_are_made_of_the_present_results():
-    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.PAPERS}
+    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.SETS}
     pages["claims.md"] = report.counted()
     old = [
         name
@@ -21,8 +21,8 @@ def test_the_pages_are_made_of_the_present_results():
 
 
 def test_a_page_shows_every_figure_of_the_paper_s_last_notebook():
-    for paper in arms.PAPERS:
-        drawn = runs.REFERENCE.glob(f"tiny/*4_{paper}_figures/main-s0/figures/*.png")
+    for paper in arms.SETS:
+        drawn = runs.REFERENCE.glob(f"tiny/*_{paper}_figures/main-s0/figures/*.png")
         page = (runs.REFERENCE / f"{paper}.md").read_text(encoding="utf-8")
         names = [path.name for path in drawn]
         assert names and all(name in page for name in names)
