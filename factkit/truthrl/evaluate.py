@@ -84,16 +84,6 @@ def add(
         table[row.id] |= _named(prefix, terms(outcome))
 
 
-def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> Terms:
-    """The rates averaged over the test questions' and further sets (Table 1)."""
-    names = ("truthfulness", "hallucination", "accuracy") if sets else ()
-    return {
-        f"average_{k}": (metrics[k] + sum(metrics[f"{name}_{k}"] for name in sets))
-        / (1 + len(sets))
-        for k in names
-    }
-
-
 def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
     """Whether a question is difficult (Fig 4b: almost no method answers it correctly).
 
