@@ -51,10 +51,6 @@ def test_rates_by_group_leave_failed_judgements_out():
 
 
 def test_a_bin_is_told_by_its_lower_edge():
-    shares = {0.0: 0.0, 0.19: 0.0, 0.2: 0.2, 0.59: 0.4, 0.8: 0.8, 1.0: 0.8}
-    for confidence, edge in shares.items():
-        row = answered(CORRECT, confidence=confidence)
-        assert short_form.confidence_bin(row) == edge
     for exposure, edge in {0: 0, 3: 1, 4: 4, 39: 10, 40: 40}.items():
         row = answered(CORRECT, meta={"exposure": exposure})
         assert exposure_bin(row) == edge
