@@ -116,6 +116,3 @@ def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
     assert held / len(given) > 0.8
     plain = params.load("truthrl", "tiny")
     assert data.with_references({"test": asked}, plain, None) == {"test": asked}
-
-
-# Questions that offer the answers
