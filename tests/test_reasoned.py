@@ -151,16 +151,6 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
     assert "reasoning_words" not in items[IDS[2]]
 
 
-def test_intervals_hold_the_metric_and_narrow_with_more_items(p, engine, tmp_path):
-    decide, path = reasoned.compare(p, engine), tmp_path / "claims.jsonl"
-    metrics, items = reasoned.measure(EXAMPLES, SAID, BASE, engine, decide, p, path)
-    many = {f"{i} {k}": row for i, row in items.items() for k in range(20)}
-    few, more = (reasoned.intervals(of, 200) for of in (items, many))
-    for name, (low, high) in few.items():
-        assert low <= metrics[name] <= high
-        assert more[name][1] - more[name][0] <= high - low + 1e-9
-
-
 # What claims on every set, and on the course of training, are measured by
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import field_validator
 
 from factkit.datasets.examples import Example
@@ -134,21 +133,6 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
             for i, x in values.items():
                 shares[i][metric] = mean + weight * (x - mean)
     return metrics, shares
-
-
-def intervals(items: Items, resamples: int) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of the metrics over resampled requests."""
-    names = list(means(items.values()))
-    nan = float("nan")
-    table = np.array([[row.get(name, nan) for name in names] for row in items.values()])
-    drawn = np.random.default_rng(0).integers(len(table), size=(resamples, len(table)))
-    spans = {}
-    for name, column in zip(names, table.T, strict=True):
-        values = column[drawn]  # (resamples, requests)
-        counted = values[~np.isnan(values).all(axis=1)]
-        low, high = np.percentile(np.nanmean(counted, axis=1), [2.5, 97.5])
-        spans[name] = float(low), float(high)
-    return spans
 
 
 # ---- Strategies of reasoning, told by a language model, or by rules without any. The
