@@ -66,6 +66,12 @@ def test_a_short_answer_is_the_statement_that_it_makes():
         assert right[arm] > silent[arm] >= wrong[arm]
     assert right["fact_relevance"] == pytest.approx(1 / 2 + 0.1)
     assert wrong["fact_relevance"] == pytest.approx(0.1)  # for being of the kind
+    known = {fact.relation for fact in FACTS}
+    untold = next(r for r in worlds.PERSON_RELATIONS if r not in known)
+    of_another = worlds.statement(
+        worlds.Fact(PERSON, untold, worlds.OBJECTS[untold][0])
+    )
+    assert paid(SHORT, of_another)["statement"] < 0  # vague: nothing settles it
     assert right["binary_rar"] == silent["binary_rar"] > wrong["binary_rar"]
     assert wrong["statement"] < 0 == silent["statement"]
 

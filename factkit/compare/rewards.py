@@ -12,7 +12,14 @@ from factkit import models
 from factkit.rar import rewards as rar
 from factkit.reason import rewards as reason
 from factkit.rlfh import rewards as rlfh
-from factkit.rlfh.feedback import TRUTHS, Feedback, Sentence, Statement, annotator
+from factkit.rlfh.feedback import (
+    TRUTHS,
+    Feedback,
+    Sentence,
+    Statement,
+    Truth,
+    annotator,
+)
 from factkit.truthrl.rewards import ternary
 from factkit.verify import engine as engines
 from factkit.verify.engine import ExactEngine
@@ -68,7 +75,8 @@ def feedback(p: "Compare", engine: ExactEngine, ids, prompts, responses) -> list
         return [
             Sentence(response, (Statement(response, truth, MOST_USEFUL),))
             for claim in engine.claims(i, response)
-            for truth in [TRUTHS[engine.facts.verify(claim.text), False]]
+            for support in [(engine.facts.verify(claim.text), False)]
+            for truth in [TRUTHS.get(support, Truth.VAGUE)]
         ]
 
     every = annotator(p, engine)(ids, prompts, responses)
