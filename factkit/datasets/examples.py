@@ -15,6 +15,7 @@ LONG_FORM = "long_form"  # the label of requests that need no reference answer
 # kinds of requests, `meta["kind"]`: to tell of somebody; in so many facts; a short
 # question, with and without leave to abstain
 OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS = "open", "counted", "may_abstain", "best_guess"
+LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")  # of claims
 MAX_QUESTION_CHARS = 4_000
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from factkit import models
+from factkit.prompts import completion_texts
 from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine as engines
 from factkit.verify import judge
@@ -226,7 +226,7 @@ def trl_reward(
     def rar_reward(
         completions, completion_ids, id, question, log_metric=None, **_
     ) -> list[float | None]:
-        texts = models.completion_texts(completions)
+        texts = completion_texts(completions)
         pieces = judged([arm], engine, id, question, texts)
         rewards = rewards_from(arm, pieces)
         if log_metric:
