@@ -229,37 +229,14 @@ def fetch(
 
 
 @app.command()
-def index_entries(
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            help="wiki-pages or its .zip (FEVER), feverous_wikiv1.db, wiki_wo_links.db "
-            "(HoVer, EX-FEVER), corpus.jsonl (SciFact): as it was published."
-        ),
-    ],
-    folder: Annotated[Path, typer.Argument(help="To be made.")],
-) -> None:
-    """Index a corpus of claims on disk, for serve-search."""
-    from factkit import search_service
-    from factkit.veri import benchmarks
-
-    name = corpus.name.removesuffix(".zip")
-    if name not in benchmarks.CORPORA:
-        known = ", ".join(benchmarks.CORPORA)
-        raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    entries = benchmarks.entries(name, corpus)
-    print(search_service.build_index(entries, folder, name))
-
-
-@app.command()
 def serve_search(
     entries: Annotated[
-        list[str],
+        str,
         typer.Argument(
-            help="leads; an index's folder; one of several indexes, served by their "
-            "names at /<name>/retrieve; or name=folder of each."
+            help="leads; an index's folder; or one of several indexes, served by their "
+            "names at /<name>/retrieve."
         ),
-    ] = ("leads",),
+    ] = "leads",
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:

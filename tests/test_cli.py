@@ -25,9 +25,7 @@ def factkit(monkeypatch, capsys):
 
 
 def test_every_command_has_help(factkit):
-    commands = (
-        "reproduce sweep check report serve-rewards fetch index-entries serve-search "
-    )
+    commands = "reproduce sweep check report serve-rewards fetch serve-search "
     for command in (commands + "verl assets doctor").split():
         code, page, _ = factkit(command, "--help")
         assert code == 0, command

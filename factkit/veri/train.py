@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import assets, models, runs
+from factkit import assets, models, params, runs
 from factkit.corpus import Chunk
 from factkit.datasets.examples import LABELS, Example
 from factkit.evaluate import read_rows, write_rows
+from factkit.search import SET, examined
+from factkit.services import Check
 from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
@@ -69,6 +71,19 @@ def deviations(p: Veri) -> list[str]:
         "(public files: those of steps 90 to 120)": trained,
     }
     return [sentence for sentence, holds in told.items() if holds]
+
+
+def checks(p: VeriParams) -> list[Check]:
+    """What `services.preflight` is to know of retrievers and files, where p has any."""
+    sets = p.eval_sets.split() if SET in p.search_url else [""]
+    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
+    rows = [examined(f"retriever {name}", url) for name, url in urls.items()]
+    if p.claims_path:
+        folder = params.ROOT / p.claims_path
+        number = sum(path.is_file() for path in folder.rglob("*"))
+        files = f"claims_path {folder}", f"{number} files", number > 0
+        rows.append((*files, "python -m factkit fetch veri"))
+    return rows
 
 
 # ---- the policies that training starts from, and what an arm changes

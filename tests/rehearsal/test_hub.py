@@ -24,8 +24,8 @@ from factkit.rar import requests as rar_requests
 from factkit.reason import requests as reason_requests
 from factkit.retrieval.bm25 import answer_in_chunks
 from factkit.retrieval.entries import shown
+from factkit.retrieval.entry_index import EntryIndex
 from factkit.rlfh import requests as rlfh_requests
-from factkit.search_service import EntryIndex
 from factkit.truthrl import data as truthrl_data
 from factkit.veri import benchmarks as claims
 from factkit.veri import data as veri_data
