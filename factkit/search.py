@@ -40,11 +40,12 @@ def in_process(index: Index) -> Search:
     return _each_once(ask)
 
 
-def over_http(url: str, patience_s: float = PATIENCE_S) -> Search:
+def over_http(url: str, patience_s: float | None = None) -> Search:
     """A search by a server with the contract of Search-R1; see `serving.Client`.
 
     A url with {set} is that of a corpus for each claim set. The search raises
-    ServiceError if it gets no entries in patience_s seconds, or other than asked for.
+    ServiceError if it gets no entries, or other than asked for, after patience_s
+    seconds, by default PATIENCE_S.
     """
     if SET in url:
         return _by_set(cache(lambda name: over_http(url.replace(SET, name))))
@@ -62,7 +63,8 @@ def over_http(url: str, patience_s: float = PATIENCE_S) -> Search:
             return [[entry_of(i.get("document", i)) for i in row[:k]] for row in rows]
 
         content = {"queries": queries, "topk": k, "return_scores": True}
-        return client.ask(content, read, patience_s)
+        patience = PATIENCE_S if patience_s is None else patience_s
+        return client.ask(content, read, patience)
 
     return _each_once(ask)
 

@@ -22,8 +22,7 @@ from retriever import INDEX, serving_index
 
 from factkit import models, params, vllm_engine
 from factkit import search as searching_for
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows
+from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
 from factkit.serving import ServiceError

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from factkit import assets
 from factkit.corpus import Chunk
 from factkit.curate.splits import Sets, in_set, split_by_entity
-from factkit.datasets.examples import LABELS, Example, shares
-from factkit.evaluate import read_rows, write_rows
+from factkit.datasets.examples import LABELS, Example, read_rows, shares, write_rows
 from factkit.leads import facts
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from factkit import assets, models, params, runs
 from factkit.corpus import Chunk
-from factkit.datasets.examples import LABELS, Example
-from factkit.evaluate import read_rows, write_rows
+from factkit.datasets.examples import LABELS, Example, read_rows, write_rows
 from factkit.search import SET, examined
 from factkit.services import Check
 from factkit.train import grpo, offline

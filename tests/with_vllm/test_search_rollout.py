@@ -14,8 +14,7 @@ import torch
 from test_grpo import REWARD
 
 from factkit import models, params, runs, vllm_engine
-from factkit.datasets.examples import Example
-from factkit.evaluate import write_rows
+from factkit.datasets.examples import Example, write_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search import in_process
