@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from factkit import arms, assets, child, params, services
-from factkit.services import Check
+from factkit import Check, arms, assets, child, params, services
 
 GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")

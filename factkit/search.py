@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from factkit import serving
+from factkit import Check, serving
 from factkit.corpus import Chunk, Index
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
@@ -69,8 +69,8 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
     return _each_once(ask)
 
 
-def examined(what: str, url: str) -> tuple[str, str, bool, str]:
-    """A check (as `services` has them) of whether a server finds an entry."""
+def examined(what: str, url: str) -> Check:
+    """Whether a server finds an entry."""
     remedy = "python -m factkit serve-search … there (params/README.md)"
     try:
         (hits,) = over_http(url, patience_s=0)(["What is the capital of France?"], 1)

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from factkit import UserError
+from factkit import Check, require
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY, RequestParams
@@ -12,22 +12,14 @@ from factkit.verify.judge import SOME
 if TYPE_CHECKING:
     from factkit.llm import LLM
 
-Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 TIMEOUT_S = 10.0
 SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
 
 
-class ServiceError(UserError):
-    """What a run will ask is not there; the message names each remedy."""
-
-
-def preflight(p: Any, *others: Check) -> None:
-    """Ask what a run needs, before the hours after which it is first used; others: what
-    the paper has checked. Raises ServiceError if one of them is no use."""
-    wrong = [check for check in (*needed(p, strict=False), *others) if not check[2]]
-    if wrong:
-        lines = (f"{what}: {found}; {remedy}" for what, found, _, remedy in wrong)
-        raise ServiceError("\n".join(lines))
+def preflight(p: Any) -> None:
+    """Ask what a run needs, before the hours after which it is first used. Raises
+    UserError if some of it is no use."""
+    require(needed(p, strict=False))
 
 
 def needed(p: Any, strict: bool = True) -> list[Check]:

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError
 
-from factkit import doctor, params, services
+from factkit import UserError, doctor, params, services
 
 NOWHERE = "http://127.0.0.1:9"
 GRADE = json.dumps({"explanation": "the same city", "score": 1})
@@ -141,9 +141,9 @@ def test_a_run_without_judge_or_key_stops_before_it_begins(monkeypatch):
     with server(json.dumps({"explanation": "", "score": 0})) as url:
         services.preflight(judged(url))  # a bad judge is a matter of taste here
         monkeypatch.delenv("FACTKIT_SEARCH_KEY")
-        with pytest.raises(services.ServiceError, match="^key of .*export FACTKIT"):
+        with pytest.raises(UserError, match="^key of .*export FACTKIT"):
             services.preflight(judged(url))
-    with pytest.raises(services.ServiceError, match="judge org/judge: .*ConnectError"):
+    with pytest.raises(UserError, match="judge org/judge: .*ConnectError"):
         services.preflight(judged(NOWHERE))
     services.preflight(params.load("rar", "tiny"))
 

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import assets, models, params, runs
+from factkit import Check, assets, models, params, runs
 from factkit.corpus import Chunk
 from factkit.datasets.examples import LABELS, Example, read_rows, write_rows
 from factkit.search import SET, examined
-from factkit.services import Check
 from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
@@ -73,7 +72,7 @@ def deviations(p: Veri) -> list[str]:
 
 
 def checks(p: VeriParams) -> list[Check]:
-    """What `services.preflight` is to know of retrievers and files, where p has any."""
+    """Whether the retrievers answer and files are there that p names."""
     sets = p.eval_sets.split() if SET in p.search_url else [""]
     urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
     rows = [examined(f"retriever {name}", url) for name, url in urls.items()]
