@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows, shown, write_rows
+from factkit.datasets.examples import Example, read_rows, write_rows
+from factkit.evaluate import shown
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 from factkit.verify.verifier import failed_share

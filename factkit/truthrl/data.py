@@ -12,7 +12,7 @@ from factkit.datasets.examples import Example
 from factkit.leads.questions import lead_questions
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.retrieval.dense import DenseIndex, Encoder
-from factkit.search_service import kept_index
+from factkit.retrieval.entry_index import kept_index
 from factkit.truthrl.arms import QuestionParams
 from factkit.world import facts as world
 
