@@ -1,12 +1,12 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
-import warnings
 from collections.abc import Callable
+
+from factkit import quiet
 
 __version__ = "0.1.0"
 
-# tqdm looks for widgets in every notebook; the kit draws plain bars
-warnings.filterwarnings("ignore", message="IProgress not found")
+quiet.messages()
 
 
 class UserError(ValueError):
