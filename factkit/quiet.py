@@ -6,16 +6,20 @@ misses it; nothing else is left out.
 
 import contextlib
 import logging
+import re
 import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transformers import Trainer
 
-# a library's logger → how its message begins
-LOGGED = {
+LOGGED = {  # a library's logger → its message
     # checkpoints are then sorted by the numbers in their names, which is what we want
-    "transformers.trainer_utils": "mtime may not be reliable on this filesystem",
+    "transformers.trainer_utils": r"mtime may not be reliable on this filesystem, .*",
+    # of a policy whose embeddings are its head: they are loaded, and stay tied; PPO's
+    # head of values is read from a file of its own
+    "transformers.trainer": r"There were missing keys in the checkpoint model loaded: "
+    r"\[('lm_head.weight')?(, )?('value_head.weight', 'value_head.bias')?\]\.",
 }
 WARNED = (
     # tqdm looks for widgets in every notebook; the kit draws plain bars
@@ -27,9 +31,10 @@ def messages() -> None:
     """Leave out what is named above, whichever library is imported later."""
     for beginning in WARNED:
         warnings.filterwarnings("ignore", message=beginning)
-    for name, beginning in LOGGED.items():
+    for name, message in LOGGED.items():
+        known = re.compile(message)
         logging.getLogger(name).addFilter(
-            lambda record, known=beginning: not record.getMessage().startswith(known)
+            lambda record, known=known: not known.fullmatch(record.getMessage())
         )
 
 
@@ -59,8 +64,9 @@ def train(trainer: "Trainer", label: str = "", checkpoint: str | None = None) ->
         """Shows the reward or the loss of the last update that was logged."""
 
         def on_train_begin(self, args, state, control, **_):
-            self.bar = stack.enter_context(progress_bar(state.max_steps, label, "step"))
-            self.bar.n = self.bar.initial = state.global_step  # where it goes on
+            done = state.global_step  # more than 0 where it goes on
+            bar = progress_bar(state.max_steps, label, "step", done)
+            self.bar = stack.enter_context(bar)
 
         def on_step_end(self, args, state, control, **_):
             self.bar.update(state.global_step - self.bar.n)

@@ -327,9 +327,9 @@ def item_values(
 # ---- this machine
 
 
-def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
+def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tqdm":
     """A tqdm bar, hidden without a label; in a batch run started from a terminal it is
-    drawn on that terminal.
+    drawn on that terminal. done: how many an earlier, stopped run left to go on from.
 
     A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
     own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
@@ -342,7 +342,7 @@ def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
     pause = 0.1 if stream.isatty() else 5.0
     hidden = {} if label else {"disable": True}
     where = {"desc": label, "file": stream, "mininterval": pause} | hidden
-    return tqdm(total=total, unit=unit, leave=True, **where)
+    return tqdm(total=total, unit=unit, initial=done, leave=True, **where)
 
 
 def device() -> str:

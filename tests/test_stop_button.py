@@ -16,12 +16,11 @@ from tests.test_notebooks import run_here, smallest
 BAR = re.compile(r"[\w -]+: +\d+%\|.*\| \d+/\d+ \[.*\]")
 
 
-def cells(stem, outputs, **values):
+def cells(path, outputs, **values):
     """The sources of a notebook's code cells, with these parameters."""
-    notebook = load_notebook_node(str(ROOT / "notebooks" / f"{stem}.ipynb"))
     given = values | {"output_dir": str(outputs)}
     made = parameterize_notebook(
-        notebook, given, kernel_name="python3", language="python"
+        load_notebook_node(str(path)), given, kernel_name="python3", language="python"
     )
     return [c.source for c in made.cells if c.cell_type == "code"]
 
@@ -58,17 +57,27 @@ def interrupt_when(manager, moment):
 
 @pytest.mark.notebook
 @pytest.mark.assets
-def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    ("paper", "arm", "bar"),
+    [
+        ("truthrl", "ternary", "GRPO ternary-s0"),
+        pytest.param("rlfh", "statement", "ppo statement-s0", marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(
+    paper, arm, bar, tmp_path
+):
     """Its red output is bars, and its metrics are those of a run that was not."""
     steps = 12
-    values = smallest("truthrl") | {"arm": "ternary", "rl_steps": steps}
+    values = smallest(paper) | {"arm": arm, "rl_steps": steps}
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     for folder in (stopped, whole):
-        run_here("10_truthrl_data", folder, **values)
-    run_here("12_truthrl_train", whole, **values)
-    run = stopped / "tiny/12_truthrl_train/ternary-s0"
+        run_here(f"?0_{paper}_data", folder, **values)
+    run_here(f"?2_{paper}_train", whole, **values)
+    (notebook,) = ROOT.glob(f"notebooks/?2_{paper}_train.ipynb")
+    run = stopped / "tiny" / notebook.stem / f"{arm}-s0"
     state = run / "checkpoint/checkpoint-3/trainer_state.json"
-    sources = cells("12_truthrl_train", stopped, **values)
+    sources = cells(notebook, stopped, **values)
     manager, client = start_new_kernel(cwd=ROOT)
     try:
         pressed = interrupt_when(manager, state.exists)
@@ -81,7 +90,7 @@ def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     assert error == ""
-    first = re.search(rf"GRPO ternary-s0: .*? (\d+)/{steps} ", red)
+    first = re.search(rf"{bar}: .*? (\d+)/{steps} ", red)
     assert int(first[1]) >= 3  # it did not begin anew
     lines = [line for line in re.split(r"[\r\n]+", red) if line.strip()]
     assert [line for line in lines if not BAR.fullmatch(line.strip())] == []

@@ -226,8 +226,7 @@ def _in_parts(
         done = [again.get(i, row) for i, row in enumerate(done)]
     if len(done) < n or failed:
         write_atomically(path, "".join(map(_line, done)))
-    with progress_bar(n, path.stem, unit="prompt") as bar:
-        bar.update(len(done))
+    with progress_bar(n, path.stem, "prompt", done=len(done)) as bar:
         for start in range(len(done), n, size):
             made = rows(slice(start, start + size))
             with path.open("a", encoding="utf-8") as file:
