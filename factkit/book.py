@@ -103,16 +103,13 @@ def _readable(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
 
 def _write(path: Path, notebook: NotebookNode) -> None:
     """Write one page; it loads nothing from elsewhere."""
-    from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
     formulas: list[str] = []
 
     def keep(match: re.Match) -> str:
-        display, tex = "inline" if match[1] is None else "block", match[1] or match[2]
-        for letter, drawn in DRAWN.items():
-            tex = tex.replace(letter, drawn)
-        formulas.append(convert(tex, display=display))
+        display = "inline" if match[1] is None else "block"
+        formulas.append(mathml(match[1] or match[2], display))
         return f"FORMULA{len(formulas) - 1}X"
 
     for cell in notebook.cells:
@@ -128,6 +125,15 @@ def _write(path: Path, notebook: NotebookNode) -> None:
     html, _ = exporter.from_notebook_node(notebook, resources)
     html = re.sub(r"FORMULA(\d+)X", lambda m: formulas[int(m[1])], html)
     path.write_text(html, encoding="utf-8")
+
+
+def mathml(tex: str, display: str = "inline") -> str:
+    """A formula as browsers draw it; display: inline or block."""
+    from latex2mathml.converter import convert
+
+    for letter, drawn in DRAWN.items():
+        tex = tex.replace(letter, drawn)
+    return convert(tex, display=display)
 
 
 def _linked(text: str) -> str:
