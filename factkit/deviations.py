@@ -2,10 +2,12 @@
 
 factkit/published/<paper>_setup.csv holds what a paper states of its set-up: parameter,
 the paper's value, section, meaning. Each parameter with another value is a deviation,
-at every profile; `deviations` in <paper>/train.py adds those that no parameter shows.
+at every profile. factkit/published/<paper>_deviations.csv has those that no parameter
+shows: a sentence and when it holds; {parameter} stands for its value in both.
 """
 
-import pkgutil
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +51,14 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
 
     Of parameters, those that the run's arm depends on; whole: those of all arms.
     """
-    reads = type(p) if whole else arms.table(paper)[p.arm].reads
-    sentences = list(pkgutil.resolve_name(f"factkit.{paper}.train:deviations")(p))
+    arm = arms.table(paper)[p.arm]
+    values = p.model_dump() | {"algorithm": arm.algorithm}
+    sentences = [
+        row["sentence"].format_map(values)
+        for row in published.rows(f"{paper}_deviations")
+        if _holds(row["when"].format_map(values), values)
+    ]
+    reads = type(p) if whole else arm.reads
     for row in stated(paper):
         value = getattr(p, row.key)
         if row.key in reads.model_fields and not row.is_met(value):
@@ -58,6 +66,15 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
             theirs = f"the paper: {row.paper} ({row.section})"
             sentences.append(f"{row.meaning}: {shown}; {theirs}")
     return sentences
+
+
+def _holds(when: str, values: Mapping[str, Any]) -> bool:
+    """Whether all of `when` is so: `key=value|value` names what a parameter, or the
+    arm's algorithm, is one of; `key!=value|value` what it is none of."""
+    for key, differs, named in re.findall(r"(\w+)(!?)=(\S*)", when):
+        if (str(values[key]) in named.split("|")) == bool(differs):
+            return False
+    return True
 
 
 def table(paper: str, p: "RunParams") -> "Styler":

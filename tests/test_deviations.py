@@ -2,7 +2,7 @@
 
 import yaml
 
-from factkit import arms, deviations, params
+from factkit import arms, deviations, params, published
 
 FILES = sorted(params.ROOT.glob("params/*/*.yaml"))
 
@@ -40,6 +40,23 @@ def test_a_run_is_told_of_what_its_arm_depends_on_alone():
         (untrained,) = arms.untrained() & arms.table(paper).keys() - {"larger"}
         before = p.model_copy(update={"arm": untrained})
         assert not any("updates of RL" in s for s in deviations.of(paper, before))
+
+
+def test_each_sentence_that_no_parameter_shows_holds_for_some_arm_and_not_for_all():
+    for paper in arms.PAPERS:
+        files = [path for path in FILES if path.stem.partition("-")[0] == paper]
+        names = [(path.parent.name, path.stem.partition("-")[2]) for path in files]
+        runs = [
+            params.load(paper, profile, {"arm": arm}, variant=variant)
+            for profile, variant in names
+            for arm in arms.table(paper)
+            if "reason_" not in arm or variant == "reasoning"
+        ]
+        runs += [p.model_copy(update={"search_url": "http://localhost"}) for p in runs]
+        told = [(p.model_dump(), deviations.of(paper, p)) for p in runs]
+        for row in published.rows(f"{paper}_deviations"):
+            held = [row["sentence"].format_map(values) in own for values, own in told]
+            assert any(held) and all(held) != bool(row["when"]), row
 
 
 def test_several_models_values_are_alternatives():

@@ -79,37 +79,6 @@ def test_what_the_judge_failed_on_is_judged_again_and_nothing_is_drawn_anew(
     assert drawn.read_drawn(path) == rows
 
 
-def test_an_opened_form_is_completed_part_by_part(p, monkeypatch, tmp_path):
-    """Reasoning, then the answer; both without what follows a tag or is cut off."""
-    asked_for = []
-
-    def sample(model, tokenizer, asked, sampling, n=1, seed=0, progress=""):
-        asked_for.append((list(asked), n, sampling.max_new_tokens))
-        drawn = {
-            1: ["It is so. </think> <answer> x", "It is so. And then", "no end"],
-            2: ["He is old. </answer> more", "He is old. He", ""],
-        }[len(asked_for)]
-        return [drawn] if n > 1 else [[text] for text in drawn]
-
-    monkeypatch.setattr(models, "sample", sample)
-    chat = p.model_copy(update={"chat": True, "max_completion_length": 40})
-    scores = lambda ids, prompts, responses: [1.0] * len(ids)  # noqa: E731
-    path = tmp_path / "drawn.jsonl"
-    (row,) = draw(chat, path, scores, EXAMPLES[:1], "reasoned_opened")
-    assert row.responses == [
-        "<think> It is so. </think> <answer> He is old. </answer>",
-        "<think> It is so. </think> <answer> He is old. </answer>",
-        "<think> no end </think> <answer>  </answer>",
-    ]
-    (first, n, tokens), (second, m, _) = asked_for
-    assert (n, m, tokens) == (3, 1, 20)
-    assert first[0].endswith("Question: Who is 0?\nResponse: <think>")
-    assert [text.removeprefix(first[0]) for text in second] == [
-        *(" It is so. </think> <answer>", " It is so. </think> <answer>"),
-        " no end </think> <answer>",
-    ]
-
-
 def test_each_request_gets_its_own_responses_each_part_its_seed(p, sampler, tmp_path):
     rows = draw(p, tmp_path / "drawn.jsonl", template="think_first")
     first = 1_000_003 * p.seed

@@ -260,20 +260,3 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
     ends.clear()
     cut = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "cut")
     assert cut == whole and [len(prompts) for prompts in asked[5:]] == [2]
-
-
-# ---- deviations
-
-
-def test_what_no_parameter_shows_is_said_where_it_differs():
-    told = "; ".join(veri.deviations(load(arm="online_rl", cold_start=True)))
-    untrained = "; ".join(veri.deviations(load(arm="instruct")))
-    for words in ("online RL: the last policy", "SFT: full", "is told offline"):
-        assert words in told and words not in untrained
-    assert "by templates" in told and "BM25" in told
-    real = params.load("veri", "h100_full")
-    told = "; ".join(veri.deviations(real))
-    assert "by templates" not in told and "share an entity" in told
-    assert "own set's corpus" in told
-    with pytest.raises(params.ParamError, match="search_url must be a retriever's"):
-        params.load("veri", "h100_full", {"search_url": ""})

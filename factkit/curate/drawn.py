@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +20,7 @@ from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
 from factkit.runs import progress_bar
 from factkit.verify.outcome import Outcome
-from factkit.verify.response import ANSWER, CLOSE, OPEN, answers, written
+from factkit.verify.response import answers
 from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:
@@ -126,19 +126,16 @@ def draw(
 ) -> list[Drawn]:
     """`p.drawn_responses` a request, scored; resumable from `path` by parts.
 
-    template: how requests are put, by default `p.prompt_template`; one that ends with
-    `<think>` is completed as plain text, by `guided`.
+    template: how requests are put, by default `p.prompt_template`.
     """
     sampling = models.sampling_of(p, p.drawn_temperature)
-    template = template or p.prompt_template
-    opened = prompts.template(template).endswith(OPEN)
-    asked = models.asked(examples, template, tokenizer, p.chat and not opened)
-    sample = guided if opened else models.sample
+    asked = models.asked(examples, template or p.prompt_template, tokenizer, p.chat)
     columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
 
     def rows(part: slice) -> list[Drawn]:
         own = model, tokenizer, asked[part], sampling
-        texts = sample(*own, n=p.drawn_responses, seed=SEEDS * p.seed + part.start)
+        seed = SEEDS * p.seed + part.start
+        texts = models.sample(*own, n=p.drawn_responses, seed=seed)
         return _judged(Drawn, examples[part], texts, score, columns)
 
     def judged(kept: list[int], texts: list[list[str]]) -> list[Drawn]:
@@ -160,38 +157,6 @@ def _judged(
     rows = [columns(example, text) for example, own in pairs for text in own]
     verdicts = iter(judge(*map(list, zip(*rows, strict=True))))
     return [kind(e.id, own, [next(verdicts) for _ in own]) for e, own in pairs]
-
-
-def guided(
-    model, tokenizer, asked: Sequence[str], sampling: models.Sampling, n: int, seed: int
-) -> list[list[str]]:
-    """n well-formed responses a prompt, of a policy too small to keep the form (ours).
-
-    asked: prompts that end with `<think>`. Reasoning and answer are drawn one after the
-    other, with half of the new tokens each, and each up to its first tag, or else to
-    its last whole sentence. The words are the policy's; the tags are written for it.
-    """
-    half = replace(sampling, max_new_tokens=sampling.max_new_tokens // 2)
-    drawn = models.sample(model, tokenizer, asked, half, n=n, seed=seed)
-    thoughts = [[_finished(text) for text in texts] for texts in drawn]
-    begun = [
-        f"{prompt} {thought} {CLOSE} {ANSWER}"
-        for prompt, own in zip(asked, thoughts, strict=True)
-        for thought in own
-    ]
-    ends = iter(models.sample(model, tokenizer, begun, half, n=1, seed=seed))
-    return [
-        [written(thought, _finished(next(ends)[0])) for thought in own]
-        for own in thoughts
-    ]
-
-
-def _finished(text: str) -> str:
-    """A text up to its first tag, or to the end of its last whole sentence; all of it
-    if it has neither."""
-    before, tag, _ = text.partition("<")
-    ends = max(before.rfind(mark) for mark in ".!?") + 1
-    return before.strip() if tag or not ends else before[:ends]
 
 
 # ---- files

@@ -20,13 +20,6 @@ NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"
 
 
-def after(folder: Path) -> Path:
-    """The file with a run's greedy answers to the test questions."""
-    own = folder / "after_test.jsonl"
-    data = folder.parent.parent / "10_truthrl_data" / "main-s0"
-    return own if own.exists() else data / "prompting_test.jsonl"
-
-
 # ---- training
 
 
@@ -237,51 +230,3 @@ def pairs(
                 best, worse = rng.choice(better), [rng.choice(wrong)]
         rows += [pair(e, best, other, p) for other in worse]
     return rows
-
-
-# ---- what differs from the paper
-
-
-def deviations(p: TruthRL) -> list[str]:
-    """What differs from the paper and no parameter says, as sentences."""
-    crag = p.questions == "crag"
-    own_pages, judged = p.retriever and crag, p.verifier == "judge"
-    learned = p.arm in ("rlhf", "rlkf")
-    by_rl = p.arm.startswith(("binary", "ternary", "rl"))
-    few = f"the first {p.test_questions} questions of "
-    few += ", ".join(p.eval_sets.split())
-    prompts_at_once = p.rl_batch_size // p.num_generations
-    share = f"{100 * p.least_known:.0f} to {100 * p.most_known:.0f} %"
-    holds = {
-        "CRAG is split by us; the paper states neither split nor sizes": crag,
-        "questions that offer the answer are made from the others, not "
-        "CRAG's": not crag,
-        "only relations are asked of which the untrained policy gets "
-        f"{share} right": p.least_known > 0 or p.most_known < 1,
-        f"{few}; the paper does not say which": p.eval_sets,
-        "a question's pages are cut into chunks that BM25 ranks; how 50 pages fit into "
-        "the paper's prompt is not stated": own_pages,
-        "5 pages a question (CRAG's tasks 1, 2) instead of up to 50 (task 3)": own_pages
-        and not p.questions_path,
-        "one corpus is searched for all questions, not pages of their own": p.retriever
-        and p.questions in ("world", "leads"),
-        "the quality of reasoning is read off the fact world, not "
-        "judged": p.answer_format == "boxed" and p.questions == "world",
-        "prompts of our own words, not those of Tables 9 to 12": True,
-        "the untrained policy is shown examples of answers": p.prompting_template
-        != p.prompt_template,
-        "the judge is shown examples of ours; the paper's are not published": judged,
-        "confidence is the mean probability of the answer's tokens, which the paper "
-        "does not define": True,
-        "no search over batch sizes, learning rates and epochs": p.arm != "prompting",
-        "trained by TRL, not by Open-R1 and VeRL": p.arm != "prompting",
-        "a batch of RL is counted in responses; VeRL counts prompts with all their "
-        f"responses: {prompts_at_once} prompts here": by_rl,
-        "the group size and the number of updates are ours, not stated": by_rl,
-        "preference pairs made from probing; the paper does not state its": learned,
-        f"reward models see at most {p.reward_pairs} different wrong samples of a "
-        "question": learned and p.reward_pairs,
-        f"at most {p.max_context_length} tokens at inference, too; the paper: "
-        "32k": judged,
-    }
-    return [sentence for sentence, held in holds.items() if held]

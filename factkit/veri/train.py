@@ -25,41 +25,6 @@ Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for
 Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
 
 
-def deviations(p: Veri) -> list[str]:
-    """What in a run's method differs from the paper and is no parameter's value, as
-    sentences; of a trained arm's run also what differs in the arms beside it."""
-    papers, trained = p.claims == "feverous_exfever", ARMS[p.arm].algorithm != ""
-    told = {
-        "prompts: in our own words, by the rules of Fig 9 and 10": True,
-        "search: BM25, unless search_url is another's service; the paper names no "
-        "retriever (public code: E5)": True,
-        "confidence: the probability of the label written; the paper's logit, near 1 "
-        "and down to −20, is not defined": True,
-        "training claims: without those that share an entity with a test claim; "
-        "we validate on some of them": papers,
-        "search: of each claim in its own set's corpus, also in training, where the "
-        "public code searches one of both sets": papers,
-        "claims: made from texts by templates, not written by people; NOT ENOUGH "
-        "INFO claims have no gold evidence, so their evidence reward is 0 (the "
-        "paper's training claims all have some)": not papers,
-        "search: among the kit's statements of the leads' facts, one an entry; the "
-        "paper's entries are three sentences of a page": p.claims == "leads",
-        "SFT: the script's trajectories mostly cite all that was shown and leave "
-        "out a second hop; the paper's are GPT-4o's": trained and p.verifier == "leads",
-        "SFT: full parameters; the paper: LoRA of no stated rank (App. H)": (
-            trained and p.lora_rank == 0
-        ),
-        "SFT: every other trajectory is told offline, for offline RL, too": (
-            trained and p.cold_start
-        ),
-        "offline RL: validated by labels with the evidence given; the paper does not "
-        "say by what (App. H)": trained,
-        "online RL: the last policy; the paper does not say which of its own it took "
-        "(public files: those of steps 90 to 120)": trained,
-    }
-    return [sentence for sentence, holds in told.items() if holds]
-
-
 # ---- the policies that training starts from, and what an arm changes
 
 
