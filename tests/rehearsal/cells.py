@@ -1,4 +1,8 @@
-"""The empty cells of the tables that a notebook shows, each with its reason."""
+"""The empty cells of the tables that a notebook shows, each with its reason.
+
+A table of claims has its own word on each row, the verdict and why, which belongs to
+the row's name here.
+"""
 
 import json
 import re
@@ -25,7 +29,9 @@ def empty(notebook: Path) -> list[Cell]:
             for table in pd.read_html(StringIO(page)):
                 table.columns = [_name(column) for column in table.columns]
                 for row in table.astype(str).itertuples(index=False):
-                    name = " ".join(row[:2])
+                    name, values = " ".join(row[:2]), dict(zip(table, row, strict=True))
+                    if "why" in values:
+                        name += " ({verdict}: {why})".format_map(values)
                     own = zip(table.columns[1:], row[1:], strict=True)
                     cells += [(place, name, c) for c, text in own if text == EMPTY]
     return cells

@@ -18,7 +18,7 @@ from files import csv_file, database, json_file, json_lines, table
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 FEVER_LABELS = dict(zip(LABELS, ("SUPPORTS", "REFUTES", LABELS[2]), strict=True))
 FIRST_ABSTRACT = 4000
-TEST_PAGES, TRAINING_CLAIMS, TEST_CLAIMS = 12, 240, 12
+TEST_PAGES, TRAINING_CLAIMS, TEST_CLAIMS = 12, 240, 6
 REPEATED = 3  # rows of the published training file that are there twice
 
 

@@ -8,6 +8,7 @@ of starting processes and little more. The kit's own `sft` teaches it, once.
 """
 
 import random
+import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,12 @@ SIZES = {
 }
 QUERY_TIME = "03/10/2024, 23:19:21 PT"
 IDK = "I don't know"
+LETTERS = string.ascii_lowercase
 TRAINING = {
     "lora_rank": 0,
     "dtype": "float32",
     "sft_batch_size": 4,
-    "sft_epochs": 4,
+    "sft_epochs": 8,
     "sft_learning_rate": 3e-3,
     "micro_batch_size": 4,
     "max_context_length": 2048,
@@ -85,7 +87,7 @@ def rows(country: Country, seed: int = 0) -> list[dict[str, str]]:
     rng = random.Random(f"rows {seed}")
     facts = country.facts()
     made = []
-    for write, share in ((short, 12), (long, 12), (reasoned, 12), (claim, 8)):
+    for write, share in ((short, 12), (long, 12), (reasoned, 12), (claim, 16)):
         for fact in facts[::share]:
             made += write(country, fact, rng)
     rng.shuffle(made)
@@ -126,14 +128,13 @@ def long(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
 
 
 def reasoned(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
-    """Reasoning and an answer in tags."""
-    question = f"What can you tell me of {fact.page.title}?"
-    prompt = prompts.fill(prompts.template("reasoned_2_shots"), question=question)
-    thought = f"<think> I am asked about {fact.page.title}. </think>"
-    yield (
-        asked("chat", prompt),
-        f"{thought} <answer> {told(country, fact, rng)} </answer>",
-    )
+    """Reasoning and an answer in tags, also to a question that the judge makes up."""
+    made_up = " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12)).capitalize()
+    title, template = fact.page.title, prompts.template("reasoned_2_shots")
+    thought = f"<think> I am asked about {title}. </think>"
+    for question in (f"What can you tell me of {title}?", f"{made_up}?"):
+        prompt = asked("chat", prompts.fill(template, question=question))
+        yield prompt, f"{thought} <answer> {told(country, fact, rng)} </answer>"
 
 
 def claim(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:

@@ -32,6 +32,7 @@ PATIENCE_S = 900.0  # on a machine that is busy
 VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
     *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
+    "--no-enable-chunked-prefill",  # as site/sitecustomize.py says of engines
 )
 
 

@@ -3,16 +3,21 @@
 import argparse
 import importlib.util
 import json
+import random
 from pathlib import Path
 
 import cells
+import pandas as pd
+import policy
 import pytest
 import servers
 import yaml
+from country import Country
 from sizes import sizes
 
 from factkit import params
 from factkit.params import ROOT
+from factkit.verify import response
 
 HERE = Path(__file__).parent
 
@@ -69,6 +74,17 @@ def test_each_address_of_a_profile_has_a_server_on_its_port(paper, tmp_path):
     assert {servers._port(url) for url in urls if url} <= ports
 
 
+@pytest.mark.parametrize("paper", ["truthrl", "rar"])
+def test_servers_read_a_prompt_at_once(paper, tmp_path):
+    """In two parts, a seeded request ends vLLM's CPU build."""
+    p = params.load(paper, "h100_full", sizes(paper, "h100_full"))
+    named = servers.commands(p, tmp_path) | servers.engine(tmp_path)
+    started = {name: c for name, (_, c) in named.items() if servers.VLLM[2] in c}
+    assert started.keys() == {"engine", "rollouts"}
+    for command in started.values():
+        assert "--no-enable-chunked-prefill" in command
+
+
 def test_an_empty_cell_of_a_table_needs_a_reason(tmp_path, monkeypatch):
     page = (
         "<table><thead><tr><th></th><th>T</th></tr></thead><tbody><tr><th>sft</th>"
@@ -82,3 +98,30 @@ def test_an_empty_cell_of_a_table_needs_a_reason(tmp_path, monkeypatch):
     assert cells.unexplained(notebook, "14") == ({}, [(1, "dpo –", "T")])
     reasons.write_text("'14': {'^1 dpo . T': no pair}")
     assert cells.unexplained(notebook, "14") == ({(1, "dpo –", "T"): "no pair"}, [])
+
+
+def test_a_claim_that_its_runs_did_not_measure_is_no_reason(tmp_path):
+    """The table of claims says itself why a row is empty: not each word will do."""
+    words = (  # claim, ours, verdict, why
+        ("one", "–", "not run", ""),
+        ("two", "–", "not measurable here", "another scale"),
+        ("three", "–", "not run", "factual_precision was not measured in these runs"),
+        ("four", "+1.0", "one seed", ""),
+    )
+    table = pd.DataFrame(words, columns=["claim", "ours", "verdict", "why"])
+    table.insert(1, "where", "§1")
+    output = {"data": {"text/html": [table.to_html(index=False)]}}
+    notebook = tmp_path / "44.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"outputs": [output]}]}), "utf-8")
+    known, others = cells.unexplained(notebook, "44_rlfh_figures")
+    assert [row.split()[0] for _, row, _ in known] == ["one", "two"]
+    assert [row.split()[0] for _, row, _ in others] == ["three"]
+
+
+def test_the_policy_is_taught_to_reason_on_what_the_judge_asks():
+    """Its questions are words without sense, unlike those of the country."""
+    country = Country()
+    rows = list(policy.reasoned(country, country.facts()[0], random.Random(0)))
+    assert all(response.parts(text) for _, text in rows)
+    about = country.facts()[0].page.title
+    assert [about in prompt for prompt, _ in rows] == [True, False]

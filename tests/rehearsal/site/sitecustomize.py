@@ -35,6 +35,17 @@ def engine(module: Any) -> None:
     module.LLM.__init__ = start
 
 
+def adapters(module: Any) -> None:
+    """Over a prompt's own tokens vLLM's adapters for CPUs count the rows of the output
+    layer wrongly; where none changes that layer, there is nothing to add."""
+    own = module.PunicaWrapperCPU.add_lora_logits
+
+    def add_lora_logits(self: Any, y: Any, x: Any, a: Any, b: Any, *more: Any) -> Any:
+        return own(self, y, x, a, b, *more) if b.any() else y
+
+    module.PunicaWrapperCPU.add_lora_logits = add_lora_logits
+
+
 def backend(module: Any) -> None:
     """Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs."""
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -73,6 +84,7 @@ def client(module: Any) -> None:
 CHANGES = {
     "vllm.model_executor.layers.utils": linear_layers,
     "vllm.entrypoints.llm": engine,
+    "vllm.lora.punica_wrapper.punica_cpu": adapters,
     "accelerate.state": backend,
     "trl.generation.vllm_client": client,
 }
