@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from factkit import UserError, arms, child, params, runs, sweeps
+from factkit import UserError, arms, child, params, progress, runs, sweeps
 
 NOTEBOOKS = params.ROOT / "notebooks"
 NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-5]1_|9")  # made before it, or in it
@@ -34,7 +34,7 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
-    bar = runs.progress_bar(len(sources), "book", "notebook")
+    bar = progress.progress_bar(len(sources), "book", "notebook")
     for source in sources:
         executed = _executed(source, profile, output_dir)
         notebook = nbformat.read(executed or source, as_version=4)

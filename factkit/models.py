@@ -149,7 +149,7 @@ def sample(
         return [texts_of([ids for ids, _ in row], tokenizer, sampling) for row in rows]
     import torch
 
-    from factkit.runs import progress_bar
+    from factkit.progress import progress_bar
 
     stop = [tokenizer.eos_token_id]
     if sampling.one_line:

@@ -16,9 +16,9 @@ from factkit.assets import cache_dir, write_atomically
 from factkit.corpus import Chunk, Document, Hit, Index, load_leads
 from factkit.datasets.examples import DataError
 from factkit.params import ParamError
+from factkit.progress import progress_bar
 from factkit.retrieval.bm25 import INDEX_VERSION, CorpusIndex, tokenize
 from factkit.retrieval.entries import entries_of_sentences
-from factkit.runs import progress_bar
 from factkit.search import TOKEN_VARIABLE, document_of, searchable
 from factkit.verify.response import sentences
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from factkit import child, params, runs
+from factkit import child, params, progress, runs
 from factkit.assets import write_atomically
 from factkit.params import ROOT
 
@@ -97,7 +97,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:
     )
     said = []
     try:
-        with runs.progress_bar(1, bar, "run") as shown:
+        with progress.progress_bar(1, bar, "run") as shown:
             for line in process.stdout:
                 said.append(line)
                 if steps := STEPS.match(line):

@@ -31,6 +31,7 @@ from tenacity import stop_after_attempt
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
+from factkit.progress import progress_bar
 from factkit.retrieval.evidence import (
     KEPT,
     NO_REFERENCE,
@@ -38,7 +39,6 @@ from factkit.retrieval.evidence import (
     reference_of,
     unrepeated,
 )
-from factkit.runs import progress_bar
 from factkit.serving import environment_token, retrying
 
 KEY_VARIABLE = "FACTKIT_SEARCH_KEY"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit import quiet
+from factkit import progress, quiet
 
 HEAD = "There were missing keys in the checkpoint model loaded: "
 
@@ -62,7 +62,7 @@ def test_a_bar_tells_from_where_it_goes_on_and_is_closed_if_it_is_stopped(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        quiet.train(Stopped(), "GRPO ternary-s0", "checkpoint-3")
+        progress.train(Stopped(), "GRPO ternary-s0", "checkpoint-3")
     red = capsys.readouterr().err
     first, *_, last = re.findall(r"(\d+)/10", red)
     assert (first, last) == ("3", "4")
@@ -73,7 +73,7 @@ def test_a_bar_tells_from_where_it_goes_on_and_is_closed_if_it_is_stopped(
 def test_transformers_own_bars_are_not_drawn_and_the_kit_s_are(capsys, monkeypatch):
     from transformers.utils import logging as of_transformers
 
-    from factkit.runs import progress_bar
+    from factkit.progress import progress_bar
 
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     quiet.bars()

@@ -55,13 +55,14 @@ def interrupt_when(manager, moment):
     return thread
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.assets
 @pytest.mark.parametrize(
     ("paper", "arm", "bar"),
     [
         ("truthrl", "ternary", "GRPO ternary-s0"),
-        pytest.param("rlfh", "statement", "ppo statement-s0", marks=pytest.mark.slow),
+        ("rlfh", "statement", "ppo statement-s0"),
     ],
 )
 def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(

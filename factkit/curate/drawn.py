@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from factkit import models, prompts
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
-from factkit.runs import progress_bar
+from factkit.progress import progress_bar
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
 from factkit.vllm_engine import VllmEngine

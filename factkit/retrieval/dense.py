@@ -17,8 +17,8 @@ import numpy as np
 from factkit import assets, quiet
 from factkit.corpus import Chunk, Hit
 from factkit.models import SAFE
+from factkit.progress import progress_bar
 from factkit.retrieval.bm25 import tokenize, top_places
-from factkit.runs import progress_bar
 
 BATCH = 64  # texts
 MAX_TOKENS = 256  # of a text

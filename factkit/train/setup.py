@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, cpu, models, quiet
+from factkit import assets, cpu, models, progress, quiet
 from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train.launch import RECIPE, is_main_process
 
@@ -146,7 +146,7 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "deepspeed": deepspeed_config(p),
         "ddp_find_unused_parameters": False,
         "report_to": "none",
-        "disable_tqdm": True,  # quiet.train draws ours
+        "disable_tqdm": True,  # progress.train draws ours
         "logging_steps": 1,
         "save_strategy": "steps",
         "save_steps": p.checkpoint_steps,
@@ -269,7 +269,7 @@ def train_and_keep(
         cpu.keep_activations_dtype(trainer.model)
     checkpoints = Path(trainer.args.output_dir)
     label = f"{algorithm} {folder.name}" if is_main_process() else ""
-    quiet.train(trainer, label, last_whole(checkpoints))
+    progress.train(trainer, label, last_whole(checkpoints))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
     save_whole(trainer, folder / model, merge)

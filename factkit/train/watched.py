@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from factkit import quiet
+from factkit import progress
 from factkit.params.stages import RlParams
 from factkit.train import grpo, setup
 
@@ -83,5 +83,5 @@ def update(
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
-        quiet.train(trainer)
+        progress.train(trainer)
     return seen

@@ -16,7 +16,7 @@ import tenacity
 from factkit import search_service, serving
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
-from factkit.runs import progress_bar
+from factkit.progress import progress_bar
 from factkit.veri import benchmarks
 from factkit.veri.data import EVALUATION, PUBLISHED
 

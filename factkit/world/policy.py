@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from factkit import assets, quiet
+from factkit import assets, progress, quiet
 from factkit.params.stages import PolicyParams
 from factkit.world import facts
 from factkit.world import texts as world_texts
@@ -106,11 +106,11 @@ def _pretrain(
         save_strategy="no",
         report_to="none",
         dataloader_pin_memory=False,
-        disable_tqdm=True,  # quiet.train draws ours
+        disable_tqdm=True,  # progress.train draws ours
     )
     data = Dataset.from_list(rows)
     trainer = Trainer(model=model, args=arguments, train_dataset=data)
-    quiet.train(trainer, "pre-training")
+    progress.train(trainer, "pre-training")
     model.config.use_cache = True
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)
