@@ -1,10 +1,12 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from factkit import quiet
 
 __version__ = "0.1.0"
+
+Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 
 quiet.messages()
 
@@ -15,6 +17,15 @@ class UserError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of the stack, of which no line would help."""
         return [f"{type(self).__name__}: {self}"]
+
+
+def require(checks: Iterable[Check]) -> None:
+    """Raise UserError if something that was checked is not fine, with each remedy."""
+    wrong = [
+        f"{what}: {found}; {remedy}" for what, found, ok, remedy in checks if not ok
+    ]
+    if wrong:
+        raise UserError("\n".join(wrong))
 
 
 def source_digest(function: Callable) -> str:

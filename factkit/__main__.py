@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,8 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-PAPERS = " | ".join(papers_arms.PAPERS)
-Paper = Annotated[str, typer.Argument(help=f"Paper: {PAPERS}.")]
+Name = Literal[papers_arms.PAPERS]
+Paper = Annotated[Name, typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -46,7 +46,7 @@ def reproduce(
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
     changed = _typed(values)
-    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    p = params.load(paper, profile, changed | {"output_dir": output_dir}, variant)
     _fan_out(p, paper, papers_arms.main(paper), ["0"], jobs=jobs, overrides=changed)
 
 
@@ -93,10 +93,10 @@ def sweep(
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
     changed = _typed(values)
-    p = _checked(paper, profile, variant, changed | {"output_dir": output_dir})
+    p = params.load(paper, profile, changed | {"output_dir": output_dir}, variant)
     chosen, numbers = arms.split() or p.arms.split(), (seeds or p.seeds).split()
     for arm in chosen:
-        _checked(paper, profile, variant, {"arm": arm})
+        params.load(paper, profile, {"arm": arm}, variant)
     if not numbers or not all(number.isdecimal() for number in numbers):
         raise params.ParamError(
             f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
@@ -125,7 +125,7 @@ def _fan_out(
 
 @app.command()
 def check(
-    paper: Paper = "truthrl",
+    paper: Annotated[str, typer.Argument()] = "truthrl",
     profile: Profile = "tiny",
     variant: Variant = "",
     values: Set = (),
@@ -139,8 +139,8 @@ def check(
 @app.command()
 def report(
     paper: Annotated[
-        str, typer.Argument(help=f"Paper: {PAPERS}; without one, a page on all.")
-    ] = "",
+        Name | None, typer.Argument(help="Without one, a page on all.")
+    ] = None,
     profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
     output_dir: Output = "outputs",
     markdown: Annotated[
@@ -160,7 +160,6 @@ def report(
         print("How many claims of each paper hold, fail … at each scale:\n")
         print(pages.summary(root).to_string())
     else:
-        _known(paper)
         profiles = [profile] if profile else params.PROFILES
         print(f"Results below {root}, else the reference results.\n")
         print(pages.markdown(paper, root, profiles))
@@ -169,7 +168,7 @@ def report(
 
 @app.command()
 def serve_rewards(
-    paper: Annotated[str, typer.Argument(help="Paper: reason.")] = "reason",
+    paper: Annotated[Literal["reason"], typer.Argument()] = "reason",
     profile: Profile = "tiny",
     variant: Variant = "",
     host: Host = "127.0.0.1",
@@ -180,10 +179,8 @@ def serve_rewards(
     """Serve a paper's rewards to training elsewhere (its reward_url), until SIGTERM."""
     from factkit.reason import reward_service
 
-    if paper != "reason":
-        raise params.ParamError(f"paper={paper!r}: rewards are served of reason alone")
     changed = _typed(values) | {"output_dir": output_dir}
-    reward_service.serve(_checked(paper, profile, variant, changed), host, port)
+    reward_service.serve(params.load(paper, profile, changed, variant), host, port)
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -203,7 +200,7 @@ def verl(
     from factkit.train import verl_adapter
 
     changed = _typed(values) | {"output_dir": output_dir}
-    p = _checked(paper, profile, variant, changed)
+    p = params.load(paper, profile, changed, variant)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
     verl_adapter.write(paper, p, folder)
@@ -214,7 +211,7 @@ def verl(
 
 @app.command()
 def fetch(
-    paper: Annotated[str, typer.Argument(help="Paper: veri.")] = "veri",
+    paper: Annotated[Literal["veri"], typer.Argument()] = "veri",
     profile: Profile = "h100_full",
     values: Set = (),
 ) -> None:
@@ -222,44 +219,19 @@ def fetch(
     fetch, 60 GB on disk and the indexes. Killed, it goes on where it ended."""
     from factkit.veri import fetch as corpora
 
-    if paper != "veri":
-        raise params.ParamError(f"paper={paper!r}: files are fetched for veri alone")
-    folder = corpora.fetch(_checked(paper, profile, "", _typed(values)))
+    folder = corpora.fetch(params.load(paper, profile, _typed(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
-
-
-@app.command()
-def index_entries(
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            help="wiki-pages or its .zip (FEVER), feverous_wikiv1.db, wiki_wo_links.db "
-            "(HoVer, EX-FEVER), corpus.jsonl (SciFact): as it was published."
-        ),
-    ],
-    folder: Annotated[Path, typer.Argument(help="To be made.")],
-) -> None:
-    """Index a corpus of claims on disk, for serve-search."""
-    from factkit import search_service
-    from factkit.veri import benchmarks
-
-    name = corpus.name.removesuffix(".zip")
-    if name not in benchmarks.CORPORA:
-        known = ", ".join(benchmarks.CORPORA)
-        raise params.ParamError(f"{corpus}: the corpora are called {known}")
-    entries = benchmarks.entries(name, corpus)
-    print(search_service.build_index(entries, folder, name))
 
 
 @app.command()
 def serve_search(
     entries: Annotated[
-        list[str],
+        str,
         typer.Argument(
-            help="leads; an index's folder; one of several indexes, served by their "
-            "names at /<name>/retrieve; or name=folder of each."
+            help="leads; an index's folder; or one of several indexes, served by their "
+            "names at /<name>/retrieve."
         ),
-    ] = ("leads",),
+    ] = "leads",
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:
@@ -290,14 +262,14 @@ def assets(
 
 @app.command()
 def doctor(
-    paper: Annotated[str, typer.Option(help=PAPERS)] = "truthrl",
+    paper: Annotated[Name, typer.Option()] = "truthrl",
     profile: Profile = "laptop",
     variant: Variant = "",
 ) -> None:
     """Say what this machine lacks for a profile, and what the profile takes."""
     from factkit import doctor as checks
 
-    p = _checked(paper, profile, variant)
+    p = params.load(paper, profile, variant=variant)
     print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
     for what, value, how in checks.estimate(paper, p):
         print(f"    {what}: {value} ({how})")
@@ -318,19 +290,6 @@ def _typed(values: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise params.ParamError(f"--set {key}: must be key=value")
     return {key: yaml.safe_load(value) for key, _, value in pairs}
-
-
-def _checked(
-    paper: str, profile: str, variant: str, values: dict[str, Any] | None = None
-) -> Any:
-    """The paper's parameters; raises ParamError if they are wrong."""
-    _known(paper)
-    return params.load(paper, profile, values, variant)
-
-
-def _known(paper: str) -> None:
-    if paper not in papers_arms.PAPERS:
-        raise params.ParamError(f"paper={paper!r}: there are {PAPERS}")
 
 
 def main() -> None:

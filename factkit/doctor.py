@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from factkit import arms, assets, child, params, services
-from factkit.services import Check
+from factkit import Check, arms, assets, child, params, services
 
+GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
 GPU_GB = 80
 # number of GPUs, and memory of each in GB (an 80 GB card shows 79 to 85)
@@ -244,7 +244,7 @@ def examine(
     p = params.load(paper, profile, variant=variant)
     checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
     if profile in GPUS_NEEDED:
-        checks += _gpus(profile) + services.examine(p)
+        checks += _gpus(profile) + examine_services(paper, p)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
         parts = memory(paper, p)
         needed = max(sum(parts.values()), *offline_memory(parts).values())
@@ -257,6 +257,57 @@ def examine(
         remedy = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
         checks += [("disk of the runs", found, free > needed, remedy), _cache()]
     return checks
+
+
+def examine_services(paper: str, p: Any) -> list[Check]:
+    """A check of each service, gated repository and file that the parameters name."""
+    checks = services.needed(p)
+    if paper == "veri":
+        from factkit.veri import train as veri
+
+        checks += veri.checks(p)
+    if p.verifier == "judge":
+        others = [other.split("@") for other in getattr(p, "second_judges", ())]
+        checks += [services.judge(p, model, url) for model, url in others]
+    if p.rollouts == "vllm_server":
+        checks.append(_health("rollout server", p.vllm_server_url))
+    if getattr(p, "reward_url", ""):
+        checks.append(_health("reward service", p.reward_url))
+    sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"
+    checks += repository(p.policy, "model")
+    return checks + (repository(GPQA, "dataset") if "gpqa" in sets else [])
+
+
+def _health(what: str, url: str) -> Check:
+    """Whether a service answers at its /health."""
+    import httpx
+
+    where = f"{url.rstrip('/')}/health"
+    try:
+        status = httpx.get(where, timeout=services.TIMEOUT_S).status_code
+    except httpx.HTTPError as error:
+        return (what, f"{where}: {type(error).__name__}", False, "start it there")
+    return (what, f"{where}: HTTP {status}", status == 200, "see to it there")
+
+
+def repository(name: str, kind: str) -> list[Check]:
+    """Whether the hub gives this machine a repository; nothing for a folder's name."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    what = f"{kind} {name}"
+    if name.count("/") != 1 or Path(assets.policy_path(name)).is_dir():
+        return []
+    if constants.is_offline_mode():
+        return [(what, "not asked: HF_HUB_OFFLINE is set", True, "")]
+    try:
+        HfApi().auth_check(name, repo_type=kind)
+    except HfHubHTTPError as error:
+        remedy = f"accept the terms of {name} on huggingface.co, then: hf auth login"
+        return [(what, type(error).__name__, False, remedy)]
+    except Exception as error:  # whatever a proxy or a cut line makes of it
+        return [(what, type(error).__name__, False, "see to the network")]
+    return [(what, "the hub gives it", True, "")]
 
 
 def _cache() -> Check:

@@ -295,11 +295,6 @@ def as_chat(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> lis
     ]
 
 
-def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[str]:
-    """The texts of TRL's completions, which are messages where prompts are."""
-    return [c if isinstance(c, str) else c[0]["content"] for c in completions]
-
-
 def offsets_of(
     completion_ids: Sequence[int], tokenizer: "PreTrainedTokenizerBase"
 ) -> tuple[str, list[tuple[int, int]]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from factkit import serving
+from factkit import Check, serving
 from factkit.corpus import Chunk, Index
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
@@ -40,11 +40,12 @@ def in_process(index: Index) -> Search:
     return _each_once(ask)
 
 
-def over_http(url: str) -> Search:
+def over_http(url: str, patience_s: float | None = None) -> Search:
     """A search by a server with the contract of Search-R1; see `serving.Client`.
 
     A url with {set} is that of a corpus for each claim set. The search raises
-    ServiceError if it gets no entries, or other than asked for.
+    ServiceError if it gets no entries, or other than asked for, after patience_s
+    seconds, by default PATIENCE_S.
     """
     if SET in url:
         return _by_set(cache(lambda name: over_http(url.replace(SET, name))))
@@ -62,9 +63,21 @@ def over_http(url: str) -> Search:
             return [[entry_of(i.get("document", i)) for i in row[:k]] for row in rows]
 
         content = {"queries": queries, "topk": k, "return_scores": True}
-        return client.ask(content, read, PATIENCE_S)
+        patience = PATIENCE_S if patience_s is None else patience_s
+        return client.ask(content, read, patience)
 
     return _each_once(ask)
+
+
+def examined(what: str, url: str) -> Check:
+    """Whether a server finds an entry."""
+    remedy = "python -m factkit serve-search … there (params/README.md)"
+    try:
+        (hits,) = over_http(url, patience_s=0)(["What is the capital of France?"], 1)
+    except serving.ServiceError as error:
+        return (what, str(error), False, remedy)
+    names = ", ".join(hit.id for hit in hits) or "nothing"
+    return (what, f"{url} finds {names}", bool(hits), remedy)
 
 
 def _by_set(search_of: Callable[[str], Search]) -> Search:

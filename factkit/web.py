@@ -31,6 +31,7 @@ from tenacity import stop_after_attempt
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
+from factkit.params.stages import SEARCH_KEY
 from factkit.progress import progress_bar
 from factkit.retrieval.evidence import (
     KEPT,
@@ -41,7 +42,6 @@ from factkit.retrieval.evidence import (
 )
 from factkit.serving import environment_token, retrying
 
-KEY_VARIABLE = "FACTKIT_SEARCH_KEY"
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
 QUERY_CHARS = 2_000  # ours: search engines ignore or refuse what is longer
 SEARCHES = 8  # at once
@@ -92,7 +92,7 @@ def run_online(
         unique = list(dict.fromkeys(filter(None, queries.values())))
         results = dict(zip(unique, web.each(web.search, unique, SEARCHES), strict=True))
         if web.refused:
-            raise ParamError(f"{web.refused}; set {KEY_VARIABLE} to a valid key")
+            raise ParamError(f"{web.refused}; set {SEARCH_KEY} to a valid key")
         for titles in results.values():
             for address in () if isinstance(titles, str) else titles:
                 by_host.setdefault(urlsplit(address).netloc, {})[address] = None
@@ -140,9 +140,9 @@ class _Web:
     def __init__(self, endpoint: str, n: int, cache: Path) -> None:
         from factkit.llm import Cache
 
-        self._key = environment_token(KEY_VARIABLE)
+        self._key = environment_token(SEARCH_KEY)
         if not self._key:
-            raise ParamError(f"no search key: set {KEY_VARIABLE} in the environment")
+            raise ParamError(f"no search key: set {SEARCH_KEY} in the environment")
         self.endpoint, self.n, self._cache = endpoint, n, Cache(cache)
         self.refused = ""  # why no search is made any more
         self._ended = threading.Event()

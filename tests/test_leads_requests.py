@@ -9,6 +9,7 @@ from factkit import params, prompts
 from factkit.datasets.examples import (
     BEST_GUESS,
     COUNTED,
+    LABELS,
     MAY_ABSTAIN,
     OPEN,
     DataError,
@@ -25,7 +26,6 @@ from factkit.rlfh.requests import rlfh_sets
 from factkit.search import in_process
 from factkit.veri import data as trajectories
 from factkit.verify import trajectory as t
-from factkit.world.facts import LABELS
 
 pytestmark = pytest.mark.assets
 SIZES = {"sft": 2, "train": 6, "dev": 1, "test": 2}

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from fake_llm import FakeLLM, field, told
 
@@ -152,55 +151,7 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
     assert "reasoning_words" not in items[IDS[2]]
 
 
-def test_intervals_hold_the_metric_and_narrow_with_more_items(p, engine, tmp_path):
-    decide, path = reasoned.compare(p, engine), tmp_path / "claims.jsonl"
-    metrics, items = reasoned.measure(EXAMPLES, SAID, BASE, engine, decide, p, path)
-    many = {f"{i} {k}": row for i, row in items.items() for k in range(20)}
-    few, more = (reasoned.intervals(of, 200) for of in (items, many))
-    for name, (low, high) in few.items():
-        assert low <= metrics[name] <= high
-        assert more[name][1] - more[name][0] <= high - low + 1e-9
-
-
 # What claims on every set, and on the course of training, are measured by
-
-
-def test_gains_are_told_of_the_set_where_they_are_least():
-    before = {
-        "a_factual_precision": 0.5,
-        "b_factual_precision": 0.6,
-        "a_correct_claims_per_question": 4.0,
-        "b_correct_claims_per_question": 2.0,
-    }
-    after = {
-        "a_factual_precision": 0.8,
-        "b_factual_precision": 0.7,
-        "a_correct_claims_per_question": 3.0,
-        "b_correct_claims_per_question": 2.0,
-        "a_win_rate": 0.55,
-        "b_win_rate": 0.45,
-    }
-    assert reasoned.over_base(after, before, ["a", "b"]) == pytest.approx(
-        {
-            "least_gain_factual_precision": 0.1,
-            "least_gain_correct_claims_per_question": -1.0,
-            "least_win_rate": 0.45,
-            "sets_with_detail_kept": 0.5,
-        }
-    )
-
-
-def test_a_sharp_rise_and_a_plateau_show_in_the_growth_of_lengths():
-    rise = [10.0] * 4 + [30.0] * 33 + [32.0] * 3  # 40 updates, a tenth is four
-    curve = pd.DataFrame({"step": range(40), "reasoning_words": rise})
-    assert reasoned.growth(curve) == {
-        "first_reasoning_words": 10,
-        "middle_reasoning_words": 30,
-        "last_reasoning_words": (30 + 3 * 32) / 4,
-        "early_growth_reasoning_words": 20,
-        "late_growth_reasoning_words": 1.5,
-    }
-    assert reasoned.growth(pd.DataFrame()) == {}
 
 
 def test_a_malformed_response_is_measured_by_its_answer(measured):

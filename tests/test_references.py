@@ -116,25 +116,3 @@ def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
     assert held / len(given) > 0.8
     plain = params.load("truthrl", "tiny")
     assert data.with_references({"test": asked}, plain, None) == {"test": asked}
-
-
-# Questions that offer the answers
-
-
-def test_the_answer_and_one_other_of_the_relation_are_on_offer_in_either_order():
-    made = world.questions(world.build_world(people=40))
-    by_id, first = {e.id: e for e in made}, []
-    offered = data.offering(made, len(made))
-    answers = {(e.relation, e.answers[0]) for e in made}
-    for after in offered:
-        before = by_id[after.id]
-        assert after.model_copy(update={"question": before.question}) == before
-        offer = after.question.removeprefix(f"{before.question.rstrip('?')}, ")
-        pair = offer.removesuffix("?").split(" or ")
-        (other,) = set(pair) - set(before.answers)
-        assert len(pair) == 2 and (before.relation, other) in answers
-        first.append(pair[0] == before.answers[0])
-    assert 0.3 < sum(first) / len(first) < 0.7
-    assert [len(data.offering(made, n)) for n in (0, 1, 7)] == [0, 1, 7]
-    one, again, two = (data.offering(made, 20, seed=s) for s in (0, 0, 1))
-    assert one == again != two

@@ -20,7 +20,6 @@ from factkit.rlfh.feedback import (
     llm_annotator,
     ratings_of,
     read_feedback,
-    share_true,
     single_pass_annotator,
 )
 from factkit.verify.judge import read
@@ -246,9 +245,3 @@ def test_kinds_are_means_over_the_responses_that_did_not_fail():
     assert found["hedged_wrong"] == 0.0
     assert found["informativeness"] == pytest.approx((1 + 2 + 1) / 3)
     assert "informativeness" not in kinds([[], []]) and kinds([None]) == {}
-
-
-def test_fact_score_is_the_share_of_true_statements_hedged_or_not():
-    found = share_true(of_truths(CORRECT, HEDGED_CORRECT, WRONG))
-    assert found == pytest.approx(2 / 3)
-    assert share_true([]) is None and share_true(None) is None

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -13,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, serving_index, until
 
-from factkit import search, search_service, serving
+from factkit import search, serving
 from factkit.corpus import Chunk
 from factkit.params import ROOT, ParamError
+from factkit.retrieval.entry_index import EntryIndex, build_index
 from factkit.search import (
     QUERY_CHARS,
     document_of,
@@ -24,7 +24,6 @@ from factkit.search import (
     over_http,
     searchable,
 )
-from factkit.search_service import EntryIndex, build_index
 from factkit.serving import ServiceError
 
 SECRET = "zq7secret"
@@ -297,13 +296,3 @@ def test_each_set_is_searched_in_its_own_corpus(folder, tmp_path):
             search(["fox"], 1, ["hover"])
         with pytest.raises(ValueError, match="2 queries of 0 claims' sets"):
             search(["fox", "den"], 1)
-
-
-def test_indexes_are_named_each_or_lie_in_one_folder(folder):
-    named = search_service._named
-    assert named(["leads"]) == named([str(folder)]) == {}
-    assert named([str(folder.parent)]) == {"animals": folder}
-    assert named(["a=x", "b=x"]) == {"a": Path("x"), "b": Path("x")}
-    for words in (["a=x", "a=y"], ["a=x", "y"], ["leads", "y"], ["a="], ["a/b=x"]):
-        with pytest.raises(ParamError, match="name=folder for each"):
-            named(words)

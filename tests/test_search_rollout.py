@@ -22,13 +22,14 @@ from retriever import INDEX, serving_index
 
 from factkit import models, params, vllm_engine
 from factkit import search as searching_for
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import in_process
 from factkit.serving import ServiceError
 from factkit.train import grpo, offline, setup
-from factkit.veri import evaluate, search_rollout
-from factkit.veri.evaluate import read_verified
+from factkit.veri import search_rollout
+from factkit.veri import train as training
+from factkit.veri.evaluate import Verified
 from factkit.veri.search_rollout import (
     FORCED,
     STOPS,
@@ -608,7 +609,7 @@ def test_log_probabilities_are_those_of_a_plain_forward_without_padding():
         )
         mask = [draw.randrange(2) for _ in range(n)]
         made.append(Rollout(prompt, ids, mask, logprobs=[9.0] * n))
-    evaluate.add_logprobs(made, model, tokenizer, batch_size=3)
+    training.add_logprobs(made, model, tokenizer, batch_size=3)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits
         before = logits[0, len(rollout.prompt) - 1 : -1].log_softmax(-1)
@@ -621,7 +622,7 @@ def test_log_probabilities_are_those_of_a_plain_forward_without_padding():
 def probability(made, tokenizer):
     """Its label's, where the i-th token of what follows the prompt has e^(−1 − i²)."""
     made.logprobs = [-(1.0 + i * i) * mask for i, mask in enumerate(made.env_mask)]
-    return evaluate.label_probability(made, tokenizer)
+    return training.label_probability(made, tokenizer)
 
 
 def by_hand(*places):
@@ -671,7 +672,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
     rows, prompts = [example("1"), example("2")], ["fox den", "den iron fox"]
     arguments = tmp_path / "policy", rows, tmp_path / "run", load(), prompts
-    one, other = evaluate.played(*arguments)
+    one, other = training.played(*arguments)
     assert one.answer.label == "SUPPORT" and other.answer.label is None
     assert (one.id, one.claim, one.gold, one.set) == ("1", "a", ("x",), "world")
     logit = math.sqrt(32)  # `chain`
@@ -679,7 +680,7 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     assert one.label_probability == pytest.approx(sure, rel=1e-4)
     assert other.label_probability is None
     monkeypatch.setattr(search_rollout, "searcher", None)
-    assert evaluate.played(*arguments) == [one, other]
+    assert training.played(*arguments) == [one, other]
 
 
 def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
@@ -698,12 +699,12 @@ def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
 
     monkeypatch.setattr(search_rollout, "searcher", lambda p: down)
     with pytest.raises(ServiceError, match="down"):
-        evaluate.played(*arguments)
+        training.played(*arguments)
     assert not (tmp_path / "verified.jsonl").exists()
     monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
-    played = evaluate.played(*arguments)
+    played = training.played(*arguments)
     assert [row.id for row in played] == [example.id for example in rows]
-    assert played == read_verified(tmp_path / "verified.jsonl")
+    assert played == read_rows(tmp_path / "verified.jsonl", Verified)
     for row in played:
         assert (row.label_probability is None) == (row.answer.label is None)
 

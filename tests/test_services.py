@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError
 
-from factkit import params, services
+from factkit import UserError, doctor, params, services
 
 NOWHERE = "http://127.0.0.1:9"
 GRADE = json.dumps({"explanation": "the same city", "score": 1})
@@ -61,7 +61,7 @@ def judged(url, **values):
 
 def test_a_judge_is_asked_for_its_models_and_for_a_plain_verdict():
     with server() as url:
-        (what, told, fine, _), *_ = services.examine(judged(url))
+        (what, told, fine, _), *_ = services.needed(judged(url))
     assert (what, fine) == ("judge org/judge", True)
     assert "8,192 tokens: graded a plain case right" in told
 
@@ -75,9 +75,9 @@ def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
         (GRADE, ("org/other",), "serves org/other", "judge_model"),
     ):
         with server(reply, models) as url:
-            (_, told, fine, remedy), *_ = services.examine(judged(url))
+            (_, told, fine, remedy), *_ = services.needed(judged(url))
         assert not fine and words[0] in told and words[1] in remedy
-    (_, told, fine, remedy), *_ = services.examine(judged(NOWHERE))
+    (_, told, fine, remedy), *_ = services.needed(judged(NOWHERE))
     assert not fine and "ConnectError" in told and "vllm serve org/judge" in remedy
 
 
@@ -86,7 +86,9 @@ def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_pat
     with server() as url:
         values = {"vllm_server_url": url, "reward_url": f"{url}/sick"}
         p = params.load("reason", "h100_full", values)
-        checks = {what: fine for what, _, fine, _ in services.examine(p)}
+        checks = {
+            what: fine for what, _, fine, _ in doctor.examine_services("reason", p)
+        }
         assert checks["rollout server"] and not checks["reward service"]
         assert not checks["key of https://google.serper.dev/search"]
         monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
@@ -102,7 +104,8 @@ def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_pat
         assert bad == {"scifact"} and len(retrieved) == 5
         assert told[f"claims_path {tmp_path}"] == ("1 files", True)
     told = of_veri(search_url=f"{NOWHERE}/r")
-    assert told["retriever "] == (f"{NOWHERE}/r: ConnectError", False)
+    found, fine = told["retriever "]
+    assert found.startswith(f"{NOWHERE}/r: ConnectError") and not fine
     assert [fine for what, (_, fine) in told.items() if "_path" in what] == [False]
 
 
@@ -116,18 +119,20 @@ def test_rlfh_s_wikipedia_is_looked_for_where_no_search_takes_its_place(tmp_path
         file = tmp_path / name
         values = {"wikipedia_path": str(file), "search_url": search}
         p = params.load("rlfh", "h100_full", values | {"judge_url": NOWHERE})
-        checks = {what: ok for what, _, ok, _ in services.examine(p)}
+        checks = {what: ok for what, _, ok, _ in services.needed(p)}
         assert [v for k, v in checks.items() if k == f"wikipedia_path {file}"] == fine
 
 
 def of_veri(**values):
     p = params.load("veri", "h100_lora", values)
-    return {what: (told, fine) for what, told, fine, _ in services.examine(p)}
+    return {
+        what: (told, fine) for what, told, fine, _ in doctor.examine_services("veri", p)
+    }
 
 
 def test_a_judge_whose_text_has_no_bounds_is_told_how_to_be_served():
     with server(city="Alexandria") as url:
-        (_, told, fine, remedy), *_ = services.examine(judged(url))
+        (_, told, fine, remedy), *_ = services.needed(judged(url))
     assert not fine and "no bounds" in told and "backend guidance" in remedy
 
 
@@ -136,23 +141,23 @@ def test_a_run_without_judge_or_key_stops_before_it_begins(monkeypatch):
     with server(json.dumps({"explanation": "", "score": 0})) as url:
         services.preflight(judged(url))  # a bad judge is a matter of taste here
         monkeypatch.delenv("FACTKIT_SEARCH_KEY")
-        with pytest.raises(services.ServiceError, match="^key of .*export FACTKIT"):
+        with pytest.raises(UserError, match="^key of .*export FACTKIT"):
             services.preflight(judged(url))
-    with pytest.raises(services.ServiceError, match="judge org/judge: .*ConnectError"):
+    with pytest.raises(UserError, match="judge org/judge: .*ConnectError"):
         services.preflight(judged(NOWHERE))
     services.preflight(params.load("rar", "tiny"))
 
 
 def test_a_repository_that_the_hub_keeps_back_is_told_with_the_remedy(monkeypatch):
     def keep_back(self, name, repo_type):
-        if name == services.GPQA:
+        if name == doctor.GPQA:
             response = httpx.Response(403, request=httpx.Request("GET", "https://hub"))
             raise GatedRepoError("terms", response=response)
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(HfApi, "auth_check", keep_back)
-    ((_, found, fine, remedy),) = services.repository(services.GPQA, "dataset")
+    ((_, found, fine, remedy),) = doctor.repository(doctor.GPQA, "dataset")
     assert (found, fine) == ("GatedRepoError", False) and "hf auth login" in remedy
-    ((what, _, fine, _),) = services.repository("Qwen/Qwen3-8B", "model")
+    ((what, _, fine, _),) = doctor.repository("Qwen/Qwen3-8B", "model")
     assert (what, fine) == ("model Qwen/Qwen3-8B", True)
-    assert services.repository("tiny-world", "model") == []
+    assert doctor.repository("tiny-world", "model") == []

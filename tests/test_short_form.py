@@ -4,11 +4,8 @@ import math
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factkit import models, params
-from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import exposure_bin, short_form
 from factkit.evaluate.short_form import Answered
@@ -54,10 +51,6 @@ def test_rates_by_group_leave_failed_judgements_out():
 
 
 def test_a_bin_is_told_by_its_lower_edge():
-    shares = {0.0: 0.0, 0.19: 0.0, 0.2: 0.2, 0.59: 0.4, 0.8: 0.8, 1.0: 0.8}
-    for confidence, edge in shares.items():
-        row = answered(CORRECT, confidence=confidence)
-        assert short_form.confidence_bin(row) == edge
     for exposure, edge in {0: 0, 3: 1, 4: 4, 39: 10, 40: 40}.items():
         row = answered(CORRECT, meta={"exposure": exposure})
         assert exposure_bin(row) == edge
@@ -82,22 +75,6 @@ def test_a_bin_is_told_by_its_lower_edge():
 )
 def test_the_commonest_answer_wins(samples, outcomes, winner):
     assert short_form.majority(samples, outcomes) is winner
-
-
-TEXTS = {CORRECT: "Paris", ABSTAIN: "I don't know", WRONG: "Rome"}
-probes = st.lists(
-    st.lists(st.sampled_from(list(Outcome)), min_size=8, max_size=8),
-    min_size=1,
-    max_size=5,
-).map(lambda rows: [Probe("q", [TEXTS[o] for o in row], row) for row in rows])
-
-
-@given(probes)
-def test_majority_of_all_samples_is_the_plain_majority(probed):
-    curve = short_form.majority_curve(probed, draws=1)
-    whole = [short_form.majority(p.samples, p.outcomes) for p in probed]
-    assert list(curve) == [1, 2, 4, 8]
-    assert curve[8] == pytest.approx(short_form.rates(whole))
 
 
 # Answers of a policy
@@ -216,31 +193,3 @@ def test_an_engine_s_confidence_is_of_the_answer_s_tokens_as_sampled(
         expected = sum(-k - 1.0 for k in places) / max(len(places), 1)
         sure = math.exp(expected) if places else 0
         assert row.confidence == pytest.approx(sure)
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([*Outcome, None]))))
-def test_the_rule_by_relation_does_not_look_at_the_test_answers(rows):
-    seen = [("a", CORRECT), ("b", WRONG)]
-    answers = [answered(outcome, relation=relation) for relation, outcome in rows]
-    found = short_form.relation_rule(seen, answers)
-    assert found == [o if relation == "a" else ABSTAIN for relation, o in rows]
-
-
-def pairs(rows):
-    """rows: (relation, prompting was right, the policy answers)."""
-    before = [answered(CORRECT if r else WRONG, relation=k) for k, r, _ in rows]
-    after = [answered(WRONG if a else ABSTAIN, relation=k) for k, _, a in rows]
-    return short_form.within_relation_auc(before, after)
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans())))
-def test_the_auc_within_relations_counts_pairs_of_one_relation(rows):
-    terms = [
-        1 if a > b else 0.5 if a == b else 0
-        for k, right, a in rows
-        for other, wrong, b in rows
-        if k == other and right and not wrong
-    ]
-    auc, n = pairs(rows)
-    assert n == len(terms)
-    assert auc == (pytest.approx(sum(terms) / n) if n else None)

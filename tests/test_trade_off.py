@@ -15,9 +15,7 @@ from factkit.rar.evaluate import (
     FORMS,
     Answers,
     answer,
-    halves,
     measure,
-    stopped_at,
     wins,
 )
 from factkit.verify import judge, verifier
@@ -357,62 +355,6 @@ def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
     monkeypatch.setattr(VllmEngine, "logps", logps)
     value = trade_off.perplexity(VllmEngine({}), letters, ["abc", "q", "zy", ""])
     assert value == pytest.approx(math.exp((1 + 2 + 24) / 3))
-
-
-# Stopping
-
-
-def utilities(guess, form=1.0, **more):
-    return {"best_guess_accuracy": guess, "format_following": form} | more
-
-
-def test_the_policy_kept_is_the_last_before_a_drop_of_utility(p):
-    for trajectory, expected in (
-        ({10: utilities(0.5), 20: utilities(0.5), 30: utilities(0.5)}, 30),
-        # 0.45 is just 10 % below, 0.44 is more
-        ({10: utilities(0.5), 20: utilities(0.45), 30: utilities(0.44)}, 20),
-        # what falls and comes back has fallen
-        ({10: utilities(0.5), 20: utilities(0.1), 30: utilities(0.9)}, 10),
-        ({10: utilities(0.1), 20: utilities(0.5)}, 10),
-        # a rise in one makes no good for a fall in another
-        ({10: utilities(0.5), 20: utilities(0.9, 0.8)}, 10),
-    ):
-        assert stopped_at(utilities(0.5), trajectory, p) == expected
-
-
-def test_training_stops_at_the_loss_of_any_benchmark_that_is_named(p):
-    """App. C: any utility benchmark, lm-eval's among them; and of no other."""
-    before = utilities(0.5, win_rate=0.5, gsm8k=0.9)
-    lost = utilities(0.5, win_rate=0.1, gsm8k=0.8)
-    named = p.model_copy(update={"utility_benchmarks": "gsm8k best_guess_accuracy"})
-    both = {10: before, 20: utilities(0.5, win_rate=0.1, gsm8k=0.85), 30: lost}
-    assert stopped_at(before, both, named) == 20
-    assert stopped_at(before, both, p) == 10
-    assert stopped_at(utilities(0.5), both, p) == 30  # not measured before
-
-
-def test_a_training_is_told_by_its_halves(p, engine, tmp_path):
-    """With their items, so that the ledger can compare them."""
-
-    def at(name, answers):
-        return measure(EXAMPLES, answers, BASE, engine, p, tmp_path / name)
-
-    before, ours = at("b", Answers(OURS.texts | BASE.texts, 9.0)), at("o", OURS)
-    told = halves(before, {15: before, 30: ours, 45: before, 60: before})
-    name = "hallucination_rate"
-    assert told.metrics[f"halfway_{name}"] == ours.metrics[name]
-    assert told.metrics[f"end_{name}"] == told.metrics[f"dev_base_{name}"] == 0
-    assert told.items[f"{A} open 0"] == {
-        "dev_base_hallucination_rate": 0.0,
-        "dev_base_win_rate": 0.5,
-        "halfway_hallucination_rate": pytest.approx(1 / 3),
-        "halfway_win_rate": 1.0,
-        "end_hallucination_rate": 0.0,
-        "end_win_rate": 0.5,
-    }
-    two = halves(before, {12: ours, 24: before})
-    assert two.metrics[f"halfway_{name}"] == ours.metrics[name]
-    assert not halves(before, {0: before}).metrics
 
 
 def checked(exposure, *supports):

@@ -1,6 +1,5 @@
 """The terms of TruthRL's metrics: each metric is the mean of its questions' values."""
 
-import pandas as pd
 import pytest
 
 from factkit.curate.drawn import Probe
@@ -74,28 +73,3 @@ def test_samples_and_reasoning_have_terms_by_outcome():
     assert found["reasoning"] == 0.5
     assert found["reasoning_correct"] == 1
     assert (found["reasoning_wrong"], found["reasoning_abstaining"]) == (0.5, 0)
-
-
-def test_averages_are_over_sets_and_there_are_none_of_one():
-    metrics = {
-        f"{s}{k}": v
-        for s, v in (("", 0.1), ("nq_", 0.5))
-        for k in ("truthfulness", "hallucination", "accuracy")
-    }
-    assert measured.averages(metrics, ["nq"])["average_accuracy"] == 0.3
-    assert measured.averages(metrics, []) == {}
-
-
-def test_trends_compare_the_ends_of_training_and_leave_out_what_no_group_shows():
-    steps = range(1, 11)
-    curve = pd.DataFrame(
-        {
-            "step": steps,
-            "abstention": [0.5] * 10,
-            "abstention_pro": [0.1, 0.2, *[0.5] * 6, 0.8, 1.0],
-            "abstention_anti": [float("nan")] * 10,
-        }
-    )
-    assert measured.trends(curve) == pytest.approx(
-        {"rollout_abstention_end": 0.5, "abstention_pro_rise": 0.75}
-    )

@@ -134,7 +134,7 @@ class Here:
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """Builds from a fake; the cache is the test's own, and no wait is long."""
-    monkeypatch.setenv(web.KEY_VARIABLE, KEY)
+    monkeypatch.setenv(web.SEARCH_KEY, KEY)
     monkeypatch.setattr(web, "ATTEMPTS", 3)
     monkeypatch.setattr(web, "DELAY_S", 0)
     monkeypatch.setattr(serving, "wait_s", lambda state: 0.01)
@@ -210,7 +210,7 @@ def test_a_refused_key_ends_the_search_for_all_prompts(build, monkeypatch):
     monkeypatch.setattr(web, "SEARCHES", 1)
     rows = [example(i, f"a{i}") for i in range(20)]
     with serve(sites(search_errors=[(403, {})] * 99)) as fake:
-        with pytest.raises(ParamError, match=web.KEY_VARIABLE) as error:
+        with pytest.raises(ParamError, match=web.SEARCH_KEY) as error:
             build(fake, rows)
         assert len(fake.bodies) == 1
     assert KEY not in str(error.value)
@@ -254,7 +254,7 @@ def troubled(body, charset, limit_s):
 
 def test_a_page_on_which_the_parser_hangs_or_dies_costs_only_itself(build, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setenv(web.KEY_VARIABLE, KEY)
+    monkeypatch.setenv(web.SEARCH_KEY, KEY)
     for name, value in (("DELAY_S", 0), ("EXTRACT_S", 2), ("page_of", troubled)):
         monkeypatch.setattr(web, name, value)
     monkeypatch.setattr(web, "is_public", lambda a: True)
@@ -370,7 +370,7 @@ def test_a_key_that_is_absent_or_no_header_can_carry_is_refused_unspelt(
     monkeypatch, tmp_path
 ):
     for key in ("  ", "a\nb", "clé"):
-        monkeypatch.setenv(web.KEY_VARIABLE, key)
-        with pytest.raises(ParamError, match=web.KEY_VARIABLE) as error:
+        monkeypatch.setenv(web.SEARCH_KEY, key)
+        with pytest.raises(ParamError, match=web.SEARCH_KEY) as error:
             run_online([example()], "http://127.0.0.1:9/search", tmp_path, 10, 3)
         assert key not in str(error.value)

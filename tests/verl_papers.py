@@ -9,8 +9,7 @@ from transformers import LlamaConfig
 
 from factkit import arms, params, runs
 from factkit.curate.drawn import Probe
-from factkit.datasets.examples import write_examples
-from factkit.evaluate import write_rows
+from factkit.datasets.examples import write_examples, write_rows
 from factkit.params.stages import RlParams
 from factkit.rar.requests import request_sets
 from factkit.reason.requests import reason_sets

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -96,15 +97,12 @@ def probe(
     """k samples a question, verified; resumable from `path` by parts."""
     asked = models.asked(examples, template, tokenizer, chat)
 
-    def rows(part: slice) -> list[Probe]:
+    def texts(part: slice) -> list[list[str]]:
         own = model, tokenizer, asked[part], sampling
-        texts = models.sample(*own, n=k, seed=SEEDS * seed + part.start)
-        return verified(examples[part], texts, verify)
+        return models.sample(*own, n=k, seed=SEEDS * seed + part.start)
 
-    def judged(kept: list[int], texts: list[list[str]]) -> list[Probe]:
-        return verified([examples[i] for i in kept], texts, verify)
-
-    return _in_parts(Probe, len(examples), _size(model, k), path, rows, judged)
+    judge = partial(verified, verify=verify)
+    return _in_parts(Probe, examples, _size(model, k), path, texts, judge)
 
 
 def verified(
@@ -132,17 +130,14 @@ def draw(
     asked = models.asked(examples, template or p.prompt_template, tokenizer, p.chat)
     columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
 
-    def rows(part: slice) -> list[Drawn]:
+    def texts(part: slice) -> list[list[str]]:
         own = model, tokenizer, asked[part], sampling
         seed = SEEDS * p.seed + part.start
-        texts = models.sample(*own, n=p.drawn_responses, seed=seed)
-        return _judged(Drawn, examples[part], texts, score, columns)
-
-    def judged(kept: list[int], texts: list[list[str]]) -> list[Drawn]:
-        return _judged(Drawn, [examples[i] for i in kept], texts, score, columns)
+        return models.sample(*own, n=p.drawn_responses, seed=seed)
 
     size = _size(model, p.drawn_responses)
-    return _in_parts(Drawn, len(examples), size, path, rows, judged)
+    judge = partial(_judged, Drawn, judge=score, columns=columns)
+    return _in_parts(Drawn, examples, size, path, texts, judge)
 
 
 def _judged(
@@ -169,31 +164,32 @@ def _size(model, k: int) -> int:
 
 def _in_parts(
     kind: type[Row],
-    n: int,
+    examples: Sequence[Example],
     size: int,
     path: Path,
-    rows: Callable[[slice], list[Row]],
-    judged: Callable[[list[int], list[list[str]]], list[Row]],
+    draw: Callable[[slice], list[list[str]]],
+    judge: Callable[[Sequence[Example], list[list[str]]], list[Row]],
 ) -> list[Row]:
-    """n rows of a kind, `size` at a time, appended to a file.
+    """A row of a kind an example, `size` at a time, appended to a file.
 
     It goes on where it was killed; of a part that was cut off, nothing is kept. Each
     part is seeded by its position, so that what was killed equals what ran through.
     Where the judge failed, what was drawn is kept and judged again.
     """
-    done = _read(path, kind) if path.exists() else []
+    n, done = len(examples), _read(path, kind) if path.exists() else []
     if len(done) < n:
         done = done[: len(done) // size * size]
     failed = {i: _texts(row) for i, row in enumerate(done) if None in _verdicts(row)}
     if failed:
-        again = judged(list(failed), list(failed.values()))
+        again = judge([examples[i] for i in failed], list(failed.values()))
         again = dict(zip(failed, again, strict=True))
         done = [again.get(i, row) for i, row in enumerate(done)]
     if len(done) < n or failed:
         write_atomically(path, "".join(map(_line, done)))
     with progress_bar(n, path.stem, "prompt", done=len(done)) as bar:
         for start in range(len(done), n, size):
-            made = rows(slice(start, start + size))
+            part = slice(start, start + size)
+            made = judge(examples[part], draw(part))
             with path.open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, made))
             done += made

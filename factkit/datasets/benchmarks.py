@@ -236,47 +236,39 @@ def plain_text(markup: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def wikipedia_2018(path: str = "") -> Iterator[Document]:
-    """The 21 million 100-word passages of DPR's 2018 dump, as Search-R1 searches them
-    (TruthRL App. C: NQ, HotpotQA and MuSiQue).
-
-    path: JSON lines {id, contents}; without it the file comes from the hub. The first
-    line of contents is the title in quotes. It stays in the text: a passage from the
-    middle of an article says "he", and Search-R1's E5 index has seen the title as well.
-    Raises DataError if the file can't be had, and on a row that is not of this kind.
-    """
-    passages = rows.values(WIKI_2018, "wikipedia_2018", path, ["train"])
-    for number, row in enumerate(passages, start=1):
-        try:
-            yield _passage(row)
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise DataError(
-                f"{path or WIKI_2018.file}, row {number} is not JSON {{id, contents}} "
-                "with the title on the contents' first line; mend the row"
-            ) from None
-
-
 class Passages:
-    """`wikipedia_2018` as chunks, for they are short enough, read anew from its file
-    each time: so that none of 14 GB stays in memory. key: the file's SHA-256."""
+    """The 21 million 100-word passages of DPR's 2018 dump, as Search-R1 searches them
+    (TruthRL App. C: NQ, HotpotQA and MuSiQue), each short enough for a chunk.
+
+    path: JSON lines {id, contents}; without it the file comes from the hub. It is read
+    anew each time, so that none of 14 GB stays in memory. The first line of contents is
+    the title in quotes. It stays in the text: a passage from the middle of an article
+    says "he", and Search-R1's E5 index has seen the title as well. key: the file's
+    SHA-256. Raises DataError if it can't be had, and on a row that is not of this kind.
+    """
 
     def __init__(self, path: str = "") -> None:
         self.path = rows.local(WIKI_2018, path)
         self.key = rows.sha256(self.path)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for passage in wikipedia_2018(str(self.path)):
-            words = len(passage.text.split())
-            yield Chunk(passage.id, passage.id, passage.text, words)
+        for number, row in enumerate(rows.of_file(self.path), start=1):
+            try:
+                yield _passage(row)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                raise DataError(
+                    f"{self.path}, row {number} is not JSON {{id, contents}} with the "
+                    "title on the contents' first line; mend the row"
+                ) from None
 
 
-def _passage(row: Row) -> Document:
+def _passage(row: Row) -> Chunk:
     title, text = row["contents"].split("\n", 1)
     title = title.strip().removeprefix('"').removesuffix('"')
-    source = "Wikipedia of 2018-12-20, CC BY-SA 3.0"
-    return Document(str(row["id"]), title, f"{title}\n{text}", source)
+    number = str(row["id"])
+    return Chunk(number, number, f"{title}\n{text}", len(text.split()))
 
 
-WIKI_2018 = Source(  # 5 GB
+WIKI_2018 = Source(  # 5 GB, CC BY-SA 3.0
     _passage, "PeterJinGo/wiki-18-corpus", file="wiki-18.jsonl.gz"
 )

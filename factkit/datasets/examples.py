@@ -4,9 +4,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from factkit import UserError
 from factkit.assets import write_atomically
@@ -15,7 +15,9 @@ LONG_FORM = "long_form"  # the label of requests that need no reference answer
 # kinds of requests, `meta["kind"]`: to tell of somebody; in so many facts; a short
 # question, with and without leave to abstain
 OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS = "open", "counted", "may_abstain", "best_guess"
+LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")  # of claims
 MAX_QUESTION_CHARS = 4_000
+Row = TypeVar("Row")
 
 
 class DataError(UserError):
@@ -42,36 +44,50 @@ class Example(BaseModel):
     meta: dict[str, Any] = {}
 
 
-def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """Write examples as JSON lines, byte-equal for equal examples."""
-    lines = (json.dumps(e.model_dump(), ensure_ascii=False) + "\n" for e in examples)
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON lines, the file whole or not at all, byte-equal for equal rows."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))
 
 
-def read_examples(path: Path) -> list[Example]:
-    """Read JSON lines into examples.
+def read_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """The rows of JSON lines as the dataclass or model `kind`.
 
-    Raises DataError on a missing or empty file, and on a row that is not JSON in UTF-8,
-    does not fit the schema, or has a problem (`problem_of`).
+    Raises DataError on a missing or empty file, and on a row that is not of this kind.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such data file; run the paper's x0 notebook first")
-    examples: dict[str, Example] = {}
-    for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
+        raise DataError(f"{path}: no such file; run what writes it first")
+    parse, rows = TypeAdapter(kind).validate_json, []
+    # lines of the bytes: those of a str would split responses, too
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            example = Example.model_validate_json(raw)
-            problem = problem_of(example, examples)
-        except ValidationError as error:
-            first = error.errors()[0]
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        if problem:
+            rows.append(parse(line))
+        except (ValueError, TypeError) as error:
+            problem = " ".join(str(error).split())[:240]
             raise DataError(
-                f"{path}, row {number}: {problem}: {raw[:120]!r}; mend the row"
-            )
+                f"{path}, row {number}: {problem}; mend it, or remove the file and run "
+                "what writes it again"
+            ) from None
+    if not rows:
+        raise DataError(f"{path}: no row; run what writes it again")
+    return rows
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples as `write_rows`."""
+    write_rows(path, (e.model_dump() for e in examples))
+
+
+def read_examples(path: Path) -> list[Example]:
+    """Read JSON lines into examples; DataError as `read_rows`, and on a row that has a
+    problem (`problem_of`)."""
+    examples: dict[str, Example] = {}
+    for number, example in enumerate(read_rows(path, Example), start=1):
+        if problem := problem_of(example, examples):
+            about = f"{problem}: {example.question[:120]!r}"
+            raise DataError(f"{path}, row {number}: {about}; mend the row")
         examples[example.id] = example
-    if not examples:
-        raise DataError(f"{path}: no row; run the paper's x0 notebook again")
     return list(examples.values())
 
 

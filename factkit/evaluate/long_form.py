@@ -27,8 +27,8 @@ import numpy as np
 from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document, Hit
-from factkit.datasets.examples import DataError, Example
-from factkit.evaluate import exposure_bin, read_rows, shown, write_rows
+from factkit.datasets.examples import DataError, Example, read_rows, write_rows
+from factkit.evaluate import exposure_bin, shown
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of

@@ -1,7 +1,6 @@
 """Evaluation of short answers: truthfulness, accuracy, hallucination, abstention."""
 
 import math
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows, shown, write_rows
+from factkit.datasets.examples import Example, read_rows, write_rows
+from factkit.evaluate import shown
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 from factkit.verify.verifier import failed_share
 from factkit.vllm_engine import Sampled, VllmEngine
 
 if TYPE_CHECKING:
-    from factkit.curate.drawn import Probe
     from factkit.truthrl.arms import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
@@ -171,11 +169,6 @@ def rates_by(
     return {k: rates(v) | {"n": len(v)} for k, v in sorted(groups.items())}
 
 
-def confidence_bin(answered: Answered) -> float:
-    """The lower edge of an answer's confidence bin: 0, 0.2, 0.4, 0.6, 0.8 (Fig 6)."""
-    return min(int(answered.confidence * 5), 4) / 5
-
-
 def majority(
     samples: Sequence[str], outcomes: Sequence[Outcome | None], boxed: bool = False
 ) -> Outcome | None:
@@ -188,73 +181,3 @@ def majority(
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]
     winner = Counter(votes).most_common(1)[0][0]
     return outcomes[votes.index(winner)]
-
-
-def majority_curve(
-    probes: Sequence["Probe"], boxed: bool = False, draws: int = 20, seed: int = 0
-) -> dict[int, dict[str, float]]:
-    """`rates` of majority@k for k = 1, 2, 4 … up to all stored samples of a question.
-
-    For each k, the mean over `draws` random subsets of k of the same stored samples.
-    """
-    stored = len(probes[0].samples)
-    curve = {}
-    for k in (2**i for i in range(stored.bit_length())):
-        rng = random.Random(f"majority {k} {seed}")
-        drawn = []
-        for _ in range(draws if k < stored else 1):
-            chosen = sorted(rng.sample(range(stored), k))
-            parts = [
-                ([p.samples[i] for i in chosen], [p.outcomes[i] for i in chosen])
-                for p in probes
-            ]
-            drawn.append(rates([majority(*part, boxed) for part in parts]))
-        curve[k] = {name: sum(d[name] for d in drawn) / len(drawn) for name in RATES}
-    return curve
-
-
-def relation_rule(
-    seen: Sequence[tuple[str, Outcome | None]], answered: Sequence[Answered]
-) -> list[Outcome | None]:
-    """Outcomes of an untrained rule: answer the relations that prompting mostly knows.
-
-    seen: relation and outcome of prompting on other questions than those answered;
-    answered: prompting's answers to the test questions. The rule gives them where more
-    than half of the relation's answers seen (abstentions apart) were right, and else
-    abstains. It knows templates and no facts: what a trained policy gains over it, it
-    knows of questions (ours).
-    """
-    given = [(relation, o) for relation, o in seen if o and o is not Outcome.ABSTAIN]
-    answers = Counter(relation for relation, _ in given)
-    right = Counter(relation for relation, o in given if o is Outcome.CORRECT)
-    return [
-        a.outcome if 2 * right[a.relation] > answers[a.relation] else Outcome.ABSTAIN
-        for a in answered
-    ]
-
-
-def within_relation_auc(
-    before: Sequence[Answered], after: Sequence[Answered]
-) -> tuple[float | None, int]:
-    """Whether a policy abstains by the question and not by its relation, and n pairs.
-
-    With a_i = 1 where `after` answers question i and 0 where it abstains, r_i = 1 where
-    `before` (prompting) is right and so would be right if it answered, over the pairs
-    P = {(i, j) of one relation: r_i = 1, r_j = 0}:
-
-        AUC = Σ_P ([a_i > a_j] + ½ [a_i = a_j]) / |P|
-
-    1/2: within a relation, answering says nothing of what is known. None without pairs.
-    """
-    rows = [
-        (b.relation, b.outcome is Outcome.CORRECT, a.outcome is not Outcome.ABSTAIN)
-        for b, a in zip(before, after, strict=True)
-        if b.outcome and a.outcome
-    ]
-    terms = [
-        (1 + a_i - a_j) / 2
-        for relation, r_i, a_i in rows
-        for other, r_j, a_j in rows
-        if other == relation and r_i and not r_j
-    ]
-    return (sum(terms) / len(terms) if terms else None), len(terms)

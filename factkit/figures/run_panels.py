@@ -186,19 +186,15 @@ def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
 
     scores: for each request those of its responses.
     """
-    known = [np.array(values) for values in scores if values]
-    means = sorted(values.mean() for values in known)
-    gaps = sorted(np.ptp(values) for values in known)
-    share = 100 * np.arange(1, len(known) + 1) / len(known)
-    fig, ax = new_figure(5, 3)
-    style = {"where": "post", "color": CORRECT}
-    ax.step(means, share, **style, label="mean of a request's responses")
-    style["color"] = PUBLISHED
-    ax.step(gaps, share, **style, label="best − worst of a request")
+    known = [values for values in scores if values]
+    figure, ax = new_figure(5, 3)
+    mean, spread = "mean of a request's responses", "best − worst of a request"
+    ax.ecdf([np.mean(values) for values in known], color=CORRECT, label=mean)
+    ax.ecdf([np.ptp(values) for values in known], color=PUBLISHED, label=spread)
+    percent_axis(ax, "requests up to this")
     ax.set_xlabel(label)
-    ax.set_ylabel("requests up to this (%)")
     ax.legend(**LEGEND)
-    return fig
+    return figure
 
 
 def lengths(words: Sequence[int], label: str) -> "Figure":

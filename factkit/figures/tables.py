@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-RULE = "relation_rule"  # no arm: the untrained baseline of `short_form.relation_rule`
+RULE = "relation_rule"  # no arm: an untrained baseline, of notebook 12
 Result = Mapping[str, Any]
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 SHOWN = {  # of a paper's results, at a glance

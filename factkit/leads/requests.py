@@ -22,6 +22,7 @@ from factkit.corpus import Chunk
 from factkit.datasets.examples import (
     BEST_GUESS,
     COUNTED,
+    LABELS,
     LONG_FORM,
     MAY_ABSTAIN,
     OPEN,
@@ -45,7 +46,6 @@ from factkit.leads.policy import of_cold_start
 from factkit.leads.reader import CREATOR
 from factkit.retrieval.entries import page_id, sentence_id
 from factkit.world import texts as world_text
-from factkit.world.facts import LABELS
 
 LEAST_FACTS = 3
 

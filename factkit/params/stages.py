@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from factkit import prompts
 
+SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
 PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
 POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 

@@ -1,6 +1,7 @@
-"""Prompt templates, one file each, in our own words."""
+"""Prompt templates, one file each, in our own words; what is said under them."""
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,11 @@ def ask(text: str, example: "Example") -> str:
 def reasoned(reasoning: str, answer: str) -> str:
     r"""A response as Table 9 of TruthRL asks for: reasoning, then the boxed answer."""
     return f"<think> {reasoning} </think> \\boxed{{{answer}}}"
+
+
+def completion_texts(completions: Sequence[str | list[dict[str, str]]]) -> list[str]:
+    """The texts of TRL's completions, which are messages where prompts are."""
+    return [c if isinstance(c, str) else c[0]["content"] for c in completions]
 
 
 # Where a control token of a usual chat template begins: ChatML, Llama 2 to 4, Gemma,

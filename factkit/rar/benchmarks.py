@@ -16,7 +16,6 @@ from typing import Any
 
 from factkit import UserError, assets, models, vllm_engine
 from factkit.assets import write_atomically
-from factkit.datasets.rows import of_file
 from factkit.rar.arms import RUN_CODE, SUITES, RarParams
 from factkit.verify import response
 from factkit.verify.response import CLOSE
@@ -51,10 +50,11 @@ def lengths(policy: str, folder: Path) -> dict[str, float]:
     logs = sorted(folder.rglob(f"samples_{REASONED}_*.jsonl"), key=lambda p: p.name)
     if not logs:
         return {}
+    import pandas as pd
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(policy))
-    texts = [row["resps"][0][0] for row in of_file(logs[-1])]
+    texts = [replies[0][0] for replies in pd.read_json(logs[-1], lines=True).resps]
     parts = {
         "reasoning_tokens": list(map(response.reasoning, texts)),
         "response_tokens": response.answers(texts),

@@ -39,7 +39,6 @@ COMPARED = """
 # times that the policy read of a person whom utility asks for (fact world): it is to
 # be about what a policy can do, not about what it can't know
 FAMILIAR = 10
-ROUNDING = 1e-9  # a drop of exactly 10 % is not more than 10 %
 
 OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
 
@@ -277,49 +276,3 @@ def _forms_kept(
         e.id: text != "" and len(sentences(text, e.entity)) == e.meta["wanted"]
         for e, text in zip(counted, texts, strict=True)
     }
-
-
-# ---- When training stops
-
-
-def stopped_at(
-    before: Mapping[str, float],
-    trajectory: Mapping[int, Mapping[str, float]],
-    p: RarParams,
-) -> int:
-    """The step to keep: the last one before one of `p.utility_benchmarks` had dropped
-    by more than `p.utility_drop` of what it was before (App. C; read as relative), the
-    first if that was already too far. What was not measured before stops nothing, nor
-    does AIME25, thirty questions that are there for their length (Table 6).
-
-    trajectory: step → metrics, in the order of training.
-    """
-    named = [n for n in p.utility_benchmarks.split() if n != "aime25"]
-    watched = [n for n in named if before.get(n)]
-    kept = next(iter(trajectory))
-    for step, metrics in trajectory.items():
-        drops = [(before[n] - metrics[n]) / before[n] for n in watched]
-        if max(drops, default=0.0) > p.utility_drop + ROUNDING:
-            break
-        kept = step
-    return kept
-
-
-def halves(before: Measured, trajectory: Mapping[int, Measured]) -> Measured:
-    """Hallucination and win rate (Fig 5) of the base policy (dev_base_…), of the policy
-    after half of the training (halfway_…) and at its end (end_…), on the dev requests;
-    nothing of one step. trajectory: as `stopped_at` has it."""
-    told = Measured({}, {})
-    if len(trajectory) < 2:
-        return told
-    first, *_, last = trajectory
-    half = max(step for step in trajectory if step == first or 2 * step <= last)
-    points = {"dev_base": before, "halfway": trajectory[half], "end": trajectory[last]}
-    for when, measured in points.items():
-        for name in ("hallucination_rate", "win_rate"):
-            if name in measured.metrics:
-                told.metrics[f"{when}_{name}"] = measured.metrics[name]
-            for i, item in measured.items.items():
-                if name in item:
-                    told.items.setdefault(i, {})[f"{when}_{name}"] = item[name]
-    return told

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit.prompts import completion_texts
 from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine as engines
 from factkit.verify import judge
@@ -224,7 +224,7 @@ def trl_reward(
     def rar_reward(
         completions, completion_ids, id, question, log_metric=None, **_
     ) -> list[float | None]:
-        texts = models.completion_texts(completions)
+        texts = completion_texts(completions)
         pieces = judged([arm], engine, id, question, texts)
         rewards = rewards_from(arm, pieces)
         if log_metric:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pydantic import field_validator
 
 from factkit.datasets.examples import Example
@@ -23,8 +22,6 @@ from factkit.verify.response import answers, parts, sentences
 from factkit.verify.verifier import failed_share, judge_llm
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from factkit.llm import LLM, Reply
     from factkit.reason.arms import ReasonParams
     from factkit.reason.rewards import Engine
@@ -136,69 +133,6 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
             for i, x in values.items():
                 shares[i][metric] = mean + weight * (x - mean)
     return metrics, shares
-
-
-def intervals(items: Items, resamples: int) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of the metrics over resampled requests."""
-    names = list(means(items.values()))
-    nan = float("nan")
-    table = np.array([[row.get(name, nan) for name in names] for row in items.values()])
-    drawn = np.random.default_rng(0).integers(len(table), size=(resamples, len(table)))
-    spans = {}
-    for name, column in zip(names, table.T, strict=True):
-        values = column[drawn]  # (resamples, requests)
-        counted = values[~np.isnan(values).all(axis=1)]
-        low, high = np.percentile(np.nanmean(counted, axis=1), [2.5, 97.5])
-        spans[name] = float(low), float(high)
-    return spans
-
-
-# ---- what a claim on every set, or on the course of training, is measured by
-
-
-def over_base(
-    after: Mapping[str, float], before: Mapping[str, float], sets: Sequence[str]
-) -> dict[str, float]:
-    """Over the evaluation sets one by one (Table 1): the least gain in precision and in
-    detail over the base policy, the least win rate, and the share of the sets with at
-    least the base policy's detail."""
-    gains = {
-        metric: [
-            after[f"{name}_{metric}"] - before[f"{name}_{metric}"]
-            for name in sets
-            if f"{name}_{metric}" in after and f"{name}_{metric}" in before
-        ]
-        for metric in ("factual_precision", DETAIL)
-    }
-    least = {f"least_gain_{k}": min(values) for k, values in gains.items() if values}
-    kept = [gain >= 0 for gain in gains[DETAIL]]
-    wins = [after[f"{name}_win_rate"] for name in sets if f"{name}_win_rate" in after]
-    return least | {
-        "least_win_rate": min(wins),
-        "sets_with_detail_kept": sum(kept) / len(kept),
-    }
-
-
-def growth(curve: "pd.DataFrame") -> dict[str, float]:
-    """Words of reasoning and answer in the rollouts of the first, the middle and the
-    last tenth of the updates, and what they grow by until the middle and after it
-    (Fig 2: a sharp rise early, then a plateau). curve: metrics.csv of an RL run."""
-    metrics = {}
-    for name in ("reasoning_words", "answer_words"):
-        values = curve[name].dropna().tolist() if name in curve else []
-        if not values:
-            continue
-        n = max(1, len(values) // 10)
-        starts = (0, (len(values) - n) // 2, len(values) - n)
-        first, middle, last = (sum(values[i : i + n]) / n for i in starts)
-        metrics |= {
-            f"first_{name}": first,
-            f"middle_{name}": middle,
-            f"last_{name}": last,
-            f"early_growth_{name}": middle - first,
-            f"late_growth_{name}": last - middle,
-        }
-    return metrics
 
 
 # ---- Strategies of reasoning, told by a language model, or by rules without any. The

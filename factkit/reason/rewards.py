@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit.prompts import completion_texts
 from factkit.reason.arms import WEIGHTS
 from factkit.verify import engine as engines
 from factkit.verify import judge
@@ -168,7 +168,7 @@ def trl_reward(
     def reason_reward(
         completions, id, question, log_metric=None, **_
     ) -> list[float | None]:
-        scores = score(id, question, models.completion_texts(completions))
+        scores = score(id, question, completion_texts(completions))
         rewards = [one.reward for one in scores]
         for name, values in logged(scores).items() if log_metric else ():
             if values:

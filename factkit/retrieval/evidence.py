@@ -5,18 +5,15 @@ Ours: the cache is built from an embedded corpus, whose documents are always rel
 `factkit.web` builds it from the web, as the paper does.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from factkit.assets import write_atomically
 from factkit.corpus import Document, Hit, Index, chunk_documents
-from factkit.datasets.examples import DataError, Example
+from factkit.datasets.examples import DataError, Example, read_rows, write_rows
 from factkit.retrieval.bm25 import PromptIndex
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
@@ -31,42 +28,33 @@ class _Row(BaseModel, extra="forbid"):
 
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
-    """Write JSON lines {id, documents}, a prompt a line, byte-equal for equal evidence.
+    """Write rows {id, documents}, a prompt a row.
 
     A document is {id, title, text, source}; its `meta` is not kept.
     """
-    lines = []
-    for prompt_id, pages in evidence.items():
-        documents = [asdict(page) for page in pages]
-        for document in documents:
-            del document["meta"]
-        row = {"id": prompt_id, "documents": documents}
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, "".join(lines))
+    write_rows(
+        path,
+        (
+            {"id": i, "documents": [_kept(document) for document in documents]}
+            for i, documents in evidence.items()
+        ),
+    )
+
+
+def _kept(document: Document) -> dict[str, str]:
+    return {name: x for name, x in vars(document).items() if name != "meta"}
 
 
 def read_evidence(path: Path) -> dict[str, list[Document]]:
     """Read what `write_evidence` wrote: prompt id → documents.
 
-    Raises DataError on a missing or empty file, and, by its number, on a row that does
-    not fit the schema or repeats a prompt.
+    Raises DataError as `read_rows`, and where a row repeats a prompt.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: no such evidence; run 20_rar_data first")
     evidence: dict[str, list[Document]] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            row = _Row.model_validate_json(line)
-            if row.id in evidence:
-                raise ValueError(f"id {row.id!r} is an earlier row's")
-        except ValueError as error:
-            raise DataError(
-                f"{path}, row {number}: {error}; mend or remove the row"
-            ) from None
+    for number, row in enumerate(read_rows(path, _Row), start=1):
+        if row.id in evidence:
+            raise DataError(f"{path}, row {number}: id {row.id!r} is an earlier row's")
         evidence[row.id] = row.documents
-    if not evidence:
-        raise DataError(f"{path}: no row; build the evidence again")
     return evidence
 
 

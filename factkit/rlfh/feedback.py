@@ -69,14 +69,6 @@ Annotator = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[Feedbac
 EvidenceOf = Callable[[str, str], Sequence[str]]
 
 
-def share_true(feedback: Feedback) -> float | None:
-    """FactScore of a response: the share of its statements that are correct, hedged or
-    not. None without statements, or if the annotator failed."""
-    stated = [s.truth for sentence in feedback or () for s in sentence.statements]
-    true = (Truth.CORRECT, Truth.HEDGED_CORRECT)
-    return sum(t in true for t in stated) / len(stated) if stated else None
-
-
 def kinds(feedback: Sequence[Feedback]) -> dict[str, float]:
     """Statements of each kind of truth a response, and a statement's informativeness:
     means over the responses that the annotator did not fail on."""

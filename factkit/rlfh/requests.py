@@ -33,8 +33,8 @@ from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import Example, refuse_overlap
 from factkit.datasets.rows import Loaded
 from factkit.params import ROOT
+from factkit.retrieval.entry_index import kept_index
 from factkit.rlfh.wikipedia import Wikipedia
-from factkit.search_service import kept_index
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from factkit import models
+from factkit.prompts import completion_texts
 from factkit.rlfh.feedback import (
     Annotator,
     Feedback,
@@ -328,7 +329,7 @@ def token_reward(
         log_metric: Callable[[str, float], None] = lambda name, value: None,
         **_: object,
     ) -> list[list[float] | None]:
-        feedback = annotate(id, question, models.completion_texts(completions))
+        feedback = annotate(id, question, completion_texts(completions))
         known = [sentences for sentences in feedback if sentences is not None]
         log_metric("annotator_failures", 1 - len(known) / max(len(feedback), 1))
         if known:

@@ -1,6 +1,5 @@
 """TruthRL's questions and the references that are retrieved for them (§4.1, App. C)."""
 
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from factkit.datasets.examples import Example
 from factkit.leads.questions import lead_questions
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.retrieval.dense import DenseIndex, Encoder
-from factkit.search_service import kept_index
+from factkit.retrieval.entry_index import kept_index
 from factkit.truthrl.arms import QuestionParams
 from factkit.world import facts as world
 
@@ -31,32 +30,6 @@ def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
         case "leads":
             return lead_questions(corpus.load_leads(), assets.verified("elements"))
     return benchmarks.load_all(p.questions, p.questions_path)
-
-
-def offering(examples: Sequence[Example], n: int, seed: int = 0) -> list[Example]:
-    """n comparison questions: the same, with the answer and another one on offer.
-
-    "Where was Al Asher born, Arburg or Holdam?" Candidates in the question bait a
-    policy into answering (Table 2). The other one answers another question of the same
-    relation; their order is drawn.
-    """
-    rng = random.Random(f"offering {seed}")
-    by_relation: dict[str, list[str]] = {}
-    for example in examples:
-        by_relation.setdefault(example.relation, []).append(example.answers[0])
-    offered = []
-    for example in examples:
-        accepted = {a.casefold() for a in example.answers}
-        others = [
-            a for a in by_relation[example.relation] if a.casefold() not in accepted
-        ]
-        if not others or len(offered) == n:
-            continue
-        choice = [example.answers[0], rng.choice(others)]
-        rng.shuffle(choice)
-        text = f"{example.question.rstrip('? ')}, {choice[0]} or {choice[1]}?"
-        offered.append(example.model_copy(update={"question": text}))
-    return offered
 
 
 def _world(p: QuestionParams) -> world.World:

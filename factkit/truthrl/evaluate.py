@@ -28,15 +28,12 @@ from factkit.evaluate.short_form import Answered, majority, rates
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from factkit.verify.verifier import Verifier
 
 Terms = dict[str, float]
 Items = dict[str, Terms]  # of each question
 NAMES = dict(zip(Outcome, ("correct", "abstaining", "wrong"), strict=True))
 SURE = 0.8  # confidence, the highest of Fig 6's bins
-PART = 0.2  # of the updates, at the beginning and at the end of training
 
 
 def items(
@@ -84,16 +81,6 @@ def add(
         table[row.id] |= _named(prefix, terms(outcome))
 
 
-def averages(metrics: Mapping[str, float], sets: Sequence[str]) -> Terms:
-    """The rates averaged over the test questions' and further sets (Table 1)."""
-    names = ("truthfulness", "hallucination", "accuracy") if sets else ()
-    return {
-        f"average_{k}": (metrics[k] + sum(metrics[f"{name}_{k}"] for name in sets))
-        / (1 + len(sets))
-        for k in names
-    }
-
-
 def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
     """Whether a question is difficult (Fig 4b: almost no method answers it correctly).
 
@@ -103,23 +90,6 @@ def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
     if "exposure" in row.meta:
         return row.meta["exposure"] == 0
     return all(u.outcome is not Outcome.CORRECT for u in untrained)
-
-
-def trends(curve: "pd.DataFrame") -> Terms:
-    """How abstention moves in training (Fig 3), by the first and last fifth of the
-    updates: its share of the rollouts at the end, its rise in pro-abstention groups
-    and its fall in anti-abstention groups. What no group shows is left out.
-    """
-    names = ["abstention", "abstention_pro", "abstention_anti"]
-    curve, step = curve.reindex(columns=names), curve.step
-    first = curve[step <= step.quantile(PART)].mean()
-    last = curve[step >= step.quantile(1 - PART)].mean()
-    moves = {
-        "rollout_abstention_end": last.abstention,
-        "abstention_pro_rise": last.abstention_pro - first.abstention_pro,
-        "abstention_anti_fall": first.abstention_anti - last.abstention_anti,
-    }
-    return {name: float(value) for name, value in moves.items() if value == value}
 
 
 def _of_test(row: Answered, before: Answered, shown: Answered) -> Terms:

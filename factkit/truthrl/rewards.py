@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models
+from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import Failures
 
@@ -159,7 +160,7 @@ def reward_function(
         log_metric: Callable[[str, float], None] = lambda name, value: None,
         **_: object,
     ) -> list[float | None]:
-        texts = models.completion_texts(completions)
+        texts = completion_texts(completions)
         results = verify(texts, answers, question)
         log_outcomes(results, p.num_generations, log_metric)
         if learned:

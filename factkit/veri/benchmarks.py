@@ -9,7 +9,7 @@
 | hover | its JSON | pages | SUPPORT or not | wiki_wo_links.db: a page's summary |
 | veri_r1 | the published .parquet or its JSON lines | as its rows' set | | |
 
-An example's `question` is the claim, `label` one of `world.LABELS`, `answers` the
+An example's `question` is the claim, `label` one of LABELS, `answers` the
 labels that count as right, `evidence` the ids of the gold evidence
 (`retrieval.entries`), `entity` the page of the first, `meta["set"]` the set. In FEVER
 and SciFact a claim of NOT ENOUGH INFO has no evidence.
@@ -44,7 +44,7 @@ from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from factkit.corpus import Chunk
 from factkit.datasets import rows
-from factkit.datasets.examples import DataError, Example, digest
+from factkit.datasets.examples import LABELS, DataError, Example, digest
 from factkit.datasets.rows import Loaded, Row, RowError, Source
 from factkit.retrieval.entries import (
     entries_of_sentences,
@@ -53,7 +53,6 @@ from factkit.retrieval.entries import (
     page_of,
     sentence_id,
 )
-from factkit.world.facts import LABELS
 
 SUPPORT, REFUTE, NEI = LABELS
 NOT_SUPPORTED = "NOT_SUPPORTED"  # HoVer's

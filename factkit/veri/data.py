@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from factkit import assets
 from factkit.corpus import Chunk
 from factkit.curate.splits import Sets, in_set, split_by_entity
-from factkit.datasets.examples import Example, shares
+from factkit.datasets.examples import LABELS, Example, read_rows, shares, write_rows
 from factkit.leads import facts
 from factkit.leads.facts import Fact
 from factkit.leads.reader import LeadReader
@@ -26,13 +26,13 @@ from factkit.params import ROOT
 from factkit.progress import progress_bar
 from factkit.retrieval.entries import page_of, shown
 from factkit.search import Search, over_http
-from factkit.veri import benchmarks, evaluate, search_rollout
+from factkit.veri import benchmarks, search_rollout
+from factkit.veri.evaluate import Verified, of_examples
 from factkit.veri.search_rollout import asked
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import judge_llm
 from factkit.world import claims as world_claims
 from factkit.world import facts as world
-from factkit.world.facts import LABELS
 
 if TYPE_CHECKING:
     from factkit.veri.arms import VeriParams
@@ -248,7 +248,7 @@ def shown_to_sft(
         *(llm.key, llm.headers),
     )
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
-    done = evaluate.read_verified(path) if path.exists() else []
+    done = read_rows(path, Verified) if path.exists() else []
     with progress_bar(len(train), "trajectories", " claims") as bar:
         for start in range(0, len(train), size):
             part = train[start : start + size]
@@ -256,8 +256,8 @@ def shown_to_sft(
                 ids = search_rollout.prompt_tokens(asked(part, p), tokenizer, p)
                 sets = [e.meta["set"] for e in part]
                 own = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-                done += evaluate.of_examples(part, [r.turns for r in own])
-                evaluate.write_verified(path, done)
+                done += of_examples(part, [r.turns for r in own])
+                write_rows(path, map(vars, done))
             bar.update(len(part))
     return [row.trajectory for row in done]
 

@@ -18,33 +18,16 @@ evidence: their score is 0 whatever is cited. What there is to find is in
 a readable label is wrong.
 """
 
-import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from factkit import models
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows, write_rows
+from factkit.datasets.examples import LABELS, Example
 from factkit.statistics import means, resampled_means
-from factkit.veri import search_rollout
-from factkit.veri.search_rollout import Rollout
 from factkit.verify import trajectory as t
-from factkit.verify.trajectory import LABELS, NEI, Answer, Turn
-from factkit.vllm_engine import VllmEngine
+from factkit.verify.trajectory import NEI, Answer, Turn
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel as Model
-    from transformers import PreTrainedTokenizerBase as Tokenizer
-
-    from factkit.veri.arms import VeriParams
-
-_LABELS = "|".join(LABELS).replace(" ", r"\s+")
-LABEL_LINE = re.compile(rf"^[^\S\n]*label\s*:\s*({_LABELS})", re.I | re.M)
 SHORT = dict(zip(LABELS, ("support", "refute", "nei"), strict=True))
 LOW, HIGH = 0.85, 0.95  # §4.3
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
@@ -121,16 +104,6 @@ def of_examples(
         )
         for e, turns, probability in zip(examples, trajectories, sure, strict=True)
     ]
-
-
-def write_verified(path: Path, rows: Iterable[Verified]) -> None:
-    """Write rows as JSON lines, byte-equal for equal rows."""
-    write_rows(path, map(vars, rows))
-
-
-def read_verified(path: Path) -> list[Verified]:
-    """The rows that `write_verified` wrote; DataError as `read_rows`."""
-    return read_rows(path, Verified)
 
 
 # ---- one answer
@@ -285,65 +258,3 @@ def _conduct(row: Verified) -> dict[str, float]:
             tier = "low" if sure < LOW else "high"
             counted[f"{SHORT[said]}_{tier}_confidence_accuracy"] = right
     return counted
-
-
-# ---- what a policy does
-
-
-def played(
-    policy: str | Path,
-    examples: Sequence[Example],
-    folder: Path,
-    p: "VeriParams",
-    prompts: Sequence[str] = (),
-) -> list[Verified]:
-    """What the policy does with the claims, greedily and with the search (§3.2); kept
-    in folder/verified.jsonl. prompts: by default those of a policy that searches."""
-    path = folder / "verified.jsonl"
-    if path.exists():
-        return read_verified(path)
-    sampling, search = models.sampling_of(p), search_rollout.searcher(p)
-    model, tokenizer = models.policy(str(policy), p)
-    by_vllm = isinstance(model, VllmEngine)
-    generate = (
-        search_rollout.with_engine(model.generate, sampling)
-        if by_vllm
-        else search_rollout.with_model(model, tokenizer, sampling)
-    )
-    prompts = prompts or search_rollout.asked(examples, p)
-    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    sets = [e.meta["set"] for e in examples]
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-    if not by_vllm:
-        add_logprobs(made, model, tokenizer, p.eval_batch_size)
-    sure = [label_probability(rollout, tokenizer) for rollout in made]
-    write_verified(path, of_examples(examples, [r.turns for r in made], sure))
-    return read_verified(path)
-
-
-def add_logprobs(
-    made: Sequence[Rollout], model: "Model", tokenizer: "Tokenizer", batch_size: int
-) -> None:
-    """Fill in the log-probabilities of sampled tokens, at temperature 1, in place."""
-    prompts, completions = [r.prompt for r in made], [r.ids for r in made]
-    logps = models.token_logps(model, tokenizer, prompts, completions, batch_size)
-    for rollout, row in zip(made, logps, strict=True):
-        both = zip(row.tolist(), rollout.env_mask, strict=True)
-        rollout.logprobs = [logp if mine else 0.0 for logp, mine in both]
-
-
-def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
-    """The probability of the label that the policy wrote, given all before it (§4.3).
-
-    The product over the label's tokens; None if there is no readable label.
-    """
-    if t.answer_of(rollout.turns).label is None:
-        return None
-    text, offsets = models.offsets_of(rollout.ids, tokenizer)
-    begin = text.rfind("<answer>") + len("<answer>")
-    written = LABEL_LINE.search(text[begin:])
-    if not written:
-        return None
-    start, end = (begin + place for place in written.span(1))
-    steps = zip(rollout.logprobs, offsets, strict=True)
-    return math.exp(sum(p for p, (a, b) in steps if a < end and b > start))

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx
 import tenacity
 
-from factkit import search_service, serving
+from factkit import serving
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
 from factkit.progress import progress_bar
+from factkit.retrieval.entry_index import build_index
 from factkit.veri import benchmarks
 from factkit.veri.data import EVALUATION, PUBLISHED
 
@@ -97,13 +98,18 @@ def fetch(p: "VeriParams") -> Path:
     for file in FILES:
         print(f"{file.path}: {file.licence}\n  {file.url}", flush=True)
         obtained(file, folder)
+    return indexed(folder)
+
+
+def indexed(folder: Path) -> Path:
+    """Index the corpus of each set in a folder that has them; the indexes' folder."""
     indexes, first = folder / INDEXES, {}
     for name, corpus in benchmarks.CORPUS_OF.items():
         own = indexes / first.setdefault(corpus, name)
         if not own.exists():
-            path = folder / f"{corpus}{'.zip' * (corpus == 'wiki-pages')}"
-            entries = benchmarks.entries(corpus, path)
-            search_service.build_index(entries, own, corpus)
+            path = folder / corpus
+            path = path if path.exists() else path.with_name(f"{corpus}.zip")
+            build_index(benchmarks.entries(corpus, path), own, corpus)
         if own.name != name and not (indexes / name).exists():
             (indexes / name).symlink_to(own.name)
     return indexes

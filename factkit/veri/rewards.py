@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit.prompts import completion_texts
 from factkit.statistics import means
 from factkit.veri.evaluate import check_claim, evidence_score, marks
 from factkit.verify import trajectory as t
@@ -90,9 +90,7 @@ def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float
         **_: object,
     ) -> list[float]:
         if trajectory is None:
-            trajectory = [
-                [(text, True)] for text in models.completion_texts(completions)
-            ]
+            trajectory = [[(text, True)] for text in completion_texts(completions)]
         made = [[Turn(*turn) for turn in turns] for turns in trajectory]
         answers = [t.answer_of(turns) for turns in made]
         formed = [t.well_formed(turns, p.online, p.max_searches) for turns in made]

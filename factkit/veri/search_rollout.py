@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import models, prompts, runs, vllm_engine
 from factkit.corpus import Chunk, listed
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows
+from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http

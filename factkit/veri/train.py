@@ -1,28 +1,52 @@
-"""Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H)."""
+"""Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H); and
+what a policy then does with claims."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from factkit import assets, runs
+from factkit import Check, assets, models, params, runs
 from factkit.corpus import Chunk
-from factkit.datasets.examples import Example
-from factkit.evaluate import read_rows, write_rows
+from factkit.datasets.examples import LABELS, Example, read_rows, write_rows
+from factkit.search import SET, examined
 from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
-from factkit.veri.arms import ARMS, Veri, VeriSftParams
-from factkit.veri.evaluate import Verified, played
-from factkit.veri.search_rollout import asked
+from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
+from factkit.veri.evaluate import Verified, of_examples
+from factkit.veri.search_rollout import Rollout, asked
 from factkit.verify.trajectory import Turn, answer_of, forced
+from factkit.vllm_engine import VllmEngine
 from factkit.world import claims as world_claims
 from factkit.world import facts as world
 from factkit.world import policy as world_policy
 from factkit.world import texts as world_texts
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel as Model
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
 NOTEBOOK = "52_veri_train"
+_LABELS = "|".join(LABELS).replace(" ", r"\s+")
+LABEL_LINE = re.compile(rf"^[^\S\n]*label\s*:\s*({_LABELS})", re.I | re.M)
 
 Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for SFT
 Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
+
+
+def checks(p: VeriParams) -> list[Check]:
+    """Whether the retrievers answer and files are there that p names."""
+    sets = p.eval_sets.split() if SET in p.search_url else [""]
+    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
+    rows = [examined(f"retriever {name}", url) for name, url in urls.items()]
+    if p.claims_path:
+        folder = params.ROOT / p.claims_path
+        number = sum(path.is_file() for path in folder.rglob("*"))
+        files = f"claims_path {folder}", f"{number} files", number > 0
+        rows.append((*files, "python -m factkit fetch veri"))
+    return rows
 
 
 # ---- the policies that training starts from, and what an arm changes
@@ -132,6 +156,69 @@ def chosen(
         accuracy[step] = sum(right) / len(right)
     best = max(accuracy, key=lambda step: (accuracy[step], step))
     return paths[best], accuracy
+
+
+# ---- what a policy does
+
+
+def played(
+    policy: str | Path,
+    examples: Sequence[Example],
+    folder: Path,
+    p: VeriParams,
+    prompts: Sequence[str] = (),
+) -> list[Verified]:
+    """What the policy does with the claims, greedily and with the search (§3.2); kept
+    in folder/verified.jsonl. prompts: by default those of a policy that searches."""
+    path = folder / "verified.jsonl"
+    if path.exists():
+        return read_rows(path, Verified)
+    sampling, search = models.sampling_of(p), search_rollout.searcher(p)
+    model, tokenizer = models.policy(str(policy), p)
+    by_vllm = isinstance(model, VllmEngine)
+    generate = (
+        search_rollout.with_engine(model.generate, sampling)
+        if by_vllm
+        else search_rollout.with_model(model, tokenizer, sampling)
+    )
+    prompts = prompts or asked(examples, p)
+    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
+    sets = [e.meta["set"] for e in examples]
+    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
+    if not by_vllm:
+        add_logprobs(made, model, tokenizer, p.eval_batch_size)
+    sure = [label_probability(rollout, tokenizer) for rollout in made]
+    rows = of_examples(examples, [r.turns for r in made], sure)
+    write_rows(path, map(vars, rows))
+    return read_rows(path, Verified)
+
+
+def add_logprobs(
+    made: Sequence[Rollout], model: "Model", tokenizer: "Tokenizer", batch_size: int
+) -> None:
+    """Fill in the log-probabilities of sampled tokens, at temperature 1, in place."""
+    prompts, completions = [r.prompt for r in made], [r.ids for r in made]
+    logps = models.token_logps(model, tokenizer, prompts, completions, batch_size)
+    for rollout, row in zip(made, logps, strict=True):
+        both = zip(row.tolist(), rollout.env_mask, strict=True)
+        rollout.logprobs = [logp if mine else 0.0 for logp, mine in both]
+
+
+def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
+    """The probability of the label that the policy wrote, given all before it (§4.3).
+
+    The product over the label's tokens; None if there is no readable label.
+    """
+    if answer_of(rollout.turns).label is None:
+        return None
+    text, offsets = models.offsets_of(rollout.ids, tokenizer)
+    begin = text.rfind("<answer>") + len("<answer>")
+    written = LABEL_LINE.search(text[begin:])
+    if not written:
+        return None
+    start, end = (begin + place for place in written.span(1))
+    steps = zip(rollout.logprobs, offsets, strict=True)
+    return math.exp(sum(p for p, (a, b) in steps if a < end and b > start))
 
 
 # ---- what SFT is shown, and an offline prompt gives

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from factkit import prompts
 from factkit.corpus import Chunk, listed
-from factkit.world.facts import LABELS
+from factkit.datasets.examples import LABELS
 
 NEI = LABELS[2]
 MAX_SEARCHES = 3  # App. B

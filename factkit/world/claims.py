@@ -18,14 +18,13 @@ from itertools import product
 
 from factkit import prompts
 from factkit.corpus import Chunk, listed
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import LABELS, Example
 from factkit.retrieval.entries import page_entry, shown
 from factkit.search import Search
 from factkit.verify.trajectory import Turn, information
 from factkit.world.facts import (
     ABSTENTION,
     HOPS,
-    LABELS,
     OBJECTS,
     PERSON_RELATIONS,
     STATEMENTS,

@@ -21,7 +21,6 @@ from typing import Literal
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 
-LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 HEDGES = ("probably", "perhaps", "might")
 HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
 ABSTENTION = "I don't know"

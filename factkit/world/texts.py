@@ -12,12 +12,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from factkit import prompts
+from factkit.datasets.examples import LABELS
 from factkit.world.facts import (
     ABSTENTION,
     FIRST_NAMES,
     HEDGES,
     HOPS,
-    LABELS,
     OBJECTS,
     PERSON_RELATIONS,
     QUESTIONS,

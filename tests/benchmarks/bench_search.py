@@ -21,8 +21,9 @@ from retriever import serving_index
 
 from factkit.corpus import Chunk, Index, load_leads
 from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.entry_index import EntryIndex, build_index
 from factkit.search import Search, over_http
-from factkit.search_service import EntryIndex, build_index, document_entries
+from factkit.search_service import document_entries
 
 CLIENTS, REQUESTS, TURNS, TERMS, TOP_K = 16, 96, 3, 10, 3
 

@@ -29,6 +29,7 @@ from sizes import PAPERS, sizes
 
 from factkit import arms, assets, params, runs
 from factkit.params import ROOT
+from factkit.veri import fetch
 
 PROFILES = ("h100_lora", "h100_full")
 FOLDER = ROOT / ".rehearsal"
@@ -166,7 +167,7 @@ def prepare(folder: Path) -> None:
         hub.write(folder / "hub")
     model = policy.make(folder / "policy")
     hub.write_models(folder / "hub", model, Path(assets.embedder_path()))
-    servers.index_corpora(folder)
+    fetch.indexed(folder / "hub" / hub.VERI)
 
 
 def chosen(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:

@@ -18,8 +18,8 @@ from country import Country, Fact
 from hub import TEMPLATES
 
 from factkit import params, prompts
+from factkit.datasets.examples import LABELS
 from factkit.train import offline
-from factkit.world.facts import LABELS
 
 CONTEXT = 8192  # tokens
 VOCABULARY = 4096

@@ -19,11 +19,10 @@ import httpx
 import web
 from hub import MODELS, VERI
 
-from factkit import child, search_service, sweeps
+from factkit import child, sweeps
 from factkit.params import ROOT
-from factkit.veri import benchmarks
-from factkit.veri.benchmarks import CORPUS_OF
-from factkit.web import KEY_VARIABLE
+from factkit.params.stages import SEARCH_KEY
+from factkit.veri import fetch
 
 HERE = Path(__file__).parent
 WEB, ENGINE = 8009, 8101  # ports of our own
@@ -45,7 +44,7 @@ def environment(folder: Path) -> dict[str, str]:
         "FACTKIT_HUB": str(folder / "hub"),
         "FACTKIT_CACHE": str(folder / "cache"),
         "HF_HOME": str(folder / "huggingface"),
-        KEY_VARIABLE: web.KEY,
+        SEARCH_KEY: web.KEY,
         "HTTP_PROXY": f"http://127.0.0.1:{WEB}",
         "http_proxy": f"http://127.0.0.1:{WEB}",
         "NO_PROXY": local,
@@ -85,8 +84,8 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
     search_url = getattr(p, "search_url", "")
     if hasattr(p, "claims_path"):
         port, serve = _port(search_url), [python, "-m", "factkit", "serve-search"]
-        sets = [f"{name}={folder / 'index' / c}" for name, c in CORPUS_OF.items()]
-        made["retriever"] = (port, [*serve, *sets, "--port", str(port)])
+        indexes = str(folder / "hub" / VERI / fetch.INDEXES)
+        made["retriever"] = (port, [*serve, indexes, "--port", str(port)])
     elif search_url:
         log = str(folder / "logs" / "asked.jsonl")
         made["web"] = (WEB, [python, str(HERE / "web.py"), str(WEB), log])
@@ -97,16 +96,6 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
         serve = [*VLLM, "--model", policy, *more, "--port", str(port)]
         made["rollouts"] = (port, serve)
     return made
-
-
-def index_corpora(folder: Path) -> None:
-    """What the retriever searches: an index of each of Veri-R1's corpora, made once."""
-    for name in {*CORPUS_OF.values()}:
-        target = folder / "index" / name
-        if not target.exists():
-            target.parent.mkdir(exist_ok=True)
-            entries = benchmarks.entries(name, folder / "hub" / VERI / name)
-            search_service.build_index(entries, target, name)
 
 
 def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:

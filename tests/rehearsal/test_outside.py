@@ -30,7 +30,7 @@ def outside(monkeypatch, tmp_path):
     """The web, served, with the environment that the kit's client needs."""
     own = rehearsal.Web(COUNTRY, tmp_path / "asked.jsonl")
     with rehearsal.serve(own) as url:
-        monkeypatch.setenv(web.KEY_VARIABLE, rehearsal.KEY)
+        monkeypatch.setenv(web.SEARCH_KEY, rehearsal.KEY)
         for name in ("HTTP_PROXY", "http_proxy"):
             monkeypatch.setenv(name, url)
         for name in ("NO_PROXY", "no_proxy"):
@@ -70,7 +70,7 @@ def test_the_kits_client_searches_and_reads_the_pages(outside, tmp_path):
 
 def test_a_wrong_key_is_refused(outside, tmp_path, monkeypatch):
     _, url = outside
-    monkeypatch.setenv(web.KEY_VARIABLE, "another")
+    monkeypatch.setenv(web.SEARCH_KEY, "another")
     with pytest.raises(ParamError, match="refuses the search key"):
         web.run_online(examples(), f"{url}/search", tmp_path / "cache", 4, 3)
 

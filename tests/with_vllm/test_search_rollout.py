@@ -14,13 +14,13 @@ import torch
 from test_grpo import REWARD
 
 from factkit import models, params, runs, vllm_engine
-from factkit.datasets.examples import Example
-from factkit.evaluate import write_rows
+from factkit.datasets.examples import Example, write_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import entries_of_sentences, page_entry
 from factkit.search import in_process
 from factkit.train import grpo
-from factkit.veri import evaluate, search_rollout
+from factkit.veri import search_rollout
+from factkit.veri import train as training
 from factkit.veri.arms import VeriRlParams
 from factkit.veri.search_rollout import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
@@ -154,7 +154,7 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     claim |= {"label": "SUPPORT", "evidence": ["Fox"], "meta": {"set": "leads"}}
     rows = [Example(id=str(i), **claim) for i in range(len(PROMPTS))]
     p, folder = settings(dtype="bfloat16"), tmp_path / "played"
-    made = evaluate.played(smollm, rows, folder, p, PROMPTS)
+    made = training.played(smollm, rows, folder, p, PROMPTS)
     (live,) = vllm_engine._live
     assert live[0] == VllmEngine(models.vllm_arguments(smollm, p))
     vllm_engine.free_gpus()
@@ -178,7 +178,7 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     assert_sound(made, tokenizer)
     served = [rollout.logprobs for rollout in made]
-    evaluate.add_logprobs(made, model, tokenizer, batch_size=8)
+    training.add_logprobs(made, model, tokenizer, batch_size=8)
     apart = [
         abs(a - b)
         for theirs, rollout in zip(served, made, strict=True)
