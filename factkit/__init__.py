@@ -1,14 +1,14 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
-import warnings
 from collections.abc import Callable, Iterable
+
+from factkit import quiet
 
 __version__ = "0.1.0"
 
 Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 
-# tqdm looks for widgets in every notebook; the kit draws plain bars
-warnings.filterwarnings("ignore", message="IProgress not found")
+quiet.messages()
 
 
 class UserError(ValueError):

@@ -10,11 +10,13 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from factkit import UserError, arms, child, params, runs, sweeps
+from factkit import UserError, arms, child, params, progress, runs, sweeps
 
 NOTEBOOKS = params.ROOT / "notebooks"
 NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-6]1_|60_|9")  # made before it, or in it
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
+# browsers draw no variants of letters but by characters of their own
+DRAWN = {r"\mathbb 1": "𝟙", r"\mathbb E": "𝔼", r"\mathcal L": "ℒ", r"\mathcal{L}": "ℒ"}
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
 
@@ -32,14 +34,13 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
-    bar = runs.progress_bar(len(sources), "book", "notebook")
-    for i, source in enumerate(sources):
+    bar = progress.progress_bar(len(sources), "book", "notebook")
+    for source in sources:
         executed = _executed(source, profile, output_dir)
         notebook = nbformat.read(executed or source, as_version=4)
         notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
-        after = sources[i + 1] if i + 1 < len(sources) else None
         pages.append(folder / f"{source.stem}.html")
-        _write(pages[-1], _readable(notebook, after, notes))
+        _write(pages[-1], _readable(notebook, notes))
         bar.update()
     bar.close()
     contents = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
@@ -88,33 +89,27 @@ def _figures(source: Path, profile: str) -> list[str]:
     return [f"![{path.stem}]({runs.relative(path)})" for path in drawn]
 
 
-def _readable(
-    notebook: NotebookNode, after: Path | None, notes: Sequence[str]
-) -> NotebookNode:
-    """The notebook without progress bars and papermill's own cell, with a way on."""
+def _readable(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
+    """The notebook without progress bars and papermill's own cell, with a way back."""
     injected = "injected-parameters"
     shown = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
     for cell in shown:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
-    links = ["[contents](index.html)"]
-    links += [f"next: [{after.stem.replace('_', ' ')}]({after.name})"] if after else []
-    way = " · ".join(links)
-    above, below = map(nbformat.v4.new_markdown_cell, ("\n\n".join([way, *notes]), way))
-    notebook.cells = [above, *shown, below]
+    above = "\n\n".join(["[contents](index.html)", *notes])
+    notebook.cells = [nbformat.v4.new_markdown_cell(above), *shown]
     return notebook
 
 
 def _write(path: Path, notebook: NotebookNode) -> None:
     """Write one page; it loads nothing from elsewhere."""
-    from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
     formulas: list[str] = []
 
     def keep(match: re.Match) -> str:
         display = "inline" if match[1] is None else "block"
-        formulas.append(convert(match[1] or match[2], display=display))
+        formulas.append(mathml(match[1] or match[2], display))
         return f"FORMULA{len(formulas) - 1}X"
 
     for cell in notebook.cells:
@@ -130,6 +125,15 @@ def _write(path: Path, notebook: NotebookNode) -> None:
     html, _ = exporter.from_notebook_node(notebook, resources)
     html = re.sub(r"FORMULA(\d+)X", lambda m: formulas[int(m[1])], html)
     path.write_text(html, encoding="utf-8")
+
+
+def mathml(tex: str, display: str = "inline") -> str:
+    """A formula as browsers draw it; display: inline or block."""
+    from latex2mathml.converter import convert
+
+    for letter, drawn in DRAWN.items():
+        tex = tex.replace(letter, drawn)
+    return convert(tex, display=display)
 
 
 def _linked(text: str) -> str:

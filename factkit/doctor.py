@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from factkit import Check, arms, assets, child, params, services
+from factkit import Check, arms, assets, child, params, search, services
 
 GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
@@ -262,10 +262,7 @@ def examine(
 def examine_services(paper: str, p: Any) -> list[Check]:
     """A check of each service, gated repository and file that the parameters name."""
     checks = services.needed(p)
-    if paper == "veri":
-        from factkit.veri import train as veri
-
-        checks += veri.checks(p)
+    checks += search.checks(p) if paper == "veri" else []
     if p.verifier == "judge":
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]

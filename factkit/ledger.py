@@ -21,6 +21,7 @@ from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.io.formats.style import Styler
 
     from factkit.params.stages import RunParams
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 COUNTS = re.compile(
     r"(claims|claims_per_question|words|tokens|searches|seconds|length|turns)$"
 )
+PROSE = ("claim", "difference", "why")  # columns with room for words
 RISK = 0.05  # of a verdict, both sides together
 NOT_HERE = "not measurable here"
 
@@ -268,12 +270,23 @@ def _over_worlds(claim: Claim, results: Results) -> str:
 # ---- pages and words
 
 
-def verdicts(paper: str, p: "RunParams") -> "pd.DataFrame":
-    """A paper's claims against the runs at the profile of `p`; prints them counted."""
+def verdicts(paper: str, p: "RunParams") -> "Styler":
+    """A paper's claims against the runs at the profile of `p`, `shown`."""
     results = past_runs.stored(paper, p.profile, params.ROOT / p.output_dir)
-    table = check(claims(paper), results)
+    return shown(check(claims(paper), results))
+
+
+def shown(table: "pd.DataFrame") -> "Styler":
+    """Verdicts to look at: all of them, in small print, no wider than a page; prints
+    them counted."""
     print(in_words(table.verdict))
-    return table
+    small = "font-size: 80%; padding: 2px 5px; text-align: left"
+    prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
+    styles = [
+        {"selector": "th, td", "props": small},
+        {"selector": prose, "props": "overflow-wrap: anywhere; min-width: 9em"},
+    ]
+    return table.style.hide(axis="index").set_table_styles(styles)
 
 
 def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame":

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from factkit import models
-from factkit.runs import progress_bar
+from factkit.progress import progress_bar
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

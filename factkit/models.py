@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu
+from factkit import cpu, quiet
 from factkit.prompts import ask, template
 from factkit.vllm_engine import Sampled, VllmEngine
 
@@ -92,6 +92,7 @@ def load_policy(
     import torch
     from transformers import AutoModelForCausalLM
 
+    quiet.bars()
     base = _adapter_base(path)
     model = AutoModelForCausalLM.from_pretrained(
         base or path, dtype=getattr(torch, dtype), **SAFE
@@ -148,7 +149,7 @@ def sample(
         return [texts_of([ids for ids, _ in row], tokenizer, sampling) for row in rows]
     import torch
 
-    from factkit.runs import progress_bar
+    from factkit.progress import progress_bar
 
     stop = [tokenizer.eos_token_id]
     if sampling.one_line:
@@ -162,27 +163,26 @@ def sample(
     size = max(sampling.batch_size // n, 1)  # prompts at a time
     completions: list[list[str]] = [[] for _ in ids]
     torch.manual_seed(seed)
-    bar = progress_bar(len(ids) * n, progress, unit="sample")
-    for start in range(0, len(order), size):
-        batch = order[start : start + size]
-        rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
-        padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
-        cache = copy.deepcopy(shared.past_key_values) if shared else None
-        with torch.inference_mode():
-            inputs = _read_once(model, padded, prefix, cache, n)
-            output = model.generate(
-                **inputs,
-                max_new_tokens=sampling.max_new_tokens,
-                eos_token_id=stop,
-                pad_token_id=tokenizer.pad_token_id,
-                **decoding(sampling),
-            )
-        new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
-        texts = texts_of(new, tokenizer, sampling)
-        for k, i in enumerate(batch):
-            completions[i] = texts[k * n : (k + 1) * n]
-        bar.update(len(texts))
-    bar.close()
+    with progress_bar(len(ids) * n, progress, unit="sample") as bar:
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
+            padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
+            cache = copy.deepcopy(shared.past_key_values) if shared else None
+            with torch.inference_mode():
+                inputs = _read_once(model, padded, prefix, cache, n)
+                output = model.generate(
+                    **inputs,
+                    max_new_tokens=sampling.max_new_tokens,
+                    eos_token_id=stop,
+                    pad_token_id=tokenizer.pad_token_id,
+                    **decoding(sampling),
+                )
+            new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
+            texts = texts_of(new, tokenizer, sampling)
+            for k, i in enumerate(batch):
+                completions[i] = texts[k * n : (k + 1) * n]
+            bar.update(len(texts))
     return completions
 
 

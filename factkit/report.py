@@ -5,6 +5,7 @@ outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,25 +78,34 @@ def write_pages() -> list[Path]:
     return [*paths, picture]
 
 
+def minutes() -> "pd.DataFrame":
+    """What a notebook took, a row a notebook, a column a profile: "0.3", of a train
+    notebook "0.3–2.5" by the arm; minutes of the reference results, rounded up."""
+    import pandas as pd
+
+    def spent(seconds: "pd.Series") -> str:
+        ends = {math.ceil(s / 6) / 10 for s in (seconds.min(), seconds.max())}
+        return "–".join(f"{end:.1f}" for end in sorted(ends))
+
+    taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
+    taken = taken[taken.variant.fillna("") == ""]
+    by_profile = taken.wall_s.groupby([taken.notebook, taken.profile])
+    return by_profile.agg(spent).unstack(fill_value="")
+
+
 def notebooks() -> str:
     """notebooks/README.md: order, minutes, a workshop, and what to try in each."""
     import pandas as pd
 
-    taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
-    taken = taken[taken.variant.fillna("") == ""]
-    taken = taken.wall_s.div(60).groupby([taken.notebook, taken.profile])
-    minutes = taken.agg(
-        lambda m: "–".join(f"{x:.1f}" for x in sorted({m.min(), m.max()}))
-    ).unstack(fill_value="")
-    rows, tasks = [], []
+    taken, rows, tasks = minutes(), [], []
     for path in sorted((params.ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
         title = texts[0].partition("\n")[0].removeprefix("# ")
-        own = minutes.loc[path.stem] if path.stem in minutes.index else {}
+        own = taken.loc[path.stem] if path.stem in taken.index else {}
         link = f"[{path.stem}]({path.name})"
         rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
-        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-1], re.DOTALL)
+        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-2], re.DOTALL)
         tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
     columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
     table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)

@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from filelock import FileLock
     from IPython.display import Image
     from matplotlib.figure import Figure
-    from tqdm import tqdm
 
 SCHEMA = 1
 NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
@@ -325,24 +323,6 @@ def item_values(
 
 
 # ---- this machine
-
-
-def progress_bar(total: int, label: str, unit: str = "it") -> "tqdm":
-    """A tqdm bar, hidden without a label; in a batch run started from a terminal it is
-    drawn on that terminal.
-
-    A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
-    own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
-    kernel writes is kept in the notebook.
-    """
-    from tqdm import tqdm
-
-    terminal = os.environ.get("FACTKIT_TTY")
-    stream = open(terminal, "w") if terminal and label else sys.stderr  # noqa: SIM115
-    pause = 0.1 if stream.isatty() else 5.0
-    hidden = {} if label else {"disable": True}
-    where = {"desc": label, "file": stream, "mininterval": pause} | hidden
-    return tqdm(total=total, unit=unit, leave=True, **where)
 
 
 def device() -> str:

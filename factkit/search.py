@@ -14,10 +14,14 @@ So code that was written for Search-R1's server runs with ours (`search_service`
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from factkit import Check, serving
 from factkit.corpus import Chunk, Index
+from factkit.params import ROOT
+
+if TYPE_CHECKING:
+    from factkit.veri.arms import VeriParams
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
 # sets say which corpus is searched; where there is one they may be left out
@@ -69,7 +73,20 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
     return _each_once(ask)
 
 
-def examined(what: str, url: str) -> Check:
+def checks(p: "VeriParams") -> list[Check]:
+    """Whether the retrievers answer and the files are there that p names."""
+    sets = p.eval_sets.split() if SET in p.search_url else [""]
+    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
+    rows = [_finds(f"retriever {name}", url) for name, url in urls.items()]
+    if p.claims_path:
+        folder = ROOT / p.claims_path
+        number = sum(path.is_file() for path in folder.rglob("*"))
+        files = f"claims_path {folder}", f"{number} files", number > 0
+        rows.append((*files, "python -m factkit fetch veri"))
+    return rows
+
+
+def _finds(what: str, url: str) -> Check:
     """Whether a server finds an entry."""
     remedy = "python -m factkit serve-search … there (params/README.md)"
     try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,17 @@ from typing import Any
 
 import yaml
 
-from factkit import child, params, runs
+from factkit import child, params, progress, runs
 from factkit.assets import write_atomically
 from factkit.params import ROOT
 
 
 class SweepError(RuntimeError):
     """Some run failed; the message says where to look."""
+
+
+# of "total  4" and "1 of 4 steps", as snakemake says: how many runs are done, and all
+STEPS = re.compile(r"(?:total +|(\d+) of )(\d+)")
 
 
 def snakemake(
@@ -29,12 +34,14 @@ def snakemake(
     ablations: bool = False,
     overrides: Mapping[str, object] | None = None,
     extra: Sequence[str] = (),
+    bar: str = "",
 ) -> None:
     """Run what is missing of the paper's notebooks, arms and seeds.
 
     targets: results files, by default those of the figures notebook. jobs: runs at a
     time. overrides: values other than the YAML's. extra: further arguments of
-    snakemake. A run that was killed is continued.
+    snakemake. A run that was killed is continued. bar: a label, for a bar of the runs
+    in place of what snakemake says, which is then shown only if a run fails.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
     snakemake does not have.
     """
@@ -61,22 +68,50 @@ def snakemake(
     where = runs.relative(folder)
     with FileLock(folder / ".sweep.lock"):
         try:
-            done = subprocess.run(command, env=environment(jobs), cwd=ROOT)
+            code = _run(command, environment(jobs), bar)
         except KeyboardInterrupt:
             raise SweepError(
                 f"interrupted; what is done below {where} stays, and the same command "
                 "goes on with the rest"
             ) from None
-    if done.returncode == 2:
+    if code == 2:
         raise params.ParamError(
             f"snakemake does not take {' '.join(extra)}; a list is one word, as "
             '--arms "sft ternary"'
         )
-    if done.returncode:
+    if code:
         raise SweepError(
             f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
             "mended, the same command goes on with what is left"
         )
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:
+    """Snakemake's exit status; with a label, a bar is drawn of the runs it has done."""
+    if not bar:
+        return subprocess.run(command, env=env, cwd=ROOT).returncode
+    process = subprocess.Popen(
+        child.command(*command),
+        **{"env": env, "cwd": ROOT, "text": True},
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+    )
+    said = []
+    try:
+        with progress.progress_bar(1, bar, "run") as shown:
+            for line in process.stdout:
+                said.append(line)
+                if steps := STEPS.match(line):
+                    shown.n, shown.total = int(steps[1] or 0), int(steps[2])
+                elif line.startswith("== "):
+                    shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        code = process.wait()
+    if code:
+        print("".join(said))
+    return code
 
 
 def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
@@ -111,7 +146,8 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
         values = p.model_dump(exclude=named)
         changed = {key: v for key, v in values.items() if v != own[key]}
         targets = [runs.relative(folder / "results.json") for folder in folders]
-        snakemake(p, paper, arms, seeds, targets, overrides=changed)
+        more = {"overrides": changed, "bar": "sweep"}
+        snakemake(p, paper, arms, seeds, targets, **more)
     results = [r for folder in folders if (r := runs.read_results(folder))]
     if len(results) < len(folders):
         raise SweepError("see the failed runs' notebook.partial.ipynb")

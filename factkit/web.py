@@ -32,6 +32,7 @@ from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
 from factkit.params.stages import SEARCH_KEY
+from factkit.progress import progress_bar
 from factkit.retrieval.evidence import (
     KEPT,
     NO_REFERENCE,
@@ -39,7 +40,6 @@ from factkit.retrieval.evidence import (
     reference_of,
     unrepeated,
 )
-from factkit.runs import progress_bar
 from factkit.serving import environment_token, retrying
 
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`

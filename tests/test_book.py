@@ -69,7 +69,7 @@ def test_progress_bars_and_papermill_s_cell_are_left_out():
     given = nbformat.v4.new_code_cell(
         "a = 1", metadata={"tags": ["injected-parameters"]}
     )
-    shown = book._readable(nbformat.v4.new_notebook(cells=[given, cell]), None, [])
+    shown = book._readable(nbformat.v4.new_notebook(cells=[given, cell]), [])
     assert [o.text for o in shown.cells[1].outputs] == ["kept"]
 
 

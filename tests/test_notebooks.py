@@ -19,7 +19,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from factkit import arms, params
+from factkit import arms, book, params, report
 from factkit.params import ROOT
 from factkit.runs import REFERENCE, RunError, read_results
 
@@ -106,6 +106,43 @@ def faults(path):
 def test_notebooks_are_source_with_parameters_short_cells_and_a_story():
     offenders = {path.stem: [*faults(path)] for path in NOTEBOOKS}
     assert {stem: said for stem, said in offenders.items() if said} == {}
+
+
+MINUTES = r"\d+\.\d(?:–\d+\.\d)?"  # an arm's least and most, of a train notebook
+
+
+def test_a_notebook_says_its_minutes_first_and_last_what_comes_next():
+    """Those of the reference results, where there are any of it."""
+    offenders, taken = {}, report.minutes()["tiny"]
+    for path, after in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
+        cells = json.loads(path.read_text())["cells"]
+        first, last = ("".join(cells[i]["source"]) for i in (0, -1))
+        said = re.search(rf"\*Minutes at `tiny` on two cores: ({MINUTES})\b", first)
+        minutes = taken.get(path.stem, said and said[1])
+        title = "".join(json.loads((after or path).read_text())["cells"][0]["source"])
+        title = title.partition("\n")[0].removeprefix("# ")
+        wanted = f"Next: [{title}]({after.name})" if after else "[contents](README.md)"
+        if not said or said[1] != minutes or not last.endswith(wanted):
+            offenders[path.stem] = (minutes, wanted)
+    assert offenders == {}
+
+
+def test_every_equation_is_drawn_in_the_book_and_no_dollar_is_left():
+    """latex2mathml passes on, with its backslash, a command that it does not know."""
+    drawn, offenders = {}, {}
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text())["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        prose = [part for text in texts for part in book.CODE.split(text)[::2]]
+        found = [m[1] or m[2] for part in prose for m in book.MATH.finditer(part)]
+        drawn[path.stem[:2]] = len(found)
+        unknown = [tex for tex in found if "\\" in book.mathml(tex)]
+        loose = [part for part in prose if "$" in book.MATH.sub("", part)]
+        if unknown or loose:
+            offenders[path.stem] = unknown + loose
+    assert offenders == {}
+    without = {number for number, n in drawn.items() if not n}
+    assert without <= {"00", "02"}  # which state none
 
 
 # ---- the cells, in this process
@@ -352,6 +389,13 @@ def finished(command):
     return done.stdout
 
 
+def stderr(path):
+    """What the cells of an executed notebook wrote in red; bars are off in a sweep."""
+    cells = json.loads(path.read_text())["cells"]
+    outputs = [o for c in cells for o in c.get("outputs", ())]
+    return "".join("".join(o["text"]) for o in outputs if o.get("name") == "stderr")
+
+
 def kill_when(command, moment):
     """Run a command and kill all its processes at a moment; False if it was over."""
     process = subprocess.Popen(
@@ -381,6 +425,7 @@ def goes_on_to_the_results_of(outputs, named, whole):
             for folder in (outputs, whole)
         )
         assert killed == pytest.approx(through, abs=1e-6), arm
+        assert stderr(outputs / f"tiny/12_truthrl_train/{arm}-s0/notebook.ipynb") == ""
 
 
 @pytest.mark.notebook
@@ -431,5 +476,5 @@ def test_a_sweep_over_every_arm_leaves_the_run_contract_s_files(
     folder = tmp_path / (f"tiny-{variant}" if variant else "tiny")
     assert faults_of_runs(folder, paper, named.split()) == []
     for results in folder.rglob("results.json"):
-        assert (results.parent / "notebook.ipynb").exists()
+        assert stderr(results.parent / "notebook.ipynb") == ""
     assert not [*folder.rglob("notebook.partial.ipynb")]

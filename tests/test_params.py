@@ -166,6 +166,13 @@ def test_lines_of_the_cell_left_at_tiny_s_values_are_refused_at_another_profile(
     assert "did you mean rl_steps?" in refused_cells('profile = "tiny"\nrl_step = 7')
 
 
+def test_at_a_second_run_all_a_notebook_s_own_names_are_no_parameters():
+    cell = 'profile = "tiny"\nseed = 1'
+    again = given(cell, "loss = 0.5\narms = (1, 2)\nbeta = 20.0", cell)
+    assert again == given(cell)
+    assert given(cell, "rl_steps = 7").rl_steps == 7  # a cell of one's own before it
+
+
 def test_every_variant_s_files_are_told_apart_by_their_order():
     for path in YAMLS:
         paper, _, variant = path.stem.partition("-")

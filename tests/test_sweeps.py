@@ -131,13 +131,31 @@ def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
     assert command[command.index("--cores") + 1] == "6"
 
 
+def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypatch):
+    """The bar's steps are those of snakemake's lines; the rest is kept back."""
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    lines = [
+        "noise",
+        "total        4",
+        "== a.ipynb → out/12_x/ternary-s0",
+        "3 of 4 steps",
+    ]
+    script = "; ".join(f"print({line!r}, flush=True)" for line in lines)
+    for code in (0, 1):
+        command = (sys.executable, "-c", f"{script}; raise SystemExit({code})")
+        assert sweeps._run(command, dict(os.environ), "sweep") == code
+        out, red = capsys.readouterr()
+        assert "3/4" in red and "12_x/ternary-s0" in red and "noise" not in red
+        assert ("noise" in out) == (code == 1)
+
+
 def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
     tmp_path, monkeypatch
 ):
     """`train_arms` names its targets and gives no option of its own."""
-    run = subprocess.run
+    started = subprocess.Popen
     monkeypatch.setattr(
-        sweeps.subprocess, "run", lambda c, **how: run([*c, "--dry-run"], **how)
+        sweeps.subprocess, "Popen", lambda c, **how: started([*c, "--dry-run"], **how)
     )
     values = {"arms": "prompting", "seeds": "3", "output_dir": str(tmp_path)}
     p = params.load("truthrl", "tiny", values)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models
+from factkit.prompts import completion_texts
 from factkit.rar import rewards as rar
 from factkit.reason import rewards as reason
 from factkit.rlfh import rewards as rlfh
@@ -110,7 +110,7 @@ def reward_function(p: "Compare", folder: Path) -> Callable[..., list[float]]:
     engine = engines.exact_engine(p)
 
     def compared_reward(completions, id, question, log_metric=None, **_) -> list[float]:
-        texts = models.completion_texts(completions)
+        texts = completion_texts(completions)
         if log_metric:
             stated = list(map(len, engine.supports(id, question, texts)))
             log_metric("total_claims", sum(stated) / len(stated))

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from factkit import models, prompts
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
-from factkit.runs import progress_bar
+from factkit.progress import progress_bar
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
 from factkit.vllm_engine import VllmEngine
@@ -186,8 +186,7 @@ def _in_parts(
         done = [again.get(i, row) for i, row in enumerate(done)]
     if len(done) < n or failed:
         write_atomically(path, "".join(map(_line, done)))
-    with progress_bar(n, path.stem, unit="prompt") as bar:
-        bar.update(len(done))
+    with progress_bar(n, path.stem, "prompt", done=len(done)) as bar:
         for start in range(len(done), n, size):
             part = slice(start, start + size)
             made = judge(examples[part], draw(part))

@@ -123,7 +123,7 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     profile's own value, or give it in `meant`, as `check(paper, globals(), beta=0.1)`.
     Returns the paper's parameter class; raises ParamError.
     """
-    injected, cell = _given(values)
+    injected, cell, typed = _given(values)
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
     _refuse_other_files(paper, injected, profile, variant)
@@ -142,27 +142,32 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
             "Delete them, and the profile's own are taken; or give its file, papermill "
             f"-f params/{profile}/{paper}.yaml"
         )
-    mine = fields.keys() - injected.keys() - unclear.keys()
-    changed = {k: v for k, v in values.items() if k in mine}
+    mine = (fields.keys() & typed) - injected.keys() - unclear.keys()
+    changed = {k: values[k] for k in mine}
     given = own | changed | injected | meant
     return validate(paper, given, "the notebook's parameters")
 
 
-def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """What papermill injected, and the names that the parameters cell assigns to.
+def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], set[str]]:
+    """What papermill injected, the names that the parameters cell assigns to, and those
+    that it or a cell after it does.
 
     values: the notebook's globals; `In` holds the cells that were run. The parameters
-    cell is the last one run that sets `profile`, papermill's own left out.
+    cell is the last one run that sets `profile`, papermill's own left out: at a second
+    Run All, what a later cell named like a parameter is none. Without `In`, all are.
     """
     injected: dict[str, Any] = {}
     cell: set[str] = set()
+    typed = set() if "In" in values else set(values)
     for source in values.get("In", []):
         names = set(ASSIGNED.findall(source))
         if source.startswith("# Parameters\n"):
             injected |= {name: values[name] for name in names}
         elif "profile" in names:
-            cell = names
-    return injected, cell
+            cell = typed = names
+        else:
+            typed = typed | (names & values.keys())
+    return injected, cell, typed
 
 
 def _refuse_other_files(

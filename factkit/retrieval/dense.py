@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from factkit import assets
+from factkit import assets, quiet
 from factkit.corpus import Chunk, Hit
 from factkit.models import SAFE
+from factkit.progress import progress_bar
 from factkit.retrieval.bm25 import tokenize, top_places
-from factkit.runs import progress_bar
 
 BATCH = 64  # texts
 MAX_TOKENS = 256  # of a text
@@ -63,6 +63,7 @@ class Encoder:
         import torch
         from transformers import AutoModel, AutoTokenizer
 
+        quiet.bars()
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         model = AutoModel.from_pretrained(self.model, dtype=dtype, **SAFE)
         tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)

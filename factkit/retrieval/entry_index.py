@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from factkit.assets import cache_dir, write_atomically
 from factkit.corpus import Chunk, Hit
 from factkit.datasets.examples import DataError
+from factkit.progress import progress_bar
 from factkit.retrieval.bm25 import INDEX_VERSION, tokenize
-from factkit.runs import progress_bar
 
 if TYPE_CHECKING:
     import tantivy

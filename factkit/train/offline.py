@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu, models
+from factkit import cpu, models, quiet
 from factkit.params.stages import DpoParams, RewardModelParams, SftParams
 from factkit.train import launch, setup
 
@@ -95,6 +95,7 @@ def train_reward_model(
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from trl import RewardTrainer
 
+    quiet.bars()
     config = reward_config(p, folder / "reward_checkpoint")  # before the model
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import assets, cpu, models
+from factkit import assets, cpu, models, progress, quiet
 from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train.launch import RECIPE, is_main_process
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         PreTrainedModel,
         PreTrainedTokenizerBase,
         Trainer,
-        TrainerCallback,
         TrainingArguments,
     )
 
@@ -39,6 +38,7 @@ def policy_trainer(
     """
     from datasets import Dataset
 
+    quiet.bars()
     model, tokenizer = load_trainable(start, p, rollouts)
     return make(
         model=model,
@@ -146,7 +146,7 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "deepspeed": deepspeed_config(p),
         "ddp_find_unused_parameters": False,
         "report_to": "none",
-        "disable_tqdm": True,  # ours is drawn instead
+        "disable_tqdm": True,  # progress.train draws ours
         "logging_steps": 1,
         "save_strategy": "steps",
         "save_steps": p.checkpoint_steps,
@@ -265,15 +265,11 @@ def train_and_keep(
     It goes on from the last whole checkpoint if there is any. algorithm: its name, for
     the progress bar. merge: a LoRA adapter is merged into its base.
     """
-    from transformers import PrinterCallback
-
     if trainer.args.device.type == "cpu":
         cpu.keep_activations_dtype(trainer.model)
-    trainer.remove_callback(PrinterCallback)
-    if is_main_process():
-        trainer.add_callback(_progress_callback(f"{algorithm} {folder.name}"))
     checkpoints = Path(trainer.args.output_dir)
-    trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+    label = f"{algorithm} {folder.name}" if is_main_process() else ""
+    progress.train(trainer, label, last_whole(checkpoints))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
     save_whole(trainer, folder / model, merge)
@@ -373,26 +369,3 @@ def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
         writer = csv.DictWriter(f, columns, restval="")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _progress_callback(label: str) -> "TrainerCallback":
-    from transformers import TrainerCallback
-
-    from factkit.runs import progress_bar
-
-    class Progress(TrainerCallback):
-        """A bar over optimiser steps that shows the reward or loss of the last one."""
-
-        def on_train_begin(self, args, state, control, **_):
-            self.bar = progress_bar(state.max_steps, label, unit="step")
-
-        def on_log(self, args, state, control, logs, **_):
-            self.bar.update(state.global_step - self.bar.n)
-            shown = {k: logs.get(k) for k in ("reward", "loss")}
-            known = {k: f"{float(v):.3f}" for k, v in shown.items() if v is not None}
-            self.bar.set_postfix(known)  # no reward: the judge failed
-
-        def on_train_end(self, args, state, control, **_):
-            self.bar.close()
-
-    return Progress()

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from factkit import progress
 from factkit.params.stages import RlParams
 from factkit.train import grpo, setup
 
@@ -40,7 +41,6 @@ def update(
     rows.
     """
     import torch
-    from transformers import PrinterCallback
     from trl import GRPOTrainer
 
     p = p.model_copy(update=SMALL)
@@ -83,6 +83,5 @@ def update(
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        progress.train(trainer)
     return seen

@@ -23,8 +23,8 @@ from factkit.leads.requests import LeadClaims
 from factkit.llm import LLM, Reply, Request
 from factkit.models import Sampling
 from factkit.params import ROOT
+from factkit.progress import progress_bar
 from factkit.retrieval.entries import page_of, shown
-from factkit.runs import progress_bar
 from factkit.search import Search, over_http
 from factkit.veri import benchmarks, search_rollout
 from factkit.veri.evaluate import Verified, of_examples

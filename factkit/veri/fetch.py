@@ -16,8 +16,8 @@ import tenacity
 from factkit import serving
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
+from factkit.progress import progress_bar
 from factkit.retrieval.entry_index import build_index
-from factkit.runs import progress_bar
 from factkit.veri import benchmarks
 from factkit.veri.data import EVALUATION, PUBLISHED
 

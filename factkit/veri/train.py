@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import Check, assets, models, params, runs
+from factkit import assets, models, runs
 from factkit.corpus import Chunk
 from factkit.datasets.examples import LABELS, Example, read_rows, write_rows
-from factkit.search import SET, examined
 from factkit.train import grpo, offline
 from factkit.veri import rewards, search_rollout
 from factkit.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
@@ -34,19 +33,6 @@ LABEL_LINE = re.compile(rf"^[^\S\n]*label\s*:\s*({_LABELS})", re.I | re.M)
 
 Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for SFT
 Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
-
-
-def checks(p: VeriParams) -> list[Check]:
-    """Whether the retrievers answer and files are there that p names."""
-    sets = p.eval_sets.split() if SET in p.search_url else [""]
-    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
-    rows = [examined(f"retriever {name}", url) for name, url in urls.items()]
-    if p.claims_path:
-        folder = params.ROOT / p.claims_path
-        number = sum(path.is_file() for path in folder.rglob("*"))
-        files = f"claims_path {folder}", f"{number} files", number > 0
-        rows.append((*files, "python -m factkit fetch veri"))
-    return rows
 
 
 # ---- the policies that training starts from, and what an arm changes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from factkit import assets
+from factkit import assets, progress, quiet
 from factkit.params.stages import PolicyParams
 from factkit.world import facts
 from factkit.world import texts as world_texts
@@ -85,6 +85,7 @@ def _pretrain(
 
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
+    quiet.bars()
     set_seed(p.world_seed)
     sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
     model = build_policy(tokenizer, **sizes)
@@ -105,8 +106,11 @@ def _pretrain(
         save_strategy="no",
         report_to="none",
         dataloader_pin_memory=False,
+        disable_tqdm=True,  # progress.train draws ours
     )
-    Trainer(model=model, args=arguments, train_dataset=Dataset.from_list(rows)).train()
+    data = Dataset.from_list(rows)
+    trainer = Trainer(model=model, args=arguments, train_dataset=data)
+    progress.train(trainer, "pre-training")
     model.config.use_cache = True
     model.save_pretrained(temporary)
     tokenizer.save_pretrained(temporary)

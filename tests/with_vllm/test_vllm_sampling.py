@@ -135,14 +135,9 @@ def alive(pid):
     return state != "Z"
 
 
-def test_samples_of_a_prompt_differ_and_an_adapter_is_used(
-    smollm, arguments, tmp_path, monkeypatch
-):
+def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tmp_path):
     from peft import LoraConfig, get_peft_model
 
-    # without which a CPU's adapters cannot score a text's own tokens
-    paths = (params.ROOT / "tests/rehearsal/site", os.environ.get("PYTHONPATH", ""))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
     base, tokenizer = models.load_policy(smollm, "float32")
     model = get_peft_model(base, LoraConfig(r=8, target_modules="all-linear"))
     torch.manual_seed(0)
@@ -170,9 +165,4 @@ def test_samples_of_a_prompt_differ_and_an_adapter_is_used(
     for own, other in zip(logps, theirs, strict=True):
         assert own == pytest.approx(other, abs=1e-2)
     assert not math.isnan(sum(map(sum, logps)))
-    texts = tokenizer(TEXTS)["input_ids"]
-    first, rest = [row[:1] for row in texts], [row[1:] for row in texts]
-    theirs = by_transformers(tuned, first, rest)
-    for own, other in zip(engine.logps(texts), theirs, strict=True):
-        assert own == pytest.approx(other, abs=1e-2)
     vllm_engine.free_gpus()

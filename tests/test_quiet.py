@@ -1,0 +1,85 @@
+"""Nothing that a library says is left out but what is named, with its reason."""
+
+import importlib.util
+import logging
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from factkit import progress, quiet
+
+HEAD = "There were missing keys in the checkpoint model loaded: "
+
+
+def shown(logger, message):
+    """Whether a library's logger passes a message on."""
+    record = logging.makeLogRecord({"msg": message, "levelno": logging.WARNING})
+    return bool(logging.getLogger(logger).filter(record))
+
+
+def test_what_is_harmless_is_left_out_and_what_is_like_it_is_shown():
+    trainer = "transformers.trainer"
+    values = "'value_head.weight', 'value_head.bias'"
+    for keys in ("'lm_head.weight'", values, f"'lm_head.weight', {values}"):
+        assert not shown(trainer, f"{HEAD}[{keys}].")
+    assert shown(trainer, f"{HEAD}['model.embed_tokens.weight'].")
+    assert shown(trainer, f"{HEAD}['lm_head.weight', 'model.norm.weight'].")
+    assert shown("transformers.trainer_utils", "something else")
+
+
+def test_each_library_still_says_what_is_left_out():
+    """What it no longer says is to go from the list."""
+    for logger, pattern in quiet.LOGGED.items():
+        source = Path(importlib.util.find_spec(logger).origin).read_text("utf-8")
+        assert re.split(r"[:,]", pattern)[0] in source, logger
+
+
+def test_a_bar_tells_from_where_it_goes_on_and_is_closed_if_it_is_stopped(
+    capsys, monkeypatch
+):
+    from tqdm import tqdm
+
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    monkeypatch.delenv("FACTKIT_TTY", raising=False)
+
+    class Stopped:
+        """A trainer that is stopped in the fifth of ten updates."""
+
+        def remove_callback(self, _):
+            pass
+
+        def add_callback(self, callback):
+            self.callback = callback
+
+        def train(self, resume_from_checkpoint):
+            state = types.SimpleNamespace(max_steps=10, global_step=3)
+            self.callback.on_train_begin(None, state, None)
+            state.global_step = 4
+            self.callback.on_log(None, state, None, logs={"loss": 0.5})
+            self.callback.on_step_end(None, state, None)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        progress.train(Stopped(), "GRPO ternary-s0", "checkpoint-3")
+    red = capsys.readouterr().err
+    first, *_, last = re.findall(r"(\d+)/10", red)
+    assert (first, last) == ("3", "4")
+    assert "loss=0.500" in red
+    assert not tqdm._instances
+
+
+def test_transformers_own_bars_are_not_drawn_and_the_kit_s_are(capsys, monkeypatch):
+    from transformers.utils import logging as of_transformers
+
+    from factkit.progress import progress_bar
+
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    quiet.bars()
+    for _ in of_transformers.tqdm(range(3), desc="Loading weights"):
+        pass
+    assert capsys.readouterr().err == ""
+    with progress_bar(2, "probe") as bar:
+        bar.update(2)
+    assert "probe: 100%" in capsys.readouterr().err
