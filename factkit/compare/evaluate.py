@@ -66,12 +66,12 @@ def measure(
     texts = long_form.answer(policy, examples, p, folder / f"{name}.json")
     told = [texts[e.id] for e in long]
     claims = folder / f"{name}_claims.jsonl"
-    checked = long_form.evaluate(long, told, *engine.reader, claims) if long else []
-    items = long_form.items(checked) if long else {}
+    checked = long_form.evaluate(long, told, *engine.reader, claims)
+    items = long_form.items(checked)
     wins = better(engine, long, told)
     cut_off = _cut_off(policy, told, p)
-    for row, won, cut in zip(checked, wins, cut_off, strict=True):
-        (subject,) = {e.entity for e in long if e.id == row.id}
+    for example, row, won, cut in zip(long, checked, wins, cut_off, strict=True):
+        subject = example.entity
         items[row.id] |= {"win_rate": won}
         items[row.id] |= of_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= exploits(row, subject, engine) | {"cut_off": float(cut)}
@@ -162,8 +162,6 @@ def exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float
 
 def _cut_off(policy: str, responses: Sequence[str], p: CompareParams) -> list[bool]:
     """Whether each response fills all of p.max_completion_length."""
-    if not responses:
-        return []
     tokenizer = models.load_tokenizer(policy)
     ids = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
     return [len(row) >= p.max_completion_length for row in ids]
