@@ -12,6 +12,11 @@ LOGGED = {  # a library's logger → its message
     # head of values is read from a file of its own
     "transformers.trainer": r"There were missing keys in the checkpoint model loaded: "
     r"\[('lm_head.weight')?(, )?('value_head.weight', 'value_head.bias')?\]\.",
+    # a reward model begins as the policy with a new head, which no checkpoint has, in
+    # place of the policy's; it must be all that is missing
+    "transformers.modeling_utils": r"(?s)\S*ForSequenceClassification LOAD REPORT.*?"
+    r"-\+-[^\n]*\n(\S*lm_head\.weight[^\n]*UNEXPECTED[^\n]*\n)?"
+    r"\S*score\.weight[^\n]*MISSING[^\n]*\n\s*\S*Notes.*",
 }
 WARNED = (
     # tqdm looks for widgets in every notebook; the kit draws plain bars

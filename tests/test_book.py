@@ -40,7 +40,7 @@ def test_each_notebook_is_a_page_whose_links_lead_to_pages(pages):
 def test_equations_are_drawn(pages):
     (train,) = [path for path in pages if path.stem == "12_truthrl_train"]
     text = re.sub(r"<script.*?</script>", "", train.read_text(), flags=re.DOTALL)
-    assert text.count("<math") == 3
+    assert text.count("<math") == 6
     assert "FORMULA" not in text
     assert "$$" not in text
 
