@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 POLL_S = 0.5
 GRACE_S = 5.0  # between asking processes to end and ending them
@@ -26,6 +27,23 @@ def command(*arguments: str) -> list[str]:
     ends the one in between, all those end.
     """
     return [sys.executable, "-m", "factkit.child", str(os.getpid()), *arguments]
+
+
+@contextlib.contextmanager
+def reading(arguments: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
+    """A process of `command` whose output is read from its `stdout`; how: of Popen.
+
+    After the block it has ended, at the block's exception by being asked to.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(command(*arguments), **pipes, **how)
+    try:
+        yield process
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
 
 
 def main(parent: int, arguments: Sequence[str]) -> int:

@@ -90,28 +90,20 @@ def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:
     """Snakemake's exit status; with a label, a bar is drawn of the runs it has done."""
     if not bar:
         return subprocess.run(command, env=env, cwd=ROOT).returncode
-    process = subprocess.Popen(
-        child.command(*command),
-        **{"env": env, "cwd": ROOT, "text": True},
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
-    )
     said = []
-    try:
-        with progress.progress_bar(1, bar, "run") as shown:
-            for line in process.stdout:
-                said.append(line)
-                if steps := STEPS.match(line):
-                    shown.n, shown.total = int(steps[1] or 0), int(steps[2])
-                elif line.startswith("== "):
-                    shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        code = process.wait()
-    if code:
+    with (
+        child.reading(command, env=env, cwd=ROOT, text=True) as process,
+        progress.progress_bar(1, bar, "run") as shown,
+    ):
+        for line in process.stdout:
+            said.append(line)
+            if steps := STEPS.match(line):
+                shown.n, shown.total = int(steps[1] or 0), int(steps[2])
+            elif line.startswith("== "):
+                shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
+    if process.returncode:
         print("".join(said))
-    return code
+    return process.returncode
 
 
 def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:

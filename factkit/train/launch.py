@@ -13,7 +13,6 @@ import inspect
 import json
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -219,20 +218,11 @@ def _run_job(command: Sequence[str], job: Path) -> None:
     Its processes end with this one: else they and a rerun would train into one folder.
     """
     log = job / "accelerate.log"
-    process = subprocess.Popen(
-        child.command(*command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        with log.open("wb") as f:
-            while chunk := process.stdout.read1():
-                f.write(chunk)
-                sys.stderr.write(chunk.decode("utf-8", "replace"))
-    except BaseException:
-        process.terminate()
-        raise
-    finally:
-        code = process.wait()
-    if code:
+    with child.reading(command) as process, log.open("wb") as f:
+        while chunk := process.stdout.read1():
+            f.write(chunk)
+            sys.stderr.write(chunk.decode("utf-8", "replace"))
+    if code := process.returncode:
         tail = log.read_text(encoding="utf-8", errors="replace")[-3000:]
         raise LaunchError(f"training failed with exit code {code}; {log} ends:\n{tail}")
 
