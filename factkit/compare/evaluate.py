@@ -10,7 +10,6 @@
 Beside them: what is told of what the start knew and did not know; exploits.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,8 +177,3 @@ def kl_spent(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, flo
     logged = pd.read_csv(curve).set_index("step")
     spent = (logged["kl"] * logged["completions/mean_length"]).rolling(width, 1).mean()
     return {step: float(spent.loc[:step].iloc[-1]) for step in steps}
-
-
-def read_knowledge(path: Path) -> Knowledge:
-    """What the data notebook kept."""
-    return json.loads(path.read_text(encoding="utf-8"))
