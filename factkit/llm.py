@@ -332,9 +332,10 @@ class Cache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder).absolute()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
         self._one_at_a_time = threading.Lock()
         with FileLock(f"{self.folder}.lock"):  # no one sees a cache half made
+            self.folder.mkdir(exist_ok=True)
             try:
                 self._database = _opened(self.folder / FILE)
             except sqlite3.OperationalError:
