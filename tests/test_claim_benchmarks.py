@@ -1,6 +1,8 @@
 """The paper's claims and corpora: what of each format is gold, which ids entries have,
 what is dropped or refused for which reason."""
 
+import csv
+import gzip
 import json
 import sqlite3
 import zipfile
@@ -11,28 +13,72 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from factkit.datasets.examples import LABELS, DataError
+from factkit.datasets.examples import LABELS, DataError, Example
 from factkit.retrieval.entries import shown
 from factkit.veri import benchmarks
 
 SUPPORT, REFUTE, NEI = LABELS
-
-
-def row(name, label=SUPPORT, evidence=("Bo_sentence_0",), **fields):
-    """A published row."""
-    gold = {"label": label, "evidence": list(evidence)}
-    own = {"id": "7", "question": " Bo sang.", "golden_answers": gold}
-    return own | {"data_source": name, "ability": "fact-checking"} | fields
+ROWS = {
+    "fever": {
+        "id": 1,
+        "label": "SUPPORTS",
+        "claim": "Hook is a film.",
+        "evidence": [
+            [[10, 20, "Hook_-LRB-film-RRB-", 0]],
+            [[11, 21, "Hook_-LRB-film-RRB-", 3], [12, 22, "Bo", 0]],
+        ],
+    },
+    "feverous": {
+        "id": 2,
+        "label": "REFUTES",
+        "claim": "Bo sang.",
+        "evidence": [
+            {"content": ["Bo_sentence_3", "Bo_cell_0_1_2"]},
+            {"content": ["Bo_sentence_3", "Sucre\u0301_sentence_0"], "context": {}},
+        ],
+        "challenge": "Multi-hop Reasoning",
+    },
+    "exfever": {
+        "claim": "Bo, who is an actor, sang.",
+        "label": "SUPPORT",
+        "golden entity": "['Bo_Berg', \"Actor's_Life\"]",
+    },
+    "scifact": {
+        "id": 3,
+        "claim": "Mice age.",
+        "evidence": {"77": [{"sentences": [0, 3], "label": "CONTRADICT"}]},
+    },
+    "hover": {
+        "uid": "u1",
+        "claim": "Bo, who is an actor, sang.",
+        "supporting_facts": [["Bo Berg", 0], ["Tom &amp; Al", 2], ["Bo Berg", 1]],
+        "label": "SUPPORTED",
+        "num_hops": 2,
+    },
+    "veri_r1": {
+        "id": "10041",
+        "claim": "Bo sang.",
+        "label": "REFUTE",
+        "evidence": ["Bo Berg_sentence_6"],
+        "source": "feverous",
+    },
+}
 
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads rows that are written as the published files are."""
+    """Loads rows that are written in a set's own kind of file."""
 
-    def loaded(*rows):
-        path = tmp_path / "rows.parquet"
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-        return benchmarks.load(path)
+    def loaded(name, *rows):
+        path = tmp_path / f"{name}.{'csv' if name == 'exfever' else 'jsonl'}"
+        if name == "exfever":
+            with path.open("w", newline="") as file:
+                table = csv.DictWriter(file, list(ROWS[name]))
+                table.writeheader()
+                table.writerows(rows)
+        else:
+            path.write_text(lines(*rows))
+        return benchmarks.load(name, str(path))
 
     return loaded
 
@@ -45,82 +91,112 @@ def lines(*rows):
 
 
 def test_a_row_becomes_a_claim_with_its_label_and_gold_evidence(load):
-    """The ids are those that the set's corpus has; SciFact's rows are numbered."""
-    hook = "Hook_-LRB-film-RRB-_sentence_"
-    for published, own_id, label, gold, hops in (
-        (
-            row("fever", "SUPPORTS", [f"{hook}0", f"{hook}3", f"{hook}0"]),
-            "fever-7",
+    """All of FEVER's sets of evidence are gold, of FEVEROUS's those of sentences."""
+    hook = "Hook (film)"
+    gold = {
+        "fever": (
             SUPPORT,
-            ["Hook (film)_sentence_0", "Hook (film)_sentence_3"],
-            1,
+            [f"{hook}_sentence_0", f"{hook}_sentence_3", "Bo_sentence_0"],
         ),
-        (row("fever", NEI, []), "fever-7", NEI, [], 1),
-        (
-            row("feverous", REFUTE, ["Sucre\u0301_sentence_3"]),
-            "feverous-7",
-            REFUTE,
-            ["Sucré_sentence_3"],
-            1,
-        ),
-        (
-            row("exfever", evidence=["Bo Berg", "A [b]"], id="exfever_7"),
-            "exfever-7",
-            SUPPORT,
-            ["Bo Berg", "A (b)"],
-            2,
-        ),
-        (
-            row("scifact", REFUTE, ["doc_id=77_sentence_0"], id=7),
-            "scifact-7",
-            REFUTE,
-            ["doc_id=77_sentence_0"],
-            1,
-        ),
-        (
-            row("hover", "SUPPORTED", ["A &amp; B_sentence_0", "A &amp; B_sentence_2"]),
-            "hover-7",
-            SUPPORT,
-            ["A & B"],
-            2,
-        ),
-    ):
-        (example,), problems = load(published)
-        assert (example.id, example.question) == (own_id, "Bo sang.")
-        assert (example.label, example.answers) == (label, [label]), own_id
-        assert example.evidence == gold and problems == Counter()
-        assert example.entity == (gold[0].partition("_sentence")[0] if gold else own_id)
-        assert example.meta == {"set": published["data_source"], "hops": hops}
+        "feverous": (REFUTE, ["Bo_sentence_3", "Sucré_sentence_0"]),
+        "exfever": (SUPPORT, ["Bo Berg", "Actor's Life"]),
+        "scifact": (REFUTE, ["doc_id=77_sentence_0", "doc_id=77_sentence_3"]),
+        "hover": (SUPPORT, ["Bo Berg", "Tom & Al"]),
+        "veri_r1": (REFUTE, ["Bo Berg_sentence_6"]),
+    }
+    assert gold.keys() == ROWS.keys() == benchmarks.SOURCES.keys()
+    for name, (label, evidence) in gold.items():
+        (example,), problems = load(name, ROWS[name])
+        assert problems == Counter()
+        assert (example.question, example.label) == (ROWS[name]["claim"], label)
+        assert (example.answers, example.evidence) == ([label], evidence)
+        assert example.entity == evidence[0].partition("_sentence")[0]
+        own = "feverous" if name == "veri_r1" else name
+        hops = 2 if own in ("exfever", "hover") else 1
+        assert example.meta == {"set": own, "hops": hops}
+
+
+def test_a_claim_may_lack_evidence_where_information_is_lacking(load):
+    unknown = {"label": NEI, "evidence": [[[1, None, None, None]]]}
+    for name, change in (("fever", unknown), ("scifact", {"evidence": {}})):
+        (example,), _ = load(name, ROWS[name] | change)
+        assert (example.label, example.evidence) == (NEI, [])
 
 
 def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
-    (example,), _ = load(row("hover", "NOT_SUPPORTED"))
+    row = ROWS["hover"] | {"label": "NOT_SUPPORTED"}
+    (example,), problems = load("hover", row, row | {"uid": "u2", "num_hops": 3})
     assert (example.label, example.answers) == (NEI, [NEI, REFUTE])
+    assert problems == {"not of 2 hops": 1}
+
+
+def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
+    row = ROWS["veri_r1"] | {"source": "hover", "label": "SUPPORTED"}
+    evidence = ["A &amp; B_sentence_0", "A &amp; B_sentence_2"]
+    (example,), _ = load("veri_r1", row | {"evidence": evidence})
+    assert (example.evidence, example.label) == (["A & B"], SUPPORT)
+    assert example.meta == {"set": "hover", "hops": 2}
+
+
+def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
+    row = ROWS["veri_r1"]
+    plain = load("veri_r1", row)
+    packed, file = tmp_path / "rows.jsonl.gz", tmp_path / "rows.parquet"
+    packed.write_bytes(gzip.compress(json.dumps(row).encode()))
+    table = {
+        "id": row["id"],
+        "question": row["claim"],
+        "golden_answers": {k: row[k] for k in ("evidence", "label")},
+        "data_source": row["source"],
+    }
+    parquet.write_table(pyarrow.Table.from_pylist([table]), file)
+    for path in (packed, file):
+        assert benchmarks.load("veri_r1", str(path)) == plain
 
 
 def test_a_bad_row_is_dropped_for_a_named_reason(load):
-    for bad, problem in (
-        (row("fever", "MAYBE"), "label: 'MAYBE' is none that is known"),
-        (row("fever", evidence=[]), "no evidence"),
-        (row("feverous", evidence=[None]), "evidence: "),
-        (row("feverous", question=" "), "empty question"),
-        (row("scifact", id=None), "id: "),
-        (row("hover", golden_answers=None), "golden_answers: "),
-        (row("nq"), "data_source: none of fever, feverous, exfever"),
-        (row("fever", id="8"), "duplicate id"),
+    """So is the empty first row of FEVEROUS's files, and evidence in tables."""
+    both = ROWS["scifact"]["evidence"] | {"7": [{"sentences": [1], "label": "SUPPORT"}]}
+    for name, change, problem in (
+        ("fever", {"label": "MAYBE"}, "label: 'MAYBE' is none that is known"),
+        ("fever", {"evidence": []}, "no evidence"),
+        ("fever", {"evidence": [[[1, 2, "A", None]]]}, "evidence: "),
+        ("feverous", {"evidence": [{"content": ["A_item_0"]}]}, "no evidence of sent"),
+        ("feverous", {"claim": "", "label": "", "evidence": []}, "empty question"),
+        ("exfever", {"golden entity": "Bo"}, "golden entity: not a list of texts"),
+        ("scifact", {"evidence": {"7": [{"label": "SUPPORT"}]}}, "sentences: "),
+        ("scifact", {"evidence": both}, "evidence for and against the claim"),
+        ("hover", {"supporting_facts": [7]}, "supporting_facts: not pairs of title"),
+        ("veri_r1", {"source": "nq"}, "source: none of fever, feverous, exfever"),
+        ("veri_r1", {"claim": "Bo \ud83d"}, "claim: half a character (a lone"),
     ):
-        good = row("fever", id="8")
-        examples, problems = load(good, {"id": "9"} | bad)
+        good = ROWS[name]
+        named = {k: "9" for k in ("id", "uid") if k in good}
+        examples, problems = load(name, good, good | named | {"claim": "B"} | change)
         assert len(examples) == problems.total() == 1
-        assert next(iter(problems)).startswith(problem), problem
+        assert next(iter(problems)).startswith(problem), (name, change)
 
 
-def test_a_file_of_something_else_is_refused_with_what_is_wrong(load, tmp_path):
-    with pytest.raises(DataError, match="rows.parquet: no usable row"):
-        load({"text": "x"})
+def test_a_file_of_something_else_is_refused_with_what_is_wrong(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "x"}\nnot JSON\n')
+    with pytest.raises(DataError, match="rows.jsonl: no usable row"):
+        benchmarks.load("fever", str(path))
     (tmp_path / "train.parquet").write_bytes(b"PAR1 no more of it")
     with pytest.raises(DataError, match="train.parquet: damaged, or not.*again"):
-        benchmarks.load(tmp_path / "train.parquet")
+        benchmarks.load("veri_r1", str(tmp_path / "train.parquet"))
+
+
+def test_labels_are_drawn_alike_and_one_that_is_short_is_named():
+    every = [
+        Example(id=f"{y}{i}", question="q", answers=[y], entity="x", label=y)
+        for y, n in zip(LABELS, (9, 5, 20), strict=True)
+        for i in range(n)
+    ]
+    two = benchmarks.balanced(every, 9, (SUPPORT, NEI))
+    assert Counter(e.label for e in two) == {SUPPORT: 9, NEI: 9}
+    with pytest.raises(DataError, match="6 claims a label: there are 5 with 'REFUTE'"):
+        benchmarks.balanced(every, 6)
 
 
 # ---- corpora
@@ -176,7 +252,7 @@ def corpora(folder):
     return {name: folder / name for name in benchmarks.CORPORA}
 
 
-def test_a_corpus_shows_its_sentences_or_pages_by_their_ids(tmp_path):
+def test_a_corpus_shows_the_gold_evidence_of_its_sets_claims(tmp_path, load):
     expected = {
         "wiki-pages": {
             "Hook (film)_sentence_0": "Hook ( 1991 ) is a film .",
@@ -194,9 +270,11 @@ def test_a_corpus_shows_its_sentences_or_pages_by_their_ids(tmp_path):
         },
         "wiki_wo_links.db": {"Bo Berg": "Bo sang.", "Tom & Al": "A duo."},
     }
+    gold = {e for name in ROWS for e in load(name, ROWS[name])[0][0].evidence}
     for name, path in corpora(tmp_path).items():
         entries = list(benchmarks.entries(name, path))
         assert texts(entries) == expected[name]
+        assert gold & set(texts(entries))
         assert (entries[0].text.partition("\n")[0] == "On mice.") == (name[0] == "c")
         for page in {entry.doc_id for entry in entries}:
             own = [entry for entry in entries if entry.doc_id == page]
