@@ -131,11 +131,18 @@ def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
 
 
 def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
-    row = ROWS["veri_r1"] | {"source": "hover", "label": "SUPPORTED"}
-    evidence = ["A &amp; B_sentence_0", "A &amp; B_sentence_2"]
-    (example,), _ = load("veri_r1", row | {"evidence": evidence})
-    assert (example.evidence, example.label) == (["A & B"], SUPPORT)
-    assert example.meta == {"set": "hover", "hops": 2}
+    """SciFact's rows are numbered, the others' ids are texts."""
+    for name, own_id, label, evidence, gold in (
+        ("hover", "7", "SUPPORTED", ["A &amp; B_sentence_0"] * 2, ["A & B"]),
+        ("exfever", "exfever_7", SUPPORT, ["Bo", "Al"], ["Bo", "Al"]),
+        ("scifact", 7, SUPPORT, ["doc_id=77_sentence_0"], ["doc_id=77_sentence_0"]),
+    ):
+        row = {"id": own_id, "claim": "x", "source": name, "label": label}
+        (example,), _ = load("veri_r1", row | {"evidence": evidence})
+        assert (example.id, example.label) == (f"{name}-7", SUPPORT)
+        assert example.evidence == gold
+        hops = 1 if name == "scifact" else 2
+        assert example.meta == {"set": name, "hops": hops}
 
 
 def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):

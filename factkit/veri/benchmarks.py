@@ -37,6 +37,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def _veri_r1(row: Row) -> Example:
         evidence = [_fever_title(page) + e.removeprefix(page) for page, e in pages]
     elif source == "hover":
         evidence = [html.unescape(page_of(e)) for e in evidence]
-    own_id = _field(row, "id", str).removeprefix("exfever_")
+    own_id = str(_field(row, "id", int | str)).removeprefix("exfever_")
     return _claim(source, row | {"id": own_id}, map(page_id, evidence))
 
 
@@ -328,21 +329,13 @@ def _wiki_pages(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
 
 def _feverous_wiki(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
     """Pages with their titles, which the database has apart from their JSON."""
-    for row in _table(path, "id, data", "wiki", pages):
+    for row in _table(path, pages, "id, data", "wiki"):
         page = rows.parsed(str(row["data"]).encode())
         yield {"title": row["id"]} | page if isinstance(page, dict) else page
 
 
-def _hover_wiki(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
-    return _table(path, "id, text", "documents", pages)
-
-
-def _abstracts(path: Path, pages: AbstractSet[str] | None) -> Iterator[Any]:
-    return rows.of_file(path)
-
-
 def _table(
-    file: Path, columns: str, table: str, pages: AbstractSet[str] | None
+    file: Path, pages: AbstractSet[str] | None, columns: str, table: str
 ) -> Iterator[dict[str, Any]]:
     """The rows of a SQLite table, as they are read, or those of some pages: the titles
     are gone through in the table's index, and their rows alone are read."""
@@ -375,9 +368,12 @@ SETS = {
 SOURCES = SETS | {"veri_r1": Source(_veri_r1)}
 CORPORA = {  # name → what reads its rows, what makes entries of a row
     "feverous_wikiv1.db": (_feverous_wiki, _feverous_page),
-    "wiki_wo_links.db": (_hover_wiki, _hover_page),
+    "wiki_wo_links.db": (
+        partial(_table, columns="id, text", table="documents"),
+        _hover_page,
+    ),
     "wiki-pages": (_wiki_pages, _fever_page),
-    "corpus.jsonl": (_abstracts, _abstract),
+    "corpus.jsonl": (lambda path, pages: rows.of_file(path), _abstract),
 }
 CORPUS_OF = {  # set → what it is verified in
     "fever": "wiki-pages",

@@ -2,7 +2,6 @@
 authors keep them into `claims_path`, and an index of each corpus for serve-search.
 """
 
-import hashlib
 import shutil
 import tarfile
 import zipfile
@@ -14,6 +13,7 @@ import httpx
 import tenacity
 
 from factkit import serving
+from factkit.datasets import rows
 from factkit.datasets.examples import DataError
 from factkit.params import ROOT
 from factkit.progress import progress_bar
@@ -167,8 +167,7 @@ def _download(url: str, part: Path) -> None:
 
 
 def _check(part: Path, file: File) -> None:
-    with part.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    digest = rows.sha256(part)
     if digest != file.sha256:
         part.unlink()
         raise DataError(

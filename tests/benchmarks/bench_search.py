@@ -16,11 +16,10 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench_retrieval import queries
 from retriever import serving_index
 
 from factkit.corpus import Chunk, Index, load_leads
-from factkit.retrieval.bm25 import CorpusIndex
+from factkit.retrieval.bm25 import CorpusIndex, tokenize
 from factkit.retrieval.entry_index import EntryIndex, build_index
 from factkit.search import Search, over_http
 from factkit.search_service import document_entries
@@ -60,10 +59,13 @@ def measure(
 
 
 def batches(entries: list[Chunk], size: int) -> list[list[str]]:
-    """Requests of so many queries, no two queries alike."""
-    found = queries(entries, REQUESTS * size, TERMS)
-    random.Random(0).shuffle(found)
-    return [found[i : i + size] for i in range(0, len(found), size)]
+    """Requests of so many queries of TERMS words, drawn from the entries' text."""
+    words = [word for entry in entries for word in tokenize(entry.text)]
+    rng = random.Random(0)
+    return [
+        [" ".join(rng.choices(words, k=TERMS)) for _ in range(size)]
+        for _ in range(REQUESTS)
+    ]
 
 
 def main() -> None:

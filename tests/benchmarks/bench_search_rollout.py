@@ -43,7 +43,8 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     asked = search_rollout.asked(sets["test"], p)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
-        return search_rollout.rollouts(prompts, generate, search, tokenizer, p)
+        sets = ["world"] * len(prompts)
+        return search_rollout.rollouts(prompts, generate, search, tokenizer, p, sets)
 
     return play, search_rollout.prompt_tokens(asked, tokenizer, p)
 

@@ -90,15 +90,17 @@ def _published(claim: Claim, name: str) -> dict:
         evidence = [claim.title]
     elif name == "fever":
         evidence = [claim.sentence(claim.title.replace(" ", "_"))]
+        label = FEVER_LABELS[label]
     elif name == "scifact":
         evidence = [claim.sentence(f"doc_id={claim.abstract}")]
     elif name == "hover":
-        evidence = [html.escape(claim.title)]
-        label = label if label == "SUPPORT" else "NOT_SUPPORTED"
+        evidence = [claim.sentence(html.escape(claim.title))]
+        label = "SUPPORTED" if label == "SUPPORT" else "NOT_SUPPORTED"
     if name in ("fever", "scifact") and label == "NOT ENOUGH INFO":
         evidence = []
+    own_ids = {"exfever": f"exfever_{claim.number}", "scifact": claim.number}
     return {
-        "id": f"exfever_{claim.number}" if name == "exfever" else str(claim.number),
+        "id": own_ids.get(name, str(claim.number)),
         "question": claim.text,
         "golden_answers": {"label": label, "evidence": evidence},
         "data_source": name,
