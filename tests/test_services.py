@@ -1,14 +1,13 @@
 """What doctor says of a profile's services: each answers, or the remedy is named."""
 
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError
+from web_server import answering
 
 from factkit import UserError, doctor, params, services
 
@@ -20,38 +19,24 @@ GRADE = json.dumps({"explanation": "the same city", "score": 1})
 def server(reply=GRADE, models=("org/judge",), city="Alex"):
     """Its address: a judge that replies so, beside a healthy service."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            listed = [{"id": name, "max_model_len": 8192} for name in models]
-            self.answer({"data": listed})
+    def answer(path, headers, body):
+        if path == "/sick/health":
+            return 503, "", {}
+        listed = [{"id": name, "max_model_len": 8192} for name in models]
+        bounded = b"Alexandria" in body
+        told = json.dumps({"name": city}) if bounded else reply
+        own = {"role": "assistant", "content": told}
+        choice = {"index": 0, "message": own, "finish_reason": "stop"}
+        named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
+        name = path.split("/")[1]
+        found = [{"id": f"A page of {name}", "contents": "Its text"}]
+        made = {"data": listed, "choices": [choice], "result": [found]}
+        if name == "scifact":
+            made["result"] = [[]]
+        return 200, json.dumps(named | made), {"Content-Type": "application/json"}
 
-        def do_POST(self):
-            own = {"role": "assistant", "content": reply}
-            choice = {"index": 0, "message": own, "finish_reason": "stop"}
-            named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
-            asked = self.rfile.read(int(self.headers["Content-Length"]))
-            if b"Alexandria" in asked:
-                own["content"] = json.dumps({"name": city})
-            name = self.path.split("/")[1]
-            found = [{"id": f"A page of {name}", "contents": "Its text"}]
-            empty = name == "scifact"
-            self.answer(named | {"choices": [choice], "result": [found[empty:]]})
-
-        def answer(self, body):
-            text = json.dumps(body).encode()
-            self.send_response(200 if self.path != "/sick/health" else 503)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_):
-            pass
-
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}"
-    served.shutdown()
+    with answering(answer) as url:
+        yield url
 
 
 def judged(url, **values):

@@ -3,13 +3,12 @@
 import hashlib
 import io
 import tarfile
-import threading
 import zipfile
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import tenacity
+from web_server import answering
 
 from factkit import params, serving
 from factkit.datasets.examples import DataError
@@ -31,29 +30,20 @@ def serving_files(files, cut=(), ranges=True):
     requests end after so many bytes (`cut`)."""
     asked, cuts = [], list(cut)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            name = self.path[1:]
-            wanted = self.headers.get("Range", "bytes=0-")
-            asked.append((name, wanted))
-            if name not in files:
-                return self.send_error(404)
-            start = int(wanted[6:-1]) if ranges else 0
-            if start >= len(files[name]):
-                return self.send_error(416)
-            body = files[name][start:]
-            self.send_response(206 if start else 200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[: cuts.pop(0)] if cuts else body)
+    def reply(path, headers, body):
+        name, wanted = path[1:], headers.get("Range", "bytes=0-")
+        asked.append((name, wanted))
+        if name not in files:
+            return 404, "", {}
+        start = int(wanted[6:-1]) if ranges else 0
+        if start >= len(files[name]):
+            return 416, "", {}
+        left = files[name][start:]
+        length = {"Content-Length": str(len(left))}
+        return 206 if start else 200, left[: cuts.pop(0)] if cuts else left, length
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
+    with answering(reply) as url:
+        yield url, asked
 
 
 def file_of(url, name="a.db", content=TEXT, path=""):

@@ -5,16 +5,15 @@ import json
 import logging
 import multiprocessing
 import signal
-import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from urllib.parse import urljoin
 
 import pytest
+from web_server import answering
 
 from factkit import serving, web
 from factkit.datasets.examples import Example
@@ -73,44 +72,19 @@ class FakeWeb:
 @contextmanager
 def serve(fake):
     """The fake, served on a free port in threads."""
-    over = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            begin = time.monotonic()
-            if self.command == "POST":
-                length = int(self.headers["Content-Length"])
-                done = fake.answer_search(json.loads(self.rfile.read(length)))
-            else:
-                done = fake.pages.get(self.path, (404, "no such page", HTML))
-            if done is None:
-                over.wait()
-                return
-            status, body, headers = done
-            body = body.encode() if isinstance(body, str) else body
-            fake.asked.append((self.path, self.headers, begin, time.monotonic()))
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(path, headers, body):
+        begin = time.monotonic()
+        if body:
+            made = fake.answer_search(json.loads(body))
+        else:
+            made = fake.pages.get(path, (404, "no such page", HTML))
+        if made:
+            fake.asked.append((path, headers, begin, time.monotonic()))
+        return made
 
-        do_POST = do_GET
-
-        def log_message(self, *words):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with answering(reply) as fake.url:
         yield fake
-    finally:
-        over.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def example(i=0, answer="Ada Lovelace wrote the notes."):

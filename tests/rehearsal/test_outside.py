@@ -2,15 +2,14 @@
 
 import json
 import re
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
-from threading import Thread
 
 import judge_proxy
 import pytest
 import web as rehearsal
 from country import Country
 from fastapi.testclient import TestClient
+from web_server import answering
 
 from factkit import web
 from factkit.datasets.examples import Example
@@ -136,32 +135,16 @@ def test_what_the_regexes_allow_is_what_the_kit_reads():
 
 
 def test_the_proxy_passes_on_what_it_does_not_change():
-    class Echo(BaseHTTPRequestHandler):
-        def do_POST(self):
-            content = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(418)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps([self.path, json.loads(content)]).encode())
+    def echo(path, headers, content):
+        told = json.dumps([path, json.loads(content)])
+        return 418, told, {"Content-Type": "application/json"}
 
-        def log_message(self, *words):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}"
-        with TestClient(judge_proxy.app(url)) as client:
-            for path, prompt in (("completions", "x"), ("chat/completions", "x")):
-                sent = body(prompt)
-                reply = client.post(f"/v1/{path}", json=sent)
-                assert reply.status_code == 418
-                assert reply.json() == [f"/v1/{path}", sent]
-            sent = body(prompts()["synthetic_prompt.txt"])
-            _, passed = client.post("/v1/chat/completions", json=sent).json()
-            assert passed["structured_outputs"]["regex"].startswith("<new_prompt>")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(echo) as url, TestClient(judge_proxy.app(url)) as client:
+        for path in ("completions", "chat/completions"):
+            sent = body("x")
+            reply = client.post(f"/v1/{path}", json=sent)
+            assert reply.status_code == 418
+            assert reply.json() == [f"/v1/{path}", sent]
+        sent = body(prompts()["synthetic_prompt.txt"])
+        _, passed = client.post("/v1/chat/completions", json=sent).json()
+        assert passed["structured_outputs"]["regex"].startswith("<new_prompt>")
