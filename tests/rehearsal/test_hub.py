@@ -281,6 +281,7 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     by_set = Counter(e.meta["set"] for e in sets["test"])
     assert by_set == dict.fromkeys(p.eval_sets.split(), p.test_claims)
     assert dropped["duplicate id"] == hub.claim_sets.REPEATED
+    _every_gold_id_is_there(written / hub.VERI, sets["test"])
     told = [*sets["train"], *sets["dev"]]
     offline = veri_data.given_offline(
         told, entries, lambda queries, k, sets: [[] for _ in queries], p
