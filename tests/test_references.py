@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from small_tokenizers import of_words
+from tokenizers import pre_tokenizers
 
 from factkit import params
 from factkit.datasets import benchmarks
@@ -75,9 +75,7 @@ def files(tmp_path, monkeypatch):
 @pytest.fixture
 def tokenizer():
     """A token a word."""
-    words = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")
+    return of_words("?", splitter=pre_tokenizers.Whitespace(), unk_token="?")
 
 
 @pytest.mark.parametrize("retriever", ["e5", "bm25"])

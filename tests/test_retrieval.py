@@ -5,6 +5,7 @@ from math import log
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_tokenizers import byte_level, of_words
 
 from factkit.corpus import Chunk, Document, chunk_documents, load_leads
 from factkit.retrieval.bm25 import (
@@ -21,31 +22,7 @@ PAGES = [
     "Gold, the metal, is a chemical element.",
 ]
 INDEXES = [CorpusIndex, PromptIndex]
-
-
-@pytest.fixture(scope="module")
-def byte_tokenizer():
-    """A byte-level tokenizer, as SmolLM2's: a character outside ASCII is 2–4 tokens."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {token: i for i, token in enumerate([*alphabet, "th", "the", "Ġt"])}
-    merges = [("t", "h"), ("th", "e"), ("Ġ", "t")]
-    backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
-
-
-@pytest.fixture(scope="module")
-def word_tokenizer():
-    """A word-level tokenizer, as profile tiny's: whitespace belongs to no token."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
+BYTES, SPLIT = byte_level(), of_words("[UNK]")
 
 
 def document(text: str) -> Document:
@@ -79,22 +56,20 @@ texts = st.text(st.sampled_from("the fox\n.é日🦊\u0301 "), max_size=80)
 
 
 @given(text=texts, size=st.integers(5, 20), data=st.data())
-def test_chunks_keep_to_their_size_and_lose_or_change_nothing(
-    byte_tokenizer, text, size, data
-):
-    chunks = chunk_documents([document(text)], byte_tokenizer, size)
+def test_chunks_keep_to_their_size_and_lose_or_change_nothing(text, size, data):
+    chunks = chunk_documents([document(text)], BYTES, size)
     assert "".join(c.text for c in chunks) == text
-    assert sum(c.n_tokens for c in chunks) == len(byte_tokenizer(text)["input_ids"])
+    assert sum(c.n_tokens for c in chunks) == len(BYTES(text)["input_ids"])
     overlap = data.draw(st.integers(0, size - 1))
-    chunks = chunk_documents([document(text)], byte_tokenizer, size, overlap)
+    chunks = chunk_documents([document(text)], BYTES, size, overlap)
     assert all(c.text in text and 1 <= c.n_tokens <= size for c in chunks)
 
 
 @given(n=st.integers(0, 60), size=st.integers(1, 12), data=st.data())
-def test_consecutive_chunks_share_exactly_the_overlap(word_tokenizer, n, size, data):
+def test_consecutive_chunks_share_exactly_the_overlap(n, size, data):
     overlap = data.draw(st.integers(0, size - 1))
     words = [f"w{i}" for i in range(n)]
-    chunks = chunk_documents([document(" ".join(words))], word_tokenizer, size, overlap)
+    chunks = chunk_documents([document(" ".join(words))], SPLIT, size, overlap)
     pieces = [c.text.split() for c in chunks]
     for left, right in zip(pieces, pieces[1:], strict=False):
         assert left[len(left) - overlap :] == right[:overlap]

@@ -3,13 +3,14 @@
 import math
 import random
 import re
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import plain_mapping as plain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_tokenizers import byte_level
 
 from factkit import assets, params
 from factkit.models import offsets_of
@@ -169,20 +170,6 @@ def word_level():
     return wt.build_tokenizer(worlds.build_world(people=40, seed=0), "reasoned")
 
 
-def byte_level():
-    """A character outside ASCII is 2–4 tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate([*letters, "th", "the", "Ġt"])}
-    merges = [("t", "h"), ("th", "e"), ("Ġ", "t")]
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
-
-
 def pieces():
     """As Llama 2's: "▁" is a space, and what has no piece is spelt in bytes."""
     from tokenizers import Tokenizer, decoders, models, normalizers
@@ -207,7 +194,7 @@ def smollm2():
     return AutoTokenizer.from_pretrained(assets.policy_path("smollm2-135m-instruct"))
 
 
-KINDS = [byte_level, word_level, pieces]
+KINDS = [partial(byte_level, eos_token="<eos>"), word_level, pieces]
 KINDS = [*KINDS, pytest.param(smollm2, marks=pytest.mark.assets)]
 
 

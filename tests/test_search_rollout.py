@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, serving_index
+from small_tokenizers import of_words
 
 from factkit import models, params, vllm_engine
 from factkit import search as searching_for
@@ -72,20 +73,8 @@ def load(**values):
 @cache
 def few():
     """A tokenizer of a few words, which a random policy says often enough."""
-    from tokenizers import Tokenizer, pre_tokenizers
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {word: i for i, word in enumerate(WORDS.split())}
-    splitter = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
-    splitter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=splitter,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        unk_token="<unk>",
-        padding_side="left",
-    )
+    special = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
+    return of_words(*WORDS.split(), padding_side="left", **special)
 
 
 @cache
