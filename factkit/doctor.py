@@ -102,9 +102,9 @@ def estimate(paper: str, p: Any) -> list[Row]:
     how = ", ".join(f"{what} {gb:.1f}" for what, gb in parts.items())
     rows.append(("memory a GPU", f"{sum(parts.values()):.0f} GB", how))
     used = {arms.table(paper)[arm].algorithm for arm in p.arms.split()}
-    for name, gb in offline_memory(parts).items():
-        if name in used:
-            rows.append((f"memory a GPU, {name}", f"{gb:.0f} GB", "of the same parts"))
+    stages = {n: gb for n, gb in offline_memory(parts).items() if n in used}
+    for name, gb in (stages | reward_model_memory(p, parts)).items():
+        rows.append((f"memory a GPU, {name}", f"{gb:.0f} GB", "of the same parts"))
     parts = disk(paper, p)
     how = ", ".join(f"{what} {gb:.0f}" for what, gb in parts.items())
     rows.append(("disk", f"{sum(parts.values()):.0f} GB", how))
@@ -190,6 +190,22 @@ def offline_memory(parts: Mapping[str, float]) -> dict[str, float]:
     return {"SFT": sft, "DPO": sft + parts["reference"] + read}
 
 
+def reward_model_memory(p: Any, parts: Mapping[str, float]) -> dict[str, float]:
+    """GB of each GPU where a reward is learned (TruthRL's rlhf and rlkf), of `memory`'s
+    parts: in training the reward model, which is in float32, has no logits and reads
+    two responses; in the RL step, where each process holds it whole."""
+    if not {"rlhf", "rlkf"} & set(p.arms.split()):
+        return {}
+    weights, rank = SHAPES[p.policy].billions, p.reward_lora_rank
+    trained = SHAPES[p.policy].lora(rank) / 1e9 if rank else weights
+    share = 1 / p.num_processes if p.deepspeed else 1
+    share *= p.deepspeed != "zero3_offload"
+    model = (4 * weights + 12 * trained) * share  # gradients and Adam's two
+    model += parts["gathered layer"] + 4 * parts["activations"]
+    scorer = (2 if rank else 4) * weights
+    return {"reward model": model, "RL by it": sum(parts.values()) + scorer}
+
+
 def memory(paper: str, p: Any) -> dict[str, float]:
     """GB of each training GPU in an RL step; DeepSpeed shards the first four."""
     shape = SHAPES[p.policy]
@@ -247,7 +263,8 @@ def examine(
         checks += _gpus(profile) + examine_services(paper, p)
     if profile in GPUS_NEEDED and p.policy in SHAPES:
         parts = memory(paper, p)
-        needed = max(sum(parts.values()), *offline_memory(parts).values())
+        stages = offline_memory(parts) | reward_model_memory(p, parts)
+        needed = max(sum(parts.values()), *stages.values())
         found = f"{needed:.0f} of {GPU_GB} GB"
         remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
         checks.append(("memory a GPU", found, needed < GPU_GB, remedy))

@@ -56,6 +56,20 @@ def test_offline_stages_hold_no_engine_and_dpo_two_responses():
     assert told == {"SFT": 12.0, "DPO": 18.0}
 
 
+def test_a_learned_reward_is_held_whole_beside_the_policy():
+    p = load("truthrl", "h100_lora", arms="rlkf")
+    gb = doctor.memory("truthrl", p)
+    told = doctor.reward_model_memory(p, gb)
+    trained = LLAMA.lora(p.reward_lora_rank) / 1e9
+    model = 4 * 8.03 + 12 * trained + 4 * gb["activations"]  # on one GPU, in float32
+    assert told["reward model"] == pytest.approx(model)
+    assert told["RL by it"] == pytest.approx(sum(gb.values()) + 2 * 8.03)
+    full = load("truthrl", "h100_full", arms="rlhf")  # whose optimizer is on the host
+    told = doctor.reward_model_memory(full, gb | {"gathered layer": 2.0})
+    assert told["reward model"] == pytest.approx(2.0 + 4 * gb["activations"])
+    assert doctor.reward_model_memory(load("truthrl", arms="ternary"), gb) == {}
+
+
 def test_a_cache_on_a_network_folder_is_told(monkeypatch):
     for kind, fine in (("nfs4", False), ("ext4", True)):
         mounts = [SimpleNamespace(mountpoint="/", fstype=kind)]
@@ -113,9 +127,11 @@ def test_every_profile_is_estimated_and_a_gpu_profile_fits_its_gpu():
         rows = doctor.estimate(paper, p)
         assert all(all(row) for row in rows), (paper, profile, variant)
         if profile.startswith("h100"):
-            gb = doctor.memory(paper, p).values()
-            assert all(math.isfinite(n) and n >= 0 for n in gb)
-            assert sum(gb) < doctor.GPU_GB, (paper, profile, variant)
+            gb = doctor.memory(paper, p)
+            stages = doctor.offline_memory(gb) | doctor.reward_model_memory(p, gb)
+            assert all(math.isfinite(n) and n >= 0 for n in gb.values())
+            most = max(sum(gb.values()), *stages.values())
+            assert most < doctor.GPU_GB, (paper, profile, variant, stages)
         else:
             assert rows[0][:2] == ("GPU-hours", "0")
 
