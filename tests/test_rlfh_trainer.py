@@ -2,17 +2,21 @@
 
 import csv
 import math
+import os
 import random
+import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from factkit import params
 from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_trainer
-from factkit.rlfh.token_trainer import token_level
+from factkit.rlfh.token_trainer import GroupTrainer, token_level
 from factkit.train import setup
 
 GAMMA, LAMBDA = 0.9, 0.8
@@ -23,6 +27,16 @@ A, B, EOS = 2, 3, 1  # ids of two words and of the token that ends
 def padded(lengths, width):
     """The mask (B, T) of completions of these lengths."""
     return torch.arange(width) < torch.tensor(lengths)[:, None]
+
+
+def gathered_of_two(rank, folder, port):
+    """In one of two processes: what it has of all, of rows as wide as its rank + 1."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ |= {k: str(v) for k, v in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    alone = SimpleNamespace(accelerator=Accelerator(cpu=True))
+    mask = torch.ones(1, rank + 1, dtype=torch.bool)
+    torch.save(GroupTrainer._gathered(alone, mask), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
 
 
 def drawn(*shape, seed=0):
@@ -52,6 +66,17 @@ def test_gae_is_the_discounted_sum_of_its_errors():
             by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
             assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
             assert torch.equal(returns[i, :n], found[i, :n] + values[i, :n])
+
+
+@pytest.mark.slow
+def test_a_mask_stays_one_where_processes_hold_completions_of_other_lengths(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(gathered_of_two, (tmp_path, port), nprocs=2)
+    for rank in (0, 1):
+        mask = torch.load(tmp_path / f"{rank}.pt")
+        assert mask.dtype == torch.bool
+        assert mask.tolist() == [[True, False], [True, True]]
 
 
 def test_what_masked_places_hold_never_matters():

@@ -123,7 +123,9 @@ class GroupTrainer(GRPOTrainer):
 
     def _gathered(self, x: Tensor) -> Tensor:
         """x (B, T) of all processes, one below the other, as wide as the widest."""
-        return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1))
+        # padding makes integers of booleans, in the narrower processes alone
+        wide = self.accelerator.pad_across_processes(x.float(), dim=1)
+        return self.accelerator.gather(wide).to(x.dtype)
 
     def _own(self, x: Tensor, like: Tensor) -> Tensor:
         """Of gathered rows those of this process, (B, T) as `like`."""

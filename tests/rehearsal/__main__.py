@@ -104,7 +104,9 @@ class Rehearsal:
             partial.rename(result / "notebook.ipynb")
         else:
             lines = COLOURS.sub("", log.read_text("utf-8")).split("\n")
-            done.error = next((s.strip() for s in reversed(lines) if s.strip()), "?")
+            said = [s.strip() for s in lines if s.strip()]
+            named = [s for s in said if re.match(r"(\[rank\d+\]: )?[\w.]*Error\b", s)]
+            done.error = next(reversed(named or said), "?")
         return done
 
     def command(
@@ -153,8 +155,9 @@ class Rehearsal:
             if not notebook.exists():
                 continue
             known, others = cells.unexplained(notebook, stem)
-            for (place, row, column), reason in known.items():
-                print(f"  {stem} [{place}] {row}, {column}: empty, {reason}")
+            for reason in dict.fromkeys(known.values()):
+                n = list(known.values()).count(reason)
+                print(f"  {stem}: {n} cells empty, {reason}")
             where = "; ".join(f"[{n}] {row}, {column}" for n, row, column in others)
             yield Done(f"{stem} tables", 0.0, where and f"empty, no reason: {where}")
 
