@@ -62,6 +62,8 @@ def test_every_profile_makes_its_trainers_configurations(tmp_path):
             one_pass = config.per_device_train_batch_size * p.num_processes
             assert one_pass * config.gradient_accumulation_steps == total, path
             assert config.use_cpu and not config.bf16
+            # grouped by length, an epoch of up to 50 updates is sorted by it
+            assert config.train_sampling_strategy == "random", path
         # a rollout is the batches it trains on; TRL sees one process here
         passes = p.minibatches * config.gradient_accumulation_steps
         assert config.steps_per_generation == passes, path

@@ -68,7 +68,8 @@ def cold_start(p: PolicyParams) -> str:
     folder = assets.made_folder("smollm2-135m-leads", (COLD_START, SEED, rows))
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
     kept["answer_format"] = "long"  # one policy, whichever the paper
-    how = SftParams.model_validate(kept | COLD_START | {"seed": SEED})
+    kept |= {"seed": SEED, "sft_by_length": True}  # less padding
+    how = SftParams.model_validate(kept | COLD_START)
     with FileLock(f"{folder}.lock"):
         return str(offline.sft(start, rows, folder, how))
 

@@ -43,7 +43,7 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
         completion_only_loss=True,
         # chunked: the same loss, without logits where there is no target
         loss_type="nll" if torch.cuda.is_available() else "chunked_nll",
-        train_sampling_strategy="group_by_length",  # rows of an update are padded alike
+        train_sampling_strategy="group_by_length" if p.sft_by_length else "random",
     )
 
 
