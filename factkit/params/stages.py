@@ -162,7 +162,7 @@ class SftParams(TrainParams):
     sft_learning_rate: float = Field(gt=0, lt=1)
     sft_batch_size: int = Field(ge=1)
     sft_epochs: int = Field(ge=1)
-    sft_by_length: bool = False  # rows of an update padded alike, so not drawn at random
+    sft_by_length: bool = False  # rows of an update alike, not at random
 
 
 class DpoParams(TrainParams):
