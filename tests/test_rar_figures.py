@@ -110,3 +110,5 @@ def test_a_trajectory_runs_from_the_base_policy_to_the_last_step():
     assert list(one.lines[0].get_ydata()) == [0.6, 0.1, 0.6]
     # at step 30 nobody responded
     assert texts(other)[3:] == ["base", "120"]
+    # of those at one place the first is written
+    assert [t.get_visible() for t in other.texts] == [True] * 2 + [False] * 3

@@ -20,6 +20,7 @@ from factkit.figures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 Results = Sequence[Mapping[str, Any]]
 LEAST_SPAN = 0.05  # of the axes, so that small differences look small
@@ -80,7 +81,7 @@ def trajectories(
     """Hallucination against utility of the policies kept while training (Fig 5).
 
     panels: title → name of a line → the run that it is of. On the dev requests; a
-    number says after how many updates.
+    number says after how many updates, where there is room for it.
     """
     figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
     for ax in figure.axes[1:]:
@@ -91,6 +92,13 @@ def trajectories(
             _trajectory(ax, run["metrics"], _label(ax, [run]), i, name)
         ax.set_title(title, fontsize=10)
         ax.legend(**LEGEND)
+    figure.canvas.draw()  # places the panels
+    for ax in figure.axes:
+        written: list[Bbox] = []
+        for text in ax.texts:
+            box = text.get_window_extent()
+            text.set_visible(not any(map(box.overlaps, written)))
+            written += [box] * text.get_visible()
     return figure
 
 
