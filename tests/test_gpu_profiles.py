@@ -70,6 +70,7 @@ def test_every_profile_makes_its_trainers_configurations(tmp_path):
         rollout = config.generation_batch_size * p.num_processes
         assert rollout == p.minibatches * p.rl_batch_size, path
         assert config.use_vllm == (p.rollouts != "transformers"), path
+        assert not config.vllm_importance_sampling_correction, path
         if p.rollouts == "vllm_colocate":
             assert config.vllm_mode == "colocate", path
             assert config.vllm_gpu_memory_utilization == p.vllm_memory

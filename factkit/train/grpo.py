@@ -21,6 +21,10 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     max_completion_length alone. TRL's dr_grpo does not switch the std off: that is
     done here.
 
+    π_old is the trainer's, wherever rollouts come from. TRL would weigh a response by
+    π_old over vLLM's own probability of it, and drop it if that is above 3; no paper
+    does.
+
     One update a rollout has the ratio 1 and the clip idle (as in Learning to Reason
     §3.2; ours for TruthRL, which does not state its mini-batch). With p.minibatches
     more, a rollout is so many times p.rl_batch_size completions, and checkpoints are
@@ -49,6 +53,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         loss_type=p.loss,
         scale_rewards="group" if p.loss == "grpo" else "none",
         use_bias_correction_kl=False,  # plain k3 estimator
+        vllm_importance_sampling_correction=False,
         num_iterations=1,
     )
     config.steps_per_generation *= p.minibatches
