@@ -92,7 +92,7 @@ def trajectories(
             _trajectory(ax, run["metrics"], _label(ax, [run]), i, name)
         ax.set_title(title, fontsize=10)
         ax.legend(**LEGEND)
-    figure.canvas.draw()  # places the panels
+    figure.draw_without_rendering()  # places the panels
     for ax in figure.axes:
         written: list[Bbox] = []
         for text in ax.texts:
