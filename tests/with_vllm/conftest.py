@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from factkit import assets
-from factkit.train import grpo
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -37,22 +36,6 @@ def modules(tmp_path, monkeypatch) -> Path:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     return folder
-
-
-@pytest.fixture
-def measured(monkeypatch) -> str:
-    """The column of metrics.csv that says how far log π of the engine's tokens is from
-    the trainer's: TRL measures it where it weighs responses by it, which the kit does
-    not have it do."""
-    plain = grpo.grpo_config
-
-    def config(*given):
-        made = plain(*given)
-        made.vllm_importance_sampling_correction = True
-        return made
-
-    monkeypatch.setattr(grpo, "grpo_config", config)
-    return "sampling/sampling_logp_difference/mean"
 
 
 @pytest.fixture(scope="session")
