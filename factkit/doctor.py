@@ -32,7 +32,9 @@ PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri":
 CLAIMS = {"rar": 30, "reason": 46, "rlfh": 22}
 
 # GB: FEVEROUS, FEVER and HoVer unpacked; WildHallucinations; wiki-18 with E5's index
-CORPORA_GB, WIKIPEDIA_GB = {"veri": 75.0, "rar": 1.4}, 51.0
+# RLFH's database of Wikipedia (20) and the index of its passages (a guess: as much)
+CORPORA_GB, WIKIPEDIA_GB = {"veri": 75.0, "rar": 1.4, "rlfh": 40.0}, 51.0
+TEST_SETS = {"reason": 6, "rar": 2}  # of long answers that are searched for, at most
 NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs")
 
 Row = tuple[str, str, str]  # what, value, how reckoned
@@ -88,7 +90,9 @@ def estimate(paper: str, p: Any) -> list[Row]:
     if calls := data_calls(paper, p):
         counts.append(("judge calls of the data notebook", calls, "its own samples"))
     if paper in CLAIMS and p.search_url:
-        searches = p.train_requests + p.dev_requests + p.test_requests
+        own = getattr(p, "sft_requests", 0)  # Learning to Reason's
+        searches = p.train_requests + own + p.dev_requests
+        searches += p.test_requests * TEST_SETS.get(paper, 1)
         how = f"one a request, {p.pages} pages each at most"
         counts.append(("web searches", searches, how))
     if paper == "veri":

@@ -95,8 +95,9 @@ BY_HAND = {
         "judge calls of the data notebook": 8000 * 8 * 45 + 20 * 8000,
         "judge calls training veriscore": 256_000 * 45,
         "judge calls training veriscore_plus_judge": 256_000 * 46,
-        "web searches": 8000 + 200 + 500,
+        "web searches": 8000 + 200 + 2 * 500,  # WildChat's and Biography
     },
+    ("reason", "h100_full"): {"web searches": 4000 + 3000 + 200 + 6 * 532},
     # 11 sentences are read, 22 statements verified, all of them rated in one call;
     # PPO reads a rollout once more than GRPO, for its values
     ("rlfh", "h100_full"): {

@@ -1,9 +1,10 @@
 """Public benchmarks of a policy, by lm-evaluation-harness (Binary RAR App. B).
 
 Deviations: `minerva` is the MATH test set under Minerva's prompt (the paper has a set
-of 272 problems, which lm-eval lacks); shots, prompts and scoring, which the paper does
-not name, are ours. HumanEval and MBPP run what the model writes: they need `allow_code`
-and a container, best without a network and with nothing in reach, as by
+of 272 problems, which lm-eval lacks); a problem of AIME25 has one greedy answer (four
+samples, A.5); shots, prompts and scoring, which the paper does not name, are ours.
+HumanEval and MBPP run what the model writes: they need `allow_code` and a container,
+best without a network and with nothing in reach, as by
    docker run --rm --network none --gpus all -v "$PWD":/kit -w /kit IMAGE papermill …
 """
 

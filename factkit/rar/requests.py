@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 DEV_SHARE = 0.15  # of the fact world's people
 HELD_OUT = 100  # texts for the perplexity
+# short questions a request for dev: training ends where a tenth fewer are answered, and
+# of 200, a fifth of them known, that is four
+SHORT_DEV = 10
 WILDCHAT_READ = 20  # conversations a training request, of which a part is factual
 Evidence = tuple[dict[str, list[Document]], Counter[str]]
 Requests = tuple[dict[str, list[Example]], list[str], Counter]
@@ -36,7 +39,8 @@ def request_sets(p: "RarParams") -> Requests:
     """train, dev and test requests, held-out texts, and counts of what was dropped.
 
     dev and test hold requests of every kind of KINDS, p.dev_requests and
-    p.test_requests of them open. No entity is in two of the three.
+    p.test_requests of them open, and as many of each other kind (WildChat: SHORT_DEV
+    times as many for dev). No entity is in two of the three.
     """
     sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
     make = {"world": _world_sets, "leads": _lead_sets, "wildchat": _wildchat_sets}
@@ -71,7 +75,7 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     kept = [e.model_copy(update={"meta": e.meta | {"kind": OPEN}}) for e in kept]
     sets = split_prompts(kept, sizes, p.split_seed)
     questions, _ = benchmarks.load("popqa")
-    short = {name: sizes[name] for name in ("dev", "test")}
+    short = {"dev": SHORT_DEV * sizes["dev"], "test": sizes["test"]}
     for name, rows in split_by_entity(questions, short, p.split_seed).items():
         sets[name] += [_short(e, kind) for kind in ASKS for e in rows]
     for name in p.test_sets.split():

@@ -158,8 +158,9 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     own = {
         name: [e for e in rows if "set" not in e.meta] for name, rows in sets.items()
     }
-    for name, n in (("dev", p.dev_requests), ("test", p.test_requests)):
-        assert len(own[name]) == 3 * n
+    short = rar_requests.SHORT_DEV
+    assert len(own["dev"]) == p.dev_requests * (1 + 2 * short)
+    assert len(own["test"]) == p.test_requests * 3
     assert len(held_out) == rar_requests.HELD_OUT
     assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
     public = [e for e in sets["test"] if "set" in e.meta]
