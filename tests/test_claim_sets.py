@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
+from small_tokenizers import of_words
 
 from factkit import params
 from factkit.corpus import listed
@@ -98,6 +99,22 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
             assert len(set(ids) - set(example.evidence)) <= context
             assert listed(given[example.id]) in prompt and example.question in prompt
+
+
+def test_an_offline_prompt_that_is_too_long_loses_texts_but_never_gold(
+    p, sets, entries, search
+):
+    claims = [e for e in sets["train"] if e.evidence][:6]
+    given = claim_data.given_offline(claims, entries, search, p)
+    tokenizer, longest = of_words("any"), p.max_completion_length
+    prompts = search_rollout.asked(claims, p, given)
+    longest += min(map(len, search_rollout.prompt_tokens(prompts, tokenizer, p))) - 1
+    short = p.model_copy(update={"max_context_length": longest})
+    before = sum(map(len, given.values()))
+    dropped = claim_data.shortened(given, claims, tokenizer, short)
+    assert dropped == before - sum(map(len, given.values())) >= len(claims)
+    assert all({c.id for c in given[e.id]} >= set(e.evidence) for e in claims)
+    assert claim_data.shortened(given, claims, tokenizer, p) == 0  # there is room
 
 
 # ---- the paper's sets

@@ -116,8 +116,6 @@ def train_policy(
     """Train to the end and keep the policies that `grpo` tells of; folder/model."""
     setup.keep_at(trainer, p.kept_steps[:-1], folder)
     on_cpu = trainer.args.device.type == "cpu"
-    if on_cpu and trainer.ref_model is not None:  # TRL loads the reference itself
-        cpu.tune(trainer.ref_model)
     if on_cpu and trainer.accelerator.num_processes == 1:
         cpu.share_prompts(trainer)
     return setup.train_and_keep(trainer, algorithm, folder, merge=False)

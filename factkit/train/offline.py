@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu, models, quiet
+from factkit import models, quiet
 from factkit.params.stages import DpoParams, RewardModelParams, SftParams
 from factkit.train import launch, setup
 
@@ -56,8 +56,6 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
 
     config = dpo_config(p, folder / "checkpoint")
     trainer = setup.policy_trainer(DPOTrainer, config, start, rows, p)
-    if trainer.ref_model is not None:
-        cpu.tune(trainer.ref_model)
     return setup.train_and_keep(trainer, "DPO", folder, merge=True)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import assets, cpu, models, progress, quiet
 from factkit.params.stages import HardwareParams, TrainParams
+from factkit.train import precision
 from factkit.train.launch import RECIPE, is_main_process
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Trainer,
         TrainingArguments,
     )
+    from trl import GRPOTrainer
 
 
 def policy_trainer(
@@ -40,13 +42,35 @@ def policy_trainer(
 
     quiet.bars()
     model, tokenizer = load_trainable(start, p, rollouts)
-    return make(
+    trainer = make(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
         peft_config=lora(p, model),
         args=config,
     )
+    reference = getattr(trainer, "ref_model", None)  # TRL loads it itself
+    for loaded in (trainer.model, reference) if p.deepspeed else ():
+        if loaded is not None:
+            precision.exact_rotary(loaded)
+    if reference is not None and config.device.type == "cpu":
+        cpu.tune(reference)
+    if rollouts and p.rollouts != "transformers" and p.lora_backend != "unsloth":
+        _settle_engine(trainer, p)
+    return trainer
+
+
+def _settle_engine(trainer: "GRPOTrainer", p: TrainParams) -> None:
+    """What TRL's way with vLLM leaves out: a base that LoRA does not move, and rollouts
+    that depend on p.seed (an engine in the trainer's process sets the seed of both, the
+    same for every run; the processes of one engine need one seed)."""
+    from transformers import set_seed
+
+    if p.lora_rank:
+        precision.sync_unmerged(trainer.vllm_generation, trainer.model)
+    if p.rollouts == "vllm_colocate":
+        engine = trainer.accelerator.process_index // p.vllm_tensor_parallel
+        set_seed(1000 * p.seed + engine)
 
 
 def load_trainable(
@@ -142,6 +166,8 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "data_seed": p.seed,
         "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed sees for itself
         "bf16": on_gpu and p.dtype == "bfloat16",
+        "optim": "adamw_torch_fused",  # these are transformers' own; Unsloth would
+        "weight_decay": 0.0,  # have 8 bits, and decay
         "gradient_checkpointing": on_gpu,
         "deepspeed": deepspeed_config(p),
         "ddp_find_unused_parameters": False,

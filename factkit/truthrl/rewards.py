@@ -214,9 +214,11 @@ def load_scorer(
     def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
         texts = []
         for prompt, completion in zip(prompts, completions, strict=True):
-            if not isinstance(prompt, str):
+            if isinstance(prompt, str):
+                prompt += " "
+            else:  # as TRL joined them in training
                 (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
-            texts.append(f"{prompt} {completion.strip()}")
+            texts.append(prompt + completion.strip())
         scores: list[float] = []
         for start in range(0, len(texts), 64):
             ids = tokenizer(texts[start : start + 64])["input_ids"]

@@ -35,6 +35,8 @@ from factkit.world import claims as world_claims
 from factkit.world import facts as world
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
     from factkit.veri.arms import VeriParams
 
 # in p.claims_path: the published files, as their repository has them; sets to train on
@@ -223,6 +225,28 @@ def given_offline(
         random.Random(f"given {example.id}").shuffle(mixed)
         given[example.id] = mixed
     return given
+
+
+def shortened(
+    given: dict[str, list[Chunk]],
+    examples: Sequence[Example],
+    tokenizer: "Tokenizer",
+    p: "VeriParams",
+) -> int:
+    """Take texts beside the gold out of `given` until the prompt and a turn fit
+    p.max_context_length; how many (an engine refuses what is longer)."""
+    room, dropped = p.max_context_length - p.max_completion_length, 0
+    for example in examples:
+        while True:
+            prompts = asked([example], p, given)
+            (ids,) = search_rollout.prompt_tokens(prompts, tokenizer, p)
+            texts = given[example.id]
+            others = [c for c in texts if c.id not in example.evidence]
+            if len(ids) <= room or not others:
+                break
+            given[example.id] = [c for c in texts if c is not others[-1]]
+            dropped += 1
+    return dropped
 
 
 # ---- trajectories for SFT

@@ -378,7 +378,12 @@ def with_server(
             max_tokens=max(budgets),
             stop=list(STOPS),
             logprobs=0,
-            extra_body={"return_token_ids": True, "include_stop_str_in_output": True},
+            extra_body={
+                "return_token_ids": True,
+                "include_stop_str_in_output": True,
+                "top_k": 0,  # not those that Qwen's files would fill in
+                "repetition_penalty": 1.0,
+            },
         )
         turns = sorted(reply.choices, key=lambda choice: choice.index)
         logprobs = [list(turn.logprobs.token_logprobs) for turn in turns]

@@ -3,6 +3,8 @@
 import csv
 import importlib
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -23,6 +25,28 @@ def make_reward(p, folder):
         return [len(c) % 5 / 4 for c in completions]
     return varied
 """
+ROTARY = """
+import deepspeed
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.integrations import HfDeepSpeedConfig
+
+from factkit import params
+from factkit.train import precision
+from factkit.world.policy import base_policy
+
+base = base_policy(params.load("truthrl", "tiny", %r))
+exact = AutoModelForCausalLM.from_pretrained(base).model.rotary_emb.inv_freq
+deepspeed.init_distributed("gloo")
+config = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+config["train_micro_batch_size_per_gpu"] = 1
+alive = HfDeepSpeedConfig(config)
+model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+assert not torch.equal(model.model.rotary_emb.inv_freq.float(), exact), "mended there"
+precision.exact_rotary(model)
+engine, *_ = deepspeed.initialize(model=model, config=config)
+assert torch.equal(engine.module.model.rotary_emb.inv_freq, exact)
+"""
 
 
 @pytest.fixture
@@ -34,10 +58,12 @@ def on_cpu(modules, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+WORLD = {"world_people": 60, "pretrain_steps": 3}
+
+
 def load(**values):
     values = {"num_processes": 2, "micro_batch_size": 2, "checkpoint_steps": 1} | values
-    world = {"world_people": 60, "pretrain_steps": 3}
-    return params.load("truthrl", "tiny", world | values)
+    return params.load("truthrl", "tiny", WORLD | values)
 
 
 def rows(p) -> list[dict]:
@@ -79,3 +105,14 @@ def test_lora_under_zero3_is_merged_into_the_whole_model(on_cpu, tmp_path):
     model = offline.sft(base, rows(p), tmp_path, p)
     assert not (model / "adapter_config.json").exists()
     assert_whole(model, base)
+
+
+def test_rotary_frequencies_are_exact_under_zero3_in_bfloat16():
+    """DeepSpeed's loading rounds them; its engine leaves alone what is mended."""
+    one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "DS_ACCELERATOR": "cpu"}
+    port = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    code = [sys.executable, "-c", ROTARY % WORLD]
+    done = subprocess.run(
+        code, env=os.environ | one | port, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
