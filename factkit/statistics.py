@@ -20,7 +20,7 @@ A metric is a mean over the items that count in it, or a ratio of sums (WEIGHTS)
 item's share is its linearised one, z_i = R + I·w_i (x_i − R) / Σw.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ class Estimate:
     """A difference with its 95 % interval; se, df: of the t distribution behind it.
 
     seeds, items: how many it was measured with (items: in the smallest cell, 0 where
-    none were stored). basis: what the interval covers.
+    none were stored).
     """
 
     value: float
@@ -47,7 +47,6 @@ class Estimate:
     df: float
     seeds: int
     items: int
-    basis: str
 
     @property
     def half_width(self) -> float:
@@ -72,21 +71,6 @@ def means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
     return {name: sum(values) / len(values) for name, values in columns.items()}
-
-
-def resampled_means(
-    table: np.ndarray, resamples: int, seed: int
-) -> Iterator[np.ndarray]:
-    """Of each column of a table (rows, columns) its means over resampled rows.
-
-    NaN does not count; a resample without a value for a column has no mean of it.
-    """
-    n = len(table)
-    # how often each row is in a resample: (resamples, rows)
-    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), resamples)
-    sums, counts = drawn @ np.nan_to_num(table), drawn @ ~np.isnan(table)
-    for total, count in zip(sums.T, counts.T, strict=True):
-        yield total[count > 0] / count[count > 0]
 
 
 def mean_of(items: Items) -> float:
@@ -122,7 +106,7 @@ def difference(
         gains = [
             mean_of(more[s]) - (factor * mean_of(less[s]) if less else 0) for s in seeds
         ]
-        return over_seeds(gains, fewest, "seeds, each with items of its own")
+        return over_seeds(gains, fewest)
     rows = [
         shares(more[s], every) - (factor * shares(less[s], every) if less else 0)
         for s in seeds
@@ -130,13 +114,11 @@ def difference(
     return _crossed(np.stack(rows), fewest)
 
 
-def over_seeds(
-    values: Sequence[float], items: int = 0, basis: str = "seeds alone"
-) -> Estimate:
+def over_seeds(values: Sequence[float], items: int = 0) -> Estimate:
     """The t interval over seeds alone, as for results whose items were not stored."""
     n = len(values)
     se = float(np.std(values, ddof=1)) / n**0.5 if n > 1 else float("nan")
-    return Estimate(float(np.mean(values)), se, n - 1, n, items, basis)
+    return Estimate(float(np.mean(values)), se, n - 1, n, items)
 
 
 def _crossed(table: np.ndarray, fewest: int) -> Estimate:
@@ -146,7 +128,7 @@ def _crossed(table: np.ndarray, fewest: int) -> Estimate:
     of_items = n_seeds * float(np.var(table.mean(axis=0), ddof=1)) if n_items > 1 else 0
     if n_seeds == 1:
         se = (of_items / n_items) ** 0.5
-        return Estimate(float(mean), se, n_items - 1, 1, fewest, "items alone")
+        return Estimate(float(mean), se, n_items - 1, 1, fewest)
     of_seeds = n_items * float(np.var(table.mean(axis=1), ddof=1))
     rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + mean
     df_rest = (n_seeds - 1) * (n_items - 1)
@@ -159,11 +141,12 @@ def _crossed(table: np.ndarray, fewest: int) -> Estimate:
     spread = sum(square**2 / df for square, df in parts)
     df = squares**2 / spread if spread else n_seeds - 1
     se = (squares / table.size) ** 0.5
-    return Estimate(float(mean), se, df, n_seeds, fewest, "seeds and items")
+    return Estimate(float(mean), se, df, n_seeds, fewest)
 
 
-def interval_over_seeds(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of the 95 % t interval over seeds (0 for one value)."""
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width of the 95 % t interval of values (0 for one), of seeds or of
+    items."""
     estimate = over_seeds(values)
     return estimate.value, estimate.half_width if len(values) > 1 else 0.0
 

@@ -1,4 +1,4 @@
-"""Metrics of claim verification: by hand, by item, intervals."""
+"""Metrics of claim verification: by hand, by item."""
 
 from dataclasses import replace
 
@@ -178,18 +178,3 @@ def test_shares_of_the_form_of_forced_answers_and_searches():
     assert found["format_share"] == found["forced_share"] == 1 / 4
     assert found["searches"] == (3 + 1 + 4 + 0) / 4
     assert cv.summary(rows, max_searches=4)["format_share"] == 2 / 4
-
-
-# ---- intervals
-
-
-def test_intervals_hold_the_mean_and_are_points_where_all_are_alike():
-    intervals, means = cv.bootstrap(ROWS * 5, 300), scores(ROWS * 5)
-    assert intervals.keys() == means.keys()
-    assert all(intervals[n][0] <= means[n] <= intervals[n][1] for n in means)
-    assert intervals["label_accuracy"][0] < intervals["label_accuracy"][1]
-    alike = cv.bootstrap([ROWS[2]] * 5, 20)
-    assert alike["evidence_score"] == (0.5, 0.5)
-    # a resample without the label counts for none of its metrics
-    few = [row(REFUTE, "a", REFUTE, "a")] + [row(NEI, "", NEI, "")] * 3
-    assert cv.bootstrap(few, 200)["refute_joint_accuracy"] == (1.0, 1.0)

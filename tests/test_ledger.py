@@ -64,7 +64,7 @@ def test_one_policy_stands_for_every_seed_and_has_no_variance_over_them(tmp_path
     assert (found.word, found.estimate.seeds) == ("holds", 3)
     base = [with_items(tmp_path, "base", s, np.zeros(N)) for s in range(3)]
     both = claim(more="prompting", less="base")
-    assert ledger.judge(both, {"": prompting + base}).estimate.basis == "items alone"
+    assert ledger.judge(both, {"": prompting + base}).estimate.df == N - 1
 
 
 def test_what_cannot_be_told_is_named(tmp_path):
@@ -115,7 +115,7 @@ def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
     claims = [claim(setting="retrieval"), claim()]
     reading, memory = ledger.check(claims, results).to_dict("records")
     assert (reading["ours"][:5], memory["ours"][:5]) == ("+10.0", "-10.0")
-    mean, half = statistics.interval_over_seeds([10, 12, 14])
+    mean, half = statistics.t_interval([10, 12, 14])
     assert reading["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
     assert memory["three worlds"] == ""
 

@@ -34,7 +34,6 @@ SMALL = {
     "rl_batch_size": 16,
     "num_generations": 4,
     "checkpoint_steps": 1,
-    "bootstrap_resamples": 100,
 }
 SMALL_LONG_FORM = SMALL | {
     "pretrain_steps": 200,

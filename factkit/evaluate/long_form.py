@@ -22,15 +22,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from factkit import models
 from factkit.assets import write_atomically
 from factkit.corpus import Document, Hit
 from factkit.datasets.examples import DataError, Example, read_rows, write_rows
 from factkit.evaluate import exposure_bin, shown
 from factkit.retrieval.evidence import EvidenceCache
-from factkit.statistics import resampled_means
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
 from factkit.verify.outcome import Support
 from factkit.verify.response import answers
@@ -219,22 +216,6 @@ def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
     """Id → what the response adds to each mean of `scores`, absent where it does not
     count."""
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
-
-
-def bootstrap(
-    rows: Sequence[Checked], resamples: int, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of `scores` over resampled prompts.
-
-    A resample in which nobody responds has no precision and counts for none.
-    """
-    terms = _terms(rows)
-    means = resampled_means(terms.to_numpy(), resamples, seed)
-    return {
-        name: tuple(np.percentile(drawn, [2.5, 97.5]).tolist())
-        for name, drawn in zip(terms, means, strict=True)
-        if drawn.size
-    }
 
 
 def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":

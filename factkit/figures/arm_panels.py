@@ -25,7 +25,7 @@ from factkit.figures import (
     say,
     spaced,
 )
-from factkit.statistics import interval_over_seeds
+from factkit.statistics import t_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ OUTCOMES = (
 def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
     """Mean and half-width of a metric over the runs that have it, None without any."""
     values = [r["metrics"][name] for r in runs if name in r["metrics"]]
-    return interval_over_seeds(values) if values else None
+    return t_interval(values) if values else None
 
 
 def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":

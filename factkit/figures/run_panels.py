@@ -2,7 +2,7 @@
 responses."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from factkit.figures import (
     spaced,
     whole_ticks,
 )
-from factkit.statistics import interval_over_seeds
+from factkit.statistics import t_interval
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ COLOURS = {  # of columns that have a colour of their own
 CLAIMS = {
     "correct_claims_per_question": "correct claims a question",
     "incorrect_claims_per_question": "other claims a question",
+}
+SIDES = {  # of a training: what a legend says, colour
+    "before": ("before", PUBLISHED),
+    "start": ("start of RL", ABSTAIN),  # where it was trained before
+    "after": ("after", CORRECT),
 }
 HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
 BLUE, GREY, RED = (f"background-color: {c}" for c in ("#cfe2f3", "#eeeeee", "#f9d5c3"))
@@ -100,31 +105,27 @@ def learning_curve(
 
 
 def before_and_after(
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    spans: Mapping[str, Mapping[str, tuple[float, float]]],
+    metrics: Mapping[str, Mapping[str, float]],
+    terms: Mapping[str, Iterable[Mapping[str, float]]],
     panels: Mapping[str, Mapping[str, str]],
-    start: Mapping[str, float] | None = None,
 ) -> "Figure":
-    """Metrics before and after training; error bars: intervals over test items.
+    """Metrics before and after training; error bars: 95 % t intervals over test items.
 
-    spans: `base` and `after` → metric → (low, high), of those that have one. panels:
-    what a y axis says → metric → label; "(%)" says that these are fractions. start:
-    of the policy from which RL started, where it was trained before; spans `start`.
+    metrics: side (of SIDES) → metric → value. terms: side → what each item counts in
+    its metrics. panels: what a y axis says → metric → label; "(%)" says that these are
+    fractions.
     """
     figure, _ = new_figure(9.5 if len(panels) > 1 else 7.0, 3.2, columns=len(panels))
-    sides = [("before", before, spans["base"], PUBLISHED)]
-    if start is not None:
-        sides += [("start of RL", start, spans["start"], ABSTAIN)]
-    sides += [("after", after, spans["after"], CORRECT)]
+    sides = [side for side in SIDES if side in metrics]
+    rows = {side: list(terms[side]) for side in sides}
     width = 0.8 / len(sides)
     for ax, (label, names) in zip(figure.axes, panels.items(), strict=True):
-        for i, (side, metrics, intervals, colour) in enumerate(sides):
-            values = np.array([metrics.get(name, 0.0) for name in names])
-            pairs = zip(names, values, strict=True)
-            low, high = np.transpose([intervals.get(n, (v, v)) for n, v in pairs])
-            errors = np.maximum([values - low, high - values], 0)
-            style = {"color": colour, "label": side, "capsize": 3}
+        for i, side in enumerate(sides):
+            values = [metrics[side].get(name, 0.0) for name in names]
+            counted = [[r[n] for r in rows[side] if n in r] for n in names]
+            errors = [t_interval(of)[1] if of else 0.0 for of in counted]
+            shown, colour = SIDES[side]
+            style = {"color": colour, "label": shown, "capsize": 3}
             places = np.arange(len(names)) + width * (i - (len(sides) - 1) / 2)
             ax.bar(places, values, 0.9 * width, yerr=errors, **style)
         ax.axhline(0, color="black", lw=0.8)
@@ -154,7 +155,7 @@ def by_exposure(
             binned = [numbered(metrics, "exposure", name) for metrics in runs]
             edges = list(binned[0])
             values = [[bins[edge] for bins in binned if edge in bins] for edge in edges]
-            means, halves = zip(*map(interval_over_seeds, values), strict=True)
+            means, halves = zip(*map(t_interval, values), strict=True)
             places = [x + 0.06 * (i - len(groups) / 2) for x in range(len(edges))]
             colour, line, _ = look(i)
             style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import arms, past_runs, published, runs, sweeps
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
-from factkit.statistics import interval_over_seeds
+from factkit.statistics import t_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +147,7 @@ def spread(given: Sequence[float | None], factor: float = 100) -> str:
     scaled = [factor * v for v in given if v is not None]
     if not scaled:
         return "–"
-    mean, half = interval_over_seeds(scaled)
+    mean, half = t_interval(scaled)
     return f"{mean:.1f} ± {half:.1f}" if len(scaled) > 1 else f"{mean:.1f}"
 
 
@@ -161,7 +161,7 @@ def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, flo
     every = sorted({name for r in results for name in r["metrics"]})
     names = names or [name for name in every if not name.startswith(others)]
     return {
-        f"{arm}_{name}": interval_over_seeds(measured)[0]
+        f"{arm}_{name}": t_interval(measured)[0]
         for arm, group in by_arm(results).items()
         for name in names
         if (measured := values(group, name))
@@ -226,7 +226,7 @@ def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
     sentences = []
     for name in names:
         by_mean = {
-            100 * interval_over_seeds(measured)[0]: arm
+            100 * t_interval(measured)[0]: arm
             for arm, group in by_arm(results).items()
             if (measured := values(group, name))
         }

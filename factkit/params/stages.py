@@ -128,7 +128,6 @@ class PolicyParams(JudgeParams):
     answer_format: str  # each paper says which it knows
     max_completion_length: int = Field(ge=1)
     eval_batch_size: int = Field(ge=1)
-    bootstrap_resamples: int = Field(ge=100)
 
     # the fact world and its policy: profile tiny's alone
     world_people: int = Field(500, ge=20)

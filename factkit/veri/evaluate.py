@@ -21,10 +21,8 @@ a readable label is wrong.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from factkit.datasets.examples import LABELS, Example
-from factkit.statistics import means, resampled_means
+from factkit.statistics import means
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import NEI, Answer, Turn
 
@@ -191,24 +189,6 @@ def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
         if table.setdefault(f"{row.set}/{row.id}", counted) is not counted:
             raise ValueError(f"two claims are {row.set}/{row.id}")
     return table
-
-
-def bootstrap(
-    rows: Sequence[Verified], resamples: int, seed: int = 0
-) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of `scores` over resampled claims.
-
-    A resample without a claim for a metric (none with that label, say) counts for none
-    of that metric.
-    """
-    names, each = list(scores(rows)), list(map(_marks, rows))
-    table = np.array([[row.get(name, np.nan) for name in names] for row in each])
-    intervals = {}
-    for name, drawn in zip(names, resampled_means(table, resamples, seed), strict=True):
-        ordered = np.sort(drawn).tolist()
-        low, high = int(0.025 * len(ordered)), int(0.975 * len(ordered)) - 1
-        intervals[name] = ordered[low], ordered[max(high, 0)]
-    return intervals
 
 
 def _marks(row: Verified) -> dict[str, float]:
