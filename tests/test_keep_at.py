@@ -6,7 +6,7 @@ import math
 import pytest
 
 from factkit import models, params
-from factkit.train import grpo
+from factkit.train import grpo, setup
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 from factkit.world.policy import build_policy
@@ -108,6 +108,11 @@ def test_a_run_keeps_the_policies_of_its_steps_and_no_pickle(start, whole):
 # A run that is killed and goes on
 
 
+def curve(folder):
+    with (folder / "metrics.csv").open() as f:
+        return list(csv.DictReader(f))
+
+
 def test_a_resumed_run_has_the_policies_of_one_that_ran_through(
     start, whole, p, tmp_path
 ):
@@ -122,6 +127,28 @@ def test_a_resumed_run_has_the_policies_of_one_that_ran_through(
     for name in ("model-1", "model-2", "model-3", "model"):
         assert same(tmp_path / name, whole / name)
     assert not (tmp_path / "model-3" / "half").exists()
+    for ours, theirs in zip(curve(tmp_path), curve(whole), strict=True):
+        for column in ("step", "loss", "reward", "kl", "grad_norm"):
+            assert float(ours[column]) == pytest.approx(float(theirs[column]), abs=1e-6)
+
+
+def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    before, newest = tmp_path / "checkpoint-8", tmp_path / "checkpoint-16"
+    for folder in (before, newest):
+        folder.mkdir()
+        save_file({"w": torch.zeros(50)}, folder / "adapter_model.safetensors")
+        torch.save({"w": torch.zeros(50)}, folder / "optimizer.pt")
+        (folder / "trainer_state.json").write_text('{"global_step": 1}')
+    assert setup.last_whole(tmp_path) == str(newest)
+    for path in list(newest.iterdir()):
+        content = path.read_bytes()
+        for length in (0, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:length])
+            assert setup.last_whole(tmp_path) == str(before), (path, length)
+        path.write_bytes(content)
 
 
 def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
@@ -135,7 +162,6 @@ def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
 def test_a_batch_without_any_reward_does_not_end_the_training(start, p, tmp_path):
     few = p.model_copy(update={"rl_steps": 3, "kept_policies": 1})
     train(start, tmp_path, few, silent_in=1)
-    with (tmp_path / "metrics.csv").open() as f:
-        rows = list(csv.DictReader(f))
+    rows = curve(tmp_path)
     assert [row["step"] for row in rows] == ["1", "2", "3"]
     assert not any(math.isnan(float(row["grad_norm"])) for row in rows)

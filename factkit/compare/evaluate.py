@@ -21,9 +21,9 @@ from factkit.curate.drawn import Probe
 from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
+from factkit.evaluate.short_form import rates
 from factkit.verify import verifier
 from factkit.verify.engine import ExactEngine
-from factkit.verify.outcome import Outcome
 from factkit.world.facts import HEDGE
 
 KNOWN = 0.5  # share of right guesses from which on the start knows a fact
@@ -95,17 +95,10 @@ def short_answers(
     """Question → whether the answer is correct, wrong, abstaining; truthfulness."""
     columns = [e.answers for e in examples], [e.question for e in examples]
     outcomes = verifier.verifier(p, "rules")(responses, *columns)
-    names = {
-        Outcome.CORRECT: "short_accuracy",
-        Outcome.WRONG: "short_hallucination",
-        Outcome.ABSTAIN: "short_abstention",
+    return {
+        example.id: {f"short_{k}": v for k, v in rates([outcome]).items()}
+        for example, outcome in zip(examples, outcomes, strict=True)
     }
-    items = {}
-    for example, result in zip(examples, outcomes, strict=True):
-        terms = {name: float(result is kind) for kind, name in names.items()}
-        gain = terms["short_accuracy"] - terms["short_hallucination"]
-        items[example.id] = terms | {"short_truthfulness": gain}
-    return items
 
 
 def of_knowledge(

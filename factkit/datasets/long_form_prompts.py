@@ -91,14 +91,14 @@ def _wild(row: Row) -> Example:
     return long_prompt(name, prompt, entity, rows.optional(row, "category"))
 
 
-def wild_pages(entities: Collection[str], path: str = "") -> dict[str, list[Document]]:
+def wild_pages(entities: Collection[str]) -> dict[str, list[Document]]:
     """WildHallucinations' own evidence: entity → the texts of its web pages, each once.
 
     All 7,917 rows are 1.4 GB: only the pages of `entities` are kept.
     """
     pages = {}
     source = SOURCES["wild_hallucinations"]
-    for row in rows.values(source, "wild_hallucinations", path, source.splits):
+    for row in rows.values(source, "wild_hallucinations", "", source.splits):
         entity = (row.get("entity") or "").strip() if isinstance(row, Mapping) else ""
         if entity in entities:
             texts = {page["text"]: page["url"] for page in rows.objects(row, "info")}

@@ -18,6 +18,7 @@ from factkit import models, statistics
 from factkit.assets import write_atomically
 from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form
+from factkit.evaluate.short_form import rates
 from factkit.rar.arms import RarParams
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
@@ -252,15 +253,10 @@ def wins(
 
 def _short(kind: str, outcome: Outcome) -> dict[str, float]:
     """What the outcome of a short question adds to the metrics."""
-    correct, wrong = (float(outcome is o) for o in (Outcome.CORRECT, Outcome.WRONG))
+    own = rates([outcome])
     if kind == BEST_GUESS:
-        return {"best_guess_accuracy": correct}
-    return {
-        "short_accuracy": correct,
-        "short_hallucination": wrong,
-        "short_abstention": float(outcome is Outcome.ABSTAIN),
-        "short_truthfulness": correct - wrong,
-    }
+        return {"best_guess_accuracy": own["accuracy"]}
+    return {f"short_{name}": value for name, value in own.items()}
 
 
 def _forms_kept(
