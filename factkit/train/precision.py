@@ -29,8 +29,8 @@ def sync_unmerged(generation: "VLLMGeneration", model: "PeftModel") -> None:
     """Have TRL send vLLM the weights of a policy with LoRA from outside its base.
 
     TRL's own way adds ΔW to W in place and takes it away again, at every update. In
-    bfloat16 that is not W: after 400 updates it has moved by a tenth of what was
-    learned, while the adapter that is kept belongs to the W of the beginning.
+    bfloat16 that is not W: in a simulation of 400 updates it moves by more than a tenth
+    of ΔW, while the adapter that is kept belongs to the W of the beginning.
     """
 
     def weights() -> "Iterator[tuple[str, Tensor]]":
