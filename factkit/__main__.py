@@ -114,7 +114,7 @@ def _fan_out(
     from factkit.figures import tables
 
     sweeps.snakemake(p, paper, arms, [int(seed) for seed in seeds], **options)
-    if "--dry-run" in options.get("extra", ()):
+    if sweeps.DRY_RUN & {*options.get("extra", ())}:
         return
     root = params.ROOT / p.output_dir
     trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])

@@ -6,7 +6,6 @@ A call that fails is a reply without text, never an exception and never a score.
 import asyncio
 import hashlib
 import json
-import os
 import re
 import sqlite3
 import threading
@@ -97,7 +96,7 @@ class LLM:
     """An OpenAI-compatible endpoint with a disk cache, limits, and totals.
 
     base_url: with its /v1. cache: folder, on a local disk; any number of processes may
-    share it. api_key: if None, that of the environment variable OPENAI_API_KEY.
+    share it. api_key: none if None or empty.
     headers, extra: fields of each request's header and body; of these `extra` and
     thinking_tokens, which a reply may have beside those asked for, decide the answer.
     `totals`: HTTP attempts made (`calls`), and tokens as the server counts them.
@@ -189,7 +188,7 @@ class LLM:
     def key(self) -> str:
         """The key that requests bear, "none" without one. Raises ValueError if it can't
         be sent."""
-        key = (self.api_key or os.environ.get("OPENAI_API_KEY") or "none").strip()
+        key = (self.api_key or "none").strip()
         if not (key.isascii() and key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
         return key

@@ -20,8 +20,10 @@ def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tq
     """
     from tqdm import tqdm
 
-    terminal = os.environ.get("FACTKIT_TTY")
-    stream = open(terminal, "w") if terminal and label else sys.stderr  # noqa: SIM115
+    terminal, stream = os.environ.get("FACTKIT_TTY"), sys.stderr
+    if terminal and label:
+        with contextlib.suppress(OSError):  # it was closed: the run outlives it
+            stream = open(terminal, "w")  # noqa: SIM115
     pause = 0.1 if stream.isatty() else 5.0
     hidden = {} if label else {"disable": True}
     where = {"desc": label, "file": stream, "mininterval": pause} | hidden

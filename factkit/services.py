@@ -26,9 +26,9 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of what a paper's notebooks ask from the first one on."""
     checks = []
     if p.verifier == "judge":
-        judges = [(p.judge_model, p.judge_url)]
-        if getattr(p, "relevance_url", ""):
-            judges.append((p.relevance_model, p.relevance_url))
+        model = getattr(p, "relevance_model", "") or p.judge_model
+        url = getattr(p, "relevance_url", "") or p.judge_url
+        judges = dict.fromkeys([(p.judge_model, p.judge_url), (model, url)])
         checks += [judge(p, model, url, strict) for model, url in judges if url]
     search_url, file = getattr(p, "search_url", ""), getattr(p, "wikipedia_path", "")
     if search_url and isinstance(p, RequestParams):  # of the web

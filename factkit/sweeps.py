@@ -20,6 +20,7 @@ class SweepError(RuntimeError):
     """Some run failed; the message says where to look."""
 
 
+DRY_RUN = {"-n", "--dry-run", "--dryrun"}  # snakemake's names for it
 # of "total  4" and "1 of 4 steps", as snakemake says: how many runs are done, and all
 STEPS = re.compile(r"(?:total +|(\d+) of )(\d+)")
 
@@ -57,7 +58,7 @@ def snakemake(
         *("--rerun-triggers", "mtime", "--rerun-incomplete"),
         "--nolock",  # ours is released when its process dies, however it dies
         "--keep-going",
-        *(() if "--dry-run" in extra else ("--quiet", "rules", "host")),
+        *(() if DRY_RUN & {*extra} else ("--quiet", "rules", "host")),
         *extra,
         *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),

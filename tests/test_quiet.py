@@ -70,7 +70,7 @@ def test_a_bar_tells_from_where_it_goes_on_and_is_closed_if_it_is_stopped(
     from tqdm import tqdm
 
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
-    monkeypatch.delenv("FACTKIT_TTY", raising=False)
+    monkeypatch.setenv("FACTKIT_TTY", "/dev/pts/gone")  # closed since: stderr
 
     class Stopped:
         """A trainer that is stopped in the fifth of ten updates."""

@@ -66,6 +66,17 @@ def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
     assert not fine and "ConnectError" in told and "vllm serve org/judge" in remedy
 
 
+def test_who_prefers_is_asked_by_the_model_and_at_the_place_that_it_falls_back_to():
+    both = {"verifier": "judge", "judge_model": "j", "judge_url": f"{NOWHERE}/j"}
+    for more, asked in (
+        ({}, ["j"]),
+        ({"relevance_model": "r"}, ["j", "r"]),
+        ({"relevance_url": f"{NOWHERE}/r"}, ["j", "j"]),
+    ):
+        checks = services.needed(params.load("reason", "tiny", both | more))
+        assert [what.split()[-1] for what, *_ in checks] == asked, checks
+
+
 def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.delenv("FACTKIT_SEARCH_KEY", raising=False)
     with server() as url:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from factkit import models, params
-from factkit.datasets.examples import Example
+from factkit.datasets.examples import Example, write_rows
 from factkit.evaluate import exposure_bin, short_form
 from factkit.evaluate.short_form import Answered
 from factkit.verify.outcome import Outcome
@@ -28,10 +28,18 @@ def test_rates_by_hand():
     )
 
 
-def test_more_judge_failures_than_one_in_twenty_are_refused():
-    assert short_form.judge_failures([None] * 5 + [CORRECT] * 95) == 0.05
-    with pytest.raises(ValueError, match="judge_failures: 6.0% of 100"):
-        short_form.judge_failures([None] * 6 + [CORRECT] * 94)
+def test_more_judge_failures_than_one_in_twenty_are_refused(tmp_path):
+    path, few = tmp_path / "after_test.jsonl", [None] * 5 + [CORRECT] * 95
+
+    def judged(outcomes):
+        rows = [asdict(answered(outcome, str(i))) for i, outcome in enumerate(outcomes)]
+        write_rows(path, rows)
+        verify = lambda responses, *_: [None] * len(responses)  # noqa: E731
+        return short_form.answer(None, None, [], "", None, path, verify)
+
+    assert [a.outcome for a in judged(few)] == few
+    with pytest.raises(ValueError, match=r"after_test: 6.0% of 100"):
+        judged([None] * 6 + [CORRECT] * 94)
 
 
 # Rates of groups of answers

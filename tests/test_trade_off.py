@@ -276,18 +276,20 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
 
 
 def test_a_tie_is_half_a_win_and_a_failure_none():
-    asked = requests(wp.OPEN)
-    ids = [e.id for e in asked]
-    for ours, theirs, expected in (
-        ((6, 5, 4), (5, 5, 5), [1, 0.5, 0]),
-        # a pair that the judge failed on is left out
-        ((6, None, 4), (5, 1, None), [1, None, None]),
-    ):
-        qualities = iter((ours, theirs))
-        engine = SimpleNamespace(quality=lambda *_, q=qualities: next(q))
+    def won(ours, theirs):
+        (one, *_), n = requests(wp.OPEN), len(ours)
+        asked = [one.model_copy(update={"id": str(i)}) for i in range(n)]
+        ids, qualities = [e.id for e in asked], iter((ours, theirs))
+        engine = SimpleNamespace(quality=lambda *_: next(qualities))
         answers = Answers(dict.fromkeys(ids, ""), 1.0)
         found = wins(asked, answers, answers, engine)
-        assert [found.get(i) for i in ids] == expected
+        return [found.get(i) for i in ids]
+
+    assert won((6, 5, 4), (5, 5, 5)) == [1, 0.5, 0]
+    many = (6,) * 19
+    assert won((None, *many), (5,) * 20) == [None, *(1,) * 19]
+    with pytest.raises(ValueError, match=r"comparison_failures: 10.0% of 20"):
+        won((None, *many), (5, None, *many[1:]))
 
 
 # an answer that keeps each form, in their order

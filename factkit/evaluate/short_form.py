@@ -54,6 +54,7 @@ def answer(
     """The policy's greedy responses (Appendix C), verified; kept in `path`.
 
     Where the judge failed, the response is kept and judged again at the next call.
+    Raises ValueError where it failed on more than 5 %.
     """
     if path.exists():
         return _judged_again(read_answers(path), path, verify)
@@ -80,6 +81,11 @@ def answer(
         for e, *values in zip(examples, *columns, strict=True)
     ]
     write_rows(path, map(asdict, answered))
+    return _mostly_judged(answered, path)
+
+
+def _mostly_judged(answered: list[Answered], path: Path) -> list[Answered]:
+    failed_share([a.outcome for a in answered], f"judge failures of {path.stem}")
     return answered
 
 
@@ -94,7 +100,7 @@ def _judged_again(
     for (i, one), outcome in zip(failed.items(), outcomes, strict=True):
         answered[i] = replace(one, outcome=outcome)
     write_rows(path, map(asdict, answered))
-    return answered
+    return _mostly_judged(answered, path)
 
 
 def confidence(
@@ -151,11 +157,6 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
     accuracy, *others = (judged.count(kind) / len(judged) for kind in kinds)
     values = (accuracy - others[0], accuracy, *others)
     return dict(zip(RATES, values, strict=True))
-
-
-def judge_failures(results: Sequence[Outcome | None]) -> float:
-    """The share of responses without a verdict. Raises ValueError above 5 %."""
-    return failed_share(results, "judge_failures")
 
 
 def rates_by(

@@ -49,6 +49,8 @@ def stored(
     references = past_runs.stored(paper, p.profile, runs.REFERENCE)
     if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
+        sweep += f" --variant {variant}" * bool(variant)
+        sweep += f" --output-dir {p.output_dir}" * (p.output_dir != "outputs")
         raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
     by_variant = {}
     for name, results in results_of.items():

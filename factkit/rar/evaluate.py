@@ -241,14 +241,15 @@ def wins(
     examples: Sequence[Example], answers: Answers, base: Answers, engine: "Engine"
 ) -> dict[str, float]:
     """Id → 1 if the answer is of better quality than the base policy's, ½ if as good,
-    else 0; without those that the judge failed on."""
+    else 0; without those that the judge failed on, if they are not over 5 %."""
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
     ours, theirs = (engine.quality(ids, prompts, a.to(ids)) for a in (answers, base))
-    return {
-        i: (a > b) + 0.5 * (a == b)
-        for i, a, b in zip(ids, ours, theirs, strict=True)
-        if None not in (a, b)
-    }
+    won = [
+        None if None in (a, b) else (a > b) + 0.5 * (a == b)
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    failed_share(won, "comparison_failures")
+    return {i: win for i, win in zip(ids, won, strict=True) if win is not None}
 
 
 def _short(kind: str, outcome: Outcome) -> dict[str, float]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from factkit.curate.drawn import Probe
 from factkit.evaluate.short_form import Answered, majority, rates
 from factkit.verify.outcome import Outcome
+from factkit.verify.verifier import failed_share
 
 if TYPE_CHECKING:
     from factkit.verify.verifier import Verifier
@@ -77,6 +78,7 @@ def add(
     if judge:
         columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
         outcomes = judge(*map(list, columns))
+        failed_share(outcomes, f"{prefix}judge_failures")
     for row, outcome in zip(rows, outcomes, strict=True):
         table[row.id] |= _named(prefix, terms(outcome))
 
