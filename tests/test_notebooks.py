@@ -174,11 +174,10 @@ def tag(cell):
     return next((tag for tag in tags if tag.startswith("exercise")), "")
 
 
-def run_here(stem, outputs, until="", **values):
+def run_here(stem, outputs, **values):
     """Run a notebook as papermill would, in this process in place of a kernel.
 
-    until: what the last cell to be run holds; without it, all are run. Where there
-    are exercises they are solved, and each solution has to be right.
+    Where there are exercises they are solved, and each solution has to be right.
     """
     from IPython.core.interactiveshell import InteractiveShell
     from papermill.iorw import load_notebook_node
@@ -191,9 +190,6 @@ def run_here(stem, outputs, until="", **values):
         load_notebook_node(str(path)), given, kernel_name="python3", language="python"
     )
     code = [c.source for c in notebook.cells if c.cell_type == "code"]
-    if until:
-        last = next(i for i, source in enumerate(code) if until in source)
-        code = code[: last + 1]
     answered = solved(path) if solutions(path).exists() else {}
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(
@@ -221,9 +217,9 @@ def smallest(paper, variant=""):
     return values | SMALLEST[paper]
 
 
-def faults_of_runs(folder, paper, named, stages=STAGES):
+def faults_of_runs(folder, paper, named):
     """What a paper's run folders below a profile's lack of the contract's files."""
-    names = [f"{stage}/main-s0" for stage in stages if "train" not in stage]
+    names = [f"{stage}/main-s0" for stage in STAGES if "train" not in stage]
     names += [f"2_{{}}_train/{arm}-s0" for arm in named]
     faults = []
     for name in names:
@@ -244,9 +240,9 @@ def faults_of_runs(folder, paper, named, stages=STAGES):
 
 
 # the untrained arm, and those that between them run every algorithm and every line:
-# SFT, DPO, GRPO, token-level PPO, GRPO of rollouts that search
+# SFT, DPO, a reward model, GRPO, token-level PPO, GRPO of rollouts that search
 TO_THE_END = {
-    "truthrl": "prompting r_tuning ternary",
+    "truthrl": "prompting r_tuning iterative_dpo rlkf ternary",
     "rar": "base dpo veriscore_plus_judge binary_rar",
     "reason": "base sft_dpo fact_detail_relevance",
     "rlfh": "base dpo statement statement_group",
@@ -258,7 +254,6 @@ TO_THE_END = {
 @pytest.mark.assets
 @pytest.mark.parametrize("paper", TO_THE_END)
 def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
-    """And every other arm from its start through its training."""
     values, ended = smallest(paper), TO_THE_END[paper].split()
     run_here(f"?0_{paper}_data", tmp_path, **values)
     run_here(f"?1_{paper}_rewards", tmp_path, **values)
@@ -274,27 +269,6 @@ def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
         results = read_results(board / "generous-s0")
         assert results["arm"] == results["params"]["arm"] == "generous"
         assert set(results["inputs"]["reward"]) <= set("0123456789abcdef")
-    for arm in params.load(paper, "tiny").arms.split():
-        if arm in ended or not arms.table(paper)[arm].algorithm:
-            continue
-        one = values | {"arm": arm}
-        run_here(f"?2_{paper}_train", tmp_path, until=".train_arm(", **one)
-        (folder,) = (tmp_path / "tiny").glob(f"?2_{paper}_train/{arm}-s0")
-        assert [*folder.rglob("*.safetensors")], arm
-
-
-@pytest.mark.notebook
-@pytest.mark.assets
-@pytest.mark.parametrize(
-    ("variant", "arm"),
-    [("reasoning", "ternary_reason_multiplicative"), ("retrieval", "ternary")],
-)
-def test_an_arm_of_a_variant_is_trained(variant, arm, tmp_path):
-    values = smallest("truthrl", variant)
-    run_here("10_truthrl_data", tmp_path, **values)
-    run_here("12_truthrl_train", tmp_path, **values | {"arm": arm})
-    folder = tmp_path / f"tiny-{variant}"
-    assert faults_of_runs(folder, "truthrl", [arm], STAGES[:1]) == []
 
 
 @pytest.mark.notebook
@@ -414,41 +388,57 @@ def kill_when(command, moment):
     return not over
 
 
-def goes_on_to_the_results_of(outputs, named, whole):
-    """Whether a killed sweep ends with the metrics of one that was not killed."""
-    for folder in (outputs, whole):
-        assert named.split()[-1] in finished(sweep(folder, "truthrl", named))
-    for arm in named.split():
-        run = f"tiny/12_truthrl_train/{arm}-s0"
-        killed, through = (read_results(f / run)["metrics"] for f in (outputs, whole))
-        assert killed == pytest.approx(through, abs=1e-6), arm
-        assert stderr(outputs / run / "notebook.ipynb") == ""
-
-
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
-    outputs, named = tmp_path / "killed", "r_tuning ternary"
-    command = sweep(outputs, "truthrl", named)
-    state = outputs / "tiny/12_truthrl_train/ternary-s0/checkpoint/checkpoint-1"
-    assert kill_when(command, (state / "trainer_state.json").exists)
-    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
-    start, rl = (outputs / f"tiny/12_truthrl_train/{a}-s0" for a in named.split())
+    command = sweep(tmp_path, "truthrl", "r_tuning ternary")
+    start, rl = (
+        tmp_path / f"tiny/12_truthrl_train/{a}-s0" for a in ("r_tuning", "ternary")
+    )
+    state = rl / "checkpoint/checkpoint-1/trainer_state.json"
+    assert kill_when(command, state.exists)
+    finished(command)
     model = "model/model.safetensors"
     assert (start / model).read_bytes() != (rl / model).read_bytes()  # RL moved it
-    results = {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")}
+    results = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("results.json")}
     finished(command)
-    assert {p: p.stat().st_mtime_ns for p in outputs.rglob("results.json")} == results
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("results.json")} == results
+
+
+def swept(outputs, paper, variant=""):
+    """A sweep over every arm leaves the files of the run contract."""
+    named = params.load(paper, "tiny", variant=variant).arms
+    assert named.split()[-1] in finished(sweep(outputs, paper, named, variant))
+    folder = outputs / (f"tiny-{variant}" if variant else "tiny")
+    assert faults_of_runs(folder, paper, named.split()) == []
+    for results in folder.rglob("results.json"):
+        assert stderr(results.parent / "notebook.ipynb") == ""
+    assert not [*folder.rglob("notebook.partial.ipynb")]
 
 
 @pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.assets
-def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(tmp_path):
-    outputs, named = (
-        tmp_path / "killed",
-        "prompting r_tuning iterative_dpo rlkf ternary",
-    )
+@pytest.mark.parametrize(
+    ("paper", "variant"),
+    [(paper, "") for paper in SMALLEST if paper != "truthrl"]
+    + [("truthrl", "reasoning"), ("truthrl", "retrieval")],
+)
+def test_a_sweep_over_every_arm_leaves_the_run_contract_s_files(
+    paper, variant, tmp_path
+):
+    swept(tmp_path, paper, variant)
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+@pytest.mark.assets
+def test_a_sweep_killed_at_random_moments_ends_with_the_results_of_a_whole_one(
+    tmp_path,
+):
+    outputs, whole = tmp_path / "killed", tmp_path / "whole"
+    swept(whole, "truthrl")
+    named = "prompting r_tuning iterative_dpo rlkf ternary"
     kills = 0
     while kills < 5:
         end = time.monotonic() + random.uniform(6, 25)
@@ -457,24 +447,9 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_results(tmp_path):
             break  # done before it could be killed
         kills += 1
     assert kills
-    goes_on_to_the_results_of(outputs, named, tmp_path / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.notebook
-@pytest.mark.assets
-@pytest.mark.parametrize(
-    ("paper", "variant"),
-    [(paper, "") for paper in SMALLEST]
-    + [("truthrl", "reasoning"), ("truthrl", "retrieval")],
-)
-def test_a_sweep_over_every_arm_leaves_the_run_contract_s_files(
-    paper, variant, tmp_path
-):
-    named = params.load(paper, "tiny", variant=variant).arms
-    assert named.split()[-1] in finished(sweep(tmp_path, paper, named, variant))
-    folder = tmp_path / (f"tiny-{variant}" if variant else "tiny")
-    assert faults_of_runs(folder, paper, named.split()) == []
-    for results in folder.rglob("results.json"):
-        assert stderr(results.parent / "notebook.ipynb") == ""
-    assert not [*folder.rglob("notebook.partial.ipynb")]
+    finished(sweep(outputs, "truthrl", named))
+    for arm in named.split():
+        run = f"tiny/12_truthrl_train/{arm}-s0"
+        killed, through = (read_results(f / run)["metrics"] for f in (outputs, whole))
+        assert killed == pytest.approx(through, abs=1e-6), arm
+        assert stderr(outputs / run / "notebook.ipynb") == ""
