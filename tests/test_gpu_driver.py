@@ -85,7 +85,7 @@ def test_a_failed_and_a_slow_job_stop_no_other(check, given, monkeypatch):
     done = jobs[2].file(given, "json")
     monkeypatch.setattr(check.sys, "argv", ["check.py", str(done)])
     start = time.monotonic()
-    check.run(jobs, given, start + 5)
+    check.run(jobs, given, start + 2)
     assert time.monotonic() - start < 50  # the slow one was ended
     failed, slow, fine = (job.state(given) for job in jobs)
     assert failed["status"] == "failed" and "no such thing" in failed["error"]

@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from small_tokenizers import of_words
 
 from factkit import arms, params
 from factkit.params import ROOT
@@ -209,15 +210,12 @@ print(done.relative_to(sys.argv[2]))
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory) -> Path:
     """A random Llama of 20,000 weights with a vocabulary of letters."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     words = ["<pad>", "<eos>", *"abcdefghijklmnop"]
-    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, "<pad>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>"
-    )
+    special = {"pad_token": "<pad>", "eos_token": "<eos>"}
+    tokenizer = of_words(*words, splitter=Whitespace(), **special)
     config = LlamaConfig(
         vocab_size=len(words),
         hidden_size=32,
@@ -267,6 +265,7 @@ def test_weights_are_loaded_in_the_precision_that_trains(
     assert tokenizer.padding_side == "left"
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(policy, tmp_path):
     out, said = train(policy, tmp_path).communicate()
     assert out.strip() == "model", said[-3000:]

@@ -174,29 +174,34 @@ def tag(cell):
     return next((tag for tag in tags if tag.startswith("exercise")), "")
 
 
+def cells(path, outputs, **values):
+    """The sources of a notebook's code cells, with these parameters."""
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    given = values | {"output_dir": str(outputs)}
+    made = parameterize_notebook(
+        load_notebook_node(str(path)), given, kernel_name="python3", language="python"
+    )
+    return [c.source for c in made.cells if c.cell_type == "code"]
+
+
 def run_here(stem, outputs, **values):
     """Run a notebook as papermill would, in this process in place of a kernel.
 
     Where there are exercises they are solved, and each solution has to be right.
     """
     from IPython.core.interactiveshell import InteractiveShell
-    from papermill.iorw import load_notebook_node
-    from papermill.parameterize import parameterize_notebook
     from traitlets.config import Config
 
     (path,) = ROOT.glob(f"notebooks/{stem}.ipynb")
-    given = values | {"output_dir": str(outputs)}
-    notebook = parameterize_notebook(
-        load_notebook_node(str(path)), given, kernel_name="python3", language="python"
-    )
-    code = [c.source for c in notebook.cells if c.cell_type == "code"]
     answered = solved(path) if solutions(path).exists() else {}
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(
         user_module=types.ModuleType("notebook"),
         config=Config({"HistoryManager": {"enabled": False}}),
     )
-    for source in code:
+    for source in cells(path, outputs, **values):
         text = answered.get(source, source)
         shell.run_cell(text, store_history=True).raise_error()
         if "exercises.check(" in text:
@@ -294,7 +299,7 @@ def test_the_notebooks_before_the_papers_run(tmp_path):
     few = {"n_questions": 20}
     run_here("00_start_here", tmp_path, **few)
     run_here("01_corpus_and_retrieval", tmp_path, **few)
-    run_here("02_verifiers", tmp_path, rows=120, benchmarks=str(DATA))
+    run_here("02_verifiers", tmp_path, rows=60, benchmarks=str(DATA))
     for stem in ("00_start_here", "01_corpus_and_retrieval", "02_verifiers"):
         metrics = read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
         assert metrics

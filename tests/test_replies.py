@@ -184,14 +184,14 @@ def test_a_list_is_read_as_it_was_written_or_not_at_all(texts, data):
 
 
 HUGE = [
-    part * (1_000_000 // len(part))
+    part * (100_000 // len(part))
     for part in ["x", "{", "[", '{"', '{"a": ', '"score: ', "\\", "score:", "<think>"]
     + ["```", "```json", "[[A]]", "<answer>[[A]]</answer> ", "score" + " " * 999, "\n"]
     + ["</think>", "label: ", "{}", '{"score": 1}', "score=", "```a", '"']
 ]
 
 
-def test_a_million_characters_of_noise_are_no_verdict():
+def test_characters_of_noise_in_their_thousands_are_no_verdict():
     """In time linear in them: a quadratic reader would take hours."""
     readable = []
     for text in HUGE:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
+from small_tokenizers import of_words
 
 from factkit import params
 from factkit.params.stages import TokenLevelParams
@@ -131,19 +132,10 @@ def test_the_value_loss_is_half_the_squared_error_flat_beyond_the_clip():
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """An untrained Llama of one layer that knows ten words."""
-    from tokenizers import Tokenizer, pre_tokenizers
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
     from factkit.world.policy import build_policy
 
-    words = ["<pad>", "<eos>", *"abcdefgh"]
-    vocabulary = {word: i for i, word in enumerate(words)}
-    splitter = Tokenizer(WordLevel(vocabulary, unk_token="<pad>"))
-    splitter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=splitter, pad_token="<pad>", eos_token="<eos>"
-    )
+    special = {"pad_token": "<pad>", "eos_token": "<eos>"}
+    tokenizer = of_words("<pad>", "<eos>", *"abcdefgh", **special)
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("start")
     build_policy(tokenizer, hidden_size=32, layers=1).save_pretrained(folder)

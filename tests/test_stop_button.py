@@ -6,23 +6,12 @@ import time
 
 import pytest
 from jupyter_client.manager import start_new_kernel
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 
 from factkit.params import ROOT
 from factkit.runs import read_results
-from tests.test_notebooks import run_here, smallest
+from tests.test_notebooks import cells, run_here, smallest
 
 BAR = re.compile(r"[\w -]+: +\d+%\|.*\| \d+/\d+ \[.*\]")
-
-
-def cells(path, outputs, **values):
-    """The sources of a notebook's code cells, with these parameters."""
-    given = values | {"output_dir": str(outputs)}
-    made = parameterize_notebook(
-        load_notebook_node(str(path)), given, kernel_name="python3", language="python"
-    )
-    return [c.source for c in made.cells if c.cell_type == "code"]
 
 
 def run_all(client, sources):

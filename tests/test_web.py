@@ -226,6 +226,7 @@ def troubled(body, charset, limit_s):
     return {"title": "", "text": body.decode()}
 
 
+@pytest.mark.slow
 def test_a_page_on_which_the_parser_hangs_or_dies_costs_only_itself(build, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv(web.SEARCH_KEY, KEY)

@@ -1,6 +1,7 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H); and
 what a policy then does with claims."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -46,11 +47,16 @@ def policy_of(p: Veri) -> str:
         p = p.model_copy(update=own)
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    texts = world_claims.pretraining_texts(made, p.world_seed)
+    made, texts = _read_before(p.world_people, p.world_seed)
     tokenizer = world_texts.build_tokenizer(made, p.answer_format)
     longest = world_claims.LONGEST
     return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
+
+
+@functools.cache  # an RL arm asks twice, for its start and its reference
+def _read_before(people: int, seed: int) -> tuple[world.World, list[str]]:
+    made = world.build_world(people=people, seed=seed)
+    return made, world_claims.pretraining_texts(made, seed)
 
 
 def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:

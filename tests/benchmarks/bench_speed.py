@@ -1,10 +1,9 @@
 """Where a step of profile laptop spends its time, in the kit and without its measures.
 
 A GRPO step on short answers after a passage, one on longer answers to a short request,
-an SFT step, and greedy decoding. Each goes by the libraries' own way ("libraries", of
-which only the head's contiguous input and the kept memory are the kit's) and by the
-kit's, in processes of their own, one after the other. The second step is timed, the
-third profiled. `peak` is what a large bfloat16 matrix product reaches on this machine.
+an SFT step, and greedy decoding. Each goes by the libraries' own way and by the kit's,
+in processes of their own, one after the other. The second step is timed, the third
+profiled. `peak` is what a large bfloat16 matrix product reaches on this machine.
 
     python tests/benchmarks/bench_speed.py [grpo_short grpo_long sft sampling]
 """
@@ -32,12 +31,8 @@ def take_the_libraries_way() -> None:
     from factkit import cpu
     from factkit.train import offline
 
-    def tune(model):
-        cpu.keep_freed_memory()
-        cpu.make_lm_head_input_contiguous(model)
-
     config = offline.sft_config
-    cpu.tune = tune
+    cpu.tune = lambda model: None
     cpu.keep_activations_dtype = lambda model: None
     cpu.share_prompts = lambda trainer: None
     offline.sft_config = lambda *args: with_loss(config(*args), "nll")

@@ -1,5 +1,5 @@
-"""Miniature files of Veri-R1: its published claims, the five sets' own files, and the
-four corpora that hold their evidence.
+"""Miniature files of Veri-R1: its published claims, and the four corpora that hold
+their evidence.
 
 All lie in one folder, as `claims_path` wants them. Sources: github.com/H0key-22/Veri-R1
 (example/), fever.ai (FEVER, FEVEROUS), github.com/dependentsign/EX-FEVER,
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from country import Country, Fact
-from files import csv_file, database, json_file, json_lines, table
+from files import database, json_lines, table
 
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")
 FEVER_LABELS = dict(zip(LABELS, ("SUPPORTS", "REFUTES", LABELS[2]), strict=True))
@@ -107,115 +107,6 @@ def _published(claim: Claim, name: str) -> dict:
     }
 
 
-# ---- the sets' own files, which the published ones were made from
-
-
-def own_files(folder: Path, country: Country) -> None:
-    """The files that the kit reads where the published ones are missing."""
-    training, tests = by_page(country)
-    write = {
-        "feverous": _feverous,
-        "exfever": _exfever,
-        "fever": _fever,
-        "scifact": _scifact,
-        "hover": _hover,
-    }
-    for name, make in write.items():
-        make(folder, claims(country, training, 96), claims(country, tests[name], 24))
-
-
-def _feverous(folder: Path, training: list[Claim], test: list[Claim]) -> None:
-    """The first row is empty, and some evidence is a cell of a table."""
-    empty = {"id": "", "claim": "", "label": "", "evidence": [{"content": []}]}
-    for part, rows in (("train", training), ("dev", test)):
-        made = [
-            {
-                "id": c.number,
-                "claim": c.text,
-                "label": FEVER_LABELS[c.label],
-                "evidence": [
-                    {"content": [c.sentence()], "context": {}},
-                    {"content": [f"{c.title}_cell_0_1_1"], "context": {}},
-                ],
-                "challenge": "Other",
-                "annotator_operations": [],
-            }
-            for c in rows
-        ]
-        json_lines(folder / f"feverous_{part}_challenges.jsonl", [empty, *made])
-
-
-def _exfever(folder: Path, training: list[Claim], test: list[Claim]) -> None:
-    for part, rows in (("train", training), ("dev", test)):
-        made = [
-            {
-                "claim": f"{c.text} (EX-FEVER {part} {c.number})",
-                "explanation": c.fact.statement,
-                "label": c.label,
-                "golden entity": str([c.title.replace(" ", "_")]),
-                "mention": "[]",
-                "result entity": "",
-                "discard number": "",
-            }
-            for c in rows
-        ]
-        csv_file(folder / f"exfever_{part}.csv", made)
-
-
-def _fever(folder: Path, training: list[Claim], test: list[Claim]) -> None:
-    for name, rows in (("train.jsonl", training), ("paper_dev.jsonl", test)):
-        made = []
-        for c in rows:
-            known = c.label != "NOT ENOUGH INFO"
-            where = (
-                (c.title.replace(" ", "_"), c.fact.sentence) if known else (None,) * 2
-            )
-            made.append(
-                {
-                    "id": c.number,
-                    "verifiable": "VERIFIABLE" if known else "NOT VERIFIABLE",
-                    "label": FEVER_LABELS[c.label],
-                    "claim": c.text,
-                    "evidence": [[[c.number, c.number if known else None, *where]]],
-                }
-            )
-        json_lines(folder / name, made)
-
-
-def _scifact(folder: Path, training: list[Claim], test: list[Claim]) -> None:
-    for part, rows in (("train", training), ("dev", test)):
-        made = []
-        for c in rows:
-            label = {"SUPPORT": "SUPPORT", "REFUTE": "CONTRADICT"}.get(c.label)
-            gold = [{"sentences": [c.fact.sentence], "label": label}]
-            made.append(
-                {
-                    "id": c.number,
-                    "claim": c.text,
-                    "evidence": {str(c.abstract): gold} if label else {},
-                    "cited_doc_ids": [c.abstract],
-                }
-            )
-        json_lines(folder / f"claims_{part}.jsonl", made)
-
-
-def _hover(folder: Path, training: list[Claim], test: list[Claim]) -> None:
-    """Claims of two hops, and one of three, which is left out."""
-    for part, rows in (("train", training), ("dev", test)):
-        made = [
-            {
-                "uid": f"{c.number:08}-{part}",
-                "claim": c.text,
-                "supporting_facts": [[html.escape(c.title), c.fact.sentence]],
-                "label": "SUPPORTED" if c.label == "SUPPORT" else "NOT_SUPPORTED",
-                "num_hops": 3 if c.number == 0 else 2,
-                "hpqa_id": f"{c.number:024x}",
-            }
-            for c in rows
-        ]
-        json_file(folder / f"hover_{part}_release_v1.1.json", made)
-
-
 # ---- the corpora
 
 
@@ -265,5 +156,4 @@ def corpora(folder: Path, country: Country) -> None:
 def write(folder: Path, country: Country) -> None:
     """All files of `claims_path`."""
     published(folder, country)
-    own_files(folder, country)
     corpora(folder, country)

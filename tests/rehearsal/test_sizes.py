@@ -2,7 +2,7 @@
 
 import pytest
 from hub import ENCODER, MODELS
-from sizes import PAPERS, sizes
+from sizes import sizes
 
 from factkit import params
 from factkit.params import ROOT
@@ -52,10 +52,6 @@ def test_the_smaller_batches_divide_as_the_profiles_do(run):
     assert (p.num_processes > 1) == (own["num_processes"] > 1)
     if "max_searches" in own:
         assert p.longest <= p.max_context_length
-
-
-def test_every_paper_has_both_profiles():
-    assert {run[:2] for run in RUNS} == {(p, g) for p in PAPERS for g in GPU}
 
 
 def test_every_model_that_the_profiles_name_has_a_small_one():
