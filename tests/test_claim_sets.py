@@ -176,6 +176,16 @@ def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
     assert {i for e in learnt for i in e.evidence} <= texts
 
 
+def test_of_a_published_set_at_most_as_many_claims_are_tested_on_as_asked_for(folder):
+    (whole, few), others = (
+        (of_benchmarks(folder, test_claims=n)[0]["test"] for n in (900, 3)),
+        of_benchmarks(folder, test_claims=3)[0]["test"],
+    )
+    assert few == others == [e for e in whole if e in few] and len(few) == 3
+    with pytest.raises(params.ParamError, match="eval_sets='fevre': there are fever"):
+        of_benchmarks(folder, eval_sets="fevre")
+
+
 def test_a_corpus_that_is_not_there_is_named(folder):
     (folder / "feverous_wikiv1.db").unlink()
     with pytest.raises(DataError, match="feverous_wikiv1.db: no such file"):

@@ -50,8 +50,8 @@ def test_a_map_is_the_public_code_s_of_that_name_or_five_numbers(p, m):
     own = rlfh.reward_map(p.model_copy(update={"truth_map": "1 2 3 4 5.5"})).f
     assert list(own) == list(Truth) and own[Truth.WRONG] == 5.5
     for text in ("", "1 2 3 4", "1 2 3 4 x", "1 2 3 4 nan", "reame"):
-        with pytest.raises(ValueError, match="truth_map.*settings, script, readme"):
-            rlfh.reward_map(p.model_copy(update={"truth_map": text}))
+        with pytest.raises(params.ParamError, match="truth_map.*settings, script, rea"):
+            params.load("rlfh", "tiny", {"truth_map": text})
 
 
 def test_the_reward_of_truth_is_eq_1(p, m):

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.stages import PolicyParams, Template, TokenLevelParams
+from factkit.params.stages import PolicyParams, Template
+from factkit.rlfh.arms import TokenRewardParams
 
 
 class CompareParams(PolicyParams):
@@ -25,15 +26,10 @@ class CompareParams(PolicyParams):
     probe_samples: int = Field(ge=2)
 
 
-class CompareRlParams(CompareParams, TokenLevelParams):
+class CompareRlParams(CompareParams, TokenRewardParams):
     """One budget for all rewards; RLFH's maps, and its value head."""
 
     train_on: Literal["long", "short"]
-    truth_map: str
-    informativeness_map: str
-    alpha: float = Field(ge=0)
-    info_beta: float = Field(ge=0)
-    info_epsilon: float = Field(gt=-1)
 
 
 def _rl(what: str, algorithm: str = "GRPO", **changes: str) -> Arm:

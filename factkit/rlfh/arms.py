@@ -1,8 +1,10 @@
 """RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
+import math
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import DpoParams, RequestParams, TokenLevelParams
@@ -22,14 +24,51 @@ class RlfhDpoParams(RlfhParams, DpoParams):
     """FACT-style DPO, which RLFH is compared with."""
 
 
-class RlfhRlParams(RlfhParams, TokenLevelParams):
-    """RLFH: token rewards, and how they are learnt from."""
+# The paper does not give f and g. Its public code has three pairs of maps: in its class
+# of settings, in its script, and in its README.
+TRUTH_MAPS = {
+    "settings": "1 0.5 -1 -1.5 -2",
+    "script": "0.3 0.1 -0.8 -0.9 -1.2",
+    "readme": "0.45 0.35 -1 -1.5 -1.7",
+}
+INFORMATIVENESS_MAPS = {
+    "settings": "1.3 1.2 1.1 1 -0.1",
+    "script": "1.3 1.2 1.1 1 -0.1",
+    "readme": "1.25 1 0.75 0.1 -0.2",
+}
 
-    truth_map: str
-    informativeness_map: str
+
+class TokenRewardParams(TokenLevelParams):
+    """f and g of RLFH's token rewards, each by name or as five numbers, and their
+    constants (Eq. 1, 2)."""
+
+    truth_map: str  # of correct, hedged correct, vague, hedged wrong, wrong
+    informativeness_map: str  # of 5, 4, 3, 2, 1
     alpha: float = Field(ge=0)
     info_beta: float = Field(ge=0)
     info_epsilon: float = Field(gt=-1)
+
+    @field_validator("truth_map", "informativeness_map")
+    @classmethod
+    def _are_five(cls, text: str, field: ValidationInfo) -> str:
+        truth = field.field_name == "truth_map"
+        numbers(text, TRUTH_MAPS if truth else INFORMATIVENESS_MAPS)
+        return text
+
+
+def numbers(text: str, named: Mapping[str, str]) -> list[float]:
+    """The five numbers of a map. Raises ValueError on anything else."""
+    try:
+        values = [float(number) for number in named.get(text, text).split()]
+    except ValueError:
+        values = []
+    if len(values) != 5 or not all(map(math.isfinite, values)):
+        raise ValueError(f"give five numbers, or one of {', '.join(named)}")
+    return values
+
+
+class RlfhRlParams(RlfhParams, TokenRewardParams):
+    """RLFH: token rewards, and how they are learnt from."""
 
 
 def _rl(where: str, main: bool = False) -> Arm:

@@ -14,7 +14,7 @@ token that holds the last matched character. The paper leaves open, and is decid
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 
 from factkit import models
 from factkit.prompts import completion_texts
+from factkit.rlfh.arms import INFORMATIVENESS_MAPS, TRUTH_MAPS, numbers
 from factkit.rlfh.feedback import (
     Annotator,
     Feedback,
@@ -43,18 +44,6 @@ if TYPE_CHECKING:
     from factkit.rlfh.arms import Rlfh
 
 Granularity = Literal["statement", "sentence", "paragraph"]
-# The paper does not give f and g. Its public code has three pairs of maps: in its class
-# of settings, in its script, and in its README.
-TRUTH_MAPS = {
-    "settings": "1 0.5 -1 -1.5 -2",
-    "script": "0.3 0.1 -0.8 -0.9 -1.2",
-    "readme": "0.45 0.35 -1 -1.5 -1.7",
-}
-INFORMATIVENESS_MAPS = {
-    "settings": "1.3 1.2 1.1 1 -0.1",
-    "script": "1.3 1.2 1.1 1 -0.1",
-    "readme": "1.25 1 0.75 0.1 -0.2",
-}
 CLOSING = ".!?…。！？ \t\n"  # at a statement's end
 # (ids, questions, completions and their tokens) → a reward a token, None: failed
 TokenReward = Callable[..., list[list[float] | None]]
@@ -77,26 +66,11 @@ class RewardMap:
 
 
 def reward_map(p: "Rlfh") -> RewardMap:
-    """f, g and constants of p: each map five numbers, or the name of one above.
-
-    truth_map: of correct, hedged correct, vague, hedged wrong, wrong;
-    informativeness_map: of 5, 4, 3, 2, 1. Raises ValueError on anything else.
-    """
-    f = _map(p, "truth_map", TRUTH_MAPS, Truth)
-    g = _map(p, "informativeness_map", INFORMATIVENESS_MAPS, (5, 4, 3, 2, 1))
+    """f, g and constants of p."""
+    f = dict(zip(Truth, numbers(p.truth_map, TRUTH_MAPS), strict=True))
+    by_grade = numbers(p.informativeness_map, INFORMATIVENESS_MAPS)
+    g = dict(zip((5, 4, 3, 2, 1), by_grade, strict=True))
     return RewardMap(f, g, p.alpha, p.info_beta, p.info_epsilon)
-
-
-def _map(p: "Rlfh", name: str, known: dict[str, str], keys: Iterable) -> dict:
-    text = getattr(p, name)
-    try:
-        values = [float(number) for number in known.get(text, text).split()]
-    except ValueError:
-        values = []
-    if len(values) != 5 or not all(map(math.isfinite, values)):
-        names = ", ".join(known)
-        raise ValueError(f"{name}={text!r}: give five numbers, or one of {names}")
-    return dict(zip(keys, values, strict=True))
 
 
 def truth_reward(statement: Statement, m: RewardMap) -> float:

@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from factkit.arms import Arm
 from factkit.params.stages import Policy, PolicyParams, RlParams, SftParams, Template
 
+EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
+
 
 class VeriParams(PolicyParams):
     """Veri-R1: the claims, the search among entries, and a turn's budgets."""
@@ -38,6 +40,14 @@ class VeriParams(PolicyParams):
             raise ValueError(
                 "search_url must be a retriever's with claims=feverous_exfever: "
                 "python -m factkit serve-search starts one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _eval_sets_are_known(self) -> Self:
+        if set(self.eval_sets.split()) - set(EVAL_SETS):
+            raise ValueError(
+                f"eval_sets={self.eval_sets!r}: there are {', '.join(EVAL_SETS)}"
             )
         return self
 

@@ -1,7 +1,8 @@
 """Veri-R1's data: claims to train on, to choose by and to test on, what an offline
 prompt gives, and the trajectories that SFT learns from.
 
-No entity is in two splits. Labels are balanced. `meta["set"]` of a claim names the
+No entity is in two splits. Labels are balanced but in the published training file, of
+which each claim is taken once. `meta["set"]` of a claim names the
 benchmark that it is of.
 """
 
@@ -130,10 +131,14 @@ def with_evidence(
 def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
     published = folder / EVALUATION.format(set=name)
     if published.exists():
-        return benchmarks.load("veri_r1", str(published))[0]
+        claims, _ = benchmarks.load("veri_r1", str(published))
+        drawn = random.Random(f"test {name}").sample(claims, len(claims))
+        kept = {e.id for e in drawn[: p.test_claims]}
+        return [e for e in claims if e.id in kept]
     claims, _ = benchmarks.load(name, str(folder / FILES[name][1]))
-    labels = [label for label in LABELS if any(e.label == label for e in claims)]
-    return benchmarks.balanced(claims, p.test_claims // len(labels), labels)
+    counts = Counter(e.label for e in claims)
+    each = min(p.test_claims // len(counts), *counts.values())
+    return benchmarks.balanced(claims, each, list(counts))
 
 
 def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
