@@ -66,11 +66,7 @@ def rlfh(p: "Rlfh") -> Job:
 
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
     start, reward = base_policy(p), rewards.reward_function
-    refused = {
-        "arm": ARMS[p.arm].algorithm != "PPO",
-        "whiten": not p.whiten,
-        "eos_penalty": p.eos_penalty > 0,
-    }
+    refused = {"arm": ARMS[p.arm].algorithm != "PPO"}
     loop, changes = verl_adapter.TokenRewardLoop, verl_adapter.ppo(p, start)
     return Job(p, start, drawn.asked_rows(train, p), reward, loop, changes, refused)
 

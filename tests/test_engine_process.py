@@ -135,7 +135,7 @@ def trained(folder, p):
 
 def test_training_and_benchmarks_have_the_gpus_to_themselves(tmp_path, monkeypatch):
     ids_of(ENGINE, [1])
-    launch.distributed(trained)(tmp_path, params.load("truthrl", "tiny"))
+    launch.made_once(trained)(tmp_path, params.load("truthrl", "tiny"))
     ids_of(ENGINE, [1])
     first = process()
     monkeypatch.setattr(benchmarks.subprocess, "run", lambda *_, **__: alone(first))

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from factkit import params
 from factkit.train import launch
 from factkit.train.launch import RecipeError, function_identity
 from factkit.truthrl import rewards as truthrl
@@ -13,15 +14,16 @@ from factkit.truthrl import rewards as truthrl
 ROWS = [{"prompt": "a"}, {"prompt": "b"}]
 
 
-@launch.held_to
-def trainer(start, rows, make_reward, folder):
-    """Skips a model that is there, as the kit's trainers do."""
+@launch.made_once
+def trainer(start, rows, make_reward, folder, p):
     model = folder / "model"
-    if not model.exists():
-        model.mkdir()
-        shutil.copy(folder / launch.RECIPE, model)
-        (model / "weights").write_text(make_reward.__name__)
+    model.mkdir()  # which would fail the second time
+    shutil.copy(folder / launch.RECIPE, model)
+    (model / "weights").write_text(make_reward.__name__)
     return model
+
+
+made = partial(trainer, p=params.load("truthrl", "tiny"))
 
 
 def make_reward(p, folder):
@@ -33,8 +35,8 @@ def other_reward(p, folder):
 
 
 def test_the_same_recipe_goes_on_and_another_is_refused_with_what_differs(tmp_path):
-    model = trainer("base", ROWS, make_reward, tmp_path)
-    assert trainer("base", ROWS, make_reward, tmp_path) == model
+    model = made("base", ROWS, make_reward, tmp_path)
+    assert made("base", ROWS, make_reward, tmp_path) == model
     recipe = json.loads((model / launch.RECIPE).read_text())["trainer"]
     assert recipe["start"] == "base"
     assert recipe["make_reward"].startswith("make_reward ")
@@ -44,23 +46,23 @@ def test_the_same_recipe_goes_on_and_another_is_refused_with_what_differs(tmp_pa
         ("base", ROWS[:1], make_reward, "rows"),
     ):
         with pytest.raises(RecipeError, match=f"{differs}=.*now.*output_dir"):
-            trainer(start, rows, reward, tmp_path)
+            made(start, rows, reward, tmp_path)
     assert (model / "weights").read_text() == "make_reward"
 
 
 def test_a_model_of_which_nothing_is_known_is_refused(tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(RecipeError, match="nothing says what made it"):
-        trainer("base", ROWS, make_reward, tmp_path)
+        made("base", ROWS, make_reward, tmp_path)
 
 
 def test_a_start_is_known_by_its_own_recipe(tmp_path):
     """RL from an SFT model that was made anew otherwise is another RL."""
-    start = trainer("base", ROWS, make_reward, tmp_path / "sft-1")
-    again = trainer("base", ROWS, other_reward, tmp_path / "sft-2")
-    trainer(str(start), ROWS, make_reward, tmp_path / "rl")
+    start = made("base", ROWS, make_reward, tmp_path / "sft-1")
+    again = made("base", ROWS, other_reward, tmp_path / "sft-2")
+    made(str(start), ROWS, make_reward, tmp_path / "rl")
     with pytest.raises(RecipeError, match="start="):
-        trainer(str(again), ROWS, make_reward, tmp_path / "rl")
+        made(str(again), ROWS, make_reward, tmp_path / "rl")
 
 
 def half(outcome, out_of_knowledge):
@@ -81,7 +83,9 @@ def test_a_reward_of_one_s_own_is_known_by_its_source(tmp_path):
     assert identity(names["half"]) != own == identity(half)
     with pytest.raises(ValueError, match="must be defined in a module"):
         launch._write_job(
-            launch.held_to, {"make": partial(make_reward, own=lambda o, u: 0)}, tmp_path
+            launch.made_once,
+            {"make": partial(make_reward, own=lambda o, u: 0)},
+            tmp_path,
         )
 
 

@@ -63,7 +63,7 @@ def test_what_verl_cannot_follow_is_refused(paper, tmp_path):
         "truthrl": [("arm", "rlhf"), ("arm", "rlkf"), ("arm", "sft"), ("arm", "dpo")],
         "rar": [("arm", "sft"), ("arm", "dpo"), ("arm", "base")],
         "reason": [("arm", "sft"), ("arm", "sft_dpo")],
-        "rlfh": [("arm", "statement_group"), ("arm", "dpo"), ("whiten", False)],
+        "rlfh": [("arm", "statement_group"), ("arm", "dpo")],
         "veri": [("arm", "sft"), ("arm", "larger"), ("cold_start", True)],
     }[paper.name]
     for name, value in no:

@@ -220,8 +220,6 @@ class TokenLevelParams(RlParams):
 
     method: Literal["ppo", "group"] = "ppo"
     gamma: float = Field(ge=0, le=1)
-    whiten: bool  # advantages to mean 0 and variance 1 over a rollout's tokens
-    eos_penalty: float = Field(ge=0)
     ppo_epochs: int = Field(ge=1)  # times that a rollout is gone through
     minibatches: int = Field(ge=1)  # updates each time
 

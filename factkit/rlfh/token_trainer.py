@@ -30,8 +30,7 @@ HEAD = "value_head"
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
 
 
-@launch.held_to
-@launch.distributed
+@launch.made_once
 def token_level(
     start: str,
     rows: Sequence[dict[str, Any]],
@@ -90,27 +89,20 @@ class GroupTrainer(GRPOTrainer):
         rewards, mask = self._rewards(batch)
         batch["tool_mask"] = mask.long()  # TRL's losses leave out what is 0 here
         batch |= self._advantages(batch, rewards, mask)
-        if self.p.whiten:
-            of_all = self._gathered(batch["advantages"]), self._gathered(mask)
-            batch["advantages"] = self._own(whiten(*of_all), mask)
+        of_all = self._gathered(batch["advantages"]), self._gathered(mask)
+        batch["advantages"] = self._own(whiten(*of_all), mask)
         return batch
 
     def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The token rewards and the mask of tokens that count, (B, T) each.
-
-        p.eos_penalty is taken off at the last token of a completion without EOS.
-        """
+        """The token rewards and the mask of tokens that count, (B, T) each."""
         ids, mask = batch["completion_ids"], batch["completion_mask"].bool()
-        eos = torch.tensor(self.eos_token_ids, device=ids.device)
-        ended = (torch.isin(ids, eos) & mask).any(1)
         rewards = torch.zeros(ids.shape, device=ids.device)
         for i, row in enumerate(self.token_rewards):
             if row is None:
                 mask[i] = False
             else:
                 rewards[i, : len(row)] = torch.tensor(row)
-        is_last = mask & (mask.cumsum(1) == mask.sum(1, keepdim=True))
-        return rewards - self.p.eos_penalty * (is_last & ~ended[:, None]), mask
+        return rewards, mask
 
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""

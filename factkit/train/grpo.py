@@ -67,8 +67,7 @@ def between_rollouts(steps: int, updates: int) -> int:
     return -(-steps // updates) * updates
 
 
-@launch.held_to
-@launch.distributed
+@launch.made_once
 def grpo(
     start: str,
     rows: Sequence[dict[str, Any]],

@@ -36,34 +36,17 @@ class RecipeError(ParamError):
     """A folder holds what another recipe made."""
 
 
-def held_to(train: Callable[..., Path], model: str = "model") -> Callable[..., Path]:
-    """Have `train(..., folder, p)` make folder/model once, and by one recipe.
+def made_once(train: Callable[..., Path], model: str = "model") -> Callable[..., Path]:
+    """Have `train(..., folder, p)` make folder/model once, by one recipe, and where `p`
+    wants it: here, or in processes of its own.
 
-    It is complete or absent: where it is there, it is returned and nothing is trained.
+    The model is complete or absent: where it is there, it is returned and nothing is
+    trained. For processes the arguments are written to folder/launch/<name>/job.pickle,
+    functions by name; what they print is passed on to stderr and kept in
+    accelerate.log. `inspect.unwrap` gives the function that always runs here.
+
     Raises RecipeError if the folder has another recipe of this trainer, or a model of
-    which nothing is known.
-    """
-    signature = inspect.signature(train)
-
-    @functools.wraps(train)
-    def call(*args: Any, **kwargs: Any) -> Path:
-        arguments = signature.bind(*args, **kwargs).arguments
-        path = arguments["folder"] / model
-        _check(train.__name__, arguments, path)
-        return path if path.exists() else train(*args, **kwargs)
-
-    return call
-
-
-def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
-    """Run `train(..., folder, p)` where `p` wants it: here, or in its own processes.
-
-    Then its arguments are written to folder/launch/<name>/job.pickle, functions by
-    name; what the processes print is passed on to stderr and kept in accelerate.log.
-    Same call, same files, same result either way. A finished job is not launched again.
-    `inspect.unwrap` gives the function that always runs here.
-
-    Raises LaunchError if a process fails.
+    which nothing is known; LaunchError if a process fails.
     """
     signature = inspect.signature(train)
 
@@ -71,17 +54,16 @@ def distributed(train: Callable[..., Path]) -> Callable[..., Path]:
     def call(*args: Any, **kwargs: Any) -> Path:
         arguments = signature.bind(*args, **kwargs).arguments
         p, folder = arguments["p"], arguments["folder"]
-        launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
-        if launched or not needs_own_processes(p):
-            vllm_engine.free_gpus()
+        _check(train.__name__, arguments, folder / model)
+        if (folder / model).exists():
+            return folder / model
+        vllm_engine.free_gpus()
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1 or not needs_own_processes(p):
             return train(*args, **kwargs)
         job = folder / "launch" / train.__name__
-        result = job / "result"
-        if not (result.exists() and (folder / result.read_text()).exists()):
-            _write_job(train, arguments, job)
-            vllm_engine.free_gpus()
-            _run_job(launch_command(p, job), job)
-        return folder / result.read_text()
+        _write_job(train, arguments, job)
+        _run_job(launch_command(p, job), job)
+        return folder / model
 
     return call
 
@@ -234,9 +216,7 @@ def main(job: Path) -> None:
     if arguments["p"].lora_backend == "unsloth":
         import unsloth  # noqa: F401  before trl, transformers and peft: it patches them
     train = inspect.unwrap(getattr(importlib.import_module(module), name))
-    path = train(**arguments)
-    if is_main_process():
-        write_atomically(job / "result", str(path.relative_to(arguments["folder"])))
+    train(**arguments)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from trl import DPOConfig, RewardConfig, SFTConfig
 
 
-@launch.held_to
-@launch.distributed
+@launch.made_once
 def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -> Path:
     """Fine-tune `base` on rows of `prompt` and `completion`; returns folder/model.
 
@@ -47,8 +46,7 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
     )
 
 
-@launch.held_to
-@launch.distributed
+@launch.made_once
 def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) -> Path:
     """Train `start`, which is also the reference, on rows of `prompt`, `chosen` and
     `rejected`; as `sft`. The result can be the start of another iteration."""
@@ -76,8 +74,7 @@ def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
     )
 
 
-@functools.partial(launch.held_to, model="reward_model")
-@launch.distributed
+@functools.partial(launch.made_once, model="reward_model")
 def train_reward_model(
     start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
 ) -> Path:

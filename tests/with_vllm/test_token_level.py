@@ -49,8 +49,6 @@ SETTINGS = {
     "beta": 0.01,
     "gamma": 1.0,
     "gae_lambda": 0.95,
-    "whiten": True,
-    "eos_penalty": 0.5,
     "ppo_epochs": 2,
     "minibatches": 1,
     "value_clip": 0.2,
