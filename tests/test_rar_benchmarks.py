@@ -23,7 +23,8 @@ calls.write_text(json.dumps([*seen, [settings["tasks"], allowed]]))
 if "aime25" in settings["tasks"]:
     sys.exit(3)
 metrics = {"gsm8k": "exact_match,flexible-extract", "mbpp_instruct":
-    "pass_at_1,extract_code", "gpqa_main_cot_zeroshot": "exact_match,flexible-extract"}
+    "pass_at_1,extract_code", "gpqa_main_cot_zeroshot": "exact_match,flexible-extract",
+    "ifeval": "prompt_level_strict_acc,none"}
 results = {t: {metrics[t]: 0.5} for t in settings["tasks"] if t in metrics}
 path = folder / f"results_{len(seen)}.json"
 path.write_text(json.dumps({"results": results}))
@@ -52,6 +53,11 @@ def load(names="gsm8k", **values):
     return params.load(
         "rar", "tiny", {"utility_benchmarks": names, "allow_code": True} | values
     )
+
+
+def test_ifeval_is_what_the_claim_on_instructions_is_judged_by(run):
+    found, _ = run("ifeval")
+    assert found == {"ifeval": found["ifeval"], "format_following": found["ifeval"]}
 
 
 def test_benchmarks_are_checked_before_anything_runs():

@@ -1,7 +1,6 @@
 """Hallucination against utility: each metric against a calculation by hand."""
 
 import math
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from factkit.datasets.examples import BEST_GUESS
 from factkit.evaluate.long_form import Checked, by_exposure
 from factkit.rar import evaluate as trade_off
 from factkit.rar.evaluate import (
-    FORMS,
     Answers,
     answer,
     measure,
@@ -234,8 +232,6 @@ def test_the_items_means_are_the_metrics(p, engine, path):
 
 # A judge
 
-FORMED = dict.fromkeys(FORMS, "hello")
-
 
 @pytest.fixture
 def judged(monkeypatch):
@@ -249,7 +245,10 @@ def judged(monkeypatch):
 
     monkeypatch.setattr(judge, "graded", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
-    p = params.load("rar", "tiny", {"verifier": "judge", "judge_model": "m"})
+    values = {"verifier": "judge", "judge_model": "m"}
+    with pytest.raises(params.ParamError, match="no format_following under a judge"):
+        params.load("rar", "tiny", values)
+    p = params.load("rar", "tiny", values | {"utility_benchmarks": "win_rate"})
     return p, read
 
 
@@ -258,18 +257,13 @@ def test_under_a_judge_the_judge_decides_short_answers(judged, engine, path):
     p, read = judged
     says = ["<think>hm</think> so", "I don't know", FACTS[2].object, "so"]
     ids = [f"{A} {f.relation} may_abstain" for f in FACTS]
-    texts = FORMED | OURS.texts | dict(zip(ids, says, strict=True))
+    texts = OURS.texts | dict(zip(ids, says, strict=True))
     measured = measure(EXAMPLES, Answers(texts, 1.0), BASE, engine, p, path)
     names = ("accuracy", "hallucination", "abstention")
     rates = [measured.metrics[f"short_{name}"] for name in names]
     assert rates == [2 / 4, 1 / 4, 1 / 4]
     assert measured.metrics["best_guess_accuracy"] == 0
     assert [text for _, _, text in read[:3]] == ["so", FACTS[2].object, "so"]
-    # "hello" is one word, in lower case, without a comma
-    kept = [re.fullmatch(pattern, "hello", re.DOTALL) for pattern in FORMS.values()]
-    assert 2 <= sum(map(bool, kept)) < len(FORMS) / 2
-    rate = sum(map(bool, kept)) / len(FORMS)
-    assert measured.metrics["format_following"] == rate
 
 
 # Utility
@@ -290,33 +284,6 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
     assert won((None, *many), (5,) * 20) == [None, *(1,) * 19]
     with pytest.raises(ValueError, match=r"comparison_failures: 10.0% of 20"):
         won((None, *many), (5, None, *many[1:]))
-
-
-# an answer that keeps each form, in their order
-KEPT = [
-    *("Blue", "Yes", "7", "A small soft animal.", "sea " * 50, "Rain falls."),
-    *("It lends books. It is quiet.", "- a\n- b\n- c", "1. a\n2. b\n3. c\n4. d"),
-    *("a\nb\nc\nd", "FROZEN WATER.", "a star.", "Certainly. It shows time."),
-    *("They run. That is all.", '"Bees make it."', "A lantern hung there."),
-    *("It has walls.", "<<Map>> It shows places.", "carrot; cumin", "1 2 3 4 5"),
-]
-BROKEN = ("Ok, hot zebras", "ok.\n" * 70, "Um, IS it", "a " * 60, '"x, hot z"; ', "")
-# of other numbers of words, sentences, items and lines than KEPT, in its places
-NEARLY = {3: "word " * 11, 4: "sea " * 49, 5: "A dog barks. It", 6: "One. Two. 3.5 km."}
-NEARLY |= {7: "- a\n- b\n- c - d\n- e", 8: "1. a\n2. b\n3. c 4. d", 9: "a\nb\nc d"}
-
-
-def test_each_form_can_be_kept_and_broken():
-    for (prompt, pattern), kept in zip(FORMS.items(), KEPT, strict=True):
-        assert re.fullmatch(pattern, kept.strip(), re.DOTALL), prompt
-        broken = [re.fullmatch(pattern, text, re.DOTALL) for text in BROKEN]
-        assert not all(broken[:-1]) and not broken[-1], prompt
-    patterns = list(FORMS.values())
-    for place, text in NEARLY.items():
-        assert not re.fullmatch(patterns[place], text.strip(), re.DOTALL), text
-    essay = "The sea is wide, and nobody knows its end " * 200
-    for pattern in patterns:  # none takes more than a moment
-        re.fullmatch(pattern, essay, re.DOTALL)
 
 
 def letters(texts, truncation, max_length):
@@ -400,6 +367,3 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
     asked = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
     assert first == Answers(asked, 3.5) == answer("folder", EXAMPLES, [], p, path)
     assert len(loaded) == 2
-    judged = p.model_copy(update={"verifier": "judge"})
-    texts = answer("folder", EXAMPLES, ["text"], judged, tmp_path / "b.json").texts
-    assert texts == asked | {q: f"to Question: {q}\nAnswer:" for q in FORMS}

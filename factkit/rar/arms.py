@@ -61,6 +61,10 @@ class RarParams(RequestParams):
                 f"utility_benchmarks={self.utility_benchmarks!r}: there are "
                 f"{', '.join(known)}"
             )
+        if self.verifier == "judge" and "format_following" in named:
+            raise ValueError(
+                "utility_benchmarks: no format_following under a judge: name ifeval"
+            )
         if set(self.test_sets.split()) - set(TEST_SETS):
             raise ValueError(
                 f"test_sets={self.test_sets!r}: there are {', '.join(TEST_SETS)}"

@@ -31,7 +31,8 @@ class BenchmarkError(UserError):
 
 def run(policy: str, p: RarParams, folder: Path) -> dict[str, float]:
     """Scores in [0, 1] of the benchmarks in `p.utility_benchmarks`, by lm-eval on the
-    policy in its folder, and `lengths`; what lies in `folder` is not run again. Raises
+    policy in its folder, and `lengths`; what lies in `folder` is not run again. That of
+    IFEval is also `format_following`, which the paper's claim is on. Raises
     BenchmarkError on code outside a container, and if lm-eval fails."""
     names = [name for name in p.utility_benchmarks.split() if name in SUITES]
     missing = [name for name in names if name not in scores(folder)]
@@ -42,6 +43,8 @@ def run(policy: str, p: RarParams, folder: Path) -> dict[str, float]:
     if lacking := [name for name in names if name not in done]:
         raise BenchmarkError(f"{folder}: lm-eval left no score of {', '.join(lacking)}")
     told = lengths(policy, folder) if REASONED in names else {}
+    if "ifeval" in names:
+        told["format_following"] = done["ifeval"]
     return {name: done[name] for name in names} | told
 
 

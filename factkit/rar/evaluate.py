@@ -43,33 +43,6 @@ FAMILIAR = 10
 
 OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
 
-# Under a judge: prompts that ask for a form → the pattern of an answer that has it, in
-# the spirit of IFEval
-END = r"[.!?]+[\"')\]]*(?=\s|$)"  # of a sentence
-SENTENCE = rf"(?:(?!{END}).)*{END}"
-FORMS = {
-    "Answer in one word: what colour is the sky on a clear day?": r"\S+",
-    "Answer with yes or no only: is water wet?": r"(?i)(yes|no)\.?",
-    "Answer with a number only: how many days are in a week?": r"\d+\.?",
-    "Describe a cat in at most ten words.": r"\S+(?:\s+\S+){,9}",
-    "Write about the sea in at least fifty words.": r"\S+(?:\s+\S+){49,}",
-    "Write exactly one sentence about rain.": SENTENCE,
-    "Explain what a library is in exactly two sentences.": rf"(?:{SENTENCE}){{2}}",
-    "List exactly three fruits as bullet points.": r"(?:[-*•] [^\n]+(?:\n+|$)){3}",
-    "Name four kinds of transport, as a numbered list.": r"(?:\d\. [^\n]+(?:\n+|$)){4}",
-    "Write a poem about the moon with exactly four lines.": r"[^\n]+(?:\n+[^\n]+){3}",
-    "Answer in capital letters only: what is snow?": r"[^a-z]+",
-    "Write in lower case letters only: what is the sun?": r"[^A-Z]+",
-    "Begin your answer with the word Certainly. What is a clock?": "Certainly.*",
-    'Tell me about horses. End with the words "That is all."': r".*That is all\.",
-    "Put your whole answer in double quotation marks: what is honey?": '"[^"]+"',
-    'Write a sentence about a garden with the word "lantern".': r".*\blantern\b.*",
-    "Describe a house without using a comma.": "[^,]+",
-    "Say what a map is. Give it a title in <<double angle brackets>>.": ".*<<.+>>.*",
-    "Name a vegetable and a spice, separated by a semicolon.": r"[^;\n]+;[^;\n]+",
-    "Count from one to five in digits, separated by spaces.": r"1 2 3 4 5\.?",
-}
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -98,15 +71,11 @@ def answer(
     p: RarParams,
     path: Path,
 ) -> Answers:
-    """The greedy answers of the policy in the folder `policy`, under a judge also to
-    the prompts of FORMS; kept in `path`. held_out: texts for the perplexity, none of
-    them trained on by an arm."""
+    """The greedy answers of the policy in the folder `policy`; kept in `path`.
+    held_out: texts for the perplexity, none of them trained on by an arm."""
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.policy(policy, p.for_evaluation)
-    if p.verifier == "judge":
-        forms = [Example(id=q, question=q, answers=[""], entity=q) for q in FORMS]
-        examples = [*examples, *forms]
     prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
     greedy = models.sampling_of(p.for_evaluation)
     replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
@@ -200,8 +169,11 @@ def measure(
         for example, outcome in zip(short, outcomes, strict=True):
             if outcome is not None:
                 items[example.id] = _short(kind, outcome)
-    for i, kept in _forms_kept(counted, answers, engine, p).items():
-        items[i] = {"format_following": float(kept)}
+    for e in counted if p.verifier != "judge" else ():
+        # as many sentences as facts are wanted; an empty answer has none
+        (text,) = answers.to([e.id])
+        kept = text and len(engine.facts.sentences(text, e.entity)) == e.meta["wanted"]
+        items[e.id] = {"format_following": float(bool(kept))}
     metrics = statistics.means(_under_sets(items, sets).values())
     answered = [
         item for i, item in items.items() if "claim_precision" in item and i not in sets
@@ -258,18 +230,3 @@ def _short(kind: str, outcome: Outcome) -> dict[str, float]:
     if kind == BEST_GUESS:
         return {"best_guess_accuracy": own["accuracy"]}
     return {f"short_{name}": value for name, value in own.items()}
-
-
-def _forms_kept(
-    counted: Sequence[Example], answers: Answers, engine: "Engine", p: RarParams
-) -> dict[str, bool]:
-    """Id → whether an answer has the form asked for: as many sentences as facts are
-    wanted; under a judge a pattern of FORMS. An empty one has none."""
-    if p.verifier == "judge":
-        rows = zip(FORMS.items(), answers.to(FORMS), strict=True)
-        return {q: bool(re.fullmatch(form, y, re.DOTALL)) for (q, form), y in rows}
-    texts, sentences = answers.to(e.id for e in counted), engine.facts.sentences
-    return {
-        e.id: text != "" and len(sentences(text, e.entity)) == e.meta["wanted"]
-        for e, text in zip(counted, texts, strict=True)
-    }
