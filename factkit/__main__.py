@@ -256,7 +256,7 @@ def assets(
         path = embedded.verified(name)
         size = path.stat().st_size / 1e6
         print(f"{name}: {asset.what}\n  {size:.1f} MB, {asset.licence}, verified")
-        print(f"  {path}" + (f"\n  on the hub: {asset.hub}" if asset.hub else ""))
+        print(f"  {path}")
     if prepare:
         print("policy:", embedded.policy_path("smollm2-135m-instruct"))
     print("cache:", embedded.cache_dir())

