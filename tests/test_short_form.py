@@ -119,12 +119,26 @@ def answer(path, p, verify=None, judge=None, questions=("say x", "say y")):
 
 def test_answers_are_read_back_as_they_were(tmp_path, policy):
     verify = lambda responses, answers, questions: [ABSTAIN, WRONG]  # noqa: E731
-    judge = lambda responses, ids, answers, questions: [1.0, None]  # noqa: E731
-    path = tmp_path / "a.jsonl"
-    found = answer(path, params.load("truthrl", "tiny"), verify, judge)
-    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (WRONG, None)]
+    judge = lambda responses, ids, answers, questions: [1.0, 0.0]  # noqa: E731
+    path, p = tmp_path / "a.jsonl", params.load("truthrl", "tiny")
+    found = answer(path, p, verify, judge)
+    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (WRONG, 0.0)]
     policy.clear()
-    assert answer(path, params.load("truthrl", "tiny")) == found and not policy
+    assert answer(path, p) == found and not policy
+
+
+def test_reasoning_that_the_judge_failed_on_is_judged_again(tmp_path, policy):
+    path, p = tmp_path / "a.jsonl", params.load("truthrl", "tiny")
+
+    def judge(responses, ids, answers, questions):
+        seen.append(ids)
+        return [None if i == "say y" and len(seen) == 1 else 1.0 for i in ids]
+
+    seen = []
+    with pytest.raises(ValueError, match="the reasoning of a: 50.0% of 2"):
+        answer(path, p, judge=judge)
+    assert [a.reasoning for a in answer(path, p, judge=judge)] == [1.0, 1.0]
+    assert seen == [["say x", "say y"], ["say y"]]
 
 
 def test_what_a_judge_failed_on_is_judged_again_and_nothing_else(tmp_path):

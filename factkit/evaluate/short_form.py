@@ -53,11 +53,11 @@ def answer(
 ) -> list[Answered]:
     """The policy's greedy responses (Appendix C), verified; kept in `path`.
 
-    Where the judge failed, the response is kept and judged again at the next call.
-    Raises ValueError where it failed on more than 5 %.
+    Where a judge failed, the response is kept and judged again at the next call.
+    Raises ValueError where one failed on more than 5 %.
     """
     if path.exists():
-        return _judged_again(read_answers(path), path, verify)
+        return _judged(read_answers(path), path, verify, judge_reasoning)
     asked = models.asked(examples, template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
     if isinstance(model, VllmEngine):
@@ -70,37 +70,45 @@ def answer(
         drawn = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
         texts = [text for (text,) in drawn]
         sure = confidence(model, tokenizer, asked, texts, p)
-    known = [(e.id, e.answers, e.question) for e in examples]
-    ids, answers, questions = zip(*known, strict=True)
-    quality: Sequence[float | None] = [None] * len(texts)
-    if judge_reasoning:
-        quality = judge_reasoning(texts, ids, answers, questions)
-    columns = (texts, verify(texts, answers, questions), sure, quality)
     answered = [
-        Answered(e.id, e.question, e.answers, e.relation, *values, shown(e.meta))
-        for e, *values in zip(examples, *columns, strict=True)
+        Answered(
+            *(e.id, e.question, e.answers, e.relation, text),
+            *(None, confidence, None, shown(e.meta)),
+        )
+        for e, text, confidence in zip(examples, texts, sure, strict=True)
     ]
-    write_rows(path, map(asdict, answered))
-    return _mostly_judged(answered, path)
+    return _judged(answered, path, verify, judge_reasoning)
 
 
-def _mostly_judged(answered: list[Answered], path: Path) -> list[Answered]:
-    failed_share([a.outcome for a in answered], f"judge failures of {path.stem}")
-    return answered
-
-
-def _judged_again(
-    answered: list[Answered], path: Path, verify: "Verifier"
+def _judged(
+    answered: list[Answered],
+    path: Path,
+    verify: "Verifier",
+    judge_reasoning: "ReasoningJudge | None",
 ) -> list[Answered]:
-    failed = {i: a for i, a in enumerate(answered) if a.outcome is None}
-    if not failed:
-        return answered
-    rows = [(a.response, a.answers, a.question) for a in failed.values()]
-    outcomes = verify(*map(list, zip(*rows, strict=True)))
-    for (i, one), outcome in zip(failed.items(), outcomes, strict=True):
-        answered[i] = replace(one, outcome=outcome)
-    write_rows(path, map(asdict, answered))
-    return _mostly_judged(answered, path)
+    """The answers with the verdicts that they lack, and kept with them."""
+    lacking = [
+        i
+        for i, a in enumerate(answered)
+        if a.outcome is None or (judge_reasoning and a.reasoning is None)
+    ]
+    if lacking:
+        rows = [answered[i] for i in lacking]
+        texts, answers = [a.response for a in rows], [a.answers for a in rows]
+        questions, quality = [a.question for a in rows], [a.reasoning for a in rows]
+        outcomes = verify(texts, answers, questions)
+        if judge_reasoning:
+            ids = [a.id for a in rows]
+            quality = judge_reasoning(texts, ids, answers, questions)
+        verdicts = zip(lacking, outcomes, quality, strict=True)
+        for i, outcome, reasoning in verdicts:
+            answered[i] = replace(answered[i], outcome=outcome, reasoning=reasoning)
+        write_rows(path, map(asdict, answered))
+    failed_share([a.outcome for a in answered], f"judge failures of {path.stem}")
+    if judge_reasoning:
+        name = f"judge failures of the reasoning of {path.stem}"
+        failed_share([a.reasoning for a in answered], name)
+    return answered
 
 
 def confidence(

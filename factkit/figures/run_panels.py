@@ -72,8 +72,8 @@ def learning_curve(
     are running means over so many steps, and the faint ones the steps themselves.
     stacked: the panel whose columns are parts of one sum.
     """
-    figure, axes = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
-    for ax, (label, columns) in zip(axes, panels.items(), strict=True):
+    figure, _ = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
+    for ax, (label, columns) in zip(figure.axes, panels.items(), strict=True):
         names = {c: name for c, name in columns.items() if c in curve}
         stacks = label == stacked
         if not names:
@@ -151,12 +151,20 @@ def by_exposure(
     """
     figure, _ = new_figure(9.5, 3.4, columns=len(panels))
     for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
-        for i, (arm, runs) in enumerate(groups.items()):
-            binned = [numbered(metrics, "exposure", name) for metrics in runs]
-            edges = list(binned[0])
-            values = [[bins[edge] for bins in binned if edge in bins] for edge in edges]
-            means, halves = zip(*map(t_interval, values), strict=True)
-            places = [x + 0.06 * (i - len(groups) / 2) for x in range(len(edges))]
+        binned = {
+            arm: [numbered(metrics, "exposure", name) for metrics in runs]
+            for arm, runs in groups.items()
+        }
+        of_all = {edge for runs in binned.values() for bins in runs for edge in bins}
+        edges = sorted(of_all, key=float)
+        for i, (arm, runs) in enumerate(binned.items()):
+            values = {
+                x: [bins[edge] for bins in runs if edge in bins]
+                for x, edge in enumerate(edges)
+            }
+            values = {x: own for x, own in values.items() if own}
+            means, halves = zip(*map(t_interval, values.values()), strict=True)
+            places = [x + 0.06 * (i - len(groups) / 2) for x in values]
             colour, line, _ = look(i)
             style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
             ax.errorbar(places, means, halves, **style, label=spaced(arm))

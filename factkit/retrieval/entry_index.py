@@ -117,7 +117,11 @@ def kept_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
     digest = hashlib.sha256(f"{key} {_how()}".encode()).hexdigest()[:32]
     folder = cache_dir() / "bm25" / digest
     if not folder.exists():
-        build_index(entries, folder, name)
+        try:
+            build_index(entries, folder, name)
+        except DataError:
+            if not folder.exists():  # else another process was first
+                raise
     return EntryIndex(folder)
 
 

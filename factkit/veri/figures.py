@@ -276,7 +276,7 @@ def _score(row: Verified, found: set[str]) -> str:
         f"<b>Reward:</b> label × validity {label_term:.3g} · "
         f"evidence {evidence:.3g} · format {formed:d}"
     )
-    right = RIGHT if answer.label == row.label else WRONG
+    right = RIGHT if row.right(answer.label) else WRONG
     label = _mark(right, answer.label or "no label")
     return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")
 
