@@ -96,13 +96,9 @@ def probe(
 ) -> list[Probe]:
     """k samples a question, verified; resumable from `path` by parts."""
     asked = models.asked(examples, template, tokenizer, chat)
-
-    def texts(part: slice) -> list[list[str]]:
-        own = model, tokenizer, asked[part], sampling
-        return models.sample(*own, n=k, seed=SEEDS * seed + part.start)
-
     judge = partial(verified, verify=verify)
-    return _in_parts(Probe, examples, _size(model, k), path, texts, judge)
+    how = model, tokenizer, sampling, k, seed
+    return _in_parts(Probe, examples, asked, how, path, judge)
 
 
 def verified(
@@ -129,15 +125,9 @@ def draw(
     sampling = models.sampling_of(p, p.drawn_temperature)
     asked = models.asked(examples, template or p.prompt_template, tokenizer, p.chat)
     columns = lambda e, text: (e.id, e.question, text)  # noqa: E731
-
-    def texts(part: slice) -> list[list[str]]:
-        own = model, tokenizer, asked[part], sampling
-        seed = SEEDS * p.seed + part.start
-        return models.sample(*own, n=p.drawn_responses, seed=seed)
-
-    size = _size(model, p.drawn_responses)
     judge = partial(_judged, Drawn, judge=score, columns=columns)
-    return _in_parts(Drawn, examples, size, path, texts, judge)
+    how = model, tokenizer, sampling, p.drawn_responses, p.seed
+    return _in_parts(Drawn, examples, asked, how, path, judge)
 
 
 def _judged(
@@ -157,29 +147,28 @@ def _judged(
 # ---- files
 
 
-def _size(model, k: int) -> int:
-    """Questions of a part, of k samples each."""
-    return max(VLLM_PART // k, 1) if isinstance(model, VllmEngine) else PART
-
-
 def _in_parts(
     kind: type[Row],
     examples: Sequence[Example],
-    size: int,
+    asked: Sequence[str],
+    how: tuple,
     path: Path,
-    draw: Callable[[slice], list[list[str]]],
     judge: Callable[[Sequence[Example], list[list[str]]], list[Row]],
 ) -> list[Row]:
-    """A row of a kind an example, `size` at a time, appended to a file.
+    """A row of a kind an example, a part of them at a time, appended to a file.
 
-    It goes on where it was killed; of a part that was cut off, nothing is kept. Each
-    part is seeded by its position, so that what was killed equals what ran through.
-    Where the judge failed, what was drawn is kept and judged again.
+    how: model, tokenizer, sampling, samples a prompt, seed. It goes on where it was
+    killed; of a part that was cut off, nothing is kept. Each part is seeded by its
+    position, so that what was killed equals what ran through. Where the judge failed,
+    what was drawn is kept and judged again.
     """
+    model, tokenizer, sampling, k, seed = how
+    size = max(VLLM_PART // k, 1) if isinstance(model, VllmEngine) else PART
     n, done = len(examples), _read(path, kind) if path.exists() else []
     if len(done) < n:
         done = done[: len(done) // size * size]
-    failed = {i: _texts(row) for i, row in enumerate(done) if None in _verdicts(row)}
+    kept = enumerate(vars(row).values() for row in done)
+    failed = {i: texts for i, (_, texts, verdicts) in kept if None in verdicts}
     if failed:
         again = judge([examples[i] for i in failed], list(failed.values()))
         again = dict(zip(failed, again, strict=True))
@@ -188,21 +177,14 @@ def _in_parts(
         write_atomically(path, "".join(map(_line, done)))
     with progress_bar(n, path.stem, "prompt", done=len(done)) as bar:
         for start in range(len(done), n, size):
-            part = slice(start, start + size)
-            made = judge(examples[part], draw(part))
+            part, own = slice(start, start + size), SEEDS * seed + start
+            prompts = model, tokenizer, asked[part], sampling
+            made = judge(examples[part], models.sample(*prompts, n=k, seed=own))
             with path.open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, made))
             done += made
             bar.update(len(made))
     return done
-
-
-def _verdicts(row: Probe | Drawn) -> Sequence[Outcome | float | None]:
-    return row.outcomes if isinstance(row, Probe) else row.scores
-
-
-def _texts(row: Probe | Drawn) -> list[str]:
-    return row.samples if isinstance(row, Probe) else row.responses
 
 
 def _line(row: Probe | Drawn) -> str:
