@@ -26,17 +26,10 @@ SPARE = 16  # hits beyond k, among which ties with the k-th are settled
 class EntryIndex:
     """BM25 by tantivy over a folder that `build_index` wrote; for several threads.
 
-    `CorpusIndex` keeps all texts in memory: good for the tiny world and the leads. Here
-    they are on disk, and memory-mapped: of a million entries of 70 words a build takes
-    137 MB and a search 194 MB, and 84 queries take a second. Words are those of
-    `bm25.tokenize`. The score is BM25 with the idf of Lucene,
-
-        score(q, d) = Σ_w∈q ln(1 + (N - n + ½) / (n + ½)) f (k1 + 1) / (f + k1 l(d))
-        l(d) = 1 - b + b |d| / L
-
-    with k1 = 1.2 and b = 0.75, which tantivy fixes, N entries of L words on average, n
-    of them with word w, and f counts of w in d. |d| is exact up to 40 words and rounded
-    down beyond.
+    `CorpusIndex` keeps all texts in memory; here they are on disk, and memory-mapped.
+    Words are those of `bm25.tokenize`. The score is BM25 as in `bm25`, but with the idf
+    of Lucene, ln(1 + (N - n + ½) / (n + ½)), and k1 = 1.2 and b = 0.75, which tantivy
+    fixes. A text's length is exact up to 40 words and rounded down beyond.
 
     `manifest`: the corpus's name, its entries' number and SHA-256, how it is ranked.
     Raises DataError if the folder holds no index, or one of another version.
