@@ -148,7 +148,7 @@ def judge_calls(paper: str, p: Any, arm: str) -> int:
     if paper == "reason":
         return by_claim + ("relevance" in arm)  # a comparison with the judge's answer
     if paper == "rlfh":
-        return 1 if p.annotation == "single_pass" else by_claim + 1
+        return by_claim + 1
     by_outcome = arm.startswith(("binary", "ternary")) and "strict_match" not in arm
     return 1 + ("reason" in arm) if paper == "truthrl" and by_outcome else 0
 

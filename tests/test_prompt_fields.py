@@ -32,8 +32,7 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
     claims.labeller(llm, "verify_statement", *kinds)([(text, [text])])
     rlfh.rate(llm, [text], [text], [[text]])
-    for make in (rlfh.llm_annotator, rlfh.single_pass_annotator):
-        make(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
+    rlfh.llm_annotator(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
     for request in llm.requests:
         template = prompts.template(template_of(request)).splitlines()
         lines = text_of(request).splitlines()

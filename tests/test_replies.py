@@ -44,15 +44,6 @@ def verdict_of(kind, text, finish_reason="stop", n=0):
             return preferred(reply)
         case "ratings":
             return feedback.ratings_of(reply, n)
-        case "feedback":
-            told = feedback.read_feedback(reply)
-            return told and [
-                [
-                    s.text,
-                    [[t.text, str(t.truth), t.informativeness] for t in s.statements],
-                ]
-                for s in told
-            ]
         case "annotation":
             told = read(reply, evaluate.Steps)
             return told and [
@@ -195,7 +186,7 @@ def test_characters_of_noise_in_their_thousands_are_no_verdict():
     """In time linear in them: a quadratic reader would take hours."""
     readable = []
     for text in HUGE:
-        for kind in ("score", "claims", "feedback", "annotation", "preference"):
+        for kind in ("score", "claims", "statements", "annotation", "preference"):
             for reply in (text, text + "\nx", "```json\n" + text, '{"score": "' + text):
                 if verdict_of(kind, reply) is not None and kind != "preference":
                     readable.append((kind, reply[:20]))

@@ -1,7 +1,5 @@
 """RLFH's feedback: exact in the fact world; by models whole or None, each call once."""
 
-import json
-
 import pytest
 from fake_llm import FakeLLM, field, told
 
@@ -19,8 +17,6 @@ from factkit.rlfh.feedback import (
     kinds,
     llm_annotator,
     ratings_of,
-    read_feedback,
-    single_pass_annotator,
 )
 from factkit.verify.judge import read
 from factkit.world import facts as worlds
@@ -122,10 +118,10 @@ def pipeline(**rules):
     return FakeLLM(**PIPELINE | rules)
 
 
-def annotated(llm, *responses, evidence_of=passages, make=llm_annotator):
+def annotated(llm, *responses, evidence_of=passages):
     n = len(responses)
     ids, questions = [str(i) for i in range(n)], [f"Q{i}?" for i in range(n)]
-    return make(llm, evidence_of)(ids, questions, responses)
+    return llm_annotator(llm, evidence_of)(ids, questions, responses)
 
 
 def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_response():
@@ -169,49 +165,7 @@ def test_a_response_of_which_one_part_failed_is_none_and_no_other_is():
             assert llm.calls["rate_informativeness"] == later[part]
 
 
-# One call a response
-
-STATED = {"statement": "A is.", "truth": "wrong", "informativeness": 5}
-
-
-def single(llm, *responses, evidence_of=passages):
-    return annotated(
-        llm, *responses, evidence_of=evidence_of, make=single_pass_annotator
-    )
-
-
-def reply_on(prompt):
-    stated = STATED | {"statement": field(prompt, "Response")}
-    return told(sentences=[{"sentence": "A is.", "statements": [stated]}])
-
-
-def test_a_single_pass_takes_one_call_a_response_with_the_passages_found_for_it():
-    llm = pipeline(annotate_response=reply_on)
-    found = single(llm, "B is.", "", "A is.", evidence_of=lambda i, text: [i, text])
-    assert [len(batch) for batch in llm.batches] == [2]
-    assert found == [
-        [Sentence("A is.", (statement("B is.", WRONG),))],
-        [],
-        [Sentence("A is.", (statement("A is.", WRONG),))],
-    ]
-    last = llm.prompts("annotate_response")[1]
-    assert field(last, "Passages") == ["2", "Q2?\nA is."]
-    (vague,) = single(llm, "A is.", evidence_of=lambda i, text: [])
-    assert vague == [Sentence("A is.", (statement("A is.", VAGUE),))]
-
-
-def test_a_failed_single_pass_is_none_and_no_other_is():
-    for failure in (Reply(None, "timeout"), Reply("")):
-        llm = pipeline(annotate_response=unless("bad", reply_on, failure))
-        found = single(llm, "A is.", "A is bad.", "A.")
-        assert [row is None for row in found] == [False, True, False]
-
-
-def test_a_reply_that_was_cut_off_is_none_and_not_its_first_part():
-    whole = json.dumps({"sentences": [{"sentence": "A is.", "statements": [STATED]}]})
-    expected = [Sentence("A is.", (statement("A is.", WRONG),))]
-    assert read_feedback(Reply(f"```json\n{whole}\n```")) == expected
-    assert {read_feedback(Reply(whole[:n])) for n in range(len(whole))} == {None}
+def test_a_reply_has_a_rating_of_the_scale_for_each_statement():
     assert ratings_of(told(ratings=[5, 1]), 2) == [5, 1]
     for ratings in ([5], [5, 4, 3], [5, 6], [5, None]):
         assert ratings_of(told(ratings=ratings), 2) is None
@@ -227,8 +181,6 @@ def test_the_examples_of_the_templates_are_replies_that_can_be_read():
     assert sorted(labels) == sorted(Truth)
     six, one = shown("rate_informativeness")
     assert set(ratings_of(six, 6)) == set(SCALE) and ratings_of(one, 1) == [5]
-    whole, nothing = map(read_feedback, shown("annotate_response"))
-    assert whole and nothing == []
 
 
 # Counts

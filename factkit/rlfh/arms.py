@@ -17,7 +17,6 @@ class RlfhParams(RequestParams):
     answer_format: Literal["joined"] = "joined"
     requests: Literal["world", "leads", "hotpotqa"]
     wikipedia_path: str = ""
-    annotation: Literal["pipeline", "single_pass"] = "pipeline"
 
 
 class RlfhDpoParams(RlfhParams, DpoParams):

@@ -1,8 +1,8 @@
 """Statement-level feedback on responses, and who gives it (RLFH §3.1, Tables 4 to 7).
 
-Exact where every fact is known; by a language model in a pipeline of calls, or in one
-call a response. A response of which one part failed is `None`: no statement of it gets
-a default, and none is left out. Without passages a statement is vague by definition.
+Exact where every fact is known; else by a language model in a pipeline of calls. A
+response of which one part failed is `None`: no statement of it gets a default, and none
+is left out. Without passages a statement is vague by definition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import Example
-from factkit.retrieval.evidence import query_of
 from factkit.verify import judge
 from factkit.verify.claims import Claim, labeller, read_sentences, support_of
 from factkit.verify.engine import Reader
-from factkit.verify.judge import Claimed, Form, Text, read, up_to, whole, word
-from factkit.verify.response import answers, sentences
+from factkit.verify.judge import Claimed, Form, read, up_to, whole, word
+from factkit.verify.response import answers
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from factkit.verify.engine import ClaimEngine, ExactEngine
 
 SCALE = range(1, 6)  # of informativeness
-RATING_TOKENS, RESPONSE_TOKENS = 1024, 4096  # of a reply
+RATING_TOKENS = 1024  # of a reply
 
 
 class Truth(StrEnum):
@@ -87,14 +86,12 @@ def kinds(feedback: Sequence[Feedback]) -> dict[str, float]:
 
 def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator:
     """Who gives RLFH's feedback, on the answers without reasoning: the exact one of the
-    fact world or the leads, or a language model in steps or in a single pass, with the
-    evidence of `engine`."""
+    fact world or the leads, or a language model with the evidence of `engine`."""
     if p.verifier != "judge":
         annotate = exact_annotator(engine.facts, engine.examples)
     else:
-        make = {"pipeline": llm_annotator, "single_pass": single_pass_annotator}
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        annotate = make[p.annotation](llm, engine.evidence_of)
+        annotate = llm_annotator(llm, engine.evidence_of)
     return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
 
 
@@ -229,71 +226,4 @@ def _joined(
         Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
         for sentence, texts in split
         if texts
-    ]
-
-
-# One call a response
-
-
-class ToldStatement(Form):
-    """A statement as a single pass tells it."""
-
-    statement: Claimed
-    truth: word(*Truth)
-    informativeness: whole(SCALE)
-
-
-class ToldSentence(Form):
-    """A sentence as a single pass tells it."""
-
-    sentence: Text
-    statements: up_to(8, ToldStatement)
-
-
-class Told(Form):
-    """The form of a single pass. Table 4 maps sentences to statements; here they are
-    lists, since a response may repeat both."""
-
-    sentences: up_to(64, ToldSentence)
-
-
-def single_pass_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
-    """A language model that does it all in one call a response (Table 4).
-
-    The passages are those found for prompt and response. Sentences are as the model
-    copied them, which may not be word for word. A response without any sentence states
-    nothing and makes no call.
-    """
-
-    def annotate(ids, prompts, responses) -> list[Feedback]:
-        fields = [
-            {
-                "evidence": list(evidence_of(i, query_of(prompt, response))),
-                "question": prompt,
-                "response": response,
-            }
-            for i, prompt, response in zip(ids, prompts, responses, strict=True)
-            if sentences(response)
-        ]
-        how = "annotate_response", fields, Told, RESPONSE_TOKENS, "annotating"
-        pairs = zip(judge.ask(llm, *how), fields, strict=True)
-        told = iter([read_feedback(r, bool(row["evidence"])) for r, row in pairs])
-        return [next(told) if sentences(text) else [] for text in responses]
-
-    return annotate
-
-
-def read_feedback(reply: "Reply", passages: bool = True) -> Feedback:
-    """The feedback that a single pass ends with, None without exactly one. A sentence
-    without statements is left out; without passages all of them are vague."""
-
-    def plain(s: ToldStatement) -> Statement:
-        truth = Truth(s.truth) if passages else Truth.VAGUE
-        return Statement(s.statement, truth, s.informativeness)
-
-    told = read(reply, Told)
-    return told and [
-        Sentence(row.sentence, tuple(map(plain, row.statements)))
-        for row in told.sentences
-        if row.statements
     ]

@@ -90,7 +90,6 @@ def _claimed(text: str) -> str:
     return text
 
 
-Text = Annotated[free(600), Field(pattern=SOME)]  # a sentence
 # a claim or statement, no refusal
 Claimed = Annotated[free(240), Field(pattern=SOME), AfterValidator(_claimed)]
 
