@@ -271,8 +271,10 @@ def _over_worlds(claim: Claim, results: Results) -> str:
 
 
 def verdicts(paper: str, p: "RunParams") -> "Styler":
-    """A paper's claims against the runs at the profile of `p`, `shown`."""
-    results = past_runs.stored(paper, p.profile, params.ROOT / p.output_dir)
+    """A paper's claims, `shown`, against the runs at the profile of `p` and, of arms
+    that were not run here, the reference results."""
+    root = params.ROOT / p.output_dir
+    results = past_runs.stored(paper, p.profile, root, beside=True)
     return shown(check(claims(paper), results))
 
 

@@ -10,20 +10,41 @@ from factkit import arms, params, runs
 Result = Mapping[str, Any]
 
 
-def stored(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
+def stored(
+    paper: str, profile: str, root: Path, beside: bool = False
+) -> dict[str, list[Result]]:
     """Variant → results of a paper's training runs at a profile; "" is the main one.
 
     root: the folder of the runs. Of a variant without any below it, the reference
-    results.
+    results. beside: also those of arms that were not run there, if all that the arm
+    depends on was set as in the first of its runs.
     """
     by_variant: dict[str, list[Result]] = {}
     for base in (runs.REFERENCE, root):
         for folder in sorted(base.glob(f"{profile}*")):
             name, _, variant = folder.name.partition("-")
             results = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
-            if name == profile and results:
-                by_variant[variant] = with_iterations(apart(results))
-    return by_variant
+            if name != profile or not results:
+                continue
+            here = {r["arm"] for r in results}
+            others = [
+                r
+                for r in by_variant.get(variant, ())
+                if beside and r["arm"] not in here and _alike(paper, r, results[0])
+            ]
+            by_variant[variant] = apart(results) + others
+    return {name: with_iterations(found) for name, found in by_variant.items()}
+
+
+def _alike(paper: str, result: Result, other: Result) -> bool:
+    """Whether all that an arm depends on was set as in another arm's run."""
+    arm = arms.table(paper).get(result["arm"])
+    if arm is None:  # an arm in another way
+        return False
+    ours, theirs = result["params"], other["params"]
+    own = {"arm", "arms", "seed", "seeds", "output_dir"}
+    keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
+    return all(ours[key] == theirs[key] for key in keys)
 
 
 def apart(results: Sequence[Result]) -> list[Result]:

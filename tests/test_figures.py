@@ -13,7 +13,7 @@ from drawings import (
     with_metrics,
 )
 
-from factkit import params, published, runs
+from factkit import ledger, params, past_runs, published, runs
 from factkit.figures import arm_panels, tables
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
@@ -73,6 +73,14 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     assert [r["folder"] for r in ours[""] if r["arm"] == "sft"] == [str(run.folder)]
     assert {r["arm"] for r in ours[""]} == {r["arm"] for r in by_variant[""]}
     assert "beside them from the reference results: " in capsys.readouterr().out
+    beside = past_runs.stored("truthrl", "tiny", tmp_path, beside=True)
+    references = past_runs.stored("truthrl", "tiny", runs.REFERENCE)
+    changed = [
+        claim
+        for claim in ledger.claims("truthrl")
+        if ledger.judge(claim, beside).word != ledger.judge(claim, references).word
+    ]
+    assert changed and all(("", "sft") in [a[:2] for a in c.arms] for c in changed)
     other = p.model_copy(update={"test_questions": 99, "arm": "rft"})
     with runs.start("12_truthrl_train", other) as another:
         another.finish(RATES)

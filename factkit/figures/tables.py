@@ -45,8 +45,7 @@ def stored(
 
     Says which they are. Raises RunError if there are none of `variant`.
     """
-    results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir)
-    references = past_runs.stored(paper, p.profile, runs.REFERENCE)
+    results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir, beside=True)
     if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
         sweep += f" --variant {variant}" * bool(variant)
@@ -55,19 +54,13 @@ def stored(
     by_variant = {}
     for name, results in results_of.items():
         trained = [dict(r) for r in results if "prefix" not in r]  # no iterations
-        where = runs.relative(Path(trained[0]["folder"]).parent)
+        folders = [Path(r["folder"]).parent for r in trained]
+        n = folders.count(folders[0])
         on = trained[0]["device"]
-        print(f"{name or 'main'}: {len(trained)} runs from {where}, on {on}")
-        here = {r["arm"] for r in trained}
-        others = [
-            dict(r)
-            for r in references.get(name, [])
-            if r["arm"] not in here and _alike(paper, r, trained[0])
-        ]
-        if others:
-            named = ", ".join(dict.fromkeys(r["arm"] for r in others))
-            print(f"    beside them from the reference results: {named}")
-        by_variant[name] = trained + others
+        print(f"{name or 'main'}: {n} runs from {runs.relative(folders[0])}, on {on}")
+        if others := dict.fromkeys(r["arm"] for r in trained[n:]):
+            print(f"    beside them from the reference results: {', '.join(others)}")
+        by_variant[name] = trained
     return by_variant
 
 
@@ -79,17 +72,6 @@ def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
     named = [(arm, int(seed)) for arm in p.arms.split() for seed in p.seeds.split()]
     results = stored(paper, p, p.variant)[p.variant]
     return [r for r in results if (r["arm"], r["seed"]) in named]
-
-
-def _alike(paper: str, result: Result, other: Result) -> bool:
-    """Whether all that an arm depends on was set as in another arm's run."""
-    arm = arms.table(paper).get(result["arm"])
-    if arm is None or "prefix" in result:  # an arm in another way, an iteration
-        return False
-    ours, theirs = result["params"], other["params"]
-    own = {"arm", "arms", "seed", "seeds", "output_dir"}
-    keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
-    return all(ours[key] == theirs[key] for key in keys)
 
 
 def samples(results: Sequence[Result], arm: str) -> list[Path]:
