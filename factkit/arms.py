@@ -46,9 +46,17 @@ def page(paper: str) -> "pd.DataFrame":
     """The arms of a paper as a table to look at, a row each."""
     import pandas as pd
 
+    from factkit import params
+
+    def start(arm: Arm) -> str:
+        if not arm.start:
+            return "the policy"
+        may_not = "cold_start" in params.class_of(paper).model_fields
+        return arm.start + " (the policy, without cold_start)" * may_not
+
     columns = ("what", "algorithm", "starts from")
     rows = {
-        name: (arm.what, arm.algorithm or "none", arm.start or "the policy")
+        name: (arm.what, arm.algorithm or "none", start(arm))
         for name, arm in table(paper).items()
     }
     return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("arm")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # pickles and a model's own code could run anything
 SAFE = {"use_safetensors": True, "trust_remote_code": False}
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM knows
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:
     }
     if base:
         rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
-        arguments |= {"enable_lora": True, "max_lora_rank": rank}
+        known = next(r for r in LORA_RANKS if r >= rank)
+        arguments |= {"enable_lora": True, "max_lora_rank": known}
     return arguments
 
 
@@ -350,9 +352,11 @@ def _shared_prefix(ids: Sequence[list[int]], least: int = 16) -> list[int]:
 def decoding(sampling: Sampling) -> dict[str, object]:
     """transformers' generation arguments for greedy or sampled decoding."""
     if sampling.temperature == 0:
-        return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        none = dict.fromkeys(("temperature", "top_p", "top_k"))
+        return {"do_sample": False, "repetition_penalty": 1.0, **none}
     return {
         "do_sample": True,
+        "repetition_penalty": 1.0,  # not that of a model's files
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": 0,

@@ -30,6 +30,14 @@ SCHEMA = 1
 NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
 ENDING_S = 3.0  # a killed run's kernel takes a moment to end
 REFERENCE = ROOT / "outputs" / "reference"
+# where and how fast a run is computed, and its name: not what comes out
+ELSEWHERE = {
+    *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "vllm_server_url"),
+    *("vllm_tensor_parallel", "vllm_memory", "num_processes", "deepspeed"),
+    *("micro_batch_size", "eval_batch_size", "max_context_length", "lora_backend"),
+    *("judge_url", "judge_key", "judge_headers", "judge_concurrency"),
+    *("judge_timeout", "judge_max_calls", "search_url"),
+}
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
 
 
@@ -179,17 +187,25 @@ def start(
     wait: for another process that writes the folder, if there is one. reward: a
     function of the caller's own; the run is named after it and depends on its source.
 
-    Raises RunError if an input is missing or cut off, another process writes the
-    folder, or its run.json can't be read.
+    Raises RunError if an input is missing, cut off or of a run with other values of
+    what both depend on, another process writes the folder, or its run.json can't be
+    read.
     """
     folder = run_folder(notebook, params)
+    inputs = list(inputs)
     digests = {relative(path): _digest(path, params) for path in inputs}
+    keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
+    for made in dict.fromkeys(path.parent for path in inputs):
+        if other := made_otherwise(made, params, keys):
+            raise RunError(
+                f"{relative(made)} was made with {other}: run {made.parent.name} "
+                "again, or give another output_dir"
+            )
     if reward:
         folder = folder.with_name(f"{reward.__name__}-s{params.seed}")
         digests["reward"] = source_digest(reward)
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder, wait)
-    keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
     identity = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
     if record.exists():
@@ -205,6 +221,21 @@ def start(
         text = json.dumps({"identity": identity, "started": _now()}, indent=1)
         write_atomically(record, text)
     return Run(notebook, params, folder, digests, _recorded(record)["started"], lock)
+
+
+def made_otherwise(folder: Path, params: RunParams, keys: Iterable[str]) -> str:
+    """Which of the keys a run that wrote the folder had with other values, in words.
+
+    Not those that say where it was computed. "" if there are none, or no run.json.
+    """
+    record = folder / "run.json"
+    made = _recorded(record)["identity"]["params"] if record.is_file() else {}
+    here = params.model_dump(include=set(keys) - ELSEWHERE)
+    return ", ".join(
+        f"{key}={made[key]!r} (now {value!r})"
+        for key, value in sorted(here.items())
+        if key in made and made[key] != value
+    )
 
 
 def _digest(path: Path, p: RunParams) -> str:

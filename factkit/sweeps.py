@@ -1,6 +1,7 @@
 """Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
 
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from factkit import arms as papers_arms
 from factkit import child, params, progress, runs
 from factkit.assets import write_atomically
 from factkit.params import ROOT
@@ -44,11 +46,12 @@ def snakemake(
     snakemake. A run that was killed is continued. bar: a label, for a bar of the runs
     in place of what snakemake says, which is then shown only if a run fails.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
-    snakemake does not have.
+    snakemake does not have, and if a run that is done was made with other values.
     """
     from filelock import FileLock
 
     folder = runs.profile_folder(p)
+    _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
@@ -85,6 +88,24 @@ def snakemake(
             f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
             "mended, the same command goes on with what is left"
         )
+
+
+def _refuse_other_values(
+    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
+) -> None:
+    """Snakemake leaves what is done: it must have been made with the values of `p`."""
+    table, folder = papers_arms.table(paper), runs.profile_folder(p)
+    done = {f: () for f in folder.glob(f"[1-6][01]_{paper}_*/main-s0")}
+    for arm, seed in itertools.product(arms, seeds):
+        for made in folder.glob(f"[1-6][12]_{paper}_train/{arm}-s{seed}"):
+            done[made] = table[arm].changes
+    for made, changes in done.items():
+        keys = type(p).model_fields.keys() - changes
+        if runs.read_results(made) and (other := runs.made_otherwise(made, p, keys)):
+            raise params.ParamError(
+                f"{runs.relative(made)} was made with {other}: give another "
+                "--output-dir, or move it away to have it made anew"
+            )
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from factkit import params, runs
 from factkit.params import ROOT
-from factkit.truthrl.arms import QuestionSftParams
+from factkit.truthrl.arms import QuestionParams, QuestionSftParams
 
 
 def settings(tmp_path, **more):
@@ -175,3 +175,15 @@ def test_what_cannot_be_read_is_named_and_left_alone(tmp_path, capsys):
         with pytest.raises(runs.RunError, match="run.json can't be read"):
             runs.start("12_truthrl_train", settings(tmp_path))
         assert results.read_text() == record.read_text() == text
+
+
+def test_inputs_made_with_other_values_are_refused(tmp_path):
+    p = settings(tmp_path)
+    data = runs.start("10_truthrl_data", p, depends_on=QuestionParams)
+    path = rows(data.folder / "train.jsonl")
+    data.finish({})
+    runs.start("12_truthrl_train", settings(tmp_path, rl_steps=5), [path])
+    elsewhere = settings(tmp_path, eval_batch_size=3, seed=2)
+    runs.start("12_truthrl_train", elsewhere, [path])  # comes out the same
+    with pytest.raises(runs.RunError, match=r"probe_samples=\d+ \(now 3\)"):
+        runs.start("12_truthrl_train", settings(tmp_path, probe_samples=3), [path])

@@ -161,3 +161,14 @@ def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
     p = params.load("truthrl", "tiny", values)
     with pytest.raises(sweeps.SweepError, match="see the failed"):  # after a dry run
         sweeps.train_arms("truthrl", p)
+
+
+def test_what_was_made_with_other_values_is_not_shown_as_the_sweep_s(tmp_path):
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path), "arm": "sft"})
+    runs.start("12_truthrl_train", p).finish({})
+    ask = ["truthrl", ["sft"], [0]]
+    only = ("--omit-from", "data", "--dry-run")
+    sweeps.snakemake(p, *ask, extra=only)
+    other = p.model_copy(update={"sft_epochs": 9})
+    with pytest.raises(params.ParamError, match=r"sft_epochs=\d+ \(now 9\): give"):
+        sweeps.snakemake(other, *ask, extra=only)

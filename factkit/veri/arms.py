@@ -33,6 +33,8 @@ class VeriParams(PolicyParams):
     max_searches: int = Field(ge=1)
     max_prompt_length: int = Field(ge=8)
     max_observation_length: int = Field(ge=16)
+    sft_trajectories: int = Field(ge=8)
+    cold_start: bool
 
     @model_validator(mode="after")
     def _searches_the_corpora(self) -> Self:
@@ -48,6 +50,17 @@ class VeriParams(PolicyParams):
         if set(self.eval_sets.split()) - set(EVAL_SETS):
             raise ValueError(
                 f"eval_sets={self.eval_sets!r}: there are {', '.join(EVAL_SETS)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_the_longest(self) -> Self:
+        if self.rollouts != "transformers" and self.longest > self.max_context_length:
+            raise ValueError(
+                f"max_context_length={self.max_context_length} has no room for the "
+                f"longest trajectory: max_prompt_length, max_searches + 1 turns of "
+                "max_completion_length and max_searches of max_observation_length are "
+                f"{self.longest} tokens"
             )
         return self
 
@@ -74,9 +87,6 @@ class VeriParams(PolicyParams):
 class VeriSftParams(VeriParams, SftParams):
     """Veri-R1: supervised fine-tuning on trajectories."""
 
-    sft_trajectories: int = Field(ge=8)
-    cold_start: bool
-
 
 class VeriRlParams(VeriSftParams, RlParams):
     """Veri-R1: GRPO, with search or with the evidence given."""
@@ -102,7 +112,7 @@ def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
 ARMS = {
     "instruct": Arm("the policy as it is, with the search", VeriParams, main=True),
     "sft": Arm(
-        "taught trajectories that were verified", VeriSftParams, "SFT", main=True
+        "taught trajectories, written or scripted", VeriSftParams, "SFT", main=True
     ),
     "offline_rl": _rl("the evidence is given, nothing is searched", True, online=False),
     "online_rl": _rl("searches as it answers; all of the reward", True),

@@ -267,6 +267,7 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         yield with_engine(partial(vllm_engine.generate, llm), sampling)
         return
     if p.rollouts == "vllm_server":
+        trainer.accelerator.wait_for_everyone()  # for the first process to have sent
         url, name = f"{p.vllm_server_url}/v1", trainer.model.name_or_path
         yield with_server(url, name, sampling)
         return
@@ -360,7 +361,8 @@ def with_server(
     key: str = "none",
     headers: Mapping[str, str] | None = None,
 ) -> Generate:
-    """Sampling by `vllm serve`, by token ids, all prompts in one request.
+    """Sampling by `vllm serve`, by token ids, the prompts of one budget in one request:
+    it refuses a prompt that leaves no room for `max_tokens`.
 
     base_url: with /v1. Raises openai's errors once its retries are used up.
     """
@@ -369,13 +371,13 @@ def with_server(
     own = {"api_key": key, "default_headers": headers}
     client = OpenAI(base_url=base_url, timeout=3600, **own)
 
-    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+    def turns_of(prompts: list[Tokens], most: int) -> list[Any]:
         reply = client.completions.create(
             model=model,
             prompt=prompts,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            max_tokens=max(budgets),
+            max_tokens=most,
             stop=list(STOPS),
             logprobs=0,
             extra_body={
@@ -385,7 +387,15 @@ def with_server(
                 "repetition_penalty": 1.0,
             },
         )
-        turns = sorted(reply.choices, key=lambda choice: choice.index)
+        return sorted(reply.choices, key=lambda choice: choice.index)
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+        turns: list[Any] = [None] * len(prompts)
+        for most in sorted(set(budgets)):
+            alike = [i for i, budget in enumerate(budgets) if budget == most]
+            sampled = turns_of([prompts[i] for i in alike], most)
+            for i, turn in zip(alike, sampled, strict=True):
+                turns[i] = turn
         logprobs = [list(turn.logprobs.token_logprobs) for turn in turns]
         return [list(turn.token_ids) for turn in turns], logprobs
 
