@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 LOCKS := factkit/locks
 export HF_HUB_OFFLINE ?= 1
-export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab

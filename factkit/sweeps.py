@@ -180,7 +180,7 @@ def environment(jobs: int = 1) -> dict[str, str]:
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
-        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads crawl on a busy machine
+        "GOMP_SPINCOUNT": "3000",  # asleep at once they lag; spinning on, they crawl
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **os.environ,

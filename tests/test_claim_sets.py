@@ -19,6 +19,7 @@ from factkit.retrieval.entries import entries_of_sentences, shown
 from factkit.search import in_process
 from factkit.veri import data as claim_data
 from factkit.veri import search_rollout
+from factkit.verify import verifier
 from factkit.world import facts as w
 
 SUPPORT, REFUTE, NEI = LABELS
@@ -249,7 +250,7 @@ def keep(examples, llm):
     return claim_data.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
 
 
-def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
+def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence(monkeypatch):
     four, two = ["Bo_sentence_4"], ["Bo_sentence_4", "Al_sentence_0"]
     cases = (
         (claim("a0"), verdict(SUPPORT, *four), "kept"),
@@ -271,8 +272,13 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence():
 
     with serve(behave) as server:
         llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
-        kept, counts = keep([example for example, *_ in cases], llm)
+        with monkeypatch.context() as m:
+            m.setattr(verifier, "MOST_JUDGE_FAILURES", 0.2)
+            kept, counts = keep([example for example, *_ in cases], llm)
+        asked = len(server.bodies)
+        with pytest.raises(ValueError, match="failures of verifying: 11.1% of 9"):
+            keep([example for example, *_ in cases], llm)
     assert kept == [example for example, _, fate in cases if fate == "kept"]
     assert counts == Counter(fate for *_, fate in cases)
-    assert len(server.bodies) == len(cases) - 1  # what can't be cited isn't asked
+    assert asked == len(cases) - 1  # what can't be cited isn't asked
     assert all("\n[[Bo_sentence_4]]: Bo did 4.\n" in p for p in server.prompts())

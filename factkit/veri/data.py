@@ -31,7 +31,7 @@ from factkit.veri import benchmarks, search_rollout
 from factkit.veri.evaluate import Verified, of_examples
 from factkit.veri.search_rollout import asked
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
-from factkit.verify.verifier import judge_llm
+from factkit.verify.verifier import failed_share, judge_llm
 from factkit.world import claims as world_claims
 from factkit.world import facts as world
 
@@ -170,7 +170,8 @@ def keep_verified(
 
     It is given what offline RL is (`given_offline`; ours). The label must be right and
     the evidence exactly the gold one, or for NOT ENOUGH INFO the label alone, as in
-    §3.2's metrics (ours). A call that failed is no verdict: a rerun asks again.
+    §3.2's metrics (ours). A call that failed is no verdict: a rerun asks again. Raises
+    ValueError if more than 5 % failed.
     """
     settled = with_evidence(examples, entries)
     given = given_offline(settled, entries, search, p)
@@ -183,6 +184,7 @@ def keep_verified(
         for prompt in asked(settled, p, given)
     ]
     replies = llm.run(requests, progress="verifying")
+    failed_share([reply.text for reply in replies], "failures of verifying")
     fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
     counts = Counter(fates.values())
     counts[MISSING] = len(examples) - len(settled)
@@ -274,7 +276,7 @@ def shown_to_sft(
     llm = judge_llm(p, p.judge_model, p.judge_url)
     generate = search_rollout.with_server(
         *(p.judge_url, p.judge_model, Sampling(p.max_completion_length)),
-        *(llm.key, llm.headers),
+        *(llm.key, llm.headers, llm.extra),
     )
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
     done = read_rows(path, Verified) if path.exists() else []

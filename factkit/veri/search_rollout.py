@@ -360,6 +360,7 @@ def with_server(
     sampling: models.Sampling,
     key: str = "none",
     headers: Mapping[str, str] | None = None,
+    extra: Mapping[str, Any] = {},
 ) -> Generate:
     """Sampling by `vllm serve`, by token ids, the prompts of one budget in one request:
     it refuses a prompt that leaves no room for `max_tokens`.
@@ -385,6 +386,7 @@ def with_server(
                 "include_stop_str_in_output": True,
                 "top_k": 0,  # not those that Qwen's files would fill in
                 "repetition_penalty": 1.0,
+                **extra,
             },
         )
         return sorted(reply.choices, key=lambda choice: choice.index)
