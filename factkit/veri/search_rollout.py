@@ -71,8 +71,7 @@ def prompt_tokens(
     texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
 ) -> list[Tokens]:
     """Prompts as tokens, as turns of a chat if p.chat."""
-    written = models.as_chat(tokenizer, texts) if p.chat else list(texts)
-    return tokenizer(written)["input_ids"]
+    return tokenizer(models.as_chat(tokenizer, texts) if p.chat else [*texts]).input_ids
 
 
 def searcher(p: "VeriParams") -> Search:
@@ -139,8 +138,7 @@ def rollouts(
     and what is left of the turn's tokens is for it. What the search raises goes
     through: nothing is made of a failure.
     """
-    pairs = zip(prompts, sets, strict=True)
-    made = [Rollout(list(prompt), set=name) for prompt, name in pairs]
+    made = [Rollout([*ids], set=own) for ids, own in zip(prompts, sets, strict=True)]
     going, limit = made, p.max_completion_length
     for searches_left in range(p.max_searches, -1, -1):
         _take_turn(going, [limit] * len(going), generate, tokenizer)
@@ -233,9 +231,8 @@ def rollout_function(
     search, set_of = searcher(p), {}
 
     def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
-        tokenizer = trainer.processing_class
+        tokenizer, rows = trainer.processing_class, trainer.train_dataset
         if not set_of:
-            rows = trainer.train_dataset
             set_of.update((_text(row["prompt"]), row["set"]) for row in rows)
         texts = [_text(prompt) for prompt in prompts]
         ids, sets = prompt_tokens(texts, tokenizer, p), [set_of[t] for t in texts]
@@ -268,8 +265,8 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         return
     if p.rollouts == "vllm_server":
         trainer.accelerator.wait_for_everyone()  # for the first process to have sent
-        url, name = f"{p.vllm_server_url}/v1", trainer.model.name_or_path
-        yield with_server(url, name, sampling)
+        url = f"{p.vllm_server_url}/v1"
+        yield with_server(url, trainer.model.name_or_path, sampling)
         return
     from trl.models import unwrap_model_for_generation
 
@@ -369,11 +366,10 @@ def with_server(
     """
     from openai import OpenAI
 
-    own = {"api_key": key, "default_headers": headers}
-    client = OpenAI(base_url=base_url, timeout=3600, **own)
+    client = OpenAI(api_key=key, base_url=base_url, default_headers=headers)
 
     def turns_of(prompts: list[Tokens], most: int) -> list[Any]:
-        reply = client.completions.create(
+        reply = client.with_options(timeout=3600).completions.create(
             model=model,
             prompt=prompts,
             temperature=sampling.temperature,
