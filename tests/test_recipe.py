@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from factkit import params
+from factkit import params, source_digest
 from factkit.train import launch
 from factkit.train.launch import RecipeError, function_identity
 from factkit.truthrl import rewards as truthrl
@@ -99,3 +99,23 @@ def test_a_reward_put_into_the_kit_s_module_is_another_reward(monkeypatch):
     assert mine.startswith(f"{before}, with ternary ")
     monkeypatch.setattr(truthrl, "ternary", lambda outcome: -0.5)
     assert function_identity(truthrl.reward_function) != mine
+
+
+PRICED = """
+PRICES = {"correct": 1.0, "abstain": %s, "wrong": -1.0}
+def price(result):
+    return PRICES[result]
+def mine(result):
+    return price(result)
+"""
+
+
+def test_a_notebook_s_reward_is_another_when_what_it_uses_is(tmp_path):
+    def digest(price, module):
+        names = {"__name__": module}
+        exec(PRICED % price, names)
+        return source_digest(names["mine"])
+
+    assert digest(0.5, "__main__") == digest(0.5, "__main__")
+    assert digest(0.5, "__main__") != digest(-0.5, "__main__")
+    assert digest(0.5, "a_package") == digest(-0.5, "a_package")

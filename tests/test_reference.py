@@ -27,7 +27,8 @@ SEEDS = {  # of each profile, with its variant, of each paper
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "rlfh": {"tiny": "0 1 2"},
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
-    "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"},
+    "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
+    | {"laptop": "0 1 2"},
 }
 
 
