@@ -26,7 +26,14 @@ TITLES = {
     "veri": "Veri-R1",
     "compare": "The papers against each other",
 }
-STAGES = ("data", "rewards", "train", "ablations", "figures")
+PICTURES = {
+    "14_truthrl_figures/exposure": "TruthRL: who abstains where",
+    "24_rar_figures/fig3_claims": "Binary RAR: claims, by the reward",
+    "34_reason_figures/precision_and_detail": "Learning to Reason: precision, detail",
+    "44_rlfh_figures/table2_granularity": "RLFH: what a reward is given for",
+    "54_veri_figures/table1_main_arms": "Veri-R1: claims checked with a search",
+    "62_compare_figures/front": "All rewards on one policy",
+}
 RULE = """\
 One rule for all (`factkit/statistics.py`): a difference is paired over test items and
 seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
@@ -66,15 +73,15 @@ def summary(root: Path) -> "pd.DataFrame":
 
 
 def write_pages() -> list[Path]:
-    """Write the page of every paper, the claims counted, and the notebooks' picture."""
+    """Write the page of every paper, the claims counted, and the papers' picture."""
     pages = {f"{paper}.md": markdown(paper) for paper in arms.SETS}
     pages["claims.md"] = counted()
     paths = {runs.REFERENCE / name: page for name, page in pages.items()}
     paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
     for path, page in paths.items():
         path.write_text(page, encoding="utf-8")
-    picture = runs.REFERENCE / "notebooks.png"
-    grid().savefig(picture, dpi=60)
+    picture = runs.REFERENCE / "papers.png"
+    grid().savefig(picture, dpi=90)
     return [*paths, picture]
 
 
@@ -192,21 +199,16 @@ def reasons(paper: str, root: Path, profiles: Sequence[str]) -> str:
 
 
 def grid() -> "Figure":
-    """The notebooks, paper by stage, each with a figure that it drew at tiny."""
+    """A figure of each paper and one of their comparison, as drawn at tiny."""
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(5, 5, figsize=(16, 13), layout="constrained")
-    for row, paper in zip(axes, arms.PAPERS, strict=True):
-        for ax, stage in zip(row, STAGES, strict=True):
-            (notebook,) = (params.ROOT / "notebooks").glob(f"[1-5]?_{paper}_{stage}.*")
-            drawn = runs.REFERENCE.glob(f"tiny/{notebook.stem}/*/figures/*.png")
-            ax.set_title(f"{notebook.stem[:2]} {stage}", loc="left")
-            ax.axis("off")
-            if picture := min(drawn, default=None):
-                ax.imshow(plt.imread(picture))
-        title = TITLES[paper].replace(" for ", "\nfor ")
-        place = {"rotation": 90, "ha": "right", "va": "center", "fontsize": 13}
-        row[0].text(-0.08, 0.5, title, transform=row[0].transAxes, **place)
+    fig, axes = plt.subplots(3, 2, figsize=(14, 8.6), layout="constrained")
+    for ax, (name, title) in zip(axes.flat, PICTURES.items(), strict=True):
+        notebook, _, figure = name.partition("/")
+        path = runs.REFERENCE / "tiny" / notebook / f"main-s0/figures/{figure}.png"
+        ax.set_title(f"{notebook[:2]} · {title}", loc="left")
+        ax.axis("off")
+        ax.imshow(plt.imread(path))
     return fig
 
 

@@ -48,20 +48,26 @@ def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float]
 
 
 def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
-    """A bar an arm of its parts: means over seeds, t intervals.
+    """A bar an arm of its parts: means over seeds, t intervals at the part's upper end.
 
     What a run lacks, as claims per answer of none, is left out.
     """
+    from textwrap import fill
+
     figure, ax = new_figure(max(4.5, 0.8 * len(groups) + 1.5), 3.4)
     places, bottoms = range(len(groups)), np.zeros(len(groups))
-    for metric, label, colour in parts:
+    for i, (metric, label, colour) in enumerate(parts):
         points = [mean_of(runs, metric) or (0.0, 0.0) for runs in groups.values()]
         means, halves = np.reshape(points, (-1, 2)).T
-        spans = halves if halves.any() else None
-        style = {"color": colour, "ec": "black", "lw": 0.6, "capsize": 2}
-        ax.bar(places, means, 0.6, bottoms, yerr=spans, label=label, **style)
+        style = {"color": colour, "ec": "black", "lw": 0.6}
+        ax.bar(places, means, 0.6, bottoms, label=label, **style)
         bottoms = bottoms + means
-    ax.set_xticks(places, [arm.replace("_", "\n") for arm in groups], fontsize=7)
+        beside = [x + 0.15 + 0.05 * i for x in places]  # of the number in the middle
+        if halves.any():
+            line = {"fmt": "none", "ecolor": "black", "elinewidth": 1, "capsize": 2}
+            ax.errorbar(beside, bottoms, halves, **line)
+    names = [fill(spaced(arm), 10, break_long_words=False) for arm in groups]
+    ax.set_xticks(places, names, fontsize=7)
     return figure, ax
 
 
