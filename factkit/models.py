@@ -89,17 +89,19 @@ def load_policy(
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
     """A causal language model and its tokenizer, padded on the left, ready to use.
 
-    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16".
+    path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16", on a
+    processor without that float32 (`cpu.dtype`).
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     quiet.bars()
     base = _adapter_base(path)
-    model = AutoModelForCausalLM.from_pretrained(
-        base or path, dtype=getattr(torch, dtype), **SAFE
-    )
     on_gpu = torch.cuda.is_available()
+    own = dtype if on_gpu else cpu.dtype(dtype)
+    model = AutoModelForCausalLM.from_pretrained(
+        base or path, dtype=getattr(torch, own), **SAFE
+    )
     if not on_gpu:
         cpu.tune(model)
     if base:

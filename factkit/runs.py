@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from factkit import UserError, source_digest, statistics
+from factkit import UserError, cpu, source_digest, statistics
 from factkit.assets import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
@@ -357,13 +357,16 @@ def item_values(
 
 
 def device() -> str:
-    """The hardware in words: GPU names, or the number of CPU threads torch uses."""
+    """The hardware in words: GPU names, or the number of CPU threads torch uses, and
+    whether the processor takes float32 in place of bfloat16."""
     import torch
 
     if torch.cuda.is_available():
         n = torch.cuda.device_count()
         return f"{n} × {torch.cuda.get_device_name(0)}"
-    return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+    words = f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+    lacks = cpu.dtype("bfloat16") != "bfloat16"
+    return f"{words} without bfloat16 (float32 in its place)" if lacks else words
 
 
 def git_commit() -> str:
