@@ -75,6 +75,16 @@ STAGES = ["0_{}_data", "1_{}_rewards", "2_{}_train", "3_{}_ablations", "4_{}_fig
 SAMPLES = {"truthrl": 24, "rar": 8, "reason": 2 * 8, "rlfh": 2 * 8, "veri": 24}
 
 
+def assigned(node):
+    """The names that code sets, but for those within functions and comprehensions."""
+    inner = (ast.FunctionDef, ast.Lambda, ast.DictComp, ast.ListComp, ast.GeneratorExp)
+    if isinstance(node, inner):
+        return set()
+    own = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    children = (assigned(child) for child in ast.iter_child_nodes(node))
+    return set().union({node.id} if own else (), *children)
+
+
 def faults(path):
     """What a notebook has against the rules: no outputs, parameters, short cells."""
     notebook = json.loads(path.read_text())
@@ -95,6 +105,11 @@ def faults(path):
     if not all("  # " in line for line in parameters.splitlines()):
         yield "a parameter without a comment"
     yield from ("".join(c["source"]) for c in code if len(c["source"]) > 25)
+    named = assigned(ast.parse(parameters))
+    for cell in code:  # run again, the check of the parameters would take that value
+        again = assigned(ast.parse("".join(cell["source"]))) & named
+        if cell is not tagged[0] and again:
+            yield f"sets parameters anew: {again}"
     text = "\n".join("".join(c["source"]) for c in prose)
     titles = [line for line in text.splitlines() if line.startswith("# ")]
     if len(titles) != 1 or text.count("\n## ") < 2:
