@@ -49,16 +49,18 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
     return [*pages, folder / "index.html"]
 
 
-def _run_of(source: Path) -> str:
-    """The run that a notebook's page shows: of a train notebook the paper's own arm."""
-    paper = source.stem.split("_")[1]
+def _run_of(source: Path, runs_folder: Path) -> Path:
+    """The run that a notebook's page shows, of those in a folder: of a train notebook
+    the paper's own arm; where that was not run, as in the workshop, another one."""
+    paper, folder = source.stem.split("_")[1], runs_folder / source.stem
     trains = source.stem.endswith("_train")
-    return f"{arms.main(paper)[-1]}-s0" if trains else "main-s0"
+    own = folder / (f"{arms.main(paper)[-1]}-s0" if trains else "main-s0")
+    return own if own.is_dir() else min(folder.glob("*-s0"), default=own)
 
 
 def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
     """The executed notebook of a source: a stored run's, or one made now."""
-    run = params.ROOT / output_dir / profile / source.stem / _run_of(source)
+    run = _run_of(source, params.ROOT / output_dir / profile)
     done = run / "notebook.ipynb"
     if done.is_file():
         return done
@@ -84,8 +86,8 @@ def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
 
 def _figures(source: Path, profile: str) -> list[str]:
     """The reference figures of a notebook's run, as Markdown."""
-    folder = runs.REFERENCE / profile / source.stem / _run_of(source) / "figures"
-    drawn = sorted(folder.glob("*.png"))
+    run = _run_of(source, runs.REFERENCE / profile)
+    drawn = sorted((run / "figures").glob("*.png"))
     return [f"![{path.stem}]({runs.relative(path)})" for path in drawn]
 
 

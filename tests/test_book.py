@@ -1,6 +1,8 @@
 """The notebooks as pages: links lead on, equations are drawn, nothing is fetched."""
 
 import re
+import shutil
+import subprocess
 
 import nbformat
 import pytest
@@ -60,3 +62,22 @@ def test_progress_bars_and_papermill_s_cell_are_left_out():
     )
     shown = book._readable(nbformat.v4.new_notebook(cells=[given, cell]), [])
     assert [o.text for o in shown.cells[1].outputs] == ["kept"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium")
+def test_a_browser_shows_an_equation(pages):
+    (train,) = [path for path in pages if path.stem == "12_truthrl_train"]
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    shown = subprocess.run(
+        ["chromium", *flags, f"file://{train}"], capture_output=True, text=True
+    )
+    assert re.search(r"<math[^>]*>.*?<mfrac>", shown.stdout, re.DOTALL)
+
+
+def test_the_page_of_the_workshop_shows_a_run_whose_name_is_its_reward_s(tmp_path):
+    (workshop,) = book.NOTEBOOKS.glob("90_*.ipynb")
+    done = tmp_path / "tiny" / workshop.stem / "generous-s0" / "notebook.ipynb"
+    done.parent.mkdir(parents=True)
+    done.touch()
+    assert book._executed(workshop, "tiny", str(tmp_path)) == done
