@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import cpu
 from factkit.params.stages import RlParams
 from factkit.train import launch, setup
+from factkit.train.rollouts import rollout_arguments
 
 if TYPE_CHECKING:
     from trl import GRPOConfig, GRPOTrainer
@@ -39,7 +40,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         warm_up |= {"warmup_steps": p.rl_warmup_ratio}  # below 1: a share of the steps
     config = GRPOConfig(
         **setup.trainer_arguments(p, folder, p.rl_batch_size),
-        **setup.rollout_arguments(p),
+        **rollout_arguments(p),
         max_steps=p.rl_steps,
         num_generations=p.num_generations,
         max_completion_length=p.max_completion_length,

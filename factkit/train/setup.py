@@ -1,4 +1,4 @@
-"""What every trainer is given: policy, LoRA, batches, rollouts, checkpoints, curve."""
+"""What every trainer is given: policy, LoRA, batches, checkpoints, curve."""
 
 import csv
 import importlib.util
@@ -13,6 +13,7 @@ from factkit import assets, cpu, models, progress, quiet
 from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train import precision
 from factkit.train.launch import RECIPE, is_main_process
+from factkit.train.rollouts import settle_engine
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         Trainer,
         TrainingArguments,
     )
-    from trl import GRPOTrainer
 
 
 def policy_trainer(
@@ -56,21 +56,8 @@ def policy_trainer(
     if reference is not None and config.device.type == "cpu":
         cpu.tune(reference)
     if rollouts and p.rollouts != "transformers" and p.lora_backend != "unsloth":
-        _settle_engine(trainer, p)
+        settle_engine(trainer, p)
     return trainer
-
-
-def _settle_engine(trainer: "GRPOTrainer", p: TrainParams) -> None:
-    """What TRL's way with vLLM leaves out: a base that LoRA does not move, and rollouts
-    that depend on p.seed (an engine in the trainer's process sets the seed of both, the
-    same for every run; the processes of one engine need one seed)."""
-    from transformers import set_seed
-
-    if p.lora_rank:
-        precision.sync_unmerged(trainer.vllm_generation, trainer.model)
-    if p.rollouts == "vllm_colocate":
-        engine = trainer.accelerator.process_index // p.vllm_tensor_parallel
-        set_seed(1000 * p.seed + engine)
 
 
 def load_trainable(
@@ -199,32 +186,6 @@ def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
     return {
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": share // micro,
-    }
-
-
-def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
-    """GRPOConfig's arguments that say where rollouts come from.
-
-    vllm_colocate: an engine in each training process, with vllm_memory of its GPU.
-    vllm_server: started by the user, on N GPUs of its own; TRL sends it the weights
-    after each update over NCCL:
-
-        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size N \\
-          --weight-transfer-config '{"backend": "nccl"}' \\
-          --logprobs-mode processed_logprobs --max-model-len 16384
-    """
-    match p.rollouts:
-        case "transformers":
-            return {"use_vllm": False}
-        case "vllm_server":
-            url = {"vllm_server_base_url": p.vllm_server_url}
-            return {"use_vllm": True, "vllm_mode": "server", **url}
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_tensor_parallel_size": p.vllm_tensor_parallel,
-        "vllm_gpu_memory_utilization": p.vllm_memory,
-        "vllm_max_model_length": p.max_context_length,
     }
 
 

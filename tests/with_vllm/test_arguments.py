@@ -9,7 +9,7 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import setup
+from factkit.train import rollouts, setup
 
 WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))
 
@@ -39,7 +39,7 @@ def test_vllm_serve_has_the_flags_that_the_docstring_shows():
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(setup.rollout_arguments)))
+    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(rollouts.rollout_arguments)))
     parser = make_arg_parser(FlexibleArgumentParser())
     known = {flag for action in parser._actions for flag in action.option_strings}
     assert flags and flags <= known
