@@ -138,7 +138,7 @@ def value_loss(
 
 
 class ValueHead(nn.Module):
-    """Hidden states (B, T, H) to values (B, T); all 0 at first."""
+    """Hidden states (B, T, H) to values (B, T), in float32; all 0 at first."""
 
     def __init__(self, hidden_size: int):
         super().__init__()
@@ -146,8 +146,8 @@ class ValueHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):  # in the head's float32
-            return hidden.to(self.weight.dtype) @ self.weight + self.bias
+        with torch.autocast(hidden.device.type, enabled=False):
+            return hidden.float() @ self.weight.float() + self.bias.float()
 
 
 class PPOTrainer(GroupTrainer):
@@ -161,6 +161,8 @@ class PPOTrainer(GroupTrainer):
     def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
         super().__init__(p, reward, **arguments)
         head = ValueHead(self.model.config.hidden_size).to(self.model.device)
+        if p.deepspeed:  # which takes one dtype, and keeps float32 copies of all
+            head.to(self.model.dtype)
         self.model.add_module(HEAD, head)
         self._values: list[Tensor] | None = None  # of the forward pass that runs
         self.model.get_output_embeddings().register_forward_pre_hook(self._see)
