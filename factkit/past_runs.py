@@ -42,7 +42,7 @@ def _alike(paper: str, result: Result, other: Result) -> bool:
     if arm is None:  # an arm in another way
         return False
     ours, theirs = result["params"], other["params"]
-    own = {"arm", "arms", "seed", "seeds", "output_dir"}
+    own = runs.ADDRESSES | {"arm", "arms", "seed", "seeds", "output_dir"}
     keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
     return all(ours[key] == theirs[key] for key in keys)
 
@@ -74,7 +74,7 @@ def _way(result: Result) -> dict[str, Any]:
     """How a run was made, whatever its seed: parameters, inputs, reward."""
     arm = arms.table(result["paper"]).get(result["arm"])
     reads = arm.reads if arm else params.class_of(result["paper"])
-    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"}
+    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"} - runs.ADDRESSES
     way = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()
     way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}

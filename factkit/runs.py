@@ -30,13 +30,17 @@ SCHEMA = 1
 NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
 ENDING_S = 3.0  # a killed run's kernel takes a moment to end
 REFERENCE = ROOT / "outputs" / "reference"
-# where and how fast a run is computed, and its name: not what comes out
-ELSEWHERE = {
-    *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "vllm_server_url"),
-    *("vllm_tensor_parallel", "vllm_memory", "num_processes", "deepspeed"),
-    *("micro_batch_size", "eval_batch_size", "max_context_length", "lora_backend"),
-    *("judge_url", "judge_key", "judge_headers", "judge_concurrency"),
-    *("judge_timeout", "judge_max_calls", "search_url"),
+# where services answer, and how much at a time: a run goes on with other values
+ADDRESSES = {
+    *("vllm_server_url", "judge_url", "search_url", "reward_url", "relevance_url"),
+    *("judge_key", "judge_headers", "judge_concurrency", "judge_timeout"),
+    *("judge_max_calls", "vllm_memory", "micro_batch_size"),
+}
+# and how else it is computed, and its name: not what comes out
+ELSEWHERE = ADDRESSES | {
+    *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "num_processes"),
+    *("vllm_tensor_parallel", "deepspeed", "eval_batch_size", "lora_backend"),
+    "max_context_length",
 }
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
 
@@ -194,7 +198,7 @@ def start(
     folder = run_folder(notebook, params)
     inputs = list(inputs)
     digests = {relative(path): _digest(path, params) for path in inputs}
-    keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
+    keys = set((depends_on or type(params)).model_fields) - {"output_dir"} - ADDRESSES
     for made in dict.fromkeys(path.parent for path in inputs):
         if other := made_otherwise(made, params, keys):
             raise RunError(
@@ -213,7 +217,8 @@ def start(
         # a parameter that came later had the value that left things as they were
         fields = type(params).model_fields
         later = {k: fields[k].default for k in keys if not fields[k].is_required()}
-        before["params"] = later | before["params"]
+        had = {k: v for k, v in before["params"].items() if k not in ADDRESSES}
+        before["params"] = later | had
         if before != identity:
             _move_aside(folder, before["params"], identity["params"])
     folder.mkdir(exist_ok=True)

@@ -145,6 +145,17 @@ def test_other_parameters_or_inputs_never_continue_an_old_run(tmp_path, capsys):
     assert runs.all_results(tmp_path) == []  # stale runs are no results
 
 
+def test_a_run_goes_on_where_services_have_moved(tmp_path):
+    here = settings(tmp_path)
+    assert keep(runs.start("12_truthrl_train", here), 1) == 1
+    moved = {"judge_url": "http://node2:8001/v1", "judge_concurrency": 8}
+    moved |= {"vllm_server_url": "http://node3:8000", "micro_batch_size": 2}
+    there = settings(tmp_path, **moved)
+    run = runs.start("12_truthrl_train", there)
+    assert keep(run, 2) == 1
+    assert run.finish({})["params"]["judge_url"] == moved["judge_url"]  # but it is said
+
+
 def test_an_input_that_is_missing_or_cut_is_told_before_a_finished_run_is_moved(
     tmp_path,
 ):
