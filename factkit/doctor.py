@@ -172,16 +172,20 @@ def data_calls(paper: str, p: Any) -> int:
 
 
 def disk(paper: str, p: Any) -> dict[str, float]:
-    """GB of disk: the two checkpoints of one training run, what all arms and seeds keep
-    of their policies, and what is downloaded."""
+    """GB of disk: the checkpoints of one training run, two and one being written, what
+    all arms and seeds keep of their policies, those that offline RL chooses from while
+    it runs, and what is downloaded."""
     weights = SHAPES[p.policy].billions
     trained = SHAPES[p.policy].lora(p.lora_rank) / 1e9 if p.lora_rank else weights
-    runs = len(p.seeds.split()) * len(set(p.arms.split()) - arms.untrained())
+    trained_arms = set(p.arms.split()) - arms.untrained()
+    kept = len(p.seeds.split()) * len(trained_arms) * getattr(p, "kept_policies", 1)
+    if "offline_rl" in trained_arms:
+        kept += -(-p.rl_steps // p.checkpoint_steps)
     searched = paper == "truthrl" and p.retriever
     corpora = WIKIPEDIA_GB if searched else CORPORA_GB.get(paper, 0.0)
     return {
-        "checkpoints": 2 * 14 * trained,  # bfloat16, its float32 copy, Adam's two
-        "policies": 2 * trained * runs * max(getattr(p, "kept_policies", 1), 1),
+        "checkpoints": 3 * 14 * trained,  # bfloat16, its float32 copy, Adam's two
+        "policies": 2 * trained * kept,
         "downloads": 2 * weights + corpora,
     }
 

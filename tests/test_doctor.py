@@ -41,13 +41,17 @@ def test_zero3_shards_what_is_trained_and_offload_leaves_none():
     assert gb["weights"] == gb["optimizer"] == gb["gradients"] == 0
 
 
-def test_disk_is_that_of_two_checkpoints_and_of_what_the_arms_keep():
+def test_disk_is_that_of_three_checkpoints_and_of_what_the_arms_keep():
     p = load("rar", "h100_full", arms="base sft binary_rar", seeds="0 1")
     gb = doctor.disk("rar", p)
-    assert gb["checkpoints"] == pytest.approx(2 * 14 * 8.19)
+    assert gb["checkpoints"] == pytest.approx(3 * 14 * 8.19)
     assert gb["policies"] == pytest.approx(2 * 8.19 * 2 * 2 * p.kept_policies)
     adapter = load("rar", "h100_lora", arms="sft", seeds="0", kept_policies=1)
     assert doctor.disk("rar", adapter)["policies"] < 1
+    p = load("veri", "h100_full", arms="online_rl offline_rl", seeds="0 1")
+    to_choose_from = 2 * 2 + -(-p.rl_steps // p.checkpoint_steps)
+    gb, size = doctor.disk("veri", p), doctor.SHAPES[p.policy].billions
+    assert gb["policies"] == pytest.approx(2 * size * to_choose_from)
 
 
 def test_offline_stages_hold_no_engine_and_dpo_two_responses():

@@ -181,11 +181,14 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
             return of_examples(dev, turns if n else [opened, *turns[1:]])
 
         monkeypatch.setattr(veri, "played", play)
+        names = [tmp_path / name for name in ("model-2", "model-4", "model")]
+        for path in names:
+            path.mkdir(exist_ok=True)
         policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
         assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
         assert accuracy == {step: n / 3 for step, n in numbers.items()}
-        names = [tmp_path / name for name in ("model-2", "model-4", "model")]
         assert seen == [(path, 0) for path in names]
+        assert {*tmp_path.glob("model*")} == {policy, tmp_path / "model"}
 
 
 # ---- where it starts

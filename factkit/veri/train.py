@@ -4,6 +4,7 @@ what a policy then does with claims."""
 import functools
 import math
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -134,7 +135,7 @@ def chosen(
 
     The accuracy is that of the labels, greedily and with the evidence given, as the
     policy is trained: the paper does not say, its public code has it so. An answer that
-    the system had to open, after a search, has no label.
+    the system had to open, after a search, has no label. The others are removed.
     """
     steps = reward_params(p).kept_steps
     paths = {step: folder / f"model-{step}" for step in steps[:-1]}
@@ -147,6 +148,8 @@ def chosen(
         right = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
         accuracy[step] = sum(right) / len(right)
     best = max(accuracy, key=lambda step: (accuracy[step], step))
+    for step in set(steps[:-1]) - {best}:  # what they answered is kept
+        shutil.rmtree(paths[step], ignore_errors=True)
     return paths[best], accuracy
 
 
