@@ -2,6 +2,9 @@
 
 import csv
 import importlib
+import os
+import subprocess
+import sys
 
 import pytest
 from test_grpo import REWARD
@@ -97,6 +100,44 @@ def test_ppo_under_zero3_goes_on_with_its_value_head(sharded):
     for a, b in zip(whole, resumed, strict=True):
         assert float(a["value_loss"]) == pytest.approx(float(b["value_loss"]), rel=1e-3)
         assert float(a["loss"]) == pytest.approx(float(b["loss"]), abs=1e-4)
+
+
+HEAD_UNDER_ZERO3 = """
+import deepspeed
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.integrations import HfDeepSpeedConfig
+
+from factkit import params
+from factkit.rlfh.token_trainer import ValueHead
+from factkit.world.policy import base_policy
+
+base = base_policy(params.load("truthrl", "tiny", %r))
+deepspeed.init_distributed("gloo")
+config = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+config |= {"train_micro_batch_size_per_gpu": 1, "zero_allow_untested_optimizer": True}
+alive = HfDeepSpeedConfig(config)
+model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+model.add_module("value_head", ValueHead(model.config.hidden_size).to(%s))
+adam = torch.optim.AdamW(model.parameters(), lr=1e-3)
+engine, *_ = deepspeed.initialize(model=model, optimizer=adam, config=config)
+hidden = torch.ones(1, 2, model.config.hidden_size, dtype=torch.bfloat16)
+assert engine.module.value_head(hidden).dtype == torch.float32
+"""
+
+
+def test_zero3_in_bfloat16_takes_a_head_of_the_policy_s_dtype_alone():
+    world = {"world_people": 60, "pretrain_steps": 3}
+    one = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "DS_ACCELERATOR": "cpu"}
+    port = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    ends = {}
+    for dtype in ("model.dtype", "torch.float32"):
+        code = [sys.executable, "-c", HEAD_UNDER_ZERO3 % (world, dtype)]
+        ends[dtype] = subprocess.run(
+            code, env=os.environ | one | port, capture_output=True, text=True
+        )
+    assert ends["model.dtype"].returncode == 0, ends["model.dtype"].stderr[-3000:]
+    assert "AssertionError" in ends["torch.float32"].stderr
 
 
 @pytest.mark.parametrize("rank", [0, 8])
