@@ -3,8 +3,9 @@
 import copy
 
 import pytest
+from small_tokenizers import of_words
 
-from factkit import cpu
+from factkit import cpu, models, runs
 
 GROUP = 3  # completions a prompt
 
@@ -138,3 +139,17 @@ def test_adapters_stay_float32_and_compute_in_the_models_dtype(model, batch):
     )
     error = [(found - wanted).abs().mean() for found in (before, after)]
     assert error[1] < 1.5 * error[0]
+
+
+@pytest.mark.parametrize("own", ["bfloat16", "float32"])
+def test_a_policy_has_the_dtype_that_the_processor_multiplies(
+    own, model, tmp_path, monkeypatch
+):
+    import torch
+
+    model.save_pretrained(tmp_path)
+    of_words("a", "</s>", eos_token="</s>").save_pretrained(tmp_path)
+    monkeypatch.setattr(cpu, "dtype", lambda name: own)
+    loaded, _ = models.load_policy(str(tmp_path), "bfloat16")
+    assert loaded.dtype == getattr(torch, own)
+    assert ("float32" in runs.device()) == (own == "float32")  # and results say so
