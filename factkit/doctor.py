@@ -85,8 +85,10 @@ def estimate(paper: str, p: Any) -> list[Row]:
     counts = [("rollout tokens of an RL run", responses * (prompt + response), each)]
     for arm in p.arms.split():
         if calls := judge_calls(paper, p, arm):
-            how = f"{calls} a response"
-            counts.append((f"judge calls training {arm}", calls * responses, how))
+            steps = p.updates(arm) if paper == "rar" else p.rl_steps
+            how = f"{calls} a response, {steps} steps"
+            count = calls * steps * p.rl_batch_size
+            counts.append((f"judge calls training {arm}", count, how))
     if calls := data_calls(paper, p):
         counts.append(("judge calls of the data notebook", calls, "its own samples"))
     if paper in CLAIMS and p.search_url:

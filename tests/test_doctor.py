@@ -93,8 +93,9 @@ BY_HAND = {
     ("rar", "h100_full"): {
         "judge calls training binary_rar": 256_000,
         "judge calls of the data notebook": 8000 * 8 * 45 + 20 * 8000,
-        "judge calls training veriscore": 256_000 * 45,
-        "judge calls training veriscore_plus_judge": 256_000 * 46,
+        "judge calls training binary_veriscore": 256_000 * 45,
+        "judge calls training veriscore": 128_000 * 45,
+        "judge calls training veriscore_plus_judge": 128_000 * 46,
         "web searches": 8000 + 200 + 2 * 500,  # WildChat's and Biography
     },
     ("reason", "h100_full"): {"web searches": 4000 + 3000 + 200 + 6 * 532},

@@ -20,6 +20,7 @@ from small_tokenizers import of_words
 from factkit import arms, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
+from factkit.rar import train as train_rar
 from factkit.rlfh import token_trainer
 from factkit.train import grpo, launch, offline, setup
 
@@ -120,6 +121,25 @@ def test_the_full_profiles_make_the_papers_updates(tmp_path):
     assert config.lr_scheduler_type == "constant_with_warmup"
     warm = config.get_warmup_steps(config.max_steps)
     assert warm == math.ceil(0.285 * config.max_steps)
+
+
+def test_a_dense_veriscore_trains_for_half_the_updates(monkeypatch, tmp_path):
+    """Binary RAR, App. C: 2,000 steps, but 1,000 for dense VeriScore rewards."""
+
+    def trained(arm, profile="h100_full", **values):
+        p = load(profile, "", "rar", arm=arm, **values)
+        kept = train_rar.train_arm(p, "start", [], [], tmp_path)
+        return [*kept], steps.pop()
+
+    steps = []
+    monkeypatch.setattr(grpo, "grpo", lambda *args: steps.append(args[-1].rl_steps))
+    assert trained("binary_rar") == ([500, 1000, 1500, 2000], 2000)
+    assert trained("binary_veriscore", "h100_lora")[1] == 2000
+    assert trained("veriscore") == ([250, 500, 750, 1000], 1000)  # Fig 5's among them
+    for arm in ("conflict_only_veriscore", "veriscore_plus_judge"):
+        assert trained(arm, "h100_lora")[1] == 1000
+    assert trained("veriscore", rl_steps=8) == ([2, 4, 6, 8], 8)
+    assert trained("veriscore", "tiny", rl_steps=8)[1] == 8
 
 
 def test_a_batch_is_split_over_processes_and_passes_or_refused():
