@@ -241,7 +241,7 @@ def memory(paper: str, p: Any) -> dict[str, float]:
 
 def gpu_hours(paper: str, p: Any) -> dict[str, float]:
     """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
-    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
+    server = p.rollout_gpus if p.rollouts == "vllm_server" else 0
     gpus, engines = p.num_processes + server, server or p.num_processes
     billions, responses = SHAPES[p.policy].billions, p.rl_steps * p.rl_batch_size
     prompt, response, written = tokens(paper, p)

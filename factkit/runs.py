@@ -33,7 +33,8 @@ REFERENCE = ROOT / "outputs" / "reference"
 # where and how fast a run is computed, and its name: not what comes out
 ELSEWHERE = {
     *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "vllm_server_url"),
-    *("vllm_tensor_parallel", "vllm_memory", "num_processes", "deepspeed"),
+    *("vllm_server_gpus", "vllm_tensor_parallel", "vllm_memory"),
+    *("num_processes", "deepspeed"),
     *("micro_batch_size", "eval_batch_size", "max_context_length", "lora_backend"),
     *("judge_url", "judge_key", "judge_headers", "judge_concurrency"),
     *("judge_timeout", "judge_max_calls", "search_url"),

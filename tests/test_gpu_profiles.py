@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, params
+from factkit import arms, doctor, models, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
+from factkit.rar import benchmarks
 from factkit.rar import train as train_rar
 from factkit.rlfh import token_trainer
 from factkit.train import grpo, launch, offline, setup
@@ -140,6 +141,19 @@ def test_a_dense_veriscore_trains_for_half_the_updates(monkeypatch, tmp_path):
         assert trained(arm, "h100_lora")[1] == 1000
     assert trained("veriscore", rl_steps=8) == ([2, 4, 6, 8], 8)
     assert trained("veriscore", "tiny", rl_steps=8)[1] == 8
+
+
+def test_evaluation_takes_the_trainers_gpus_and_the_rollout_server_its_own(tmp_path):
+    for variant in ("", "qwen3-4b", "tulu3-8b"):
+        p = load("h100_full", variant, "rar")
+        assert (p.rollout_gpus, p.num_processes) == (1, 4)
+        own = models.vllm_arguments(p.policy, p)
+        harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)["model_args"]
+        for engine in (own, harness):
+            assert engine["tensor_parallel_size"] == 4
+            assert doctor.SHAPES[p.policy].kv % (4 * 128) == 0  # whole KV heads a GPU
+    for paper, variant, gpus in (("truthrl", "", 2), ("reason", "", 8)):
+        assert load("h100_full", variant, paper).rollout_gpus == gpus
 
 
 def test_a_batch_is_split_over_processes_and_passes_or_refused():
