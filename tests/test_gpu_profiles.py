@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, doctor, models, params
+from factkit import arms, child, doctor, models, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rar import benchmarks
@@ -200,6 +200,20 @@ def test_accelerate_understands_the_command_lines():
         assert parsed.num_processes == p.num_processes and parsed.multi_gpu, path
         assert parsed.module and parsed.training_script == "factkit.train.launch"
         assert parsed.training_script_args == ["job"]
+
+
+def test_processes_share_all_cores_whatever_a_sweep_s_threads(monkeypatch):
+    """Else ZeRO-3's offload would run Adam on one core."""
+    from accelerate.commands import launch as accelerate
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # a sweep's
+    for cores, threads in ((112, "28"), (2, "1")):
+        monkeypatch.setattr(child, "cores", lambda n=cores: n)
+        command = launch.launch_command(load("h100_full"), Path("job"))
+        parsed = accelerate.launch_command_parser().parse_args(command[3:])
+        accelerate._validate_launch_command(parsed)
+        assert prepare_multi_gpu_env(parsed)["OMP_NUM_THREADS"] == threads
 
 
 def test_training_leaves_the_notebook_s_process_where_it_must():
