@@ -290,7 +290,7 @@ def examine_services(paper: str, p: Any) -> list[Check]:
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]
     if p.rollouts == "vllm_server":
-        checks.append(_health("rollout server", p.vllm_server_url))
+        checks.append(services.rollout_server(p))
     if getattr(p, "reward_url", ""):
         checks.append(_health("reward service", p.reward_url))
     sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"
