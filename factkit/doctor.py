@@ -85,8 +85,10 @@ def estimate(paper: str, p: Any) -> list[Row]:
     counts = [("rollout tokens of an RL run", responses * (prompt + response), each)]
     for arm in p.arms.split():
         if calls := judge_calls(paper, p, arm):
-            how = f"{calls} a response"
-            counts.append((f"judge calls training {arm}", calls * responses, how))
+            steps = p.updates(arm) if paper == "rar" else p.rl_steps
+            how = f"{calls} a response, {steps} steps"
+            count = calls * steps * p.rl_batch_size
+            counts.append((f"judge calls training {arm}", count, how))
     if calls := data_calls(paper, p):
         counts.append(("judge calls of the data notebook", calls, "its own samples"))
     if paper in CLAIMS and p.search_url:
@@ -243,7 +245,7 @@ def memory(paper: str, p: Any) -> dict[str, float]:
 
 def gpu_hours(paper: str, p: Any) -> dict[str, float]:
     """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
-    server = p.vllm_tensor_parallel if p.rollouts == "vllm_server" else 0
+    server = p.rollout_gpus if p.rollouts == "vllm_server" else 0
     gpus, engines = p.num_processes + server, server or p.num_processes
     billions, responses = SHAPES[p.policy].billions, p.rl_steps * p.rl_batch_size
     prompt, response, written = tokens(paper, p)
@@ -292,7 +294,7 @@ def examine_services(paper: str, p: Any) -> list[Check]:
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]
     if p.rollouts == "vllm_server":
-        checks.append(_health("rollout server", p.vllm_server_url))
+        checks.append(services.rollout_server(p))
     if getattr(p, "reward_url", ""):
         checks.append(_health("reward service", p.reward_url))
     sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"

@@ -84,14 +84,18 @@ def _way(result: Result) -> dict[str, Any]:
 
 
 def with_iterations(results: Sequence[Result]) -> list[Result]:
-    """The results, and those of iterative DPO once more for each of its iterations."""
+    """The results, and those of iterative DPO once more for each of its iterations.
+
+    They are counted as in TruthRL's Table 4, from a model that DPO has trained: that is
+    what our first iteration makes, so that the second one is iterative_dpo_1.
+    """
     more = []
     for r in results:
-        iterations: dict[str, dict[str, float]] = {}
+        iterations: dict[int, dict[str, float]] = {}
         for name, value in r["metrics"].items():
             if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
-                iterations.setdefault(match[1], {})[match[2]] = value
-        for i, metrics in sorted(iterations.items()):
-            own = {"arm": f"iterative_dpo_{i}", "prefix": f"iteration_{i}_"}
+                iterations.setdefault(int(match[1]), {})[match[2]] = value
+        for i, metrics in sorted(iterations.items())[1:]:
+            own = {"arm": f"iterative_dpo_{i - 1}", "prefix": f"iteration_{i}_"}
             more.append({**r, **own, "metrics": metrics})
     return [*results, *more]

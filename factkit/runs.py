@@ -39,8 +39,8 @@ ADDRESSES = {
 # and how else it is computed, and its name: not what comes out
 ELSEWHERE = ADDRESSES | {
     *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "num_processes"),
-    *("vllm_tensor_parallel", "deepspeed", "eval_batch_size", "lora_backend"),
-    "max_context_length",
+    *("vllm_tensor_parallel", "vllm_server_gpus", "deepspeed", "lora_backend"),
+    *("eval_batch_size", "max_context_length"),
 }
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
 

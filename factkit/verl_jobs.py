@@ -43,7 +43,8 @@ def rar(p: "RAR") -> Job:
 
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
     rows = drawn.asked_rows(train, p)
-    return Job(p, base_policy(p), rows, rewards.reward_function)
+    how = p.model_copy(update={"rl_steps": p.updates(p.arm)})
+    return Job(how, base_policy(p), rows, rewards.reward_function)
 
 
 def reason(p: "Reason") -> Job:

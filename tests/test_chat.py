@@ -146,6 +146,32 @@ def test_a_reward_model_by_lora_scores_as_it_was_trained(
     assert moved == ["proj" in name for name in names]
 
 
+def test_a_scorer_takes_few_texts_at_a_time_and_scores_them_as_one_by_one(
+    start, tmp_path, monkeypatch
+):
+    taken, scorers = [], transformers.AutoModelForSequenceClassification
+    load = scorers.from_pretrained
+    torch.manual_seed(0)
+    load(start, num_labels=1).save_pretrained(tmp_path)
+    tokenizer = models.load_tokenizer(start)
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(tmp_path)
+
+    def watched(*args, **more):
+        model = load(*args, **more)
+        size = lambda _, a, given: taken.append(len(given["input_ids"]))  # noqa: E731
+        model.register_forward_pre_hook(size, with_kwargs=True)
+        return model
+
+    monkeypatch.setattr(scorers, "from_pretrained", watched)
+    score = truthrl.load_scorer(str(tmp_path), "float32")
+    texts = ["a long answer " * (i % 5 + 1) for i in range(20)]
+    together = score(["Who?"] * 20, texts)
+    assert taken == [8, 8, 4]
+    alone = [score(["Who?"], [text])[0] for text in texts]
+    assert together == pytest.approx(alone, abs=1e-4) and len(set(together)) > 1
+
+
 def scores(folder, rows, dtype):
     """The scores of the chosen and of the rejected responses."""
     score = truthrl.load_scorer(str(folder), dtype)

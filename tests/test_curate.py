@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import models, params
+from factkit.corpus import Document
 from factkit.curate import drawn, splits
 from factkit.curate.drawn import Probe
+from factkit.datasets import benchmarks, long_form_prompts
 from factkit.datasets.examples import DataError, Example, refuse_overlap
+from factkit.rar import requests as rar_requests
 from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
@@ -19,6 +22,25 @@ PLAIN = params.load("truthrl", "tiny")
 BOXED = params.load("truthrl", "tiny", variant="reasoning")
 CHAT = PLAIN.model_copy(update={"chat": True})
 RELATIONS = ("a", "b", "rare")
+
+
+def test_what_may_fail_to_load_does_so_before_the_judge_reads_wildchat(monkeypatch):
+    """160,000 calls; GPQA is gated on the hub, WildHallucinations has 1.4 GB."""
+    loaded = []
+    for source in (benchmarks, long_form_prompts):
+        load = lambda name, *_: loaded.append(name) or ([], Counter())  # noqa: E731
+        monkeypatch.setattr(source, "load", load)
+    lead = Document(id="", title="", text="", source="")
+    monkeypatch.setattr(rar_requests, "load_leads", lambda: [lead] * 100)
+    judge = "judge_llm", "keep_factual"
+    for name in judge:
+        call = lambda *_, name=name: loaded.append(name) or ([], Counter())  # noqa: E731
+        monkeypatch.setattr(rar_requests, name, call)
+    monkeypatch.setattr(rar_requests, "split_prompts", lambda *_: {"test": []})
+    monkeypatch.setattr(rar_requests, "split_by_entity", lambda *_: {})
+    rar_requests.request_sets(params.load("rar", "h100_full"))
+    sources = ["wildchat", "popqa", "biography", "wild_hallucinations", "gpqa"]
+    assert loaded == [*sources, *judge]
 
 
 def examples(n=400):

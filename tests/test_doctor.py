@@ -82,8 +82,8 @@ def test_a_cache_on_a_network_folder_is_told(monkeypatch):
         assert (what, told) == ("cache", fine) and kind in found
 
 
-LLAMA_HOUR, VICUNA_HOUR, QWEN_HOUR = (  # tokens that a GPU writes
-    2500 * 8 / billions * 3600 for billions in (8.03, 6.74, 3.09)
+LLAMA_HOUR, VICUNA_HOUR, QWEN_HOUR, QWEN3_HOUR = (  # tokens that a GPU writes
+    2500 * 8 / billions * 3600 for billions in (8.03, 6.74, 3.09, 8.19)
 )
 BY_HAND = {
     ("truthrl", "h100_lora"): {
@@ -97,9 +97,12 @@ BY_HAND = {
     ("rar", "h100_full"): {
         "judge calls training binary_rar": 256_000,
         "judge calls of the data notebook": 8000 * 8 * 45 + 20 * 8000,
-        "judge calls training veriscore": 256_000 * 45,
-        "judge calls training veriscore_plus_judge": 256_000 * 46,
+        "judge calls training binary_veriscore": 256_000 * 45,
+        "judge calls training veriscore": 128_000 * 45,
+        "judge calls training veriscore_plus_judge": 128_000 * 46,
         "web searches": 8000 + 200 + 2 * 500,  # WildChat's and Biography
+        # by one GPU, the server's, while four trainers wait
+        "GPU-hours: rollouts": 256_000 * 4096 * 5 / QWEN3_HOUR,
     },
     ("reason", "h100_full"): {"web searches": 4000 + 3000 + 200 + 6 * 532},
     # 11 sentences are read, 22 statements verified, all of them rated in one call;

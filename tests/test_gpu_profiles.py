@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, params
+from factkit import arms, child, doctor, models, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
+from factkit.rar import benchmarks
+from factkit.rar import train as train_rar
 from factkit.rlfh import token_trainer
 from factkit.train import grpo, launch, offline, setup
 
@@ -122,6 +124,38 @@ def test_the_full_profiles_make_the_papers_updates(tmp_path):
     assert warm == math.ceil(0.285 * config.max_steps)
 
 
+def test_a_dense_veriscore_trains_for_half_the_updates(monkeypatch, tmp_path):
+    """Binary RAR, App. C: 2,000 steps, but 1,000 for dense VeriScore rewards."""
+
+    def trained(arm, profile="h100_full", **values):
+        p = load(profile, "", "rar", arm=arm, **values)
+        kept = train_rar.train_arm(p, "start", [], [], tmp_path)
+        return [*kept], steps.pop()
+
+    steps = []
+    monkeypatch.setattr(grpo, "grpo", lambda *args: steps.append(args[-1].rl_steps))
+    assert trained("binary_rar") == ([500, 1000, 1500, 2000], 2000)
+    assert trained("binary_veriscore", "h100_lora")[1] == 2000
+    assert trained("veriscore") == ([250, 500, 750, 1000], 1000)  # Fig 5's among them
+    for arm in ("conflict_only_veriscore", "veriscore_plus_judge"):
+        assert trained(arm, "h100_lora")[1] == 1000
+    assert trained("veriscore", rl_steps=8) == ([2, 4, 6, 8], 8)
+    assert trained("veriscore", "tiny", rl_steps=8)[1] == 8
+
+
+def test_evaluation_takes_the_trainers_gpus_and_the_rollout_server_its_own(tmp_path):
+    for variant in ("", "qwen3-4b", "tulu3-8b"):
+        p = load("h100_full", variant, "rar")
+        assert (p.rollout_gpus, p.num_processes) == (1, 4)
+        own = models.vllm_arguments(p.policy, p)
+        harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)["model_args"]
+        for engine in (own, harness):
+            assert engine["tensor_parallel_size"] == 4
+            assert doctor.SHAPES[p.policy].kv % (4 * 128) == 0  # whole KV heads a GPU
+    for paper, variant, gpus in (("truthrl", "", 2), ("reason", "", 8)):
+        assert load("h100_full", variant, paper).rollout_gpus == gpus
+
+
 def test_a_batch_is_split_over_processes_and_passes_or_refused():
     cases = [  # total, processes, micro batch → rows a pass, passes
         (64, 1, 0, 64, 1),
@@ -166,6 +200,20 @@ def test_accelerate_understands_the_command_lines():
         assert parsed.num_processes == p.num_processes and parsed.multi_gpu, path
         assert parsed.module and parsed.training_script == "factkit.train.launch"
         assert parsed.training_script_args == ["job"]
+
+
+def test_processes_share_all_cores_whatever_a_sweep_s_threads(monkeypatch):
+    """Else ZeRO-3's offload would run Adam on one core."""
+    from accelerate.commands import launch as accelerate
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # a sweep's
+    for cores, threads in ((112, "28"), (2, "1")):
+        monkeypatch.setattr(child, "cores", lambda n=cores: n)
+        command = launch.launch_command(load("h100_full"), Path("job"))
+        parsed = accelerate.launch_command_parser().parse_args(command[3:])
+        accelerate._validate_launch_command(parsed)
+        assert prepare_multi_gpu_env(parsed)["OMP_NUM_THREADS"] == threads
 
 
 def test_training_leaves_the_notebook_s_process_where_it_must():

@@ -61,6 +61,23 @@ def test_difficult_is_what_was_never_read_or_neither_way_answers():
     assert [i for i in table if "easier_abstention" in table[i]] == ["q0", "q1"]
 
 
+def test_a_further_judge_that_is_not_up_is_named_and_left_out(capsys):
+    def down(*_):
+        return [None] * len(KINDS)
+
+    def up(*_):
+        return [WRONG] * len(KINDS)
+
+    table = of(rows())
+    measured.add(table, "judge_2_", rows(), down, "org/m@http://localhost:8002/v1")
+    measured.add(table, "judge_3_", rows(), up, "org/n@http://localhost:8003/v1")
+    assert not any("judge_2_" in name for row in table.values() for name in row)
+    assert means(table.values())["judge_3_hallucination"] == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("left out: org/m@http://localhost:8002/v1: 100.0% of 6")
+    assert "see to the judge's endpoint and run again" in line
+
+
 def test_samples_and_reasoning_have_terms_by_outcome():
     probe = Probe("q0", ["a", "a", "b", "c"], [CORRECT, CORRECT, WRONG, WRONG])
     row = of(rows([CORRECT]), samples=[probe])["q0"]

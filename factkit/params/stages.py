@@ -72,6 +72,7 @@ class HardwareParams(RunParams):
 
     rollouts: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
     vllm_server_url: str = "http://localhost:8000"
+    vllm_server_gpus: int = Field(0, ge=0)  # its own; 0: vllm_tensor_parallel
     vllm_tensor_parallel: int = Field(1, ge=1)
     vllm_memory: float = Field(0.3, gt=0, lt=1)  # share of a GPU's memory
     lora_backend: Literal["peft", "unsloth"] = "peft"
@@ -79,6 +80,11 @@ class HardwareParams(RunParams):
     deepspeed: Literal["", "zero3", "zero3_offload"] = ""
     micro_batch_size: int = Field(0, ge=0)  # sequences a GPU at a time; 0: all
     max_context_length: int = Field(2048, ge=16)  # tokens of prompt and response
+
+    @property
+    def rollout_gpus(self) -> int:
+        """GPUs of an engine that samples while the policy trains."""
+        return self.vllm_server_gpus or self.vllm_tensor_parallel
 
 
 def _json_object(text: str) -> str:

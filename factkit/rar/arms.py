@@ -28,6 +28,9 @@ TEST_SETS = ("biography", "wild_hallucinations", "gpqa")
 MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
 MEASURED += ("correct_claims_per_question",)
 
+# whose reward is a dense VeriScore: not 0 or 1, but a share of the claims (§6.2)
+DENSE = ("veriscore", "conflict_only_veriscore", "veriscore_plus_judge")
+
 
 class RarParams(RequestParams):
     """How whole responses are verified, and when training stops."""
@@ -92,6 +95,12 @@ class RarRlParams(RarSftParams, RlParams):
     """Binary RAR: online RL."""
 
     non_stop_penalty: float = Field(ge=0)
+    dense_steps: int = Field(0, ge=0)  # of rl_steps, for the arms in DENSE; 0: all
+
+    def updates(self, arm: str) -> int:
+        """The updates that an arm trains for (App. C)."""
+        fewer = arm in DENSE and self.dense_steps or self.rl_steps
+        return min(fewer, self.rl_steps)
 
 
 def _rl(what: str, main: bool = False) -> Arm:

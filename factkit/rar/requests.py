@@ -68,19 +68,23 @@ def _lead_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
 
 
 def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
-    """WildChat's requests that a judge finds factual; PopQA's short questions."""
+    """WildChat's requests that a judge finds factual; PopQA's short questions.
+
+    All that is loaded, some of it gated on the hub, comes before the judge's calls.
+    """
     limit = WILDCHAT_READ * sizes["train"]
     chats, dropped = long_form_prompts.load("wildchat", p.requests_path, limit)
+    questions, _ = benchmarks.load("popqa")
+    public = [e for name in p.test_sets.split() for e in _public(p, name)]
+    held_out = _held_out(load_leads())
     kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), chats)
     kept = [e.model_copy(update={"meta": e.meta | {"kind": OPEN}}) for e in kept]
     sets = split_prompts(kept, sizes, p.split_seed)
-    questions, _ = benchmarks.load("popqa")
     short = {"dev": SHORT_DEV * sizes["dev"], "test": sizes["test"]}
     for name, rows in split_by_entity(questions, short, p.split_seed).items():
         sets[name] += [_short(e, kind) for kind in ASKS for e in rows]
-    for name in p.test_sets.split():
-        sets["test"] += _public(p, name)
-    return sets, _held_out(load_leads()), dropped + fates
+    sets["test"] += public
+    return sets, held_out, dropped + fates
 
 
 def _public(p: "RarParams", name: str) -> list[Example]:

@@ -26,6 +26,7 @@ def train_arm(
     if p.arm == "dpo":
         pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
         return {0: offline.dpo(start, drawn.required(pairs, p), folder, p)}
+    p = p.model_copy(update={"rl_steps": p.updates(p.arm)})
     rows = drawn.asked_rows(train, p)
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
     kept = {step: folder / f"model-{step}" for step in p.kept_steps}

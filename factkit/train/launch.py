@@ -83,16 +83,19 @@ def launch_command(p: HardwareParams, job: Path) -> list[str]:
     """The command line that runs a job in p.num_processes processes of this machine.
 
     Precision and DeepSpeed are TrainingArguments' business: they are set in one place,
-    and "auto" in DeepSpeed's configuration is filled in from there.
+    and "auto" in DeepSpeed's configuration is filled in from there. All cores are
+    shared out, whatever OMP_NUM_THREADS says: ZeRO-3's offload runs Adam on them.
     """
     job_itself = ["-m", "factkit.train.launch", str(job)]
     if p.num_processes == 1:
         return [sys.executable, *job_itself]
+    threads = max(1, child.cores() // p.num_processes)
     return [
         *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
         *("--num_processes", str(p.num_processes), "--num_machines", "1"),
         *("--mixed_precision", "no", "--dynamo_backend", "no"),
         *("--main_process_port", "0"),  # any free one
+        *("--num_cpu_threads_per_process", str(threads)),
         *job_itself,
     ]
 

@@ -16,8 +16,8 @@ def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
     """GRPOConfig's arguments that say where rollouts come from.
 
     vllm_colocate: an engine in each training process, with vllm_memory of its GPU.
-    vllm_server: started by the user, on N GPUs of its own; TRL sends it the weights
-    after each update over NCCL:
+    vllm_server: started by the user with p.policy, on N GPUs of its own; TRL sends it
+    the weights before the first rollout and after each update, over NCCL:
 
         VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size N \\
           --weight-transfer-config '{"backend": "nccl"}' \\

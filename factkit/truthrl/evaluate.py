@@ -71,14 +71,23 @@ def add(
     prefix: str,
     rows: Sequence[Answered],
     judge: "Verifier | None" = None,
+    name: str = "",
 ) -> None:
     """Add the terms of other answers to the test questions, as of an iteration's model
-    (Table 4), or of what another judge says of the answers (Table 5)."""
+    (Table 4), or of what another judge says of the answers (Table 5).
+
+    Such a judge, `name`, adds nothing where it fails on more than 5 %, and a line says
+    so: the run is over, and its own judge's verdicts stand.
+    """
     outcomes = [row.outcome for row in rows]
     if judge:
         columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
         outcomes = judge(*map(list, columns))
-        failed_share(outcomes, f"{prefix}judge_failures")
+        try:
+            failed_share(outcomes, name)
+        except ValueError as error:
+            print(f"left out: {error}")
+            return
     for row, outcome in zip(rows, outcomes, strict=True):
         table[row.id] |= _named(prefix, terms(outcome))
 

@@ -191,9 +191,10 @@ def load_scorer(
 ) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
     """The reward model in `path` as a function of prompts and completions → scores.
 
-    Texts are scored as the concatenation of prompt and completion, 64 at a time. Each
-    process holds the model whole: ZeRO-3 shards what is loaded under its configuration,
-    and only what its engine trains can be run then.
+    Texts are scored as the concatenation of prompt and completion, 8 at a time: with
+    references they are long, and policy and engine are on the GPU, too. Each process
+    holds the model whole: ZeRO-3 shards what is loaded under its configuration, and
+    only what its engine trains can be run then.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -220,8 +221,8 @@ def load_scorer(
                 (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
             texts.append(prompt + completion.strip())
         scores: list[float] = []
-        for start in range(0, len(texts), 64):
-            ids = tokenizer(texts[start : start + 64])["input_ids"]
+        for start in range(0, len(texts), 8):
+            ids = tokenizer(texts[start : start + 8])["input_ids"]
             rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
             batch = tokenizer.pad(rows, return_tensors="pt").to(device)
             with torch.inference_mode():

@@ -84,6 +84,7 @@ def iterations(
 ) -> list[Path]:
     """Iterative DPO: pairs made anew from each iteration's own samples (Appendix C).
 
+    The first iteration is DPO of `start`, on whose model the paper's four build.
     Each iteration has a folder, and what is complete in it is not done again.
     """
     checkpoints = []

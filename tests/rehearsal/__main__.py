@@ -55,7 +55,7 @@ class Rehearsal:
     folder: Path
 
     def __post_init__(self) -> None:
-        own = sizes(self.paper, self.profile)
+        own = sizes(self.paper, self.profile, self.variant)
         self.values = own | servers.addresses(self.paper, self.folder)
         self.p = params.load(
             self.paper,

@@ -26,7 +26,7 @@ def shipped(paper, profile, variant):
 @pytest.mark.parametrize("run", RUNS, ids="-".join)
 def test_only_sizes_differ_from_what_is_shipped(run):
     paper, profile, variant = run
-    own, changed = shipped(*run), sizes(paper, profile)
+    own, changed = shipped(*run), sizes(*run)
     assert changed.keys() <= own.keys()
     p = params.load(paper, profile, changed, variant)
     for key, value in p.model_dump().items():
@@ -42,7 +42,7 @@ def test_only_sizes_differ_from_what_is_shipped(run):
 @pytest.mark.parametrize("run", RUNS, ids="-".join)
 def test_the_smaller_batches_divide_as_the_profiles_do(run):
     paper, profile, variant = run
-    p = params.load(paper, profile, sizes(paper, profile), variant)
+    p = params.load(paper, profile, sizes(*run), variant)
     own = shipped(*run)
     for key in ("rl_batch_size", "sft_batch_size", "dpo_batch_size"):
         if key in own and getattr(p, key):
