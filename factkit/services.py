@@ -1,9 +1,10 @@
 """What the judge, key and files of a run say, before a GPU is paid for."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import Check, arms, require, runs
+from factkit import Check, arms, assets, require, runs
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY, RequestParams
@@ -44,6 +45,10 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
         key = "set" if os.environ.get(SEARCH_KEY, "").strip() else "missing"
         remedy = f"export {SEARCH_KEY}=… (or search_url empty, with evidence at hand)"
         checks.append((f"key of {search_url}", key, key == "set", remedy))
+    copy = Path(assets.of_hub(p.policy))
+    if copy.is_dir() and not list(copy.glob("*.safetensors")):
+        remedy = "no pickles are loaded: save the model anew by save_pretrained"
+        checks.append((f"policy {copy}", "has no safetensors", False, remedy))
     if file and not search_url:
         path = ROOT / file
         remedy = "fetch it by hand (params/README.md), or name a search_url"

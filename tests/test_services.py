@@ -54,6 +54,15 @@ def test_a_judge_is_asked_for_its_models_and_for_a_plain_verdict():
     assert "8,192 tokens: graded a plain case right" in told
 
 
+def test_a_policy_of_pickles_is_told_before_anything_is_drawn_from_it(tmp_path):
+    p = params.load("rlfh", "tiny", {"policy": str(tmp_path)})
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(UserError, match="no safetensors"):
+        services.preflight(p)
+    (tmp_path / "model.safetensors").touch()
+    services.preflight(p)
+
+
 def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
     thinking = "<think> Paris is the capital, so"
     wrong = json.dumps({"explanation": "", "score": 0})
