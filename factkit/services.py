@@ -111,8 +111,8 @@ def rollout_server(p: Any) -> Check:
 
     what, url = "rollout server", f"{p.vllm_server_url.rstrip('/')}/v1/models"
     remedy = (
-        f"serve {p.policy} there, as rollout_arguments in factkit/train/setup.py says; "
-        f"from a folder of another name with --served-model-name {p.policy}"
+        f"serve {p.policy} there, as rollout_arguments in factkit/train/rollouts.py "
+        f"says; from a folder of another name with --served-model-name {p.policy}"
     )
     try:
         served = httpx.get(url, timeout=TIMEOUT_S).json()["data"][0]  # what TRL takes
