@@ -16,8 +16,8 @@ def stored(
     """Variant → results of a paper's training runs at a profile; "" is the main one.
 
     root: the folder of the runs. Of a variant without any below it, the reference
-    results. beside: also those of arms that were not run there, if all that the arm
-    depends on was set as in the first of its runs.
+    results. beside: also those of the arms for which all that they depend on was set as
+    in the first of its runs; of an arm that was run there as `<arm> (reference)`.
     """
     by_variant: dict[str, list[Result]] = {}
     for base in (runs.REFERENCE, root):
@@ -28,9 +28,9 @@ def stored(
                 continue
             here = {r["arm"] for r in results}
             others = [
-                r
+                r | {"arm": f"{r['arm']} (reference)" if r["arm"] in here else r["arm"]}
                 for r in by_variant.get(variant, ())
-                if beside and r["arm"] not in here and _alike(paper, r, results[0])
+                if beside and _alike(paper, r, results[0])
             ]
             by_variant[variant] = apart(results) + others
     return {name: with_iterations(found) for name, found in by_variant.items()}
@@ -96,6 +96,7 @@ def with_iterations(results: Sequence[Result]) -> list[Result]:
             if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
                 iterations.setdefault(int(match[1]), {})[match[2]] = value
         for i, metrics in sorted(iterations.items())[1:]:
-            own = {"arm": f"iterative_dpo_{i - 1}", "prefix": f"iteration_{i}_"}
+            arm = r["arm"].replace("iterative_dpo", f"iterative_dpo_{i - 1}", 1)
+            own = {"arm": arm, "prefix": f"iteration_{i}_"}
             more.append({**r, **own, "metrics": metrics})
     return [*results, *more]

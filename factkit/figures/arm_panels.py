@@ -62,10 +62,10 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
         style = {"color": colour, "ec": "black", "lw": 0.6}
         ax.bar(places, means, 0.6, bottoms, label=label, **style)
         bottoms = bottoms + means
-        beside = [x + 0.15 + 0.05 * i for x in places]  # of the number in the middle
-        if halves.any():
-            line = {"fmt": "none", "ecolor": "black", "elinewidth": 1, "capsize": 2}
-            ax.errorbar(beside, bottoms, halves, **line)
+        known = np.flatnonzero(halves)  # of one seed there is none
+        beside = known + 0.15 + 0.05 * i  # the number in the middle
+        line = {"fmt": "none", "ecolor": "black", "elinewidth": 1, "capsize": 2}
+        ax.errorbar(beside, bottoms[known], halves[known], **line)
     names = [fill(spaced(arm), 10, break_long_words=False) for arm in groups]
     ax.set_xticks(places, names, fontsize=7)
     return figure, ax

@@ -40,8 +40,8 @@ SHOWN = {  # of a paper's results, at a glance
 def stored(
     paper: str, p: RunParams, variant: str = ""
 ) -> dict[str, list[dict[str, Any]]]:
-    """Variant → the training runs to draw: this machine's, and of arms that were not
-    run here the reference results, where their parameters are the same.
+    """Variant → the training runs to draw: this machine's, and beside them reference
+    results whose parameters are the same.
 
     Says which they are. Raises RunError if there are none of `variant`.
     """
@@ -90,6 +90,7 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
     known = ["base", "instruct", "prompting", RULE, *of_papers]
     names = {r["arm"] for r in results}
+    known = [beside for name in known for beside in (name, f"{name} (reference)")]
     order = dict.fromkeys([n for n in known if n in names] + sorted(names - {*known}))
     return {name: [r for r in results if r["arm"] == name] for name in order}
 
