@@ -65,22 +65,18 @@ def seeded(
     """The `generate` of TRL's client of a vLLM server, a request a prompt, each with a
     seed of its own; vLLM gives response i of a prompt that seed + i."""
 
-    def one(
-        prompt: Any, seed: int, generation_kwargs: Any, how: Any
-    ) -> dict[str, list]:
-        own = {"seed": seed} | (generation_kwargs or {})
-        return generate(prompts=[prompt], generation_kwargs=own, **how)
-
     def sent(
         prompts: Sequence[Any], generation_kwargs: Any = None, **how: Any
     ) -> dict[str, list]:
         drawn = random.Random(f"{seed} {trainer.state.global_step}")
+        shared = generation_kwargs or {}
+        own = [{"seed": drawn.getrandbits(31)} | shared for _ in prompts]
+
+        def one(prompt: Any, kwargs: dict[str, Any]) -> dict[str, list]:
+            return generate(prompts=[prompt], generation_kwargs=kwargs, **how)
+
         with ThreadPoolExecutor(len(prompts)) as pool:
-            waiting = [
-                pool.submit(one, prompt, drawn.getrandbits(31), generation_kwargs, how)
-                for prompt in prompts
-            ]
-        rows = [request.result() for request in waiting]
-        return {key: [x for row in rows for x in row[key]] for key in rows[0]}
+            answers = list(pool.map(one, prompts, own))
+        return {key: [x for a in answers for x in a[key]] for key in answers[0]}
 
     return sent
