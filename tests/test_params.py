@@ -92,10 +92,13 @@ def test_what_goes_together_is_taken(tmp_path):
         {"verifier": "judge", "judge_model": "org/judge"},
         {"lora_backend": "unsloth", "lora_rank": 8},
         {"num_processes": 2, "micro_batch_size": 16},
+        {"seeds": "0 1"},
     ):
         assert params.load("truthrl", "tiny", values).model_dump() | values == (
             params.load("truthrl", "tiny", values).model_dump()
         )
+    one = params.load("truthrl", "tiny", {"seeds": 0})  # as --set and -p read it
+    assert one.seeds == "0"
     base, varied = (
         params.load("truthrl", "tiny", variant=v).model_dump()
         for v in ("", "reasoning")

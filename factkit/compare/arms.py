@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.stages import PolicyParams, Template
+from factkit.params.stages import PolicyParams, Seeds, Template
 from factkit.rlfh.arms import TokenRewardParams
 
 
@@ -58,4 +58,4 @@ class Compare(CompareRlParams):
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
     arms: str
-    seeds: str
+    seeds: Seeds

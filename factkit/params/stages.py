@@ -5,7 +5,14 @@ import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from factkit import prompts
 
@@ -33,6 +40,12 @@ def _template(name: str) -> str:
     return name
 
 
+def _text(value: object) -> object:
+    """A single seed on a command line, which YAML reads as a number, as text."""
+    return str(value) if type(value) is int else value
+
+
+Seeds = Annotated[str, BeforeValidator(_text)]  # whole numbers, separated by spaces
 Policy = Annotated[str, AfterValidator(_policy)]
 Template = Annotated[str, AfterValidator(_template)]
 

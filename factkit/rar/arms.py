@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import DpoParams, RequestParams, RlParams, SftParams
+from factkit.params.stages import DpoParams, RequestParams, RlParams, Seeds, SftParams
 
 # lm-eval's benchmarks, of its version 0.4.13: name → its task, and the metric that is
 # taken, "<metric>,<filter>"
@@ -126,4 +126,4 @@ class RAR(RarDpoParams, RarRlParams):
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
     arms: str
-    seeds: str
+    seeds: Seeds

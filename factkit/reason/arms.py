@@ -9,6 +9,7 @@ from factkit.params.stages import (
     DpoParams,
     RequestParams,
     RlParams,
+    Seeds,
     SftParams,
     Template,
 )
@@ -82,4 +83,4 @@ class Reason(ReasonDpoParams, ReasonRlParams):
 
     arm: Literal[tuple(ARMS)] = "fact_relevance"
     arms: str
-    seeds: str
+    seeds: Seeds

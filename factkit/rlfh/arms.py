@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import DpoParams, RequestParams, TokenLevelParams
+from factkit.params.stages import DpoParams, RequestParams, Seeds, TokenLevelParams
 
 
 class RlfhParams(RequestParams):
@@ -94,4 +94,4 @@ class Rlfh(RlfhDpoParams, RlfhRlParams):
 
     arm: Literal[tuple(ARMS)] = "statement"
     arms: str
-    seeds: str
+    seeds: Seeds

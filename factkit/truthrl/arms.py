@@ -9,6 +9,7 @@ from factkit.params.stages import (
     DpoParams,
     PolicyParams,
     RewardModelParams,
+    Seeds,
     SftParams,
     Template,
 )
@@ -116,7 +117,7 @@ class TruthRL(QuestionDpoParams, QuestionRlParams):
 
     arm: Literal[tuple(ARMS)] = "ternary"
     arms: str
-    seeds: str
+    seeds: Seeds
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:

@@ -5,7 +5,14 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import Policy, PolicyParams, RlParams, SftParams, Template
+from factkit.params.stages import (
+    Policy,
+    PolicyParams,
+    RlParams,
+    Seeds,
+    SftParams,
+    Template,
+)
 
 EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
 
@@ -138,4 +145,4 @@ class Veri(VeriRlParams, VeriLargerParams):
 
     arm: Literal[tuple(ARMS)] = "online_rl"
     arms: str
-    seeds: str
+    seeds: Seeds
