@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,15 +142,32 @@ def sample(
     seed: int = 0,
     progress: str = "",
 ) -> list[list[str]]:
-    """n completions a prompt, in order, stripped of outer space.
+    """`sample_tokens` as texts, stripped of outer space."""
+    drawn = sample_tokens(
+        model, tokenizer, prompts, sampling, n, seed, progress=progress
+    )
+    return [texts_of([ids for ids, _ in row], tokenizer, sampling) for row in drawn]
+
+
+def sample_tokens(
+    model: "PreTrainedModel | VllmEngine",
+    tokenizer: "PreTrainedTokenizerBase",
+    prompts: Sequence[str],
+    sampling: Sampling,
+    n: int = 1,
+    seed: int = 0,
+    logps: bool = False,
+    progress: str = "",
+) -> list[list[Sampled]]:
+    """n completions a prompt as tokens, in order; logps: with their log π.
 
     A prompt is read once for its n completions, a common beginning once for all.
     progress: label of a bar, of transformers alone. Deterministic for a seed, a batch
-    size and a machine, if transformers samples.
+    size and a machine, if transformers samples. Raises EngineError if an engine fails.
     """
+    ids = tokenizer(list(prompts))["input_ids"]
     if isinstance(model, VllmEngine):
-        rows = sample_tokens(model, tokenizer, prompts, sampling, n, seed)
-        return [texts_of([ids for ids, _ in row], tokenizer, sampling) for row in rows]
+        return _sampled_by_engine(model, ids, sampling, n, seed, logps)
     import torch
 
     from factkit.progress import progress_bar
@@ -158,14 +175,14 @@ def sample(
     stop = [tokenizer.eos_token_id]
     if sampling.one_line:
         stop += _newline_tokens(tokenizer)
-    ids = tokenizer(list(prompts))["input_ids"]
+    ends = set(stop)
     prefix = _shared_prefix(ids)  # the shots of a few-shot prompt: computed once
     with torch.inference_mode():
         shared = model(torch.tensor([prefix], device=model.device)) if prefix else None
     # short prompts together: less padding
     order = sorted(range(len(ids)), key=lambda i: (len(ids[i]), i))
     size = max(sampling.batch_size // n, 1)  # prompts at a time
-    completions: list[list[str]] = [[] for _ in ids]
+    completions: list[list[Sampled]] = [[] for _ in ids]
     torch.manual_seed(seed)
     with progress_bar(len(ids) * n, progress, unit="sample") as bar:
         for start in range(0, len(order), size):
@@ -173,6 +190,7 @@ def sample(
             rest = [{"input_ids": ids[i][len(prefix) :]} for i in batch]
             padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
             cache = copy.deepcopy(shared.past_key_values) if shared else None
+            seen = DrawnLogps()
             with torch.inference_mode():
                 inputs = _read_once(model, padded, prefix, cache, n)
                 output = model.generate(
@@ -180,43 +198,72 @@ def sample(
                     max_new_tokens=sampling.max_new_tokens,
                     eos_token_id=stop,
                     pad_token_id=tokenizer.pad_token_id,
+                    logits_processor=[seen] if logps else None,
                     **decoding(sampling),
                 )
-            new = output[:, inputs["input_ids"].shape[1] :]  # (batch · n, T)
-            texts = texts_of(new, tokenizer, sampling)
+                own = seen.until(output).tolist() if logps else [[]] * len(output)
+            new = output[:, inputs["input_ids"].shape[1] :].tolist()  # (batch · n, T)
+            rows = []
+            for row, row_logps in zip(new, own, strict=True):
+                places = (k for k, i in enumerate(row, start=1) if i in ends)
+                length = next(places, len(row))  # what follows is padding
+                rows.append((row[:length], row_logps[:length]))
             for k, i in enumerate(batch):
-                completions[i] = texts[k * n : (k + 1) * n]
-            bar.update(len(texts))
+                completions[i] = rows[k * n : (k + 1) * n]
+            bar.update(len(rows))
     return completions
 
 
-def sample_tokens(
-    engine: VllmEngine,
-    tokenizer: "PreTrainedTokenizerBase",
-    prompts: Sequence[str],
-    sampling: Sampling,
-    n: int = 1,
-    seed: int = 0,
-    logprobs: int | None = None,
-) -> list[list[Sampled]]:
-    """`sample` by an engine, as tokens; logprobs=0: with their log π at temperature 1.
+class DrawnLogps:
+    """log π of the tokens that `generate` draws, at temperature 1.
 
-    Raises EngineError if the engine fails.
+    Among its `logits_processor`s it sees a step's logits before they are warped, and at
+    the next step which token was drawn.
     """
+
+    def __init__(self) -> None:
+        self.steps: list[Tensor] = []
+        self.last: Tensor | None = None
+
+    def __call__(self, input_ids: "Tensor", scores: "Tensor") -> "Tensor":
+        self._note(input_ids)
+        self.last = scores.float().log_softmax(-1)
+        return scores
+
+    def _note(self, input_ids: "Tensor") -> None:
+        if self.last is not None:
+            self.steps.append(self.last.gather(-1, input_ids[:, -1:]))
+
+    def until(self, output: "Tensor") -> "Tensor":
+        """Those of `generate`'s output, (B, T), whose last token was drawn last."""
+        import torch
+
+        self._note(output)
+        return torch.cat(self.steps, dim=1)
+
+
+def _sampled_by_engine(
+    engine: VllmEngine,
+    prompts: Sequence[list[int]],
+    sampling: Sampling,
+    n: int,
+    seed: int,
+    logps: bool,
+) -> list[list[Sampled]]:
+    """`sample_tokens` by an engine."""
     settings = {
         "n": n,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_new_tokens,
         "stop": ["\n"] if sampling.one_line else None,
-        "logprobs": logprobs,
+        "logprobs": 0 if logps else None,
     }
-    ids = tokenizer(list(prompts))["input_ids"]
     # with one seed for all, vLLM would draw the same random numbers for each prompt
     seeds = random.Random(seed)
     drawn = sampling.temperature > 0
-    own = [{"seed": seeds.getrandbits(31)} if drawn else {} for _ in ids]
-    return engine.generate(ids, [settings | each for each in own])
+    own = [{"seed": seeds.getrandbits(31)} if drawn else {} for _ in prompts]
+    return engine.generate(prompts, [settings | each for each in own])
 
 
 def texts_of(
@@ -318,31 +365,6 @@ def offsets_of(
         same = [os.path.commonprefix([prefix, text]) for prefix in prefixes]
         ends = list(itertools.accumulate(map(len, same), max))
     return text, list(zip([0, *ends], ends, strict=False))
-
-
-def token_logps(
-    model: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
-    prompts: Sequence[list[int]],
-    completions: Sequence[list[int]],
-    batch_size: int,
-) -> "Iterator[Tensor]":
-    """log π of each completion's L tokens after its prompt, (L,), at temperature 1."""
-    import torch
-
-    for start in range(0, len(prompts), batch_size):
-        part = slice(start, start + batch_size)
-        pairs = list(zip(prompts[part], completions[part], strict=True))
-        rows = [{"input_ids": prompt + own} for prompt, own in pairs]
-        padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
-        longest = max(len(own) for _, own in pairs)
-        with torch.inference_mode():
-            padded, how = padded.to(model.device), {"logits_to_keep": longest + 1}
-            logits = model(**padded, **how, use_cache=False).logits
-        for row, (_, own) in zip(logits, pairs, strict=True):
-            ids = torch.tensor(own, dtype=torch.long, device=row.device)
-            logps = row[-1 - len(own) : -1].float().log_softmax(-1)  # (L, V)
-            yield logps.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
 def _shared_prefix(ids: Sequence[list[int]], least: int = 16) -> list[int]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from factkit import models, params
-from factkit.evaluate import short_form
+from factkit import models
+from factkit.vllm_engine import VllmEngine
 
 
 @pytest.fixture(scope="module")
@@ -40,38 +40,37 @@ def test_a_seed_gives_the_same_samples_and_another_seed_others(tiny):
     assert [len(group) for group in a] == [3] * len(tiny[2])
 
 
-def test_the_confidence_of_a_sampled_token_is_its_probability(tiny):
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_drawn_tokens_have_the_log_probabilities_of_a_plain_forward(tiny, temperature):
+    """At temperature 1; several completions share a prompt's reading, and batches are
+    padded."""
     import torch
 
     model, tokenizer, asked = tiny
-    said = [
-        tokenizer.decode([40]),
-        "",
-        f"{tokenizer.decode([41])} {tokenizer.decode([42])}",
-    ]
-    p = params.load("truthrl", "tiny")
-    found = short_form.confidence(model, tokenizer, asked[:3], said, p)
-    ids = tokenizer(asked[:3])["input_ids"]
-    with torch.inference_mode():
-        first = model(torch.tensor([ids[0]])).logits[0, -1].softmax(-1)[40]
-        both = model(torch.tensor([ids[2] + [41]])).logits[0, -2:].softmax(-1)
-    assert found[0] == pytest.approx(float(first), rel=1e-4)
-    assert found[1] == 0
-    expected = float(both[0, 41] * both[1, 42]) ** 0.5
-    assert found[2] == pytest.approx(expected, rel=1e-4)
+    how = models.Sampling(6, temperature, 0.9, batch_size=4)
+    drawn = models.sample_tokens(model, tokenizer, asked, how, n=2, logps=True)
+    lengths = set()
+    for prompt, rows in zip(tokenizer(asked)["input_ids"], drawn, strict=True):
+        for ids, logps in rows:
+            with torch.inference_mode():
+                logits = model(torch.tensor([prompt + ids])).logits
+            plain = logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            expected = plain[range(len(ids)), ids].tolist()
+            assert logps == pytest.approx(expected, abs=1e-4)
+            lengths.add(len(ids))
+    assert len(lengths) > 1 or not temperature  # what ends a completion is its last
 
 
-def test_an_engine_draws_each_prompt_with_a_seed_of_its_own():
+def test_an_engine_draws_each_prompt_with_a_seed_of_its_own(monkeypatch):
     """With one for all, vLLM would give all prompts the same random numbers."""
-
-    class Engine:
-        def generate(self, prompts, settings):
-            return settings
+    monkeypatch.setattr(
+        VllmEngine, "generate", lambda self, prompts, settings: settings
+    )
 
     def seeds(seed, temperature=1.0):
         sampling = models.Sampling(max_new_tokens=4, temperature=temperature)
         given = models.sample_tokens(
-            Engine(),
+            VllmEngine({}),
             lambda texts: {"input_ids": texts},
             ["a", "b", "a"],
             sampling,

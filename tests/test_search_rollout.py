@@ -3,7 +3,6 @@
 import copy
 import csv
 import math
-import random
 import sys
 import zlib
 from contextlib import ExitStack
@@ -34,7 +33,6 @@ from factkit.veri.evaluate import Verified
 from factkit.veri.search_rollout import (
     FORCED,
     STOPS,
-    Rollout,
     observation,
     prompt_tokens,
     sft_row,
@@ -131,7 +129,7 @@ class Saying:
     def __call__(self, prompts, most):
         self.asked.append((copy.deepcopy(prompts), list(most)))
         said = [self.left[p[0]].pop(0) if self.left[p[0]] else [] for p in prompts]
-        return said, [[-0.5 - i for i in range(len(ids))] for ids in said]
+        return [(ids, [-0.5 - i for i in range(len(ids))]) for ids in said]
 
 
 class Finding:
@@ -387,9 +385,9 @@ def say(tokenizer, path, most=20):
     assert tokenizer.unk_token_id not in ids.values() and None not in ids.values()
     model = chain(tokenizer, [ids[part] for part in path])
     prompts = [[ids[path[0]]], [ids[path[-1]], ids[path[0]]]]  # one is padded
-    turns, logprobs = greedy(model, tokenizer)(prompts, [most] * 2)
-    assert logprobs is None and turns[0] == turns[1]
-    return tokenizer.convert_ids_to_tokens(turns[0])
+    (turn, _), (padded, _) = greedy(model, tokenizer)(prompts, [most] * 2)
+    assert turn == padded
+    return tokenizer.convert_ids_to_tokens(turn)
 
 
 def test_a_turn_ends_with_the_token_that_completes_a_tag_or_the_sequence():
@@ -440,7 +438,15 @@ def test_greedy_trajectories_are_the_same_in_batches_of_any_size(talkative):
     model, prompts, alone, p = talkative
     for size in (3, 64):
         generate = greedy(model, few(), size)
-        assert rollouts(prompts, generate, in_process(INDEX), few(), p) == alone
+        made = rollouts(prompts, generate, in_process(INDEX), few(), p)
+        assert bare(made) == bare(alone)
+        for one, other in zip(made, alone, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def bare(made):
+    """Rollouts without their log-probabilities, which batches round otherwise."""
+    return [replace(rollout, logprobs=[]) for rollout in made]
 
 
 # ---- the three who sample
@@ -520,8 +526,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
         by_server = rollouts(prompts, generate, find, few(), p)
     bodies = server.bodies
     assert by_server == by_engine
-    bare = [[replace(r, logprobs=[]) for r in made] for made in (by_engine, alone)]
-    assert bare[0] == bare[1]
+    assert bare(by_engine) == bare(alone)
     for rollout in by_engine:
         both = zip(rollout.ids, rollout.env_mask, strict=True)
         assert rollout.logprobs == [-i / 10 if mask else 0.0 for i, mask in both]
@@ -588,17 +593,13 @@ def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
 # ---- probabilities
 
 
-def test_log_probabilities_are_those_of_a_plain_forward_without_padding():
-    tokenizer = few()
-    model = llama(tokenizer, 64, num_hidden_layers=2, initializer_range=0.3).double()
-    draw, made, last = random.Random(0), [], len(tokenizer) - 1
-    for n in (5, 1, 9, 2, 7):
-        prompt, ids = (
-            [draw.randint(3, last) for _ in range(k)] for k in (n % 4 + 1, n)
-        )
-        mask = [draw.randrange(2) for _ in range(n)]
-        made.append(Rollout(prompt, ids, mask, logprobs=[9.0] * n))
-    training.add_logprobs(made, model, tokenizer, batch_size=3)
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
+    """At temperature 1, whatever it was sampled at."""
+    model, prompts, _, p = talkative
+    how = models.Sampling(0, temperature, 0.9, 3)
+    generate = search_rollout.with_model(model, few(), how)
+    made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits
         before = logits[0, len(rollout.prompt) - 1 : -1].log_softmax(-1)

@@ -93,15 +93,13 @@ def policy(monkeypatch):
     """`models` whose policy says what its prompt asks for; what was asked for."""
     seen = {}
 
-    def sample(model, tokenizer, asked, sampling, n=1, seed=0, progress=""):
+    def sample_tokens(model, tokenizer, asked, sampling, logps, progress):
         seen["sampling"] = sampling
-        return [[prompt.split()[-2]] for prompt in asked]
+        return [[(prompt.split()[-2], [])] for prompt in asked]
 
-    def confidence(model, tokenizer, asked, said, p):
-        return [0.25] * len(asked)
-
-    monkeypatch.setattr(models, "sample", sample)
-    monkeypatch.setattr(short_form, "confidence", confidence)
+    monkeypatch.setattr(models, "sample_tokens", sample_tokens)
+    monkeypatch.setattr(models, "texts_of", lambda rows, tokenizer, how: list(rows))
+    monkeypatch.setattr(short_form, "confidence", lambda *_: 0.25)
     return seen
 
 

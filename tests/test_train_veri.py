@@ -244,7 +244,7 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
             if ends and len(asked) == ends[0]:
                 raise ServiceError("down")
             asked.append(prompts)
-            return [[3 + len(p) % 5] for p in prompts], None
+            return [([3 + len(p) % 5], [-1.0]) for p in prompts]
 
         return generate
 

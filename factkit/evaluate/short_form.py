@@ -13,7 +13,7 @@ from factkit.evaluate import shown
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
 from factkit.verify.verifier import failed_share
-from factkit.vllm_engine import Sampled, VllmEngine
+from factkit.vllm_engine import Sampled
 
 if TYPE_CHECKING:
     from factkit.truthrl.arms import QuestionParams
@@ -60,16 +60,13 @@ def answer(
         return _judged(read_answers(path), path, verify, judge_reasoning)
     asked = models.asked(examples, template, tokenizer, p.chat)
     greedy = models.sampling_of(p)
-    if isinstance(model, VllmEngine):
-        own = models.sample_tokens(model, tokenizer, asked, greedy, logprobs=0)
-        rows = [row for (row,) in own]
-        texts = models.texts_of([ids for ids, _ in rows], tokenizer, greedy)
-        both = zip(texts, rows, strict=True)
-        sure = [sampled_confidence(*pair, tokenizer, p) for pair in both]
-    else:
-        drawn = models.sample(model, tokenizer, asked, greedy, progress=path.stem)
-        texts = [text for (text,) in drawn]
-        sure = confidence(model, tokenizer, asked, texts, p)
+    drawn = models.sample_tokens(
+        model, tokenizer, asked, greedy, logps=True, progress=path.stem
+    )
+    rows = [row for (row,) in drawn]
+    texts = models.texts_of([ids for ids, _ in rows], tokenizer, greedy)
+    both = zip(texts, rows, strict=True)
+    sure = [confidence(text, row, tokenizer, p) for text, row in both]
     answered = [
         Answered(
             *(e.id, e.question, e.answers, e.relation, text),
@@ -111,36 +108,17 @@ def _judged(
     return answered
 
 
-def confidence(
-    model, tokenizer, asked: Sequence[str], texts: Sequence[str], p: "QuestionParams"
-) -> list[float]:
-    r"""The geometric mean probability of each response's answer tokens (Fig 6), in
-    [0, 1]: of all, or of the last `\boxed{}`'s content, given the prompt and what comes
-    before. The token that ends a response is left out; an empty answer has 0."""
-    space = "" if p.chat else " "
-    heads, tails, join = list(asked), list(texts), space
-    if p.answer_format != "plain":
-        parts = [split_box(text) for text in texts]
-        heads = [f"{a}{space}{head}" for a, (head, _) in zip(asked, parts, strict=True)]
-        tails, join = [tail for _, tail in parts], ""
-    own = [
-        tokenizer(join + tail if tail else "", add_special_tokens=False)["input_ids"]
-        for tail in tails
-    ]
-    ids = tokenizer(heads)["input_ids"]
-    logps = models.token_logps(model, tokenizer, ids, own, p.eval_batch_size)
-    return [float(row.mean().exp()) if len(row) else 0.0 for row in logps]
+def confidence(text: str, sampled: Sampled, tokenizer, p: "QuestionParams") -> float:
+    r"""The geometric mean probability of a response's answer tokens (Fig 6), in [0, 1]:
+    of all, or of the last `\boxed{}`'s content, given the prompt and what comes before.
 
-
-def sampled_confidence(
-    text: str, sampled: Sampled, tokenizer, p: "QuestionParams"
-) -> float:
-    """`confidence` of a response by the log-probabilities of its T tokens as they were
-    sampled: of those that have a character of the answer."""
+    Of the T tokens as they were sampled, those that have a character of the answer;
+    what ends a response has none, and an empty answer has 0.
+    """
     ids, logps = sampled
     whole, offsets = models.offsets_of(ids, tokenizer)
     head, tail = ("", text) if p.answer_format == "plain" else split_box(text)
-    space = not head and not p.chat  # before a plain answer: `confidence` has it, too
+    space = not head and not p.chat  # before a plain answer: its token's own
     start = whole.find(text) + len(head)
     end, steps = start + len(tail), zip(logps, offsets, strict=True)
     own = [logp for logp, (a, b) in steps if a < end and b > start - space]

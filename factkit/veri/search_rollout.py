@@ -40,10 +40,8 @@ HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system once the searches are used up
 
 # prompts, most new tokens of each → the tokens sampled, up to the end of sequence or to
-# the one that completes a tag of STOPS; their log-probabilities, or None for all
-Generate = Callable[
-    [list[Tokens], Sequence[int]], tuple[list[Tokens], list[list[float]] | None]
-]
+# the one that completes a tag of STOPS, and their log π
+Generate = Callable[[list[Tokens], Sequence[int]], list[Sampled]]
 
 
 # ---- what the policy is asked, and what it searches in
@@ -91,9 +89,8 @@ def searcher(p: "VeriParams") -> Search:
 class Rollout:
     """What follows one prompt, as L tokens and as turns of text.
 
-    env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted, and
-    everywhere if the backend gives none. last: tokens of the last turn.
-    set: the claim's, by which it is searched.
+    env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted.
+    last: tokens of the last turn. set: the claim's, by which it is searched.
     """
 
     prompt: Tokens
@@ -165,10 +162,10 @@ def _take_turn(
     """The policy goes on with each trajectory, by at most so many tokens."""
     if not going:
         return
-    ids, logprobs = generate([r.prompt + r.ids for r in going], budgets)
-    for i, (rollout, new, most) in enumerate(zip(going, ids, budgets, strict=True)):
+    sampled = generate([r.prompt + r.ids for r in going], budgets)
+    for rollout, (new, logps), most in zip(going, sampled, budgets, strict=True):
         text = tokenizer.decode(new[:most], skip_special_tokens=True)
-        rollout.add(new[:most], text, True, logprobs[i][:most] if logprobs else ())
+        rollout.add(new[:most], text, True, logps[:most])
 
 
 def observation(
@@ -308,13 +305,13 @@ def with_model(
             return torch.tensor([ends(row) for row in new], device=input_ids.device)
 
     def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        turns: list[Tokens] = [[] for _ in prompts]
+        turns: list[Sampled] = [([], []) for _ in prompts]
         order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
         for start in range(0, len(order), sampling.batch_size):
             batch = order[start : start + sampling.batch_size]
             rows = [{"input_ids": prompts[i]} for i in batch]
             padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
-            width = padded["input_ids"].shape[1]
+            width, seen = padded["input_ids"].shape[1], models.DrawnLogps()
             with torch.inference_mode():
                 output = model.generate(
                     **padded.to(model.device),
@@ -322,16 +319,20 @@ def with_model(
                     eos_token_id=tokenizer.eos_token_id,
                     pad_token_id=tokenizer.pad_token_id,
                     stopping_criteria=StoppingCriteriaList([Closed(width)]),
+                    logits_processor=[seen],
                     **models.decoding(sampling),
                 )
-            for i, row in zip(batch, output[:, width:].tolist(), strict=True):
+                logps = seen.until(output).tolist()
+            rows = zip(batch, output[:, width:].tolist(), logps, strict=True)
+            for i, row, own in rows:
                 stops = (
                     n
                     for n, token in enumerate(row, start=1)
                     if token == tokenizer.eos_token_id or ends(row[:n])
                 )
-                turns[i] = row[: next(stops, len(row))]  # no padding
-        return turns, None
+                length = next(stops, len(row))  # no padding
+                turns[i] = row[:length], own[:length]
+        return turns
 
     return generate
 
@@ -345,8 +346,7 @@ def with_engine(
 
     def generate(prompts: list[Tokens], budgets: Sequence[int]):
         settings = [shared | {"max_tokens": most} for most in budgets]
-        rows = [row for (row,) in engine(prompts, settings)]
-        return [ids for ids, _ in rows], [logps for _, logps in rows]
+        return [sampled for (sampled,) in engine(prompts, settings)]
 
     return generate
 
@@ -394,7 +394,6 @@ def with_server(
             sampled = turns_of([prompts[i] for i in alike], most)
             for i, turn in zip(alike, sampled, strict=True):
                 turns[i] = turn
-        logprobs = [list(turn.logprobs.token_logprobs) for turn in turns]
-        return [list(turn.token_ids) for turn in turns], logprobs
+        return [(list(t.token_ids), list(t.logprobs.token_logprobs)) for t in turns]
 
     return generate

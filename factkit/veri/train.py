@@ -26,7 +26,6 @@ from factkit.world import policy as world_policy
 from factkit.world import texts as world_texts
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel as Model
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
 NOTEBOOK = "52_veri_train"
@@ -170,33 +169,19 @@ def played(
         return read_rows(path, Verified)
     sampling, search = models.sampling_of(p), search_rollout.searcher(p)
     model, tokenizer = models.policy(str(policy), p)
-    by_vllm = isinstance(model, VllmEngine)
     generate = (
         search_rollout.with_engine(model.generate, sampling)
-        if by_vllm
+        if isinstance(model, VllmEngine)
         else search_rollout.with_model(model, tokenizer, sampling)
     )
     prompts = prompts or asked(examples, p)
     ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
     sets = [e.meta["set"] for e in examples]
     made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-    if not by_vllm:
-        add_logprobs(made, model, tokenizer, p.eval_batch_size)
     sure = [label_probability(rollout, tokenizer) for rollout in made]
     rows = of_examples(examples, [r.turns for r in made], sure)
     write_rows(path, map(vars, rows))
     return read_rows(path, Verified)
-
-
-def add_logprobs(
-    made: Sequence[Rollout], model: "Model", tokenizer: "Tokenizer", batch_size: int
-) -> None:
-    """Fill in the log-probabilities of sampled tokens, at temperature 1, in place."""
-    prompts, completions = [r.prompt for r in made], [r.ids for r in made]
-    logps = models.token_logps(model, tokenizer, prompts, completions, batch_size)
-    for rollout, row in zip(made, logps, strict=True):
-        both = zip(row.tolist(), rollout.env_mask, strict=True)
-        rollout.logprobs = [logp if mine else 0.0 for logp, mine in both]
 
 
 def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:

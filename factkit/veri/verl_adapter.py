@@ -77,8 +77,7 @@ class SearchLoop:
             turn = self._engines.generate(name, **asked)
             output = asyncio.run_coroutine_threadsafe(turn, mine).result()
             weights.update(output.extra_fields)
-            logprobs = [output.log_probs] if output.log_probs else None
-            return [output.token_ids], logprobs
+            return [(output.token_ids, output.log_probs or [])]
 
         p, tokenizer = self._p, self._tokenizer
         prompt = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)

@@ -371,7 +371,7 @@ def sampled(paper, prompt, response, name):
 
     def generate(prompts, budgets):
         asked.append((tuple(prompts[0]), turns[len(asked)]))
-        return [asked[-1][1]], None
+        return [(asked[-1][1], [])]
 
     search = search_rollout.searcher(paper.p)
     given = [prompt], generate, search, paper.tokenizer, paper.p, [name]

@@ -41,8 +41,14 @@ def engine(arguments):
 
 
 def by_transformers(policy, prompts, completions):
-    rows = models.token_logps(*policy, prompts, completions, batch_size=8)
-    return [row.tolist() for row in rows]
+    """log π of completions' tokens by a plain forward of each."""
+    rows = []
+    for prompt, own in zip(prompts, completions, strict=True):
+        with torch.inference_mode():
+            logits = policy[0](torch.tensor([[*prompt, *own]])).logits
+        logps = logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
+        rows.append(logps.gather(-1, torch.tensor([own]).T).squeeze(-1).tolist())
+    return rows
 
 
 def test_greedy_answers_are_those_of_transformers(policy, engine):
@@ -54,7 +60,7 @@ def test_greedy_answers_are_those_of_transformers(policy, engine):
 def test_sampled_tokens_have_the_model_s_own_log_probabilities(policy, engine):
     """At temperature 1, whatever the temperature and what it was sampled from."""
     hot = models.Sampling(8, temperature=0.7, top_p=0.9, one_line=False)
-    rows = models.sample_tokens(engine, policy[1], ASKED, hot, n=4, logprobs=0)
+    rows = models.sample_tokens(engine, policy[1], ASKED, hot, n=4, logps=True)
     assert len({tuple(ids) for row in rows for ids, _ in row}) > len(ASKED)
     prompts = [ids for ids in policy[1](ASKED)["input_ids"] for _ in range(4)]
     sampled, logps = zip(*(pair for row in rows for pair in row), strict=True)
@@ -87,13 +93,15 @@ def test_the_confidence_of_greedy_answers_is_that_of_transformers(
         update={"answer_format": answer_format}
     )
     how = models.sampling_of(p)
-    drawn = models.sample_tokens(engine, policy[1], prompts, how, logprobs=0)
-    rows = [row for (row,) in drawn]
-    texts = models.texts_of([ids for ids, _ in rows], policy[1], how)
-    both = zip(texts, rows, strict=True)
-    own = [short_form.sampled_confidence(*pair, policy[1], p) for pair in both]
-    theirs = short_form.confidence(*policy, prompts, texts, p)
-    print(texts, own, theirs)
+    found = []
+    for model in (engine, policy[0]):
+        drawn = models.sample_tokens(model, policy[1], prompts, how, logps=True)
+        rows = [row for (row,) in drawn]
+        texts = models.texts_of([ids for ids, _ in rows], policy[1], how)
+        both = zip(texts, rows, strict=True)
+        found.append([short_form.confidence(*pair, policy[1], p) for pair in both])
+        print(texts, found[-1])
+    own, theirs = found
     assert all(0 < value < 1 for value in own)
     assert own == pytest.approx(theirs, rel=1e-2)
 
@@ -157,7 +165,7 @@ def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tm
     drawn = models.sample(engine, tokenizer, ASKED[:1], hot, n=8)
     assert len(drawn[0]) == 8 and len(set(drawn[0])) > 1
     rows = models.sample_tokens(
-        engine, tokenizer, ASKED, models.Sampling(6), logprobs=0
+        engine, tokenizer, ASKED, models.Sampling(6), logps=True
     )
     ids, logps = zip(*(row for (row,) in rows), strict=True)
     plain = models.sample(*tuned, ASKED, models.Sampling(6))
