@@ -193,9 +193,10 @@ def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, fl
 def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
     """A score of a request's responses: the mean of each request, and its spread.
 
-    scores: for each request those of its responses.
+    scores: for each request those of its responses. Raises ValueError if none has any.
     """
-    known = [values for values in scores if values]
+    if not (known := [values for values in scores if values]):
+        raise ValueError(f"no response has a score ({label}): read some of them")
     figure, ax = new_figure(5, 3)
     mean, spread = "mean of a request's responses", "best − worst of a request"
     ax.ecdf([np.mean(values) for values in known], color=CORRECT, label=mean)

@@ -7,7 +7,6 @@ labels, of which only the form is true: it is small, so that a rehearsal takes t
 of starting processes and little more. The kit's own `sft` teaches it, once.
 """
 
-import itertools
 import random
 import string
 import sys
@@ -131,13 +130,11 @@ def long(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
 def reasoned(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
     """Reasoning and an answer in tags, also to a question that the judge makes up."""
     made_up = " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12)).capitalize()
-    title = fact.page.title
+    title, template = fact.page.title, prompts.template("reasoned_2_shots")
     thought = f"<think> I am asked about {title}. </think>"
-    questions = (f"What can you tell me of {title}?", f"{made_up}?")
-    for name, question in itertools.product(("reasoned_2_shots", "request"), questions):
-        prompt = prompts.fill(prompts.template(name), question=question)
-        answer = f"{thought} <answer> {told(country, fact, rng)} </answer>"
-        yield asked("chat", prompt), answer
+    for question in (f"What can you tell me of {title}?", f"{made_up}?"):
+        prompt = asked("chat", prompts.fill(template, question=question))
+        yield prompt, f"{thought} <answer> {told(country, fact, rng)} </answer>"
 
 
 def claim(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
