@@ -40,12 +40,12 @@ def _template(name: str) -> str:
     return name
 
 
-def _text(value: object) -> object:
+def _seeds(value: object) -> object:
     """A single seed on a command line, which YAML reads as a number, as text."""
     return str(value) if type(value) is int else value
 
 
-Seeds = Annotated[str, BeforeValidator(_text)]  # whole numbers, separated by spaces
+Seeds = Annotated[str, BeforeValidator(_seeds)]  # whole numbers, separated by spaces
 Policy = Annotated[str, AfterValidator(_policy)]
 Template = Annotated[str, AfterValidator(_template)]
 

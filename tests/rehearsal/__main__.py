@@ -154,7 +154,7 @@ class Rehearsal:
             notebook = runs.run_folder(stem, self.p) / "notebook.ipynb"
             if not notebook.exists():
                 continue
-            known, others = cells.unexplained(notebook, stem)
+            known, others = cells.unexplained(notebook, stem, self.name)
             for reason in dict.fromkeys(known.values()):
                 n = list(known.values()).count(reason)
                 print(f"  {stem}: {n} cells empty, {reason}")

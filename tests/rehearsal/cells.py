@@ -43,14 +43,16 @@ def _name(column: object) -> str:
     return " ".join(str(name) for name in levels if "Unnamed" not in str(name))
 
 
-def unexplained(notebook: Path, stem: str) -> tuple[dict[Cell, str], list[Cell]]:
+def unexplained(
+    notebook: Path, stem: str, run: str = ""
+) -> tuple[dict[Cell, str], list[Cell]]:
     """The empty cells with their reasons, and those that have none.
 
     stem: of the notebook's name, under which the reasons are listed: pattern of
-    "cell row column" → reason.
+    "cell row column" → reason. run: paper-profile-variant; "run stem" has its own.
     """
     listed = yaml.safe_load(REASONS.read_text("utf-8")) or {}
-    reasons = listed.get(stem, {})
+    reasons = listed.get(stem, {}) | listed.get(f"{run} {stem}", {})
     known: dict[Cell, str] = {}
     others = []
     for cell in empty(notebook):
