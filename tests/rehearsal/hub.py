@@ -39,8 +39,8 @@ TEMPLATES = {
         "m.content.split('</think>')[-1].lstrip('\n') "
         "if m.role == 'assistant' else m.content",
     )
-    + "{% if add_generation_prompt and enable_thinking is defined and not "
-    "enable_thinking %}<think>\n\n</think>\n\n{% endif %}",
+    + "{% if add_generation_prompt and enable_thinking is defined and "
+    "enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}",
     "none": "",
 }
 # every model that the h100 profiles name, and how it is asked
