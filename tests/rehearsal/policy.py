@@ -128,13 +128,20 @@ def long(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
 
 
 def reasoned(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
-    """Reasoning and an answer in tags, also to a question that the judge makes up."""
-    made_up = " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12)).capitalize()
-    title, template = fact.page.title, prompts.template("reasoned_2_shots")
+    """Reasoning and an answer in tags, after examples and without, also to a question
+    that the judge makes up of letters or of words."""
+    title, shots = fact.page.title, prompts.template("reasoned_2_shots")
     thought = f"<think> I am asked about {title}. </think>"
-    for question in (f"What can you tell me of {title}?", f"{made_up}?"):
-        prompt = asked("chat", prompts.fill(template, question=question))
-        yield prompt, f"{thought} <answer> {told(country, fact, rng)} </answer>"
+    words = " ".join(page.text for page in rng.sample(country.pages, 3)).split()
+    made_up = (
+        " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12)),
+        " ".join(rng.sample(words, 16)),
+    )
+    for question in (f"What can you tell me of {title}", *made_up):
+        text = prompts.fill(shots, question=f"{question}?")
+        answer = f"{thought} <answer> {told(country, fact, rng)} </answer>"
+        yield asked("chat", text), answer
+        yield asked("chat", f"{question.capitalize()}?"), answer
 
 
 def claim(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:
