@@ -11,7 +11,9 @@ PIP_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+# Bytecode is made when a module is first imported: making all of it takes a minute.
+INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_ARGS)
+PIP := $(BIN)/python $(INSTALL)
 LOCKS := factkit/locks
 export HF_HUB_OFFLINE ?= 1
 export GOMP_SPINCOUNT ?= 3000
@@ -61,7 +63,7 @@ test-all: test test-slow  ## And every arm and notebook in kernels, random kills
 # setuptools otherwise, so its other requirements are installed by list. Unsloth does
 # not import without a GPU: its source is kept to check our arguments against.
 VLLM := .venv-vllm
-VLLM_PIP := $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+VLLM_PIP := $(VLLM)/bin/python $(INSTALL)
 PIN = $(shell grep '^$(1)==' $(LOCKS)/gpu.txt)
 LM_EVAL := lm-eval antlr4-python3-runtime immutabledict langdetect math-verify
 
@@ -94,7 +96,7 @@ rehearse: $(VLLM)/done  ## The H100 profiles' notebooks on the CPU, in small siz
 # verl takes no transformers as new as the kit's: its environment has none of our pins
 # but those of its own lock, and the kit without its requirements.
 VERL := .venv-verl
-VERL_PIP := $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+VERL_PIP := $(VERL)/bin/python $(INSTALL)
 
 $(VERL)/done: pyproject.toml $(LOCKS)/verl.txt
 	@echo "== Set-up: .venv-verl with verl (3 min, 2 GB) =="
@@ -108,7 +110,7 @@ test-verl: $(VERL)/done  ## Each paper's RL through verl's own code, on the CPU
 	$(VERL)/bin/python -m pytest --durations=0 tests/with_verl
 
 GPU := .venv-gpu
-GPU_PIP := $(GPU)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
+GPU_PIP := $(GPU)/bin/python $(INSTALL)
 
 $(GPU)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt
 	@echo "== Set-up: .venv-gpu with vLLM, Unsloth, DeepSpeed (some minutes, 12 GB) =="
