@@ -132,16 +132,14 @@ def reasoned(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple
     that the judge makes up of letters or of words."""
     title, shots = fact.page.title, prompts.template("reasoned_2_shots")
     thought = f"<think> I am asked about {title}. </think>"
+    letters = " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12))
     words = " ".join(page.text for page in rng.sample(country.pages, 3)).split()
-    made_up = (
-        " ".join("".join(rng.sample(LETTERS, 5)) for _ in range(12)),
-        " ".join(rng.sample(words, 16)),
-    )
-    for question in (f"What can you tell me of {title}", *made_up):
-        text = prompts.fill(shots, question=f"{question}?")
+    made_up = letters.capitalize(), " ".join(rng.sample(words, 16))
+    for text in (f"What can you tell me of {title}", *made_up):
+        question = f"{text}?"
         answer = f"{thought} <answer> {told(country, fact, rng)} </answer>"
-        yield asked("chat", text), answer
-        yield asked("chat", f"{question.capitalize()}?"), answer
+        for prompt in (prompts.fill(shots, question=question), question):
+            yield asked("chat", prompt), answer
 
 
 def claim(country: Country, fact: Fact, rng: random.Random) -> Iterator[tuple]:

@@ -119,9 +119,11 @@ def test_a_claim_that_its_runs_did_not_measure_is_no_reason(tmp_path):
 
 
 def test_the_policy_is_taught_to_reason_on_what_the_judge_asks():
-    """Its questions are words without sense, unlike those of the country."""
+    """Its questions are words without sense, unlike those of the country; in RL, unlike
+    in curation, no examples come before them."""
     country = Country()
     rows = list(policy.reasoned(country, country.facts()[0], random.Random(0)))
     assert all(response.parts(text) for _, text in rows)
-    about = country.facts()[0].page.title
-    assert [about in prompt for prompt, _ in rows] == [True, False]
+    title, shots = country.facts()[0].page.title, "A Christmas Carol"
+    asked = [(f"me of {title}?" in prompt, shots in prompt) for prompt, _ in rows]
+    assert asked == [(a, b) for a in (True, False, False) for b in (True, False)]
