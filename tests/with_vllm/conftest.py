@@ -50,7 +50,7 @@ def endpoint(smollm, tmp_path_factory):
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", smollm, "--served-model-name", "judge"),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--dtype", "bfloat16", "--max-model-len", "2048", "--enforce-eager"),
+        *("--dtype", "bfloat16", "--max-model-len", "4096", "--enforce-eager"),
         *("--structured-outputs-config.backend", "guidance"),
     ]
     with log.open("w") as f:
