@@ -25,8 +25,9 @@ from country import Country
 
 VERI = "veri_r1"
 # ChatML as SmolLM2 knows it, and the same as Qwen3 uses it: earlier reasoning is left
-# out, and without enable_thinking an empty one opens the reply. One small policy stands
-# for both kinds of models: a system turn tells it which it is.
+# out, and where enable_thinking is false (not None, as lm-eval has it) an empty one opens
+# the reply. One small policy stands for both kinds of models: a system turn tells it
+# which it is.
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ CONTENT }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
