@@ -25,7 +25,7 @@ from country import Country
 
 VERI = "veri_r1"
 # ChatML as SmolLM2 knows it, and the same as Qwen3 uses it: earlier reasoning is left
-# out, and where enable_thinking is false (not None, as lm-eval has it) an empty one opens
+# out, and if enable_thinking is false (not None, as lm-eval has it), an empty one opens
 # the reply. One small policy stands for both kinds of models: a system turn tells it
 # which it is.
 CHAT = (
