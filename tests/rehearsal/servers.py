@@ -31,13 +31,13 @@ PATIENCE_S = 900.0  # on a machine that is busy
 VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
     *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
-    "--no-enable-chunked-prefill",  # as site/sitecustomize.py says of engines
+    "--no-enable-chunked-prefill",  # as tests/site says of engines
 )
 
 
 def environment(folder: Path) -> dict[str, str]:
     """What the notebooks, the servers and what they start are given."""
-    shims = [str(HERE / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    shims = [str(HERE.parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     local = "127.0.0.1,localhost"
     return sweeps.environment(jobs=2) | {
         "PYTHONPATH": os.pathsep.join(filter(None, shims)),

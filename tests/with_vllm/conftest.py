@@ -30,11 +30,12 @@ def smollm() -> str:
 
 @pytest.fixture
 def modules(tmp_path, monkeypatch) -> Path:
-    """A folder whose modules this process and those it starts can import."""
+    """A folder whose modules this process and those it starts can import; the latter
+    have what a machine without a GPU needs, too (tests/site)."""
     folder = tmp_path / "modules"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{Path(__file__).parents[1] / 'site'}")
     return folder
 
 

@@ -21,44 +21,11 @@ SIZES = {
     "speed": SHORT,
     "memory": SHORT | {"lora_rank": 8, "micro_batch_size": 4, "num_generations": 4},
 }
-# as in test_grpo, in every process: done when vLLM's module is first imported
-KEEP_WEIGHTS = """
-import sys
-from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
-
-NAME = "vllm.model_executor.layers.utils"
-
-
-class Keeper(MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != NAME:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(NAME)
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            import torch
-
-            def keep_weight(layer, remove_weight=False):
-                layer.cpu_linear = torch.nn.functional.linear
-
-            module.dispatch_cpu_unquantized_gemm = keep_weight
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-sys.meta_path.insert(0, Keeper())
-"""
 
 
 @pytest.fixture
 def check(modules, tmp_path):
     """Run the check on the fact world with two updates each; (exit status, summary)."""
-    (modules / "sitecustomize.py").write_text(KEEP_WEIGHTS)
     overlay = yaml.safe_load(CHECK.with_name("overlay.yaml").read_text())
     for part, values in (SMALLEST | SIZES).items():
         overlay[part] = overlay.get(part, {}) | values

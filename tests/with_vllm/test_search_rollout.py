@@ -118,7 +118,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     patch = REWARD.partition("def make_reward")[0]
     (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD)
     make_reward = importlib.import_module("a_search_reward").make_reward
-    p = settings(lora_rank=rank, rl_learning_rate=learning_rate)
+    p = settings(lora_rank=rank, rl_learning_rate=learning_rate, dtype="float32")
     rows = [{"prompt": text, "set": "fever"} for text in PROMPTS for _ in range(3)]
     run = tmp_path / "run"
     model = grpo.grpo(
@@ -138,7 +138,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
         sampled = sum(sum(rollout.env_mask) for rollout in batch) / 16
         assert float(row["completions/mean_length"]) == pytest.approx(sampled)
         # the engine's log-probabilities against the trainer's, of what was sampled
-        assert float(row["sampling/sampling_logp_difference/mean"]) < 0.3
+        assert float(row["sampling/sampling_logp_difference/mean"]) < 1e-3
     assert float(curve[1]["kl"]) > 0.01
 
 

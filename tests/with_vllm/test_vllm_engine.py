@@ -13,6 +13,7 @@ from factkit.evaluate.long_form import search_words
 from factkit.rar.rewards import EvidenceEngine, rewards_of
 from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify import claims
+from factkit.verify.response import sentences
 
 N = 6  # responses
 
@@ -33,6 +34,11 @@ def judge(endpoint, tmp_path_factory):
     return llm.LLM(endpoint, "judge", cache=cache)
 
 
+def each_sentence(prompts, responses):
+    """Its sentences as the claims of each response."""
+    return [[claims.Claim(s, s) for s in sentences(r)] for r in responses]
+
+
 @pytest.fixture(scope="module")
 def engine(judge, smollm, asked):
     """Of each prompt its own lead and two others."""
@@ -40,7 +46,7 @@ def engine(judge, smollm, asked):
     evidence = {i: [leads[n], *leads[50:52]] for n, i in enumerate(asked[0])}
     tokenizer = AutoTokenizer.from_pretrained(smollm)
     return EvidenceEngine(
-        extract=claims.llm_extractor(judge),
+        extract=each_sentence,
         verify=claims.llm_claim_verifier(judge),
         llm=judge,
         whole=EvidenceCache(evidence, tokenizer, 256),
@@ -49,6 +55,13 @@ def engine(judge, smollm, asked):
         whole_chunks=2,
         claim_chunks=2,
     )
+
+
+def test_a_real_model_s_extractions_have_their_form(judge, asked):
+    """A list of claims, here an empty one of every sentence."""
+    found = claims.llm_extractor(judge)(*asked[1:])
+    assert len(found) == N
+    assert None not in found
 
 
 def test_each_claim_of_a_real_model_gets_a_label(engine, asked):

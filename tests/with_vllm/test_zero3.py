@@ -12,13 +12,6 @@ from factkit import params
 from factkit.train import grpo, offline
 from factkit.world.policy import base_policy
 
-# Accelerate runs DeepSpeed on accelerators only; DeepSpeed itself knows CPUs
-CPU = """
-from accelerate.state import PartialState
-from accelerate.utils import DistributedType
-
-PartialState._prepare_backend = lambda *a, **k: ("gloo", DistributedType.MULTI_CPU)
-"""
 REWARD = """
 def make_reward(p, folder):
     def varied(completions, **columns):
@@ -52,7 +45,6 @@ assert torch.equal(engine.module.model.rotary_emb.inv_freq, exact)
 @pytest.fixture
 def on_cpu(modules, monkeypatch):
     """Processes started here run DeepSpeed on the CPU."""
-    (modules / "sitecustomize.py").write_text(CPU)
     (modules / "a_reward.py").write_text(REWARD)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

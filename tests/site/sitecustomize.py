@@ -1,7 +1,7 @@
 """What a machine without a GPU needs of vLLM, Accelerate and TRL, changed as they load.
 
-Python imports this module by itself where its folder is on PYTHONPATH. Nothing of the
-kit is changed.
+Python imports this module by itself where its folder is on PYTHONPATH, as the tests in
+with_vllm and the rehearsals put it. Nothing of the kit is changed.
 """
 
 import os
