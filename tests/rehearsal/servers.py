@@ -19,7 +19,7 @@ import httpx
 import web
 from hub import MODELS, VERI
 
-from factkit import child, sweeps
+from factkit import child, cpu, sweeps
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY
 from factkit.veri import fetch
@@ -30,7 +30,7 @@ WIKIPEDIA_2023 = "factscore/enwiki-20230401.db"
 PATIENCE_S = 900.0  # on a machine that is busy
 VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-    *("--host", "127.0.0.1", "--dtype", "bfloat16", "--enforce-eager"),
+    *("--host", "127.0.0.1", "--dtype", cpu.dtype("bfloat16"), "--enforce-eager"),
     "--no-enable-chunked-prefill",  # as tests/site says of engines
 )
 

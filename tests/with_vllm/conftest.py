@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit import assets
+from factkit import assets, cpu
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -46,12 +46,13 @@ def endpoint(smollm, tmp_path_factory):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     log = tmp_path_factory.mktemp("serve") / "log"
+    dtype = cpu.dtype("bfloat16")
     command = [
         # what `vllm serve` runs; its command looks for a package named vllm
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", smollm, "--served-model-name", "judge"),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--dtype", "bfloat16", "--max-model-len", "4096", "--enforce-eager"),
+        *("--dtype", dtype, "--max-model-len", "4096", "--enforce-eager"),
         *("--structured-outputs-config.backend", "guidance"),
     ]
     with log.open("w") as f:
