@@ -93,17 +93,34 @@ def test_shared_prompts_change_no_greedy_rollout(model, batch):
     assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
 
 
-def test_attention_over_grouped_heads_is_the_models_own(model, batch):
+@pytest.mark.parametrize("long", [cpu.LONG, 4])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_attention_over_grouped_heads_is_the_models_own(
+    dtype, long, model, batch, monkeypatch
+):
     import torch
 
-    plain = model(**batch).logits.detach()
-    tuned = copy.deepcopy(model).to(torch.bfloat16)
+    monkeypatch.setattr(cpu, "LONG", long)
+    model.to(getattr(torch, dtype))
+    tuned = copy.deepcopy(model)
     cpu.tune(tuned)
     assert tuned.config._attn_implementation == cpu.ATTENTION
     seen = batch["attention_mask"].bool()
-    rounded = model.to(torch.bfloat16).float()
-    assert same(tuned.float()(**batch).logits[seen], rounded(**batch).logits[seen])
-    assert not same(plain[seen], torch.zeros_like(plain[seen]))
+    plain = model.float()(**batch).logits[seen].detach()
+    assert same(tuned.float()(**batch).logits[seen], plain)
+    assert not same(plain, torch.zeros_like(plain))
+
+
+def test_attention_without_shared_heads_stays_the_models_own(model):
+    import torch
+
+    config = copy.deepcopy(model.config)
+    config.num_key_value_heads = config.num_attention_heads
+    apart = type(model)(config)
+    cpu.tune(apart)
+    assert apart.config._attn_implementation == "sdpa"
+    cpu.tune(apart.to(torch.bfloat16))
+    assert apart.config._attn_implementation == cpu.ATTENTION
 
 
 def test_a_tuned_model_is_saved_as_any_other(model, tmp_path):
