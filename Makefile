@@ -11,7 +11,9 @@ PIP_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Bytecode is made when a module is first imported: making all of it takes a minute.
+# Bytecode is made when a module is first imported, and kept, whatever the shell says of
+# it: making all of it takes a minute, making it in each process half a minute.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_ARGS)
 PIP := $(BIN)/python $(INSTALL)
 LOCKS := factkit/locks
