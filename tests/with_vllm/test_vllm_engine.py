@@ -31,7 +31,8 @@ def asked():
 @pytest.fixture(scope="module")
 def judge(endpoint, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return llm.LLM(endpoint, "judge", cache=cache)
+    patient = llm.Limits(timeout_s=900)  # a reasoning of 1,024 tokens, on two cores
+    return llm.LLM(endpoint, "judge", cache=cache, limits=patient)
 
 
 def each_sentence(prompts, responses):
