@@ -1,7 +1,8 @@
 """What a machine without a GPU needs of vLLM, Accelerate and TRL, changed as they load.
 
 Python imports this module by itself where its folder is on PYTHONPATH, as the tests in
-with_vllm and the rehearsals put it. Nothing of the kit is changed.
+with_vllm and the rehearsals put it. Nothing of the kit is changed. Beside it are a
+stand-in for Unsloth and vLLM's version under the name of its GPU build.
 """
 
 import os
