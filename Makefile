@@ -40,9 +40,9 @@ $(VENV)/dev.done: $(VENV)/base.done
 	$(PIP) --constraint $(LOCKS)/cpu.txt --editable '.[dev]'
 	@touch $@
 
-reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 12–16 min, 2 cores)
-	@echo "== $(PAPER), profile $(PROFILE). With laptop on 2 cores: 10 data and probing (4 min),"
-	@echo "   11 rewards, 12 prompting, r_tuning (4 min), ternary (6 min), 14 figures =="
+reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 8–16 min, 2 cores)
+	@echo "== $(PAPER), profile $(PROFILE). With laptop on 2 cores: 10 data and probing (2–4 min),"
+	@echo "   11 rewards, 12 prompting, r_tuning (2–4 min), ternary (3–6 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
 # Minutes are on 2 quiet cores. Workers that are done take tests from the other's end.
