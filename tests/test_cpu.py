@@ -93,6 +93,62 @@ def test_shared_prompts_change_no_greedy_rollout(model, batch):
     assert len({tuple(row) for row in plain[:, 5:].tolist()}) == 2
 
 
+@pytest.mark.parametrize("rows", [None, 2, 4])
+def test_scores_leave_out_padding_alone(model, batch, rows):
+    import torch
+
+    batch["attention_mask"][:, -1] = 0  # no completion is as long as the rollout's
+    batch["attention_mask"][:2, -3:] = 0
+
+    def score(forward, ids, mask, keep, batch_size=None):
+        widths.append((ids.shape[1], keep))
+        out = forward(input_ids=ids, attention_mask=mask, logits_to_keep=keep + 1)
+        logps = out.logits[:, -keep - 1 : -1].log_softmax(-1)
+        return logps.gather(-1, ids[:, -keep:, None])[..., 0], None
+
+    widths = []
+    asked = batch["input_ids"], batch["attention_mask"], 4
+    plain, _ = score(model, *asked)
+    kit, none = cpu.scored(score, model, *asked, rows)
+    seen = batch["attention_mask"][:, -4:].bool()
+    assert torch.allclose(plain[seen], kit[seen], rtol=1e-3, atol=1e-4)
+    assert kit.shape == (2 * GROUP, 4) and none is None
+    assert not kit[:, -1].any()
+    shortest = (6, 1) if rows == 2 else (8, 3)
+    assert widths[1:] and min(widths[1:]) == shortest and max(widths) == (9, 4)
+
+
+def test_quick_draws_follow_the_distribution():
+    import torch
+
+    p = torch.zeros(2, 2 * cpu.WIDE)
+    p[0, [3, cpu.WIDE, -1]] = torch.tensor([0.5, 0.3, 0.2])
+    p[1, 7] = 1.0
+    torch.manual_seed(0)
+    own = torch.multinomial
+    with cpu.quick_draws():
+        drawn = torch.cat([torch.multinomial(p, 1) for _ in range(2000)], 1)
+        with pytest.raises(RuntimeError, match="nan"):
+            torch.multinomial(p * float("nan"), 1)
+    assert torch.multinomial is own
+    assert set(drawn[1].tolist()) == {7}
+    likely = 3, cpu.WIDE, 2 * cpu.WIDE - 1
+    shares = [(drawn[0] == i).float().mean().item() for i in likely]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.04)  # 3.6 standard errors
+
+
+def test_narrow_draws_are_pytorchs_own():
+    import torch
+
+    p = torch.rand(4, 50)
+    torch.manual_seed(0)
+    own = torch.multinomial(p, 1)
+    torch.manual_seed(0)
+    with cpu.quick_draws():
+        assert torch.equal(torch.multinomial(p, 1), own)
+
+
 @pytest.mark.parametrize("long", [cpu.LONG, 4])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_attention_over_grouped_heads_is_the_models_own(

@@ -176,9 +176,11 @@ class PPOTrainer(GroupTrainer):
 
     def _seen(self, length: int) -> Tensor:
         """Values (B, T) of the last T = length tokens of the forward pass just made:
-        V_t is of the hidden state that predicts token t, in which t is chosen."""
-        values, self._values = torch.cat(self._values)[:, -length - 1 : -1], None
-        return values
+        V_t is of the hidden state that predicts token t, in which t is chosen. 0 where
+        a pass left out the padding at the end."""
+        parts = [v[:, -length - 1 : -1] for v in self._values]
+        self._values, pad = None, torch.nn.functional.pad
+        return torch.cat([pad(v, (0, length - v.shape[1])) for v in parts])
 
     @torch.no_grad()
     def _score(self, batch: Batch) -> tuple[Tensor, Tensor]:
