@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -173,9 +174,16 @@ def share_prompts(trainer: "GRPOTrainer") -> None:
     and there no padding after a batch's longest completion.
 
     A group's G completions have one prompt, and TRL reads it G times in each pass. It
-    pads each pass to the longest completion of the whole rollout.
+    pads each pass to the longest completion of the whole rollout. Where all passes of a
+    rollout are of one update, and its loss is a mean over rows, completions of like
+    lengths go together; what TRL logs of tokens is then a mean over such passes.
     """
     model, score = trainer.model, trainer._get_per_token_logps_and_entropies
+    args = trainer.args
+    one_update = 1 < args.gradient_accumulation_steps == args.steps_per_generation
+    if one_update and args.loss_type in ("grpo", "dr_grpo"):
+        prepare = trainer._prepare_inputs
+        trainer._prepare_inputs = functools.partial(prepared_by_length, prepare)
     trainer._get_per_token_logps_and_entropies = functools.partial(scored, score)
     model.generate = functools.partial(generate, model.generate, model)
 
@@ -207,6 +215,32 @@ def scored(
         parts.append([None if x is None else pad(x) for x in found])
     kinds = zip(*parts, strict=True)
     return tuple(None if xs[0] is None else torch.cat(xs) for xs in kinds)
+
+
+def prepared_by_length(prepare: Any, batch: Any) -> Any:
+    """TRL's `_prepare_inputs`, which shuffles a rollout before it splits it, with the
+    rollout in the order of its completions' lengths instead."""
+    from trl.trainer import grpo_trainer
+
+    with patch.object(grpo_trainer, "shuffle_sequence_dict", by_length):
+        return prepare(batch)
+
+
+def by_length(rollout: dict[str, Any]) -> dict[str, Any]:
+    """A rollout's rows in the order of their completions' lengths: of what has one
+    value a row, a tensor (B, …) or a list."""
+    import torch
+
+    order = rollout["completion_mask"].sum(1).argsort(stable=True)
+
+    def sorted_rows(of_rows: Any) -> Any:
+        if isinstance(of_rows, torch.Tensor) and of_rows.dim():
+            return of_rows[order]
+        if isinstance(of_rows, list):
+            return [of_rows[i] for i in order.tolist()]
+        return of_rows
+
+    return {key: sorted_rows(of_rows) for key, of_rows in rollout.items()}
 
 
 def generate(

@@ -118,6 +118,19 @@ def test_scores_leave_out_padding_alone(model, batch, rows):
     assert widths[1:] and min(widths[1:]) == shortest and max(widths) == (9, 4)
 
 
+def test_a_rollout_is_split_by_the_length_of_its_completions():
+    import torch
+
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 0, 0]])
+    rows = {"completion_mask": mask, "advantages": torch.arange(4.0)}
+    rows |= {"texts": [*"abcd"], "num_items_in_batch": torch.tensor(7), "images": None}
+    ordered = cpu.by_length(rows)
+    assert ordered["completion_mask"].sum(1).tolist() == [1, 1, 2, 3]
+    assert ordered["advantages"].tolist() == [1, 3, 2, 0]
+    assert ordered["texts"] == [*"bdca"]
+    assert ordered["num_items_in_batch"] == 7 and ordered["images"] is None
+
+
 def test_quick_draws_follow_the_distribution():
     import torch
 

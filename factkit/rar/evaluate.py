@@ -37,6 +37,7 @@ COMPARED = """
     short_hallucination short_abstention short_truthfulness best_guess_accuracy
     format_following
 """.split()
+KINDS = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
 # times that the policy read of a person whom utility asks for (fact world): it is to
 # be about what a policy can do, not about what it can't know
 FAMILIAR = 10
@@ -76,11 +77,14 @@ def answer(
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.policy(policy, p.for_evaluation)
-    prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
-    greedy = models.sampling_of(p.for_evaluation)
-    replies = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, replies, strict=True)}
-    answers = Answers(texts, perplexity(model, tokenizer, held_out, p.eval_batch_size))
+    greedy, texts = models.sampling_of(p.for_evaluation), {}
+    for kind in KINDS:  # apart: a short answer would wait for a long one of its batch
+        asked = [e for e in examples if e.meta["kind"] == kind]
+        prompts = models.asked(asked, p.prompt_template, tokenizer, p.chat)
+        label = f"{path.stem}, {kind}"
+        replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
+        texts |= {e.id: text for e, (text,) in zip(asked, replies, strict=True)}
+    answers = Answers(texts, perplexity(model, tokenizer, held_out))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
 
@@ -89,7 +93,7 @@ def perplexity(
     model: "PreTrainedModel | VllmEngine",
     tokenizer: "PreTrainedTokenizerBase",
     texts: Sequence[str],
-    batch_size: int = 16,
+    batch_size: int = 8,
     max_tokens: int = 512,
 ) -> float:
     """exp of the mean negative log-likelihood a token, over all texts' tokens but the
@@ -138,8 +142,7 @@ def measure(
     biography_hallucination_rate; a win rate is of none of them.
     Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
-    kinds = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
-    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in kinds}
+    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in KINDS}
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     told_of, counted = (
         [e for e in by_kind[k] if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
