@@ -172,8 +172,8 @@ def environment(jobs: int = 1) -> dict[str, str]:
     """The environment of a run: this interpreter's programs, offline, few threads.
 
     Two threads a run, or one where as many runs as cores go on at a time. A thread that
-    waits spins: for the next product if the run is alone, which with a third of it takes
-    a quarter longer; only a moment beside other runs, from which it would take a core.
+    waits for the next product spins: for long if the run is alone (with a third of it
+    decoding takes a fifth longer), for a moment beside others, whose core it takes.
     """
     threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
