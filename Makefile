@@ -18,9 +18,8 @@ INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_
 PIP := $(BIN)/python $(INSTALL)
 LOCKS := factkit/locks
 export HF_HUB_OFFLINE ?= 1
+export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
-# Beside other processes a thread that waits must not spin on.
-test test-slow test-all rehearse: export GOMP_SPINCOUNT ?= 3000
 
 .PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab
 .PHONY: gpu-check clean distclean
