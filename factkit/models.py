@@ -191,7 +191,7 @@ def sample_tokens(
             padded = tokenizer.pad(rest, return_tensors="pt").to(model.device)
             cache = copy.deepcopy(shared.past_key_values) if shared else None
             seen = DrawnLogps()
-            with torch.inference_mode():
+            with torch.inference_mode(), cpu.quick_draws():
                 inputs = _read_once(model, padded, prefix, cache, n)
                 output = model.generate(
                     **inputs,

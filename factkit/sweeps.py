@@ -171,10 +171,7 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 def environment(jobs: int = 1) -> dict[str, str]:
     """The environment of a run: this interpreter's programs, offline, few threads.
 
-    Two threads a run, or one where as many runs as cores go on at a time. A thread that
-    waits for the next product spins a moment. With 10000 in place of 3000 decoding
-    takes 17 s in place of 21 on a machine that does nothing else, and 78 in place of 36
-    beside a process that fills one of two cores.
+    Two threads a run, or one where as many runs as cores go on at a time.
     """
     threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
@@ -183,7 +180,7 @@ def environment(jobs: int = 1) -> dict[str, str]:
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
-        "GOMP_SPINCOUNT": "3000",
+        "GOMP_SPINCOUNT": "3000",  # asleep at once they lag; spinning on, they crawl
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **os.environ,

@@ -1,6 +1,8 @@
 """The fast ways on a CPU compute what the libraries' own ways compute."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 from small_tokenizers import of_words
@@ -149,6 +151,19 @@ def test_quick_draws_follow_the_distribution():
     shares = [(drawn[0] == i).float().mean().item() for i in likely]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.04)  # 3.6 standard errors
+
+
+def test_a_tuned_model_goes_with_its_last_reference(model):
+    """No cycle keeps it: an evaluation loads one policy after another."""
+    tuned = copy.deepcopy(model)
+    cpu.tune(tuned)
+    seen = weakref.ref(tuned)
+    gc.disable()
+    try:
+        del tuned
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_narrow_draws_are_pytorchs_own():

@@ -317,6 +317,23 @@ def test_perplexity_is_that_of_a_loop_over_single_texts():
     assert cut == pytest.approx(trade_off.perplexity(model, letters, ["abcd"]))
 
 
+def test_requests_of_a_kind_are_answered_together(tmp_path, monkeypatch):
+    def sample(model, tokenizer, prompts, *_, **__):
+        batches.append(len(prompts))
+        return [[f"to {prompt}"] for prompt in prompts]
+
+    batches, p = [], params.load("rar", "tiny")
+    monkeypatch.setattr(models, "policy", lambda *_: (None, None))
+    monkeypatch.setattr(models, "asked", lambda rows, *_: [e.question for e in rows])
+    monkeypatch.setattr(models, "sample", sample)
+    monkeypatch.setattr(trade_off, "perplexity", lambda *_: 1.0)
+    long, short = requests(wp.OPEN), requests(BEST_GUESS)
+    mixed = [*short[:1], *long, *short[1:]]
+    made = answer("policy", mixed, [], p, tmp_path / "answers.json")
+    assert batches == [len(short), len(long)]
+    assert made.texts == {e.id: f"to {e.question}" for e in mixed}
+
+
 def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
     def logps(self, rows):
         return [[-float(i) for i in row[1:]] for row in rows]

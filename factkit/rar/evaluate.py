@@ -37,7 +37,6 @@ COMPARED = """
     short_hallucination short_abstention short_truthfulness best_guess_accuracy
     format_following
 """.split()
-KINDS = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
 # times that the policy read of a person whom utility asks for (fact world): it is to
 # be about what a policy can do, not about what it can't know
 FAMILIAR = 10
@@ -78,12 +77,13 @@ def answer(
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.policy(policy, p.for_evaluation)
     greedy, texts = models.sampling_of(p.for_evaluation), {}
-    for kind in KINDS:  # apart: a short answer would wait for a long one of its batch
-        asked = [e for e in examples if e.meta["kind"] == kind]
-        prompts = models.asked(asked, p.prompt_template, tokenizer, p.chat)
+    # kinds apart: a short answer would wait for the long ones of its batch
+    for kind in dict.fromkeys(e.meta["kind"] for e in examples):
+        alike = [e for e in examples if e.meta["kind"] == kind]
+        prompts = models.asked(alike, p.prompt_template, tokenizer, p.chat)
         label = f"{path.stem}, {kind}"
         replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
-        texts |= {e.id: text for e, (text,) in zip(asked, replies, strict=True)}
+        texts |= {e.id: text for e, (text,) in zip(alike, replies, strict=True)}
     answers = Answers(texts, perplexity(model, tokenizer, held_out))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
@@ -142,7 +142,8 @@ def measure(
     biography_hallucination_rate; a win rate is of none of them.
     Raises ValueError above 5 % of failed extractions, verifications or outcomes.
     """
-    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in KINDS}
+    kinds = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
+    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in kinds}
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     told_of, counted = (
         [e for e in by_kind[k] if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]

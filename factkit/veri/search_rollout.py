@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models, prompts, runs, vllm_engine
+from factkit import cpu, models, prompts, runs, vllm_engine
 from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.bm25 import CorpusIndex
@@ -312,7 +312,7 @@ def with_model(
             rows = [{"input_ids": prompts[i]} for i in batch]
             padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
             width, seen = padded["input_ids"].shape[1], models.DrawnLogps()
-            with torch.inference_mode():
+            with torch.inference_mode(), cpu.quick_draws():
                 output = model.generate(
                     **padded.to(model.device),
                     max_new_tokens=max(budgets[i] for i in batch),
