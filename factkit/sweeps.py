@@ -50,13 +50,14 @@ def snakemake(
     """
     from filelock import FileLock
 
-    folder = runs.profile_folder(p)
+    folder, env = runs.profile_folder(p), environment(jobs)
+    threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
     _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
-        *("--directory", str(ROOT), "--cores", str(2 * jobs)),
+        *("--directory", str(ROOT), "--cores", str(threads * jobs)),
         *("--resources", f"gpu={jobs}"),
         *("--rerun-triggers", "mtime", "--rerun-incomplete"),
         "--nolock",  # ours is released when its process dies, however it dies
@@ -67,12 +68,12 @@ def snakemake(
         *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
         *(f"arms={' '.join(arms)}", f"cold_start={getattr(p, 'cold_start', True)}"),
         f"overrides={_overrides_file(folder, overrides or {})}",
-        f"seeds={' '.join(map(str, seeds))}",
+        *(f"seeds={' '.join(map(str, seeds))}", f"threads={threads}"),
     ]
     where = runs.relative(folder)
     with FileLock(folder / ".sweep.lock"):
         try:
-            code = _run(command, environment(jobs), bar)
+            code = _run(command, env, bar)
         except KeyboardInterrupt:
             raise SweepError(
                 f"interrupted; what is done below {where} stays, and the same command "

@@ -14,8 +14,8 @@ from factkit import doctor, params, runs, sweeps
 from factkit.params import ROOT
 
 
-def plan(out: Path, paper: str, *options: str) -> tuple[dict[str, set[str]], list[str]]:
-    """A dry run: each run and those it waits for, below `out`; papermill's commands."""
+def dry_run(out: Path, paper: str, *options: str) -> str:
+    """What a sweep says that it would do, below `out`."""
     command = [sys.executable, "-m", "factkit", "sweep", paper]
     command += ["--output-dir", str(out), *options, "--", "--dry-run"]
     done = subprocess.run(
@@ -23,7 +23,12 @@ def plan(out: Path, paper: str, *options: str) -> tuple[dict[str, set[str]], lis
     )
     assert done.returncode == 0, done.stderr
     assert not list(out.rglob("results.json"))
-    printed = done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def plan(out: Path, paper: str, *options: str) -> tuple[dict[str, set[str]], list[str]]:
+    """Each run that would be and those it waits for; papermill's commands."""
+    printed = dry_run(out, paper, *options)
     jobs = re.findall(
         r"^rule \w+:\n    input: (.*)\n    output: (.*)\n", printed, re.MULTILINE
     )
@@ -127,8 +132,21 @@ def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
         commanded(monkeypatch, tmp_path, code=1)
     with pytest.raises(params.ParamError, match="--dryrunn"):
         commanded(monkeypatch, tmp_path, code=2, extra=["--dryrunn"])
-    command = commanded(monkeypatch, tmp_path, jobs=3)
-    assert command[command.index("--cores") + 1] == "6"
+
+
+def test_a_run_has_two_threads_or_one_where_there_is_a_core_for_each(
+    monkeypatch, tmp_path
+):
+    """Snakemake sets OMP_NUM_THREADS to a rule's threads, whatever it was."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    told = dry_run(tmp_path, "truthrl", "--profile", "tiny", "--seeds", "0")
+    assert "threads: 3" in told
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    for cores, jobs, threads in ((2, 1, 2), (2, 2, 1), (8, 3, 2)):
+        monkeypatch.setattr(sweeps.child, "cores", lambda cores=cores: cores)
+        command = commanded(monkeypatch, tmp_path, jobs=jobs)
+        assert command[command.index("--cores") + 1] == str(jobs * threads)
+        assert f"threads={threads}" in command
 
 
 def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypatch):
