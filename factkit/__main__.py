@@ -25,7 +25,10 @@ Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Jobs = Annotated[
+    int,
+    typer.Option(min=1, help="Runs at a time; as many as cores have one thread each."),
+]
 Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
 Set = Annotated[
     list[str], typer.Option("--set", help="A parameter's value, as key=value.")
