@@ -50,7 +50,9 @@ def snakemake(
     """
     from filelock import FileLock
 
-    folder, env = runs.profile_folder(p), environment(jobs)
+    folder = runs.profile_folder(p)
+    elsewhere = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
+    env = environment(1 if elsewhere else jobs)  # they share no cores of this machine
     threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
     _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)

@@ -147,6 +147,8 @@ def test_a_run_has_two_threads_or_one_where_there_is_a_core_for_each(
         command = commanded(monkeypatch, tmp_path, jobs=jobs)
         assert command[command.index("--cores") + 1] == str(jobs * threads)
         assert f"threads={threads}" in command
+    elsewhere = {"jobs": 9, "extra": ["--executor", "slurm"]}
+    assert "threads=2" in commanded(monkeypatch, tmp_path, **elsewhere)
 
 
 def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypatch):
