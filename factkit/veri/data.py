@@ -338,9 +338,7 @@ def by_reader(
         turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
         turns.append(Turn(information(pieces), by_model=False))
         stated = _stated(pieces, subject, hop.relation, reader)
-        claimed = hop.object and f"Claim: {hop.object}. "
-        read = stated[1].object if stated else "nothing"
-        text = f"<think>{claimed}Found: {read}.</think>\n"
+        text = f"<think>{_compared(hop.object, stated)}</think>\n"
         if not stated:
             break
         used.append(stated)
@@ -353,6 +351,19 @@ def by_reader(
     ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
     text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
     return [*turns, Turn(text, by_model=True)]
+
+
+def _compared(claimed: str, stated: tuple[Chunk, Fact] | None) -> str:
+    """What was found beside what is claimed, if it is this hop's to compare.
+
+    Its last word says whether they agree: without it a small policy learns the labels'
+    form and guesses which.
+    """
+    found = stated[1].object if stated else "nothing"
+    if not claimed:
+        return f"Found: {found}."
+    agree = {True: " Same.", False: " Different."}[claimed == found] if stated else ""
+    return f"Claim: {claimed}. Found: {found}.{agree}"
 
 
 def _stated(
