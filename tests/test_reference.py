@@ -23,7 +23,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "laptop": "0 1 2",
     },
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
-    | {"tiny-beta1": "0"},
+    | {"tiny-beta1": "0", "laptop": "0 1 2"},
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "rlfh": {"tiny": "0 1 2"},
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
