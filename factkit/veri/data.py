@@ -338,7 +338,8 @@ def by_reader(
         turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
         turns.append(Turn(information(pieces), by_model=False))
         stated = _stated(pieces, subject, hop.relation, reader)
-        text = f"<think>{_compared(hop.object, stated)}</think>\n"
+        found = stated[1].object if stated else ""
+        text = f"<think>{_compared(hop.object, found)}</think>\n"
         if not stated:
             break
         used.append(stated)
@@ -353,17 +354,17 @@ def by_reader(
     return [*turns, Turn(text, by_model=True)]
 
 
-def _compared(claimed: str, stated: tuple[Chunk, Fact] | None) -> str:
-    """What was found beside what is claimed, if it is this hop's to compare.
+def _compared(claimed: str, found: str) -> str:
+    """A hop's thought: the object that the claim names, the one found, each "" if none,
+    and whether they are the same.
 
-    Its last word says whether they agree: without it a small policy learns the labels'
-    form and guesses which.
+    Without that last word a small policy learns the labels' form and guesses which.
     """
-    found = stated[1].object if stated else "nothing"
-    if not claimed:
-        return f"Found: {found}."
-    agree = {True: " Same.", False: " Different."}[claimed == found] if stated else ""
-    return f"Claim: {claimed}. Found: {found}.{agree}"
+    thought = f"Claim: {claimed}. " if claimed else ""
+    thought += f"Found: {found or 'nothing'}."
+    if claimed and found:
+        thought += " Same." if claimed == found else " Different."
+    return thought
 
 
 def _stated(
