@@ -14,6 +14,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.pop("TQDM_DISABLE", None)  # some read the bars
 
 
 @pytest.hookimpl(trylast=True)  # after -m has left out what was not asked for
