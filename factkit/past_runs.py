@@ -11,29 +11,41 @@ Result = Mapping[str, Any]
 
 
 def stored(
-    paper: str, profile: str, root: Path, beside: bool = False
+    paper: str, profile: str, root: Path | None, beside: bool = False
 ) -> dict[str, list[Result]]:
     """Variant → results of a paper's training runs at a profile; "" is the main one.
 
-    root: the folder of the runs. Of a variant without any below it, the reference
-    results. beside: also those of the arms for which all that they depend on was set as
-    in the first of its runs; of an arm that was run there as `<arm> (reference)`.
+    root: the folder of the user's runs. A variant without runs below it has the
+    reference results, each marked by `reference`: True. None: the reference results
+    alone, without that mark. beside: add to a variant's own runs the reference results
+    of arms that were run with the same parameters; an arm that has both keeps its name
+    for the user's runs, and the reference is `<arm> (reference)`.
     """
-    by_variant: dict[str, list[Result]] = {}
-    for base in (runs.REFERENCE, root):
-        for folder in sorted(base.glob(f"{profile}*")):
-            name, _, variant = folder.name.partition("-")
-            results = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
-            if name != profile or not results:
-                continue
-            here = {r["arm"] for r in results}
-            others = [
-                r | {"arm": f"{r['arm']} (reference)" if r["arm"] in here else r["arm"]}
-                for r in by_variant.get(variant, ())
-                if beside and _alike(paper, r, results[0])
-            ]
-            by_variant[variant] = apart(results) + others
-    return {name: with_iterations(found) for name, found in by_variant.items()}
+    by_variant = _read_variants(paper, profile, runs.REFERENCE)
+    if root is None:
+        return {name: with_iterations(rs) for name, rs in by_variant.items()}
+    for name, results in by_variant.items():
+        by_variant[name] = [r | {"reference": True} for r in results]
+    for name, own in _read_variants(paper, profile, root).items():
+        trained = {r["arm"] for r in own}
+        others = [
+            r | {"arm": f"{r['arm']} (reference)" if r["arm"] in trained else r["arm"]}
+            for r in by_variant.get(name, ())
+            if beside and _alike(paper, r, own[0])
+        ]
+        by_variant[name] = own + others
+    return {name: with_iterations(results) for name, results in by_variant.items()}
+
+
+def _read_variants(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
+    """Variant → results of a paper's training runs below a folder, as `apart`."""
+    by_variant = {}
+    for folder in sorted(root.glob(f"{profile}*")):
+        name, _, variant = folder.name.partition("-")
+        results = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
+        if name == profile and results:
+            by_variant[variant] = apart(results)
+    return by_variant
 
 
 def _alike(paper: str, result: Result, other: Result) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
 from factkit import UserError, cpu, source_digest, statistics
@@ -53,7 +55,8 @@ class RunError(UserError):
 class Run:
     """A run in progress; `folder` holds all that it writes, and nobody else may.
 
-    lock: held until the run is finished, or until this process ends.
+    lock: held until the run is finished, or until this process ends. reference_arms:
+    the arms of which it reads results that the kit ships, in order.
     """
 
     notebook: str
@@ -63,6 +66,7 @@ class Run:
     started: str
     lock: "FileLock"
     clock: float = field(default_factory=time.monotonic)
+    reference_arms: dict[str, None] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -80,10 +84,29 @@ class Run:
         shown = own if own.is_file() else REFERENCE / "tiny" / file
         return Image(filename=shown, width=720)
 
+    def record_inputs(self, *groups: Iterable[Mapping[str, Any]]) -> None:
+        """Name the results that this run reads, as results.json will list them.
+
+        groups: results of other runs. Those that the kit ships are named below each
+        figure from here on.
+        """
+        for result in chain(*groups):
+            path = Path(result["folder"]) / "results.json"
+            self.inputs[relative(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            if result.get("reference"):
+                self.reference_arms[result["arm"].removesuffix(" (reference)")] = None
+
     def figure(self, fig: "Figure", name: str) -> "Figure":
-        """Save a figure as figures/<name>.png; returns it for the cell to show."""
+        """Save a figure as figures/<name>.png; returns it for the cell to show.
+
+        A line below it names the arms whose results are the reference's.
+        """
         import matplotlib.pyplot as plt
 
+        if self.reference_arms:
+            names = ", ".join(self.reference_arms)
+            note = fill(f"Reference results, not your own runs: {names}", 100)
+            fig.text(0, -0.01, note, va="top", fontsize=7, color="#555555")
         path = self.folder / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
         fig.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")

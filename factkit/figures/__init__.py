@@ -4,6 +4,7 @@ Here is what all figures share: colours, how the arms differ, axes, legends.
 `run_panels` draws one run, `arm_panels` arms compared; a paper's module the rest.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -100,6 +101,14 @@ def legend_below(figure: "Figure", columns: int = 4) -> None:
 def spaced(name: str) -> str:
     """An arm's name, or a metric's, in words."""
     return name.replace("_", " ")
+
+
+def name_arm(arm: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """An arm's name, followed by "(reference)" where its results are those that the kit
+    ships and not the user's."""
+    mark = " (reference)"
+    reference = any(r.get("reference") for r in results)
+    return arm.removesuffix(mark) + mark * reference
 
 
 def say(ax: "Axes", text: str) -> None:

@@ -20,6 +20,7 @@ from factkit.figures import (
     bar_look,
     legend_below,
     look,
+    name_arm,
     new_figure,
     percent_axis,
     say,
@@ -66,7 +67,10 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
         beside = known + 0.15 + 0.05 * i  # the number in the middle
         line = {"fmt": "none", "ecolor": "black", "elinewidth": 1, "capsize": 2}
         ax.errorbar(beside, bottoms[known], halves[known], **line)
-    names = [fill(spaced(arm), 10, break_long_words=False) for arm in groups]
+    names = [
+        fill(spaced(name_arm(arm, runs)), 10, break_long_words=False)
+        for arm, runs in groups.items()
+    ]
     ax.set_xticks(places, names, fontsize=7)
     return figure, ax
 
@@ -164,7 +168,7 @@ def grouped(
                 published.append((value, *ends))
         means, halves = np.reshape(list(points.values()), (-1, 2)).T
         spans = {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
-        style = {"label": spaced(arm), **bar_look(i)}
+        style = {"label": spaced(name_arm(arm, runs)), **bar_look(i)}
         ax.bar(list(points), means, 0.94 * width, **spans, **style)
     _lines(ax, before, "black", ":", "before training")
     _lines(ax, published, PUBLISHED, "-", label)
@@ -176,7 +180,8 @@ def grouped(
 def training_curves(
     results: Sequence[Mapping[str, Any]], column: str, arms: Sequence[str] = ()
 ) -> dict[str, list["pd.DataFrame"]]:
-    """The training curves that have a column, of `arms` or all: arm → one a seed."""
+    """The training curves that have a column, of `arms` or all: the arm's label → one
+    curve per seed."""
     import pandas as pd
 
     curves: dict[str, list[pd.DataFrame]] = {}
@@ -185,7 +190,7 @@ def training_curves(
         if path.exists() and (not arms or r["arm"] in arms):
             curve = pd.read_csv(path)
             if column in curve:
-                curves.setdefault(r["arm"], []).append(curve)
+                curves.setdefault(name_arm(r["arm"], [r]), []).append(curve)
     return curves
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import arms, past_runs, published, runs, sweeps
+from factkit.figures import name_arm
 from factkit.params import ROOT
 from factkit.params.stages import RunParams
 from factkit.statistics import t_interval
@@ -97,7 +98,8 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 def policies(arm: str, group: list[Result]) -> list[Result]:
     """The runs of an arm that are policies of their own: one, where it is untrained."""
-    return group[:1] if arm in arms.untrained() else group
+    untrained = arm.removesuffix(" (reference)") in arms.untrained()
+    return group[:1] if untrained else group
 
 
 def policies_of(
@@ -146,7 +148,7 @@ def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, flo
     every = sorted({name for r in results for name in r["metrics"]})
     names = names or [name for name in every if not name.startswith(others)]
     return {
-        f"{arm}_{name}": t_interval(measured)[0]
+        f"{name_arm(arm, group)}_{name}": t_interval(measured)[0]
         for arm, group in by_arm(results).items()
         for name in names
         if (measured := values(group, name))
@@ -168,7 +170,7 @@ def results_table(
     import pandas as pd
 
     rows = {
-        arm: {"seeds": len(group)}
+        name_arm(arm, group): {"seeds": len(group)}
         | {n: spread(values(policies(arm, group), n), factor) for n in names}
         for arm, group in by_arm(with_rule(results, names)).items()
         if not arms or arm in (*arms, RULE)
@@ -201,7 +203,7 @@ def beside_paper(
         for column, metric in metrics.items():
             factor = 1 if metric in counts else 100
             row["ours", column] = spread(values(group, metric), factor)
-        rows |= {arm: row} if group else {}
+        rows |= {name_arm(arm, group): row} if group else {}
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
@@ -211,7 +213,7 @@ def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
     sentences = []
     for name in names:
         by_mean = {
-            100 * t_interval(measured)[0]: arm
+            100 * t_interval(measured)[0]: name_arm(arm, group)
             for arm, group in by_arm(results).items()
             if (measured := values(group, name))
         }

@@ -10,6 +10,7 @@ from factkit.figures import (
     WRONG,
     arm_panels,
     look,
+    name_arm,
     new_figure,
     percent_axis,
     point,
@@ -41,7 +42,7 @@ def trade_off(results: Results) -> "Figure":
         if answering:
             ends = (WRONG_RATE, utility)
             x, y = (arm_panels.mean_of(answering, name) for name in ends)
-            point(ax, x, y, place=i, label=spaced(arm))
+            point(ax, x, y, place=i, label=spaced(name_arm(arm, runs)))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         lacking = max(LEAST_SPAN - (high - low), 0) / 2

@@ -12,6 +12,7 @@ from factkit.figures import (
     WRONG,
     arm_panels,
     legend_below,
+    name_arm,
     new_figure,
     percent_axis,
     point,
@@ -37,9 +38,10 @@ def precision_and_detail(results: Results) -> "Figure":
     in the order of λ. The panels' scales differ.
     """
     names = ("factual_precision", DETAIL)
+    groups = tables.by_arm(_measured(results, *names))
     here = {
         arm: [arm_panels.mean_of(runs, name) for name in names]
-        for arm, runs in tables.by_arm(_measured(results, *names)).items()
+        for arm, runs in groups.items()
     }
     paper = {
         row.arm: [(row.precision / 100, 0.0), (row.supported, 0.0)]
@@ -47,16 +49,17 @@ def precision_and_detail(results: Results) -> "Figure":
     }
     places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
     figure, axes = new_figure(9.5, 4.0, columns=2)
-    for ax, marks, colour, title in (
-        (axes[0], here, "", "here"),
-        (axes[1], paper, PUBLISHED, "paper, 8B, mean of six data sets"),
+    for ax, marks, runs, colour, title in (
+        (axes[0], here, groups, "", "here"),
+        (axes[1], paper, {}, PUBLISHED, "paper, 8B, mean of six data sets"),
     ):
         path = [marks[a] for a in WEIGHTS if WEIGHTS[a][1] == RELEVANCE and a in marks]
         xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
         style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
         for arm in sorted(marks, key=places.get):
-            point(ax, *marks[arm], places[arm], _weighted(arm), colour)
+            name = spaced(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
+            point(ax, *marks[arm], places[arm], name, colour)
         percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
         ax.set_title(title, fontsize=10, loc="left")
@@ -83,7 +86,7 @@ def by_set(results: Results) -> "pd.DataFrame":
         "win rate": ("win_rate", 100),
     }
     rows = {
-        arm: {
+        name_arm(arm, runs): {
             (name_of_set, measure): tables.spread(
                 [r["metrics"].get(prefix + name) for r in runs], factor
             )
@@ -129,9 +132,9 @@ def _measured(results: Results, *names: str) -> list[Mapping[str, Any]]:
     return [r for r in results if all(name in r["metrics"] for name in names)]
 
 
-def _weighted(arm: str) -> str:
-    """An arm's name with its λ and μ, if it has a reward."""
+def _weights(arm: str) -> str:
+    """The λ and μ of an arm's reward in words, empty without a reward."""
     if arm not in WEIGHTS:
-        return spaced(arm)
+        return ""
     detail, relevance = WEIGHTS[arm]
-    return f"{spaced(arm)} (λ {detail:g}, μ {relevance:g})"
+    return f" (λ {detail:g}, μ {relevance:g})"
