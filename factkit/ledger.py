@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 COUNTS = re.compile(
     r"(claims|claims_per_question|words|tokens|searches|seconds|length|turns)$"
 )
+# means over the answers given: silence on a badly answered request improves them
+OF_ANSWERS = re.compile(r"(factual_precision|hallucination_rate|claim_precision)$")
 PROSE = ("claim", "difference", "why")  # columns with room for words
 RISK = 0.05  # of a verdict, both sides together
 NOT_HERE = "not measurable here"
@@ -114,8 +116,11 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
 
     results: variant → results of training runs. `verdict` is each claim's own;
     `all together` is what stays of it by Holm's method, when all are to be right with
-    95 %. `three worlds` has the difference over other fact worlds or splits, where
-    these were run. Differences in points of a rate, or in what a count counts.
+    95 %. `same answered` has the difference of a mean over answers on the requests
+    that both arms answered: what is left of it without silence. `three worlds` has the
+    difference over other fact worlds or splits, where these were run. `results` names
+    the results where some are the user's and others those that the kit ships.
+    Differences in points of a rate, or in what a count counts.
     """
     import pandas as pd
 
@@ -137,28 +142,31 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
                 "ours": _shown(v.estimate),
                 "seeds": v.estimate.seeds if v.estimate else 0,
                 "items": v.estimate.items if v.estimate else 0,
+                "same answered": _same_answered(claim, results),
                 "verdict": v.word,
                 "all together": v.word if stays else "undecided",
                 "three worlds": _over_worlds(claim, results),
                 "why": v.why,
+                "results": _sources(claim, results),
             }
         )
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table if table["results"].any() else table.drop(columns="results")
 
 
-def judge(claim: Claim, results: Results) -> Verdict:
-    """The verdict on one claim by the rule of `factkit.statistics`."""
+def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
+    """The verdict on one claim by the rule of `factkit.statistics`.
+
+    shared: on the items that count in the metric for both arms alone, seed by seed.
+    """
     unmeasured = Verdict(NOT_HERE if claim.not_here else "not run", why=claim.not_here)
     if not claim.metric:
         return unmeasured
-    settings, names, metrics = map(list, zip(*claim.arms, strict=True))
-    sides = [
-        {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
-        for setting, arm in zip(settings, names, strict=True)
-    ]
+    metrics = [metric for _, _, metric in claim.arms]
+    one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
+    sides = _sides(claim, results)
     if not all(sides):
         return unmeasured
-    one_policy = [arm in arms.untrained() for arm in names]
     sides = _common_seeds(sides, one_policy)
     if not sides[0]:
         return Verdict("not run", why="no seed that both arms were trained with")
@@ -166,7 +174,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
         if any(metric not in r["metrics"] for r in side.values()):
             why = f"{metric} was not measured in these runs"
             return unmeasured if claim.not_here else Verdict("not run", why=why)
-    estimate = _estimate(sides, metrics)
+    estimate = _estimate(sides, metrics, shared=shared)
     n, fewest = estimate.items, statistics.FEWEST_ITEMS
     if 0 < n < fewest:
         why = f"only {n} items; {fewest} are needed"
@@ -177,11 +185,42 @@ def judge(claim: Claim, results: Results) -> Verdict:
         return Verdict("not measurable", estimate, why="only two seeds")
     if math.isnan(estimate.se):
         return Verdict("undecided", estimate, why="one policy without stored items")
-    p_holds, p_fails = _p_values(claim, sides, metrics, estimate)
+    p_holds, p_fails = _p_values(claim, sides, metrics, shared)
     p = min(1.0, 2 * min(p_holds, p_fails))
     word = "holds" if p_holds < p_fails else "fails"
     why = "" if n else "over seeds alone: no items were stored"
     return Verdict(word if p < RISK else "undecided", estimate, p, why)
+
+
+def _sides(claim: Claim, results: Results) -> list[Side]:
+    """The results of each of a claim's arms, by seed; empty where it was not run."""
+    return [
+        {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
+        for setting, arm, _ in claim.arms
+    ]
+
+
+def _same_answered(claim: Claim, results: Results) -> str:
+    """The difference and the verdict on the requests that both arms answered, in words.
+
+    "–" if the claim's metric is no mean over answers, or a run stored no items.
+    """
+    if not claim.less or not OF_ANSWERS.search(claim.metric):
+        return "–"
+    verdict = judge(claim, results, shared=True)
+    if not verdict.estimate or not verdict.estimate.items:
+        return "–"
+    return f"{_shown(verdict.estimate)}, {verdict.word}"
+
+
+def _sources(claim: Claim, results: Results) -> str:
+    """Whose results each of a claim's arms has, "own" or "reference"; empty where none
+    is the reference's or it was not run."""
+    sides = _sides(claim, results) if claim.metric else []
+    shipped = [any(r.get("reference") for r in side.values()) for side in sides]
+    if not any(shipped) or not all(sides):
+        return ""
+    return " − ".join(dict.fromkeys("reference" if s else "own" for s in shipped))
 
 
 def _common_seeds(sides: list[Side], one_policy: list[bool]) -> list[Side]:
@@ -197,8 +236,13 @@ def _common_seeds(sides: list[Side], one_policy: list[bool]) -> list[Side]:
     ]
 
 
-def _estimate(sides: list[Side], metrics: list[str], factor: float = 1.0) -> Estimate:
-    """more − factor·less with its interval: over seeds and items, else seeds alone."""
+def _estimate(
+    sides: list[Side], metrics: list[str], factor: float = 1.0, shared: bool = False
+) -> Estimate:
+    """more − factor·less with its interval: over seeds and items, else seeds alone.
+
+    shared: on the items that both have.
+    """
     unit = 1 if COUNTS.search(metrics[0]) else 100
     pairs = list(zip(sides, metrics, strict=True))
     cells = [
@@ -206,6 +250,8 @@ def _estimate(sides: list[Side], metrics: list[str], factor: float = 1.0) -> Est
         for side, metric in pairs
     ]
     if all(cell for side in cells for cell in side.values()):
+        if shared:
+            cells = statistics.shared_items(*cells)
         less = cells[1] if len(cells) > 1 else {}
         return statistics.difference(cells[0], less, factor)
     more, *less = (
@@ -235,16 +281,16 @@ def _table(path: Path, _changed: int) -> "pd.DataFrame":
 
 
 def _p_values(
-    claim: Claim, sides: list[Side], metrics: list[str], estimate: Estimate
+    claim: Claim, sides: list[Side], metrics: list[str], shared: bool
 ) -> tuple[float, float]:
     """One-sided p values of all bounds being met, and of one not being met."""
 
     def p_above(bound: str) -> float:
         number = float(bound.removesuffix("%"))
         if not bound.endswith("%"):
-            return estimate.p_above(number)
+            return _estimate(sides, metrics, 1.0, shared).p_above(number)
         factor = 1 + number / 100
-        return _estimate(sides, metrics, factor).p_above(0.0)
+        return _estimate(sides, metrics, factor, shared).p_above(0.0)
 
     holds = [p_above(claim.least or "0")]
     holds += [1 - p_above(claim.most)] if claim.most else []
@@ -278,10 +324,56 @@ def verdicts(paper: str, p: "RunParams") -> "Styler":
     return shown(check(claims(paper), results))
 
 
+def same_answered(
+    paper: str, results: Sequence[Result], metric: str
+) -> "tuple[pd.DataFrame, dict[str, float]]":
+    """The change in a mean over answers by training, and the part that is not silence.
+
+    A policy that stops answering requests that it answered badly improves every mean
+    over answers without a better answer. So each arm is compared with its start on all
+    answers, and on the requests that both answered with the same seed.
+
+    results: of one variant. metric: factual_precision, hallucination_rate or
+    claim_precision. Returns a table with one row per trained arm (points, 95 %
+    intervals; per cent of the requests answered), and the changes on the requests that
+    both answered as metrics, `<arm>_same_answered_<metric>`, fractions.
+    """
+    import pandas as pd
+
+    table = arms.table(paper)
+    untrained = next(name for name, arm in table.items() if not arm.algorithm)
+    answered = {
+        name: [r["metrics"]["response_rate"] for r in results if r["arm"] == name]
+        for name in table
+    }
+    rows, metrics = {}, {}
+    for name, arm in table.items():
+        start = arm.start or untrained
+        claim = Claim("", "", metric=metric, more=name, less=start)
+        change, same = (judge(claim, {"": results}, shared=s) for s in (False, True))
+        if not arm.algorithm or not same.estimate or not same.estimate.items:
+            continue
+        source = _sources(claim, {"": results})
+        label = f"{name} ({source})" if source else name
+        metrics[f"{label}_same_answered_{metric}"] = same.estimate.value / 100
+        rows[label] = {
+            "start": start,
+            "change, all answers": _shown(change.estimate),
+            "change, same answered": _shown(same.estimate),
+            "answered before": f"{100 * _mean(answered[start]):.0f}",
+            "answered after": f"{100 * _mean(answered[name]):.0f}",
+        }
+    return pd.DataFrame(rows).T.rename_axis("arm"), metrics
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
 def shown(table: "pd.DataFrame") -> "Styler":
     """Verdicts to look at: all of them, in small print, no wider than a page; prints
     them counted."""
-    print(in_words(table.verdict))
+    print(in_words(table.verdict), without_silence(table))
     small = "font-size: 80%; padding: 2px 5px; text-align: left"
     prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
     styles = [
@@ -291,7 +383,7 @@ def shown(table: "pd.DataFrame") -> "Styler":
     return table.style.hide(axis="index").set_table_styles(styles)
 
 
-def page(paper: str, root: Path, profiles: Sequence[str] = ()) -> "pd.DataFrame":
+def page(paper: str, root: Path | None, profiles: Sequence[str] = ()) -> "pd.DataFrame":
     """The whole ledger of a paper: ours and the verdict at each profile with runs.
 
     Columns: claim, where, setting, paper, difference; then by profile ours, verdict,
@@ -322,6 +414,19 @@ def in_words(verdicts: Sequence[str]) -> str:
     counts = Counter(verdicts)
     several = ", ".join(f"{n} {word}" for word, n in counts.most_common())
     return f"{several}. If no arm differed, {by_chance(verdicts):.1f} would hold."
+
+
+def without_silence(table: "pd.DataFrame") -> str:
+    """How many claims on a mean over answers still hold on the requests that both arms
+    answered, in a sentence; empty if none holds."""
+    holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]
+    if holding.empty:
+        return ""
+    kept = holding["same answered"].str.endswith(", holds").sum()
+    return (
+        f"Of {len(holding)} claims that hold on a mean over answers, {kept} hold on "
+        "the requests that both arms answered."
+    )
 
 
 def _difference_of(claim: Claim) -> str:

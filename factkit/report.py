@@ -34,20 +34,27 @@ PICTURES = {
     "54_veri_figures/table1_main_arms": "Veri-R1: claims checked with a search",
     "62_compare_figures/front": "All rewards on one policy",
 }
+MEANS_OVER_ANSWERS = {  # main metrics that silence on bad answers improves
+    "rar": "hallucination_rate",
+    "reason": "factual_precision",
+    "rlfh": "factual_precision",
+    "compare": "factual_precision",
+}
 RULE = """\
 One rule for all (`factkit/statistics.py`): a difference is paired over test items and
 seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
 claim holds if the interval lies on the claim's side, fails if on the other, and is
-undecided otherwise. *Hold together*: what stays by Holm's method if all verdicts of a
+undecided otherwise. *Same answered*, beside claims on means over answers: difference
+and verdict on the requests that both arms answered, which silence can't improve.
+*Hold together*: what stays by Holm's method if all verdicts of a
 paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
 mostly other test sets and variants; *not measurable here* says why on the paper's page.
 Where a run's items were not stored, the interval is over seeds alone, and the row says
 so.
 """
-NOWHERE = runs.REFERENCE / "nowhere"  # no runs of a user's: the reference results alone
 
 
-def summary(root: Path) -> "pd.DataFrame":
+def summary(root: Path | None) -> "pd.DataFrame":
     """How many claims of each paper hold, fail … at each profile with runs.
 
     "by chance": how many would hold if no arm differed; "hold together": what stays by
@@ -123,7 +130,7 @@ def notebooks() -> str:
 
 def counted() -> str:
     """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
-    table = summary(NOWHERE).rename_axis(["paper", "profile"]).reset_index()
+    table = summary(None).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
         "Made by `python -m factkit report --markdown`. Each paper's page has them one "
@@ -132,9 +139,10 @@ def counted() -> str:
 
 
 def markdown(
-    paper: str, root: Path = NOWHERE, profiles: Sequence[str] = params.PROFILES
+    paper: str, root: Path | None = None, profiles: Sequence[str] = params.PROFILES
 ) -> str:
-    """The results below `root`, else the reference's, the figures and the claims.
+    """The results below `root`, else the reference's, the figures and the claims; None:
+    the reference results alone.
 
     Raises ParamError if nothing has been run.
     """
@@ -161,6 +169,7 @@ def markdown(
             name = "-".join(filter(None, (profile, setting)))
             table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
             parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
+            parts += _without_silence(paper, found)
     parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
     for profile in measured:
         folder = runs.REFERENCE / profile
@@ -178,16 +187,36 @@ def markdown(
     return "\n".join(parts)
 
 
-def _claims(paper: str, root: Path, measured: Sequence[str]) -> list[str]:
+def _without_silence(paper: str, results: Sequence[Any]) -> list[str]:
+    """What training changes on the requests that a policy and its start both answered:
+    a table, of papers whose main metric is a mean over answers."""
+    if paper not in MEANS_OVER_ANSWERS:
+        return []
+    metric = MEANS_OVER_ANSWERS[paper]
+    table, _ = ledger.same_answered(paper, results, metric)
+    name = metric.replace("_", " ")
+    head = (
+        f"Better answers, or silence? The change in {name} (points) on all answers, "
+        "and on the\nrequests that the policy and its start both answered with the "
+        "same seed; answered: per cent of\nthe requests.\n"
+    )
+    return [head, table.to_markdown() + "\n"] if len(table) else []
+
+
+def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]:
     page = ledger.page(paper, root, measured)
-    words = [f"`{n}`: {ledger.in_words(page[n]['verdict'])}\n" for n in measured]
+    words = [
+        f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
+        f"{ledger.without_silence(page[n])}\n"
+        for n in measured
+    ]
     flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
     flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
     table = flat.to_markdown(index=False) + "\n"
     return ["## The paper's claims\n", *words, table]
 
 
-def reasons(paper: str, root: Path, profiles: Sequence[str]) -> str:
+def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
     """Why claims without a verdict have none, a line a claim below its reason."""
     lines = []
     page = ledger.page(paper, root, profiles) if paper in arms.PAPERS else {}
@@ -214,7 +243,7 @@ def grid() -> "Figure":
 
 def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
     shared = [("", c) for c in ("claim", "where", "setting", "paper")]
-    own = ("ours", "verdict", "all together")
+    own = ("ours", "same answered", "verdict", "all together")
     return shared + [(profile, column) for profile in profiles for column in own]
 
 

@@ -114,6 +114,22 @@ def difference(
     return _crossed(np.stack(rows), fewest)
 
 
+def shared_items(
+    more: Mapping[int, Items], less: Mapping[int, Items]
+) -> tuple[dict[int, Items], dict[int, Items]]:
+    """Both arms' items by seed, restricted to those that count in both with the seed.
+
+    Of a mean over answers these are the requests that both arms answered, so that a
+    difference on them can't come from one arm's silence.
+    """
+    shared = {seed: more[seed].keys() & less[seed].keys() for seed in more}
+    more, less = (
+        {seed: {i: arm[seed][i] for i in sorted(shared[seed])} for seed in shared}
+        for arm in (more, less)
+    )
+    return more, less
+
+
 def over_seeds(values: Sequence[float], items: int = 0) -> Estimate:
     """The t interval over seeds alone, as for results whose items were not stored."""
     n = len(values)

@@ -145,3 +145,49 @@ def test_runs_made_in_another_way_are_never_averaged():
     }
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
     assert {r["arm"] for r in past_runs.apart(alike)} == {"sft"}
+
+
+# ---- means over answers
+
+
+def long_form(folder, arm, seed, precisions, reward=""):
+    """A run whose items have a precision where the request was answered."""
+    answered = [x for x in precisions if x == x]
+    made = with_items(folder, arm, seed, precisions, "factual_precision")
+    rates = {"response_rate": len(answered) / len(precisions)}
+    rates["factual_precision"] = float(np.mean(answered))
+    return made | {"metrics": rates}
+
+
+def test_a_gain_that_is_all_silence_is_none_on_the_same_answers(tmp_path):
+    """Arm a answers the well answered half of b's requests, and no better."""
+    good, bad, silent = [0.9, 0.8] * 15, [0.1, 0.2] * 15, [float("nan")] * 30
+    results = [long_form(tmp_path, "a", s, good + silent) for s in range(3)]
+    results += [long_form(tmp_path, "b", s, good + bad) for s in range(3)]
+    of_answers = claim(metric="factual_precision")
+    table = ledger.check([of_answers], {"": results})
+    row = table.iloc[0]
+    assert (row.verdict, row.ours[:5]) == ("holds", "+35.0")
+    assert row["same answered"] == "+0.0 ± 0.0, fails"
+    assert "Of 1 claims" in ledger.without_silence(table)
+    assert ledger.check([claim()], {"": results}).iloc[0]["same answered"] == "–"
+
+
+def test_training_that_only_silences_changes_nothing_on_the_same_answers(tmp_path):
+    good, bad, silent = [0.9, 0.8] * 15, [0.1, 0.2] * 15, [float("nan")] * 30
+    results = [long_form(tmp_path, "statement", s, good + silent) for s in range(3)]
+    results += [long_form(tmp_path, "base", s, good + bad) for s in range(3)]
+    table, metrics = ledger.same_answered("rlfh", results, "factual_precision")
+    assert metrics == {"statement_same_answered_factual_precision": 0.0}
+    row = table.loc["statement"]
+    assert row["change, all answers"].startswith("+35.0 ± ")
+    assert row["change, same answered"] == "+0.0 ± 0.0"
+    assert (row["answered before"], row["answered after"]) == ("100", "50")
+
+
+def test_a_claim_says_whose_results_it_was_judged_by():
+    mine, shipped = seeds("a", [0.5, 0.6, 0.7]), seeds("b", [0.1, 0.2, 0.3])
+    shipped = [r | {"reference": True} for r in shipped]
+    table = ledger.check([claim()], {"": mine + shipped})
+    assert list(table["results"]) == ["own − reference"]
+    assert "results" not in ledger.check([claim()], {"": mine})

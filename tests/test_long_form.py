@@ -27,6 +27,20 @@ def checked(supports, name="p", response="one two three"):
 # ---- scores
 
 
+def test_the_same_answered_requests_are_those_with_claims_both_times():
+    before = [checked([S, C], "a"), checked([C], "b"), checked([], "c")]
+    after = [checked([S, S], "a"), checked([], "b"), checked([C], "c")]
+    same = long_form.same_answered(before, after)
+    assert same == {
+        "same_answered_rate": pytest.approx(1 / 3),
+        "same_answered_factual_precision": 1.0,
+        "same_answered_hallucination_rate": 0.0,
+        "before_same_answered_factual_precision": 0.5,
+        "before_same_answered_hallucination_rate": 0.5,
+    }
+    assert long_form.same_answered(before[1:2], after[1:2]) == {}
+
+
 def test_scores_by_hand():
     rows = [
         checked([S, S, C, I]),  # 2 of 4

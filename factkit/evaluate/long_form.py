@@ -212,6 +212,30 @@ def scores(rows: Sequence[Checked]) -> dict[str, float]:
     return {name: float(x.dropna().mean()) for name, x in columns if x.notna().any()}
 
 
+def same_answered(
+    before: Sequence[Checked], after: Sequence[Checked]
+) -> dict[str, float]:
+    """Precision and hallucination before and after on the requests answered both times.
+
+    A mean over answers also improves when badly answered requests are not answered any
+    more. Here that can't be: same_answered_factual_precision and
+    same_answered_hallucination_rate are of the answers after, the same names with
+    `before_` of those before, and same_answered_rate is the share of all requests that
+    they are of. All in [0, 1]; empty if no request was answered both times.
+    """
+    was, now = _terms(before), _terms(after)
+    both = was["factual_precision"].dropna().index
+    both = both.intersection(now["factual_precision"].dropna().index)
+    if both.empty:
+        return {}
+    names = ("factual_precision", "hallucination_rate")
+    return {
+        "same_answered_rate": len(both) / len(now),
+        **{f"same_answered_{n}": float(now.loc[both, n].mean()) for n in names},
+        **{f"before_same_answered_{n}": float(was.loc[both, n].mean()) for n in names},
+    }
+
+
 def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
     """Id → what the response adds to each mean of `scores`, absent where it does not
     count."""
