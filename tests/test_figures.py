@@ -1,5 +1,6 @@
 """Tables, and the figures that papers share, drawn from made-up results."""
 
+import json
 import shutil
 
 import pandas as pd
@@ -96,6 +97,56 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     assert len(ours["retrieval"]) == len(by_variant["retrieval"])
     with pytest.raises(runs.RunError, match="python -m factkit sweep truthrl"):
         tables.stored("truthrl", p, "other")
+
+
+@pytest.mark.parametrize("number", [14, 24, 34, 44, 54, 62])
+def test_a_variants_figures_are_of_the_users_own_runs(number, tmp_path, monkeypatch):
+    """Not of the reference results of the main variant, into the variant's folder."""
+    (path,) = (params.ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    paper = path.stem.split("_")[1]
+    known = params.load(paper, "tiny")
+    p = known.model_copy(update={"variant": "mine", "output_dir": str(tmp_path)})
+    monkeypatch.setattr(params, "check", lambda paper, values: p)
+    (trained,) = (params.ROOT / "notebooks").glob(f"*_{paper}_train.ipynb")
+    with runs.start(trained.stem, p) as run:
+        run.finish({"before_accuracy": 0.5})
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    namespace: dict = {}
+    for source in (s for s in sources if "P = params.check" in s or "stored(" in s):
+        exec(source, namespace)
+    assert [r["folder"] for r in namespace["results"]] == [str(run.folder)]
+    drawn = namespace["run"]
+    assert runs.relative(run.folder / "results.json") in drawn.inputs
+    drawn.lock.release(force=True)
+
+
+def test_reference_results_are_labelled_wherever_they_are_drawn(tmp_path):
+    mine, shipped = result("sft"), result("ternary") | {"reference": True}
+    again = result("sft (reference)") | {"reference": True}
+    results = [mine, shipped, again]
+    labels = ["sft", "sft (reference)", "ternary (reference)"]
+    assert list(tables.results_table(results).index) == labels
+    beside = tables.beside_paper(results, 1, {"T": "truthfulness"})
+    assert list(beside.index) == ["sft", "ternary (reference)"]
+    figure = arm_panels.outcomes(tables.by_arm(results))
+    ticks = figure.axes[0].get_xticklabels()
+    assert [tick.get_text().replace("\n", " ") for tick in ticks] == labels
+    assert "ternary (reference)_accuracy" in tables.means(results)
+    run = runs.start("14_truthrl_figures", own_params(tmp_path))
+    for r in results:
+        folder = tmp_path / r["arm"]
+        folder.mkdir()
+        (folder / "results.json").write_text("{}")
+        r["folder"] = str(folder)
+    run.record_inputs(results)
+    run.figure(figure, "outcomes")
+    assert "not your own runs: ternary, sft" in figure.texts[-1].get_text()
+    assert len(run.finish({})["inputs"]) == 3
+
+
+def own_params(tmp_path):
+    return params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
 
 
 # Curves
