@@ -148,13 +148,15 @@ def markdown(
     """
     files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
     links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
-    notes = runs.REFERENCE / "notes" / f"{paper}.md"
+    notes = (runs.REFERENCE / "notes" / f"{paper}.md").read_text(encoding="utf-8")
+    if root:
+        notes = notes.replace("## In words", "## The reference results in words", 1)
     parts = [
         f"# {TITLES[paper]}: what came out\n",
         "Made by `python -m factkit report --markdown` from the results beside this "
         "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
         f"Notebooks: {', '.join(links)}.\n",
-        notes.read_text(encoding="utf-8"),
+        notes,
         "## Results\n",
     ]
     stored = {name: past_runs.stored(paper, name, root) for name in profiles}
@@ -172,11 +174,12 @@ def markdown(
             parts += _without_silence(paper, found)
     parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
     for profile in measured:
-        folder = runs.REFERENCE / profile
-        pictures = sorted(folder.glob(f"*_{paper}_figures/main-s0/figures/*.png"))
+        folder = root or runs.REFERENCE
+        drawn = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
+        pictures = sorted(folder.glob(drawn))
         parts += [f"## Figures at `{profile}`\n"] if pictures else []
         for path in pictures:
-            inside = path.relative_to(runs.REFERENCE)
+            inside = path.relative_to(folder)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
     parts += _claims(paper, root, measured) if paper in arms.PAPERS else []
     parts.append("## What differs from the paper\n")
