@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from factkit import Check, arms, assets, child, params, search, services
+from factkit import Check, arms, assets, child, params, search, services, serving
 
 GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
@@ -308,7 +308,8 @@ def _health(what: str, url: str) -> Check:
 
     where = f"{url.rstrip('/')}/health"
     try:
-        status = httpx.get(where, timeout=services.TIMEOUT_S).status_code
+        with serving.client(where, services.TIMEOUT_S) as http:
+            status = http.get(where).status_code
     except httpx.HTTPError as error:
         return (what, f"{where}: {type(error).__name__}", False, "start it there")
     return (what, f"{where}: HTTP {status}", status == 200, "see to it there")

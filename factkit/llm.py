@@ -12,14 +12,15 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
 
-from factkit import models
+from factkit import UserError, models, serving
 from factkit.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -131,6 +132,9 @@ class LLM:
         name = f"{_address(self.base_url)} {self.model}"
         if self.extra or self.thinking_tokens:
             name += f" {json.dumps(self.extra, sort_keys=True)} {self.thinking_tokens}"
+        if self.headers:  # which may route to another model
+            content = json.dumps(self.headers, sort_keys=True).encode()
+            name += f" headers {hashlib.sha256(content).hexdigest()}"
         keys = [cache_key(name, request) for request in requests]
         missing = dict(zip(keys, requests, strict=True))
         replies: dict[str, Reply] = {}
@@ -143,8 +147,8 @@ class LLM:
 
         with progress_bar(len(missing), progress, "call") as bar:
             for key in list(missing) if self._cache else []:
-                if (stored := self._cache.kept(key)) is not None:
-                    settle(key, Reply(**stored, cached=True))
+                if reply := self._cached(key):
+                    settle(key, reply)
                     del missing[key]
             if missing:
                 from anyio.from_thread import start_blocking_portal
@@ -153,6 +157,18 @@ class LLM:
                 with start_blocking_portal() as portal:
                     portal.call(self._ask_all, missing, settle)
         return [replies[key] for key in keys]
+
+    def _cached(self, key: str) -> Reply | None:
+        """The reply in the cache; None, with a warning, if it holds something else."""
+        if (stored := self._cache.kept(key)) is None:
+            return None
+        try:
+            reply = TypeAdapter(Reply).validate_json(json.dumps(stored), strict=True)
+        except ValidationError:
+            why = f"{self._cache.folder}: row {key} is no reply, and is asked for again"
+            warnings.warn(why, stacklevel=3)
+            return None
+        return replace(reply, cached=True)
 
     def _keep(self, key: str, reply: Reply) -> None:
         """Count the tokens of a new reply, and put an answer into the cache."""
@@ -210,17 +226,29 @@ class LLM:
                 totals.calls += 1
                 try:
                     async with asyncio.timeout(limits.timeout_s):
-                        return await super().send(*request, **options)
+                        options["stream"] = True
+                        response = await super().send(*request, **options)
+                        await _read_bounded(response)
+                        return response
                 except TimeoutError:
                     raise httpx.ReadTimeout("no answer in time") from None
 
+        try:
+            http_client = Attempts(
+                timeout=limits.timeout_s,
+                follow_redirects=False,
+                trust_env=serving.uses_proxy(self.base_url),
+                headers={"Accept-Encoding": "identity"},
+            )
+        except ImportError as error:  # a SOCKS proxy
+            raise UserError(f"the proxy in the environment: {error}") from None
         return AsyncOpenAI(
             base_url=self.base_url,
             api_key=self.key,
             default_headers=self.headers,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,
-            http_client=Attempts(timeout=limits.timeout_s, follow_redirects=False),
+            http_client=http_client,
         )
 
     async def _ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
@@ -288,6 +316,24 @@ def cache_key(model: str, request: Request) -> str:
         request.schema,  # in its own order: models answer in it
     ]
     return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
+
+
+async def _read_bounded(response: Any) -> None:
+    """Read a reply's body; OpenAIError if it is compressed, since a small one may hold
+    gigabytes, or larger than a service's replies may be."""
+    from openai import OpenAIError
+
+    body = bytearray()
+    try:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise OpenAIError("the reply is compressed, against the request")
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > serving.BODY_BYTES:
+                raise OpenAIError(f"the reply has more than {serving.BODY_BYTES} bytes")
+    finally:
+        await response.aclose()
+    response._content = bytes(body)
 
 
 def _address(url: str) -> str:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import Check, arms, assets, require, runs
+from factkit import Check, arms, assets, require, runs, serving
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY, RequestParams
@@ -72,9 +72,8 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
     headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
     try:
-        listed = httpx.get(
-            f"{url.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S
-        )
+        with serving.client(url, TIMEOUT_S, headers=headers) as http:
+            listed = http.get(f"{url.rstrip('/')}/models")
         served = {m["id"]: m.get("max_model_len") for m in listed.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         found = f"{url}: {type(error).__name__}"
@@ -115,7 +114,8 @@ def rollout_server(p: Any) -> Check:
         f"says; from a folder of another name with --served-model-name {p.policy}"
     )
     try:
-        served = httpx.get(url, timeout=TIMEOUT_S).json()["data"][0]  # what TRL takes
+        with serving.client(url, TIMEOUT_S) as http:
+            served = http.get(url).json()["data"][0]  # what TRL takes
         names = [served["id"], served.get("root") or ""]
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         return (what, f"{url}: {type(error).__name__}", False, remedy)

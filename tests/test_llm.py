@@ -1,6 +1,7 @@
 """Calls to language models: nothing raised, nothing lost, nothing paid for twice."""
 
 import asyncio
+import gzip
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit import models
-from factkit.llm import LLM, Limits, Reply, Request
+from factkit.llm import LLM, Limits, Reply, Request, cache_key
 from factkit.verify.judge import Choice
 
 QUICK = Limits(timeout_s=5, attempts=3)
@@ -48,7 +49,7 @@ def reply_to(behave, limits=QUICK, **fields):
 
 
 def test_a_request_has_the_judge_s_own_fields_headers_and_room_to_think(tmp_path):
-    """Which decide its answer, but for the headers: another judge is asked anew."""
+    """All of which decide its answer: a header may route to another model."""
     off = {"chat_template_kwargs": {"enable_thinking": False}}
     request = ask("p", sampling=models.Sampling(32))
     with serve(echo) as server:
@@ -57,10 +58,10 @@ def test_a_request_has_the_judge_s_own_fields_headers_and_room_to_think(tmp_path
                 headers = {"X-Gateway": gateway}
                 llm = LLM(server.url, "j", tmp_path, QUICK, headers=headers, **own)
                 llm.run([request])
-    plain, quiet, thinks = server.bodies  # each asked once: headers are no part
+    plain, quiet, thinks = server.bodies[::2]
     assert quiet == plain | off
     assert thinks == quiet | {"max_tokens": 1_032}
-    assert {seen["x-gateway"] for seen in server.headers} == {"a"}
+    assert [seen["x-gateway"] for seen in server.headers] == ["a", "b"] * 3
 
 
 # Failures
@@ -249,3 +250,41 @@ def test_run_works_inside_a_running_loop_and_an_interrupt_ends_its_calls():
             loop.run_until_complete(cell())
         assert time.monotonic() - begin < QUICK.timeout_s
         loop.close()
+
+
+# Bounds, proxies, and caches that hold something else
+
+
+def compressed(body, attempt):
+    status, content, headers = echo(body, attempt)
+    return (
+        status,
+        gzip.compress(json.dumps(content).encode()),
+        {"Content-Encoding": "gzip"},
+    )
+
+
+def test_a_compressed_reply_is_a_failure_with_its_reason():
+    with serve(compressed) as server:
+        (reply,) = client(server).run([ask("p")])
+    assert reply.text is None and "compressed" in reply.error
+
+
+def test_a_judge_on_this_machine_is_asked_without_the_environments_proxy(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    with serve(echo) as server:
+        (reply,) = client(server).run([ask("p")])
+    assert reply.text == "echo p"
+
+
+@pytest.mark.parametrize("row", [{"answer": 1}, [1], "text", {"text": 5}])
+def test_a_cached_row_that_is_no_reply_is_named_and_asked_for_again(row, tmp_path):
+    with serve(echo) as server:
+        llm = client(server, tmp_path)
+        key = cache_key(f"{server.url} judge", ask("p"))
+        llm._cache.keep(key, row)
+        with pytest.warns(UserWarning, match=f"row {key} is no reply"):
+            (reply,) = llm.run([ask("p")])
+        assert reply.text == "echo p"
+        assert llm.run([ask("p")])[0].cached

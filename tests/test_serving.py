@@ -1,5 +1,6 @@
 """What the kit's services share: no request harms another, and none is lost."""
 
+import gzip
 import signal
 import socket
 import subprocess
@@ -7,8 +8,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import httpcore
 import httpx
 import pytest
 from retriever import MANIFEST, Spy, serving_index, until
@@ -157,3 +159,116 @@ def test_work_that_hangs_does_not_keep_the_service_from_ending(tmp_path):
         assert service.wait(90) == 0
         assert time.monotonic() - begin < 60
         assert reply.result().status_code == 503
+
+
+# ---- what services refuse before they read it
+
+
+def answer_to(url, head, body=b""):
+    """The status of a request that is sent as it is."""
+    address = httpx.URL(url)
+    with socket.create_connection((address.host, address.port), timeout=30) as sent:
+        sent.sendall(head.replace("{path}", address.path).encode() + body)
+        return int(sent.recv(1000).split()[1])
+
+
+def test_a_body_is_read_only_with_the_token_and_up_to_its_bound(monkeypatch):
+    monkeypatch.setattr(serving, "BODY_BYTES", 1000)
+    head = "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    token = f"Authorization: Bearer {SECRET}\r\n"
+    endless = "Content-Length: 1000000000000\r\n\r\n"
+    chunk = b"7d0\r\n" + b" " * 2000 + b"\r\n"
+    with serving_index(Spy(), token=SECRET) as url:
+        assert answer_to(url, head + endless) == 401  # of which nothing was sent
+        assert answer_to(url, head + token + endless) == 413
+        chunked = head + token + "Transfer-Encoding: chunked\r\n\r\n"
+        assert answer_to(url, chunked, chunk) == 413
+        assert post(url, Authorization=f"Bearer {SECRET}").status_code == 200
+
+
+# ---- what clients refuse
+
+
+@contextmanager
+def scripted(*pieces, pause=0.0):
+    """A server that sends these bytes to whoever connects, and what it was sent."""
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection, suppress(OSError):
+                        received.append(connection.recv(10_000))
+                        for piece in pieces:
+                            connection.sendall(piece)
+                            time.sleep(pause)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", received
+
+
+OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+BOMB = OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(10_000))
+
+
+def test_a_client_takes_no_compressed_reply_and_none_above_its_bound(monkeypatch):
+    monkeypatch.setattr(serving, "BODY_BYTES", 1000)
+    for reply, why in ((BOMB, "compressed"), (OK + b"\r\n" + bytes(2000), "1000")):
+        with scripted(reply) as (url, received), serving.client(url, 30) as client:
+            with pytest.raises(httpx.RemoteProtocolError, match=why):
+                client.get(url)
+            assert b"Accept-Encoding: identity" in received[0]
+
+
+@pytest.mark.parametrize("head", [b"", OK + b"\r\n"])
+def test_a_reply_that_comes_byte_by_byte_ends_with_the_client_s_time(head):
+    with (
+        scripted(head, *[b"H"] * 100, pause=0.1) as (url, _),
+        serving.client(url, 0.5) as client,
+        pytest.raises(httpx.ReadTimeout),
+    ):
+        client.get(url)
+
+
+def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch):
+    """A second look-up of the name might lead into this machine's network."""
+    looked_up, connected = [], []
+
+    def look_up(host, *_, **__):
+        looked_up.append(host)
+        address = "8.8.8.8" if len(looked_up) == 1 else "127.0.0.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80))]
+
+    def connect(self, host, *_, **__):
+        connected.append(host)
+        raise httpcore.ConnectError("as far as this")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
+    with serving.client("", 10, public=True) as client:
+        with pytest.raises(httpx.ConnectError, match="as far"):
+            client.get("http://rebinds.example/")
+        assert (looked_up, connected) == (["rebinds.example"], ["8.8.8.8"])
+        with pytest.raises(serving.AddressError, match="private"):
+            client.get("http://rebinds.example/")
+    for inside in ("64:ff9b::7f00:1", "2002:7f00:1::1", "::ffff:10.0.0.1"):
+        assert not serving.is_public(inside)
+
+
+def test_a_proxy_is_used_for_https_to_other_machines_alone(monkeypatch):
+    urls = ("http://127.0.0.1:1/v1", "https://localhost/v1", "http://judge.example/v1")
+    with scripted() as (proxy, seen):
+        for name in ("http_proxy", "https_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        for url in urls:
+            assert not serving.client(url, 1)._mounts
+        assert serving.client("https://judge.example/v1", 1)._mounts
+        with serving.client(proxy, 5) as client, suppress(httpx.TransportError):
+            client.get(urls[0])
+        assert not seen
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    assert serving.client(urls[0], 1)
+    with pytest.raises(ParamError, match="the proxy in the environment"):
+        serving.client("https://judge.example/v1", 1)
