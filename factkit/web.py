@@ -181,13 +181,11 @@ class _Web:
         """work(item), or what is kept of it, or why it failed."""
         key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
         stored = self._cache.kept(key)
-        if isinstance(stored, dict) and all(
-            isinstance(v, str) for v in stored.values()
-        ):
+        if isinstance(stored, dict) and {*map(type, stored.values())} <= {str}:
             return stored
         if stored is not None:
-            why = f"{self._cache.folder}: row {key} holds no texts, and is asked for again"
-            warnings.warn(why, stacklevel=2)
+            why = f"row {key} holds no texts, and is asked for again"
+            warnings.warn(f"{self._cache.folder}: {why}", stacklevel=2)
         try:
             value = work(item)
         except Exception as error:  # whatever one meets is that one's failure
