@@ -156,15 +156,6 @@ def test_the_adapter_logs_a_batch():
     assert logged == {"response_words": 1.0, "judge_failures": 0.0}
 
 
-def test_a_run_fails_above_5_per_cent_over_its_steps():
-    reward = rar.trl_reward("binary_rar", Told(), 4, 0.0)
-    for _ in range(9):
-        score(reward, ["good"] * 20)
-    score(reward, [""] * 10 + ["good"] * 10)  # 10 of 200: 5 %, still allowed
-    with pytest.raises(RuntimeError, match="arm=binary_rar.*11 of 201.*5.5%"):
-        score(reward, [""])
-
-
 # A judge of whole responses
 
 PAGES = {

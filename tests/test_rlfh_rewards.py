@@ -338,10 +338,3 @@ def test_the_trainer_gets_a_reward_a_token_and_none_where_the_annotator_failed(
     assert logged["annotator_failures"] == pytest.approx(1 / 3)
     assert logged["responds"] == logged["hedged_correct"] == 0.5
     assert logged["informativeness"] == pytest.approx(4.0)
-
-
-def test_too_many_failures_end_the_run(told, p):
-    reward = rlfh.token_reward(lambda *rows: [None] * 300, told[0], p)
-    names = ("completions", "completion_ids", "id", "question")
-    with pytest.raises(RuntimeError, match="arm=statement"):
-        reward(**dict.fromkeys(names, ["x"] * 300))

@@ -18,7 +18,7 @@ from factkit.params.stages import TokenLevelParams
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh import token_trainer
 from factkit.rlfh.token_trainer import GroupTrainer, token_level
-from factkit.train import setup
+from factkit.train import rewards, setup
 
 GAMMA, LAMBDA = 0.9, 0.8
 METHODS = ["ppo", "group"]
@@ -295,6 +295,7 @@ def test_a_completion_that_the_judge_failed_on_counts_nowhere(
 
     trainer = {"ppo": "PPOTrainer", "group": "GroupTrainer"}[method]
     watch(monkeypatch, trainer, "_compute_loss", look)
+    monkeypatch.setattr(rewards, "MOST_JUDGE_FAILURES", 0.5)
     train(start, tmp_path, every_third_fails, method=method, rl_steps=2)
     assert all(a == pytest.approx(b) for a, b in losses) and len(losses) == 2
 

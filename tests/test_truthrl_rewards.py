@@ -144,9 +144,7 @@ def test_arms_read_the_row_s_probing_or_match_letter_by_letter(tmp_path):
     assert score(strict, near) == [-1, -1, -1, 1]
 
 
-def test_what_the_judge_failed_on_has_no_reward_and_5_per_cent_stop_a_run(
-    monkeypatch, tmp_path
-):
+def test_what_the_judge_failed_on_has_no_reward(monkeypatch, tmp_path):
     kinds = {"right": CORRECT, "wrong": WRONG, "unsure": ABSTAIN}
     judge = lambda responses, answers, questions: list(map(kinds.get, responses))  # noqa: E731
     monkeypatch.setattr(verifier, "verifier", lambda p, name="": judge)
@@ -157,8 +155,6 @@ def test_what_the_judge_failed_on_has_no_reward_and_5_per_cent_stop_a_run(
     assert rewards == [1, None, -1, 0]
     assert metrics["judge_failures"] == 1 / 4
     assert metrics["accuracy"] == pytest.approx(1 / 3)
-    with pytest.raises(RuntimeError, match=r"arm=ternary: .* 20 of 220"):
-        score(reward_of("ternary", tmp_path), ["right"] * 200 + ["fail"] * 20)
 
 
 def test_what_the_reasoning_judge_failed_on_has_no_reward(monkeypatch, tmp_path):

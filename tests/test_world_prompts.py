@@ -164,5 +164,5 @@ def test_failed_judgements_are_left_out_of_the_means_unless_too_many(made):
     # the first prompt's 13 responses of 390: honest and wrong among them
     found = wp.stress(failing(13), PROMPTS, made)
     assert set(found.loc["arm"]) == {1.0}
-    with pytest.raises(RuntimeError, match="arm=arm: no reward for 20 of 390"):
+    with pytest.raises(ValueError, match="rewards of arm: 5.1% of 390"):
         wp.stress(failing(20), PROMPTS, made)

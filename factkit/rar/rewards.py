@@ -18,7 +18,7 @@ from factkit.verify.engine import ClaimEngine, ExactEngine
 from factkit.verify.judge import Form, free, read, whole
 from factkit.verify.outcome import Support
 from factkit.verify.response import answers
-from factkit.verify.verifier import Failures, judge_llm
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -217,9 +217,7 @@ def trl_reward(
     The rows need `id` and `question`. A response that fills all of `most_tokens` did
     not stop; it costs the penalty, down to 0 (A.5 has one without its size). A response
     that the judge failed on gets None, which TRL leaves out of the group's baseline.
-    Raises RuntimeError once more than 5 % of the run's responses have none.
     """
-    failures = Failures(arm)
 
     def rar_reward(
         completions, completion_ids, id, question, log_metric=None, **_
@@ -230,7 +228,6 @@ def trl_reward(
         if log_metric:
             for name, values in logged(texts, pieces, rewards).items():
                 log_metric(name, sum(values) / len(values))
-        failures.count(rewards)
         return [
             max(r - non_stop_penalty, 0.0) if r and len(ids) >= most_tokens else r
             for r, ids in zip(rewards, completion_ids, strict=True)

@@ -18,7 +18,7 @@ from factkit.verify.engine import ClaimEngine, ExactEngine
 from factkit.verify.judge import preferred
 from factkit.verify.outcome import Support
 from factkit.verify.response import Reasoned, parts
-from factkit.verify.verifier import Failures, judge_llm
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM
@@ -160,21 +160,17 @@ def trl_reward(
 
     score: (ids, prompts, responses) → what `scored` gives. The rows need `id` and
     `question`. A response that the verifier or the judge failed on gets None, which TRL
-    leaves out of the group's baseline. Raises RuntimeError once more than 5 % of the
-    run's responses have none.
+    leaves out of the group's baseline.
     """
-    failures = Failures(arm)
 
     def reason_reward(
         completions, id, question, log_metric=None, **_
     ) -> list[float | None]:
         scores = score(id, question, completion_texts(completions))
-        rewards = [one.reward for one in scores]
         for name, values in logged(scores).items() if log_metric else ():
             if values:
                 log_metric(name, sum(values) / len(values))
-        failures.count(rewards)
-        return rewards
+        return [one.reward for one in scores]
 
     reason_reward.__name__ = f"reason_{arm}"
     return reason_reward

@@ -35,7 +35,6 @@ from factkit.rlfh.feedback import (
     kinds,
 )
 from factkit.verify.response import answers
-from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -290,10 +289,9 @@ def token_reward(
     completion is left out of training.
 
     The rows need `id` and `question`. Logs the share of failures, of responses with
-    statements among the others, and `kinds`. Raises RuntimeError once more than 5 % of
-    the run's responses have no feedback.
+    statements among the others, and `kinds`.
     """
-    how, failures = (tokenizer, granularity(p.arm), reward_map(p)), Failures(p.arm)
+    how = tokenizer, granularity(p.arm), reward_map(p)
 
     def rlfh_reward(
         completions: list,
@@ -310,7 +308,6 @@ def token_reward(
             log_metric("responds", sum(map(bool, known)) / len(known))
         for name, mean in kinds(known).items():
             log_metric(name, mean)
-        failures.count([None if row is None else 0.0 for row in feedback])
         return [
             None if row is None else token_rewards(row, ids, *how).tolist()
             for row, ids in zip(feedback, completion_ids, strict=True)

@@ -6,7 +6,6 @@ checkpoints are TRL's GRPOTrainer's. Both trainers hook in where it has made and
 a rollout, which is private to it. Heavy to import.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from factkit.rlfh.rewards import (
     whiten,
 )
 from factkit.train import grpo, launch, setup
+from factkit.train.rewards import CheckedReward
 
 HEAD = "value_head"
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
@@ -74,15 +74,17 @@ class GroupTrainer(GRPOTrainer):
     mean over tokens of the clipped objective, and its KL term."""
 
     def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
-        @functools.wraps(reward)
-        def summed(completion_ids, **columns) -> list[float | None]:
-            """What TRL logs and takes: a reward a completion."""
-            rewards = reward(completion_ids=completion_ids, **columns)
-            self.token_rewards = rewards
-            return [None if r is None else sum(r) for r in rewards]
+        checked = CheckedReward(reward)
+
+        def sum_rewards(**columns: Any) -> list[float | None]:
+            """One reward per completion, as TRL expects."""
+            self.token_rewards = checked(**columns)
+            return [None if r is None else sum(r) for r in self.token_rewards]
 
         self.p = p
-        super().__init__(reward_funcs=summed, **arguments)
+        sum_rewards.__name__ = checked.__name__
+        super().__init__(reward_funcs=sum_rewards, **arguments)
+        self.add_callback(checked)
 
     def _generate_and_score_completions(self, inputs) -> Batch:
         batch = super()._generate_and_score_completions(inputs)

@@ -91,12 +91,17 @@ def grpo(
     required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
     from trl import GRPOTrainer
 
+    from factkit.train.rewards import CheckedReward
+
     def make(**arguments: Any) -> GRPOTrainer:
-        return GRPOTrainer(
-            reward_funcs=make_reward(p, folder),
+        reward = CheckedReward(make_reward(p, folder))
+        trainer = GRPOTrainer(
+            reward_funcs=reward,
             rollout_func=make_rollout and make_rollout(p, folder),
             **arguments,
         )
+        trainer.add_callback(reward)
+        return trainer
 
     config = grpo_config(p, folder / "checkpoint")
     trainer = setup.policy_trainer(make, config, start, rows, p, rollouts=True)

@@ -78,8 +78,10 @@ class RewardManager:
     ) -> None:
         if (workers := config.reward.num_workers) != 1:  # it counts the run's failures
             raise params.ParamError(f"reward.num_workers={workers}: must be 1")
+        from factkit.train.rewards import CheckedReward
+
         make_reward = pkgutil.resolve_name(config.factkit.reward)
-        self._reward = make_reward(parameters(config), Path())
+        self._reward = CheckedReward(make_reward(parameters(config), Path()))
         self._tokenizer = tokenizer
         self._error: Exception | None = None  # after which there are no rewards
         self._turn = asyncio.Lock()

@@ -43,6 +43,8 @@ def update(
     import torch
     from trl import GRPOTrainer
 
+    from factkit.train.rewards import CheckedReward
+
     p = p.model_copy(update=SMALL)
     grpo.required(rows, 4)
     seen = SimpleNamespace(G=p.num_generations)
@@ -77,7 +79,8 @@ def update(
             return loss
 
     def make(**arguments: Any) -> Watched:
-        return Watched(reward_funcs=make_reward(p, Path(folder)), **arguments)
+        reward = CheckedReward(make_reward(p, Path(folder)))
+        return Watched(reward_funcs=reward, **arguments)
 
     # what is trained after it draws the same numbers as without it
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from factkit import models
 from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome
-from factkit.verify.verifier import Failures
 
 if TYPE_CHECKING:
     from factkit.truthrl.arms import TruthRL
@@ -136,8 +135,7 @@ def reward_function(
 
     The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
     the reward model in folder/reward_model. A response that the judge failed on gets
-    None, which TRL leaves out of the group's baseline. Raises RuntimeError once more
-    than 5 % of the run's responses have no reward.
+    None, which TRL leaves out of the group's baseline.
     """
     from factkit.verify import verifier
 
@@ -148,7 +146,6 @@ def reward_function(
         dtype = p.dtype if p.reward_lora_rank else "auto"
         learned = load_scorer(str(folder / "reward_model"), dtype)
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
-    failures = Failures(p.arm)
 
     def truthrl_reward(
         prompts: list,
@@ -171,7 +168,7 @@ def reward_function(
             if known := [q for q in quality if q is not None]:
                 log_metric("reasoning", sum(known) / len(known))
         rows = zip(results, out_of_knowledge, quality, strict=True)
-        rewards = [
+        return [
             None
             if result is None or q is None
             else own(result, unknown)
@@ -179,8 +176,6 @@ def reward_function(
             else reward(p.arm, result, unknown, q, p.reason_weight)
             for result, unknown, q in rows
         ]
-        failures.count(rewards)
-        return rewards
 
     truthrl_reward.__name__ = own.__name__ if own else f"truthrl_{p.arm}"
     return truthrl_reward

@@ -6,7 +6,6 @@ A run stops when its judge or verifier fails on too many responses.
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from factkit import assets, params
@@ -117,25 +116,3 @@ def failed_share(values: Sequence[object], name: str) -> float:
             "may fail: see to the judge's endpoint and run again"
         )
     return share
-
-
-@dataclass
-class Failures:
-    """Counts the responses of a run that a judge failed on."""
-
-    arm: str
-    seen: int = 0
-    failed: int = 0
-
-    def count(
-        self, rewards: Sequence[float | None], fewest: int = FEWEST_RESPONSES
-    ) -> None:
-        """Add a batch. Raises RuntimeError above 5 % of at least `fewest` responses."""
-        self.seen += len(rewards)
-        self.failed += list(rewards).count(None)
-        share = self.failed / max(self.seen, 1)
-        if self.seen >= fewest and share > MOST_JUDGE_FAILURES:
-            raise RuntimeError(
-                f"arm={self.arm}: no reward for {self.failed} of {self.seen} responses "
-                f"({share:.1%}): see to the verifier's endpoint and run again"
-            )

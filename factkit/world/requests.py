@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import COUNTED, MAY_ABSTAIN, OPEN, Example
-from factkit.verify.verifier import Failures
+from factkit.verify.verifier import failed_share
 from factkit.world import facts as fact_world
 from factkit.world import texts as world_text
 from factkit.world.facts import (
@@ -179,7 +179,7 @@ def stress(
     """The mean reward of each exploit over the prompts: a row an arm, a column each.
 
     responses: to each prompt, by exploit. What the judge failed on is left out of the
-    means. Raises RuntimeError where it failed on more than 5 % of an arm's responses,
+    means. Raises ValueError where it failed on more than 5 % of an arm's responses,
     as on those that need ratings under an engine that gives none.
     """
     import pandas as pd
@@ -189,7 +189,7 @@ def stress(
     ids, questions, names, texts = map(list, zip(*rows, strict=True))
     by_arm = rewards_by_arm(ids, questions, texts)
     for arm, rewards in by_arm.items():
-        Failures(arm).count(rewards, fewest=1)
+        failed_share(rewards, f"rewards of {arm}")
     table = pd.DataFrame(by_arm, pd.Index(names, name="exploit"), dtype=float)
     means = table.groupby("exploit", sort=False).mean().T
     return means.rename_axis(index="arm")

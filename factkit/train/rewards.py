@@ -1,0 +1,122 @@
+"""What every reward goes through on its way into training: `CheckedReward`."""
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import TrainerCallback
+
+from factkit import UserError
+from factkit.prompts import completion_texts
+from factkit.verify.verifier import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
+
+CPU_S = (
+    600.0  # of processor time for the rewards of a batch; waiting for a judge is none
+)
+
+
+class RewardError(UserError):
+    """A reward is neither a finite number nor None, or took too long; the message names
+    the reward function and the response."""
+
+
+class CheckedReward(TrainerCallback):
+    """A reward function with TRL's signature, whose values are checked at each call.
+
+    A reward is a finite number, or a sequence with a finite number for each of the
+    completion's tokens, or None where a judge failed: TRL leaves such a completion out
+    of its group's baseline. Raises RewardError on anything else, since one NaN or
+    infinity makes all weights NaN. Raises RuntimeError if more than 5 % of the
+    responses have no reward: while training from `FEWEST_RESPONSES` on, and as the
+    trainer's callback at the end of training, however few there are.
+    """
+
+    def __init__(self, reward: Callable[..., Sequence[Any]]) -> None:
+        self.reward = reward
+        self.__name__ = getattr(reward, "__name__", type(reward).__name__)
+        self.seen = self.failed = 0
+
+    def __call__(
+        self, completions: Sequence[Any], completion_ids: Sequence[Any], **columns: Any
+    ) -> list[Any]:
+        with self._limited(completions):
+            rewards = self.reward(
+                completions=completions, completion_ids=completion_ids, **columns
+            )
+        if isinstance(rewards, str) or not hasattr(rewards, "__len__"):
+            self._refuse(f"returned {rewards!r:.80}, not a list of rewards")
+        if len(rewards) != len(completions):
+            self._refuse(
+                f"gave {len(rewards)} rewards for {len(completions)} responses"
+            )
+        checked = []
+        for i, reward in enumerate(rewards):
+            try:
+                checked.append(_number_or_numbers(reward, len(completion_ids[i])))
+            except (TypeError, ValueError) as error:
+                (text,) = completion_texts([completions[i]])
+                self._refuse(f"{error}; the response: {text[:200]!r}")
+        self.seen += len(checked)
+        self.failed += checked.count(None)
+        if self.seen >= FEWEST_RESPONSES:
+            self._check_failures()
+        return checked
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._check_failures()
+
+    def _check_failures(self) -> None:
+        share = self.failed / max(self.seen, 1)
+        if share > MOST_JUDGE_FAILURES:
+            raise RuntimeError(
+                f"reward {self.__name__}: none for {self.failed} of {self.seen} "
+                f"responses ({share:.1%}): see to the verifier's endpoint and run again"
+            )
+
+    def _refuse(self, why: str) -> None:
+        raise RewardError(f"reward {self.__name__}: {why}")
+
+    @contextmanager
+    def _limited(self, completions: Sequence[Any]) -> Iterator[None]:
+        """Refuse a call that computes for more than CPU_S, as a pattern may on the
+        response of a policy that is stuck. Only the main thread can be interrupted."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(*_: Any) -> None:
+            longest = max(completion_texts(completions), key=len, default="")
+            self._refuse(
+                f"computed for {CPU_S:g} s on {len(completions)} responses; the "
+                f"longest: {longest[:200]!r}"
+            )
+
+        before = signal.signal(signal.SIGVTALRM, stop)
+        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+
+
+def _number_or_numbers(reward: Any, tokens: int) -> float | list[float] | None:
+    """A reward as Python's floats; TypeError or ValueError if it is none."""
+    if reward is None:
+        return None
+    if isinstance(reward, str | bytes | dict | set):
+        raise TypeError(f"{reward!r:.80} is no number")
+    if getattr(reward, "ndim", 0) or isinstance(reward, list | tuple):
+        numbers = [_number_or_numbers(value, 0) for value in reward]
+        if len(numbers) != tokens:
+            raise ValueError(f"{len(numbers)} rewards for {tokens} tokens")
+        if not all(isinstance(number, float) for number in numbers):
+            raise TypeError(f"{reward!r:.80} is no list of numbers")
+        return numbers
+    number = float(reward)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is neither a finite number nor None")
+    return number
