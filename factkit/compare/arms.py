@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.stages import PolicyParams, Seeds, Template
+from factkit.params.stages import Count, Few, PolicyParams, Seed, SweepParams, Template
 from factkit.rlfh.arms import TokenRewardParams
 
 
@@ -19,11 +19,11 @@ class CompareParams(PolicyParams):
     prompt_template: Template
     verifier: Literal["world", "leads"]
     requests: Literal["world", "leads"]
-    train_requests: int = Field(ge=8)  # long ones, and as many short ones
-    test_requests: int = Field(ge=8)
-    test_questions: int = Field(ge=8)
-    split_seed: int = Field(0, ge=0)  # of the leads; the world's is world_seed
-    probe_samples: int = Field(ge=2)
+    train_requests: Count = Field(ge=8)  # long ones, and as many short ones
+    test_requests: Count = Field(ge=8)
+    test_questions: Count = Field(ge=8)
+    split_seed: Seed = 0  # of the leads; the world's is world_seed
+    probe_samples: Few = Field(ge=2)
 
 
 class CompareRlParams(CompareParams, TokenRewardParams):
@@ -53,9 +53,7 @@ ARMS = {
 TRAINED = tuple(name for name, arm in ARMS.items() if arm.algorithm)
 
 
-class Compare(CompareRlParams):
+class Compare(CompareRlParams, SweepParams):
     """Parameters of notebooks 60–62; `arms` and `seeds` are what 62 compares."""
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
-    arms: str
-    seeds: Seeds

@@ -1,18 +1,28 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from factkit.arms import Arm
 from factkit.params.stages import (
+    Count,
     DpoParams,
+    Name,
     RequestParams,
     RlParams,
-    Seeds,
     SftParams,
+    SweepParams,
     Template,
+    Text,
+    Url,
+    Weight,
+    some_of,
 )
+
+# of datasets.long_form_prompts
+EVAL_SETS = ("longfact_objects", "fava", "alpaca_fact", "biography", "factory_hard")
+EVAL_SETS += ("factbench_hard",)
 
 
 class ReasonParams(RequestParams):
@@ -24,11 +34,11 @@ class ReasonParams(RequestParams):
     answer_format: Literal["reasoned"] = "reasoned"
     requests: Literal["world", "leads", "synthetic"]
     reasoning_template: Template
-    sft_requests: int = Field(ge=8)
-    eval_sets: str = ""
+    sft_requests: Count = Field(ge=8)
+    eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
     # who writes y_ref and compares (App. G); empty: the judge
-    relevance_model: str = ""
-    relevance_url: str = ""
+    relevance_model: Name = ""
+    relevance_url: Url = ""
 
 
 class ReasonSftParams(ReasonParams, SftParams):
@@ -39,13 +49,13 @@ class ReasonDpoParams(ReasonSftParams, DpoParams):
     """Learning to Reason: DPO."""
 
     least_margin: float = Field(ge=0, lt=1)
-    length_difference: float = Field(gt=0)
+    length_difference: Weight = Field(gt=0)
 
 
 class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
-    reward_url: str = ""
+    reward_url: Url = ""
 
 
 # arm → (λ, μ), the five rows of Table 2
@@ -78,9 +88,7 @@ ARMS = {
 }
 
 
-class Reason(ReasonDpoParams, ReasonRlParams):
+class Reason(ReasonDpoParams, ReasonRlParams, SweepParams):
     """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
 
     arm: Literal[tuple(ARMS)] = "fact_relevance"
-    arms: str
-    seeds: Seeds

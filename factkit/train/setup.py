@@ -169,24 +169,9 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
 
 
 def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
-    """How `total` rows an update are split over processes and passes.
-
-    total = per_device_train_batch_size × gradient_accumulation_steps × num_processes:
-    it stays the paper's whatever fits on a GPU. micro_batch_size 0: a process takes its
-    whole share in one pass. Raises ValueError if it does not divide.
-    """
-    share, rest = divmod(total, p.num_processes)
-    micro = min(p.micro_batch_size or share, share)
-    if rest or not micro or share % micro:
-        raise ValueError(
-            f"a batch of {total} does not split into {p.num_processes} processes × "
-            f"whole micro-batches of {p.micro_batch_size}; change micro_batch_size or "
-            "num_processes"
-        )
-    return {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": share // micro,
-    }
+    """TrainingArguments' names for how `total` rows an update are split."""
+    rows, passes = p.split_batch(total)
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
 
 
 def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:

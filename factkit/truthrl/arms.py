@@ -1,50 +1,73 @@
 """TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import (
+    Count,
+    DataPath,
     DpoParams,
+    Few,
+    Judges,
+    Model,
     PolicyParams,
     RewardModelParams,
-    Seeds,
+    Seed,
     SftParams,
+    Share,
+    SweepParams,
+    Temperature,
     Template,
+    Text,
+    Tokens,
+    TopP,
+    Weight,
+    some_of,
 )
+
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # datasets.benchmarks
 
 
 class QuestionParams(PolicyParams):
     """The questions, how they are asked, probed and answered with evidence."""
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
-    other_judges: str = ""
+    other_judges: Judges = ""
     answer_format: Literal["plain", "boxed"]
     prompt_template: Template
     prompting_template: Template
     abstaining_template: Template
-    majority_samples: int = Field(ge=1)
+    majority_samples: Few
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
-    questions_path: str = ""
-    eval_sets: str = ""
-    train_questions: int = Field(ge=8)
-    dev_questions: int = Field(ge=8)
-    test_questions: int = Field(ge=8)
-    comparison_questions: int = Field(150, ge=1)
-    least_known: float = Field(0.0, ge=0, le=1)  # share of right samples of a relation
-    most_known: float = Field(1.0, ge=0, le=1)  # that is asked
-    split_seed: int = Field(0, ge=0)
-    probe_samples: int = Field(ge=2)
-    probe_temperature: float = Field(gt=0)
-    known_share: float = Field(ge=0, le=1)
+    questions_path: DataPath = ""
+    eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
+    train_questions: Count = Field(ge=8)
+    dev_questions: Count = Field(ge=8)
+    test_questions: Count = Field(ge=8)
+    comparison_questions: Count = 150
+    least_known: Share = 0.0  # share of right samples of a relation
+    most_known: Share = 1.0  # that is asked
+    split_seed: Seed = 0
+    probe_samples: Few = Field(ge=2)
+    probe_temperature: Temperature
+    known_share: Share
 
     retriever: Literal["", "bm25", "e5"] = ""
-    encoder: str = "intfloat/e5-base-v2"
-    wikipedia_path: str = ""
-    retrieved_chunks: int = Field(3, ge=1)
-    chunk_tokens: int = Field(128, ge=8)
+    encoder: Model = "intfloat/e5-base-v2"
+    wikipedia_path: DataPath = ""
+    retrieved_chunks: Few = 3
+    chunk_tokens: Tokens = Field(128, ge=8)
+
+    @model_validator(mode="after")
+    def _some_relations_are_asked(self) -> Self:
+        if self.least_known > self.most_known:
+            raise ValueError(
+                f"least_known={self.least_known} is above most_known={self.most_known}"
+            )
+        return self
 
     @property
     def second_judges(self) -> list[str]:
@@ -58,22 +81,22 @@ class QuestionParams(PolicyParams):
 class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""
 
-    rft_samples: int = Field(ge=1)
-    rft_temperature: float = Field(gt=0)
-    rft_top_p: float = Field(gt=0, le=1)
+    rft_samples: Few
+    rft_temperature: Temperature
+    rft_top_p: TopP
     cold_start: bool
 
 
 class QuestionDpoParams(QuestionSftParams, DpoParams):
     """DPO and its iterations."""
 
-    dpo_iterations: int = Field(ge=1)
+    dpo_iterations: int = Field(ge=1, le=100)
 
 
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, its reasoning or a learned reward."""
 
-    reason_weight: float = Field(ge=0)
+    reason_weight: Weight
 
 
 def _sft(what: str, main: bool = False) -> Arm:
@@ -112,18 +135,17 @@ ARMS = {
 }
 
 
-class TruthRL(QuestionDpoParams, QuestionRlParams):
+class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
     arm: Literal[tuple(ARMS)] = "ternary"
-    arms: str
-    seeds: Seeds
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:
-        if "reason" in self.arm and self.answer_format != "boxed":
+        reasoned = [arm for arm in (self.arm, *self.arm_names) if "reason" in arm]
+        if reasoned and self.answer_format != "boxed":
             raise ValueError(
-                f"arm={self.arm} rewards reasoning, of which answer_format=plain has "
-                "none: set answer_format=boxed (profile tiny: variant=reasoning)"
+                f"arm={reasoned[0]} rewards reasoning, of which answer_format=plain "
+                "has none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self
