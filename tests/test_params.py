@@ -86,6 +86,8 @@ def test_what_is_refused_comes_with_the_fix():
 
 
 def test_what_goes_together_is_taken(tmp_path):
+    (tmp_path / "config.json").touch()
+    (tmp_path / "model.safetensors").touch()
     for values in (
         {"policy": str(tmp_path)},
         {"policy": "Qwen/Qwen3-8B"},
@@ -104,6 +106,7 @@ def test_what_goes_together_is_taken(tmp_path):
         for v in ("", "reasoning")
     )
     held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
+    held = {k: v for k, v in held.items() if not k.startswith(params.MARK)}
     assert varied == base | held != base
 
 

@@ -73,7 +73,9 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
     """And no value passes a shell: `--set 'x=$(…)'` would run, spaces would end it."""
     out = tmp_path / "out put"
     warm = ("--profile", "tiny", "--seeds", "0", "--set", "cold_start=false")
-    odd = ("--set", "questions_path=$(touch x)", "--set", "eval_sets=a b")
+    sets, file = "nq_open musique", tmp_path / "$(touch x)"
+    file.touch()
+    odd = ("--set", f"questions_path={file}", "--set", f"eval_sets={sets}")
     waits, commands = plan(out, "truthrl", "--arms", "ternary dpo", *warm, *odd)
     trained = {run: first for run, first in waits.items() if "train" in run}
     data = {"tiny/10_truthrl_data/main-s0"}
@@ -85,7 +87,7 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
         assert words[words.index("output_dir") + 1] == str(out)
         (file,) = [Path(w) for w in words if ".overrides-" in w]
         values = yaml.safe_load(file.read_text())
-        assert (values["eval_sets"], values["cold_start"]) == ("a b", False)
+        assert (values["eval_sets"], values["cold_start"]) == (sets, False)
 
 
 def commanded(monkeypatch, tmp_path, code=0, **more):

@@ -3,13 +3,21 @@
 A paper's class, in its room's arms.py, lists every key with its type and range;
 `stages` has what papers share. `params/<profile>/<paper>.yaml` gives the values; a
 notebook's parameters cell shows those it uses. A variant, `<paper>-<variant>.yaml`,
-holds only what differs: another setting or model.
+holds only what differs: another setting or model. Each file names itself by `profile`,
+`variant` and a key of its own, `file_<profile>_<name>`: papermill merges the files it
+is given into one cell, where these keys tell which files there were, and in what order.
 """
 
+import ast
+import contextlib
 import difflib
+import inspect
+import math
 import pkgutil
 import re
-from collections.abc import Mapping
+import reprlib
+import symtable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +25,13 @@ import yaml
 from pydantic import ValidationError
 
 from factkit import UserError
-from factkit.params.stages import PROFILES, RunParams
+from factkit.params.stages import PROFILES as PROFILES
+from factkit.params.stages import ROOT, RunParams
 
-ROOT = Path(__file__).resolve().parents[2]
-FAST = yaml.CSafeLoader  # ten times as fast as SafeLoader
-ASSIGNED = re.compile(r"^(\w+)(?: *:[^=\n]+)? *=(?!=)", re.MULTILINE)  # in a cell
+MARK = "file_"  # begins the key that a parameter file alone has
+LONGEST = 100_000  # characters of a parameter file
+MOST_LINES = 8  # of a refusal
+OPTIONS = "the command line"  # source of values that have options of their own
 
 # notebooks' parameters → their class
 CLASSES = {
@@ -64,11 +74,29 @@ def load(
 
 
 def defaults(paper: str, profile: str, variant: str = "") -> dict[str, Any]:
-    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if any."""
-    values = read_yaml(yaml_path(paper, profile))
-    if variant:
-        values |= read_yaml(yaml_path(paper, profile, variant))
+    """The values of `<paper>.yaml` under those of `<paper>-<variant>.yaml`, if any.
+
+    Raises ParamError if a file does not name itself.
+    """
+    values = {}
+    for name in dict.fromkeys(("", variant)):
+        path = yaml_path(paper, profile, name)
+        own, identity = read_yaml(path), {"profile": profile, "variant": name}
+        identity[_mark(path)] = _relative(path)
+        for key, value in identity.items():
+            if own.pop(key, None) != value:
+                raise ParamError(f"{path}: needs the line {key}: '{value}'")
+        values |= own | {"profile": profile, "variant": name}
     return values
+
+
+def _mark(path: Path) -> str:
+    """The key that a parameter file alone has."""
+    return MARK + re.sub(r"\W", "_", f"{path.parent.name}_{path.stem}")
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
@@ -80,7 +108,7 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     path = ROOT / "params" / profile / f"{name}.yaml"
     if not path.is_file():
         files = sorted(ROOT.glob(f"params/*/{paper}*.yaml"))
-        known = ", ".join(str(file.relative_to(ROOT)) for file in files)
+        known = ", ".join(map(_relative, files))
         raise ParamError(f"{path}: no such file; there are: {known}")
     return path
 
@@ -92,23 +120,74 @@ def papermill_files(paper: str, profile: str, variant: str = "") -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A flat YAML mapping; raises ParamError on bad syntax, nesting or double keys."""
+    """A flat YAML mapping of names to plain values, as `read_value` reads them.
+
+    Nothing is composed, so that a nested file is refused however deep it is. Raises
+    ParamError on bad syntax, nesting, tags, references, double keys and odd names.
+    """
     try:
         text = path.read_text(encoding="utf-8")
-        node, values = yaml.compose(text, FAST), yaml.load(text, FAST)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(values, dict):
+        if len(text) > LONGEST or text.startswith("\ufeff"):
+            raise ValueError("too long, or with a byte order mark")
+        events = list(yaml.parse(text, yaml.CSafeLoader))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ParamError(f"{path}: not valid YAML: {_one_line(error)}") from None
+    nodes = [event for event in events if isinstance(event, yaml.NodeEvent)]
+    documents = [e for e in events if isinstance(e, yaml.DocumentStartEvent)]
+    if len(documents) != 1 or not isinstance(nodes[0], yaml.MappingStartEvent):
         raise ParamError(f"{path}: must hold lines of `key: value`")
-    keys = [key.value for key, _ in node.value]
-    for key, value in values.items():
-        if keys.count(key) > 1:
-            raise ParamError(f"{path}: {key} is set twice; keep one")
-        if isinstance(value, dict | list):
-            raise ParamError(
-                f"{path}: {key} must be a scalar: papermill merges files shallowly"
-            )
+    values: dict[str, Any] = {}
+    for key, value in zip(nodes[1::2], nodes[2::2], strict=False):
+        where = f"{path}, line {key.start_mark.line + 1}"
+        name = getattr(key, "value", "")
+        for node in (key, value):
+            if not isinstance(node, yaml.ScalarEvent) or node.anchor or node.tag:
+                raise ParamError(
+                    f"{where}: {name} must be a scalar, without tag or reference: "
+                    "papermill merges files shallowly"
+                )
+        if not name.isidentifier():
+            raise ParamError(f"{where}: {name!r} is no parameter's name")
+        if name in values:
+            raise ParamError(f"{where}: {name} is set twice; keep one")
+        try:
+            values[name] = read_value(value.value) if value.implicit[0] else value.value
+        except ValueError as error:
+            raise ParamError(f"{where}: {name}: {error}") from None
     return values
+
+
+def read_value(text: str) -> Any:
+    """A number, true, false or a text, as YAML and papermill's `-p` read it alike.
+
+    Raises ValueError where they differ: 010 is 8 in a file and 10 by `-p`, 1e-5 is a
+    text in a file, `no` is false.
+    """
+    tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False))
+    kind = tag.rpartition(":")[2]
+    if text in ("true", "false", "True", "False"):
+        return text in ("true", "True")
+    if text.lstrip("-+").casefold() in (".inf", ".nan"):
+        return float(text.replace(".", ""))
+    number = None
+    for reader in (float, int):
+        with contextlib.suppress(ValueError):
+            number = reader(text)
+    plain = re.fullmatch(r"[-+]?(0|[1-9]\d*|\d*\.\d*(e[-+]\d+)?)", text, re.A | re.I)
+    if kind in ("int", "float") and plain and number is not None:
+        return number
+    if kind in ("str", "timestamp") and number is None and text != "None":
+        return text
+    fix = "true or false" if kind == "bool" else "a text in quotes"
+    if number is not None and math.isfinite(number):
+        fix = f"{_with_point(number)}, or {fix}"
+    raise ValueError(f"{text!r} is read in several ways; write {fix}")
+
+
+def _with_point(number: float) -> str:
+    """A number as YAML takes it: 1.0e-5 for 1e-05."""
+    mantissa, exponential, exponent = repr(number).partition("e")
+    return f"{float(mantissa)}e{int(exponent):+}" if exponential else mantissa
 
 
 # ---- a notebook
@@ -117,22 +196,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     """The parameters of a notebook, checked; call it as `check(paper, globals())`.
 
-    The parameters cell shows profile tiny's values. At another profile its own come
-    from its YAML file, by papermill's `-f`; a line of the cell that was left at tiny's
-    value is refused, for nobody can tell whether it is meant: delete the line for the
-    profile's own value, or give it in `meant`, as `check(paper, globals(), beta=0.1)`.
-    Returns the paper's parameter class; raises ParamError.
+    The parameters cell shows profile tiny's values, one a line. At another profile its
+    own come from its YAML file, by papermill's `-f`; a line of the cell that was left
+    at tiny's value is refused, for nobody can tell whether it is meant: delete the line
+    for the profile's own value, or give it in `meant`, as `check(paper, globals(),
+    beta=0.1)`. Returns the paper's parameter class; raises ParamError.
     """
-    injected, cell, typed = _given(values)
+    fields = class_of(paper).model_fields
+    injected, cell, changed = _read_cells(values, fields.keys())
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
     _refuse_other_files(paper, injected, profile, variant)
-    fields = class_of(paper).model_fields
-    shown = {key: values[key] for key in cell if key not in injected}
+    shown = {key: values[key] for key in cell - injected.keys()}
     for key in shown.keys() - fields.keys():
         raise ParamError(_unknown(paper, "the parameters cell", key, shown[key]))
     default = {k: f.default for k, f in fields.items() if not f.is_required()}
-    tiny = default | read_yaml(yaml_path(paper, "tiny"))
+    tiny = default | defaults(paper, "tiny")
     unclear = {k: v for k, v in shown.items() if v == tiny[k] != (default | own)[k]}
     # what the profile's file does not name is not asked there: the fact world's sizes
     if left := (unclear.keys() & own.keys()) - meant.keys() - {"profile"}:
@@ -142,56 +221,105 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
             "Delete them, and the profile's own are taken; or give its file, papermill "
             f"-f params/{profile}/{paper}.yaml"
         )
-    mine = (fields.keys() & typed) - injected.keys() - unclear.keys()
-    changed = {k: values[k] for k in mine}
-    given = own | changed | injected | meant
+    mine = {k: values[k] for k in changed - injected.keys() - unclear.keys()}
+    given = own | mine | injected | meant
     return validate(paper, given, "the notebook's parameters")
 
 
-def _given(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str], set[str]]:
-    """What papermill injected, the names that the parameters cell assigns to, and those
-    that it or a cell after it does.
+def _read_cells(
+    values: Mapping[str, Any], fields: Iterable[str]
+) -> tuple[dict[str, Any], set[str], set[str]]:
+    """What papermill injected, in its order; the names in the parameters cell; and the
+    fields that the cell or anything after it set.
 
     values: the notebook's globals; `In` holds the cells that were run. The parameters
     cell is the last one run that sets `profile`, papermill's own left out: at a second
     Run All, what a later cell named like a parameter is none. Without `In`, all are.
+
+    Raises ParamError on a parameters cell with anything but `name = value` lines.
     """
-    injected: dict[str, Any] = {}
-    cell: set[str] = set()
-    typed = set() if "In" in values else set(values)
-    for source in values.get("In", []):
-        names = set(ASSIGNED.findall(source))
+    fields = {*fields} & values.keys()
+    if "In" not in values:
+        return {}, set(), fields
+    text, injected = "", {}
+    cell, before, after = set(), set(), set()
+    for source in values["In"]:
+        names = _bound_names(source)
         if source.startswith("# Parameters\n"):
-            injected |= {name: values[name] for name in names}
+            injected |= dict.fromkeys(names)
         elif "profile" in names:
-            cell = typed = names
+            before |= cell | after | injected.keys()
+            text, injected, cell, after = source, {}, {*names}, set()
         else:
-            typed = typed | (names & values.keys())
-    return injected, cell, typed
+            after |= names.keys()
+    _refuse_statements(text)
+    if "profile" in fields - cell - injected.keys():
+        raise ParamError("the parameters cell must set profile, in a line of its own")
+    if gone := (cell | injected.keys()) - values.keys():
+        raise ParamError(f"{', '.join(gone)}: deleted after the parameters cell")
+    # whatever set them: a star import, exec, globals()
+    objects = {k for k in fields if callable(v := values[k]) or inspect.ismodule(v)}
+    otherwise = fields - before - injected.keys() - objects
+    changed = (fields & (after | cell)) | otherwise
+    return {key: values[key] for key in injected}, cell, changed
+
+
+def _bound_names(source: str) -> dict[str, None]:
+    """The names that a cell binds, in any way that Python's syntax shows, in order."""
+    try:
+        table = symtable.symtable(source, "<cell>", "exec")
+    except (SyntaxError, ValueError):  # it did not run
+        return {}
+    symbols = table.get_symbols()
+    return {s.get_name(): None for s in symbols if s.is_assigned() or s.is_imported()}
+
+
+def _refuse_statements(source: str) -> None:
+    """Raises ParamError on a parameters cell with more than `name = value` lines."""
+    names = set()
+    for statement in ast.parse(source).body:
+        name, value = "", None
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ):
+                pass
+        with contextlib.suppress(ValueError, TypeError):
+            plain = isinstance(ast.literal_eval(value), str | int | float | bool)
+            if plain and name not in names:
+                names.add(name)
+                continue
+        line = source.splitlines()[statement.lineno - 1].strip()
+        raise ParamError(
+            f"the parameters cell, line {statement.lineno}: {line[:80]}: write one "
+            "parameter a line, name = value, each once, the value a number, a text in "
+            "quotes, True or False"
+        )
 
 
 def _refuse_other_files(
     paper: str, injected: Mapping[str, Any], profile: str, variant: str
 ) -> None:
-    """Raises ParamError if papermill was given another profile's file, or the main file
-    after its variant's: where it differs from the run's own, no value is the run's."""
-    own = defaults(paper, profile, variant)
-    for path in (ROOT / "params" / other / f"{paper}.yaml" for other in PROFILES):
-        theirs = read_yaml(path) if path.is_file() else {}
-        shared = (theirs.keys() & own.keys()) - {"profile", "variant"}
-        values = [
-            (injected.get(key), theirs[key], own[key])
-            for key in shared
-            if theirs[key] != own[key]
-        ]
-        taken = any(value == of_file for value, of_file, _ in values)
-        kept = any(value == ours for value, _, ours in values)
-        if theirs.keys() <= injected.keys() and taken and not kept:
-            files = papermill_files(paper, profile, variant)
-            raise ParamError(
-                f"profile={profile!r}, variant={variant!r}, but the values are those "
-                f"of {path.relative_to(ROOT)}: give {files}, in this order"
-            )
+    """Raises ParamError unless papermill was given the files of this paper, profile and
+    variant alone, the variant's last."""
+    given = [value for key, value in injected.items() if key.startswith(MARK)]
+    names = dict.fromkeys(("", variant))
+    own = [_relative(yaml_path(paper, profile, name)) for name in names]
+    others = [file for file in given if file not in own]
+    if not others and given[-1:] in ([], own[-1:]):
+        return
+    file = Path(*others[:1] or given[-1:])
+    files = papermill_files(paper, profile, variant)
+    other = file.stem.partition("-")[0]
+    if other != paper:
+        raise ParamError(
+            f"{file}: these are parameters of {other}, not of {paper}: give {files}"
+        )
+    raise ParamError(
+        f"profile={profile!r}, variant={variant!r}, but the values are those of "
+        f"{file.as_posix()}: give {files}, in this order"
+    )
 
 
 # ---- what is wrong
@@ -199,6 +327,7 @@ def _refuse_other_files(
 
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
     """The paper's parameter class made of `values`; its ParamError names `source`."""
+    values = {k: v for k, v in values.items() if not k.startswith(MARK)}
     unknown = values.keys() - class_of(paper).model_fields.keys()
     for other in CLASSES:
         if len(unknown) > 2 and unknown <= class_of(other).model_fields.keys():
@@ -207,9 +336,11 @@ def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
                 f"{', '.join(unknown)}; give a file params/*/{paper}.yaml"
             )
     try:
-        return class_of(paper).model_validate(dict(values))
+        return class_of(paper).model_validate(values)
     except ValidationError as error:
         lines = [_explain(paper, source, e) for e in error.errors()]
+        if more := lines[MOST_LINES:]:
+            lines[MOST_LINES:] = [f"and {len(more)} more"]
         raise ParamError("\n".join(lines)) from None
 
 
@@ -223,10 +354,23 @@ def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
         return _unknown(paper, source, key, value)
     if error["type"] == "float_type" and isinstance(value, str):
         message += f"; YAML reads {value} as a string, write it with a point: 1.0e-5"
-    return f"{source}: {key}={value!r}: {message}"
+    if error["type"] == "string_type":
+        message += "; put it in quotes, or give papermill -r in place of -p"
+    place = "--" if source == OPTIONS else f"{source}: "
+    return f"{place}{key}={_short(value)}: {message}"
+
+
+def _short(value: Any) -> str:
+    """A value in a line of a message, whatever its length."""
+    text = repr(value) if isinstance(value, str | int | float) else reprlib.repr(value)
+    return text if len(text) < 200 else f"{text[:100]} … {text[-60:]}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _unknown(paper: str, source: str, key: str, value: Any) -> str:
     close = difflib.get_close_matches(key, class_of(paper).model_fields, n=1)
     fix = f"did you mean {close[0]}?" if close else "remove it"
-    return f"{source}: {key}={value!r}: no such parameter of {paper}; {fix}"
+    return f"{source}: {key}={_short(value)}: no such parameter of {paper}; {fix}"
