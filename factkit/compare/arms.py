@@ -6,7 +6,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
-from factkit.params.stages import Count, Few, PolicyParams, Seed, SweepParams, Template
+from factkit.params.stages import (
+    MOST,
+    MOST_FEW,
+    PolicyParams,
+    Seed,
+    SweepParams,
+    Template,
+)
 from factkit.rlfh.arms import TokenRewardParams
 
 
@@ -19,11 +26,11 @@ class CompareParams(PolicyParams):
     prompt_template: Template
     verifier: Literal["world", "leads"]
     requests: Literal["world", "leads"]
-    train_requests: Count = Field(ge=8)  # long ones, and as many short ones
-    test_requests: Count = Field(ge=8)
-    test_questions: Count = Field(ge=8)
+    train_requests: int = Field(ge=8, le=MOST)  # long ones, and as many short ones
+    test_requests: int = Field(ge=8, le=MOST)
+    test_questions: int = Field(ge=8, le=MOST)
     split_seed: Seed = 0  # of the leads; the world's is world_seed
-    probe_samples: Few = Field(ge=2)
+    probe_samples: int = Field(ge=2, le=MOST_FEW)
 
 
 class CompareRlParams(CompareParams, TokenRewardParams):

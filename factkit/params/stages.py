@@ -206,12 +206,13 @@ DataPath = Annotated[Text, AfterValidator(_file_or_folder)]
 JsonObject = Annotated[str, AfterValidator(_json_object)]  # flat YAML holds no other
 RequestFields = Annotated[str, Field(max_length=4000), AfterValidator(_request_fields)]
 
-Count = Annotated[int, Field(ge=1, le=10_000_000)]
-CountOrZero = Annotated[int, Field(ge=0, le=10_000_000)]
-Few = Annotated[int, Field(ge=1, le=10_000)]  # times, samples, chunks, processes
-FewOrZero = Annotated[int, Field(ge=0, le=10_000)]
-Tokens = Annotated[int, Field(ge=1, le=2**20)]
-TokensOrZero = Annotated[int, Field(ge=0, le=2**20)]
+MOST, MOST_FEW, MOST_TOKENS = 10_000_000, 10_000, 2**20
+Count = Annotated[int, Field(ge=1, le=MOST)]
+CountOrZero = Annotated[int, Field(ge=0, le=MOST)]
+Few = Annotated[int, Field(ge=1, le=MOST_FEW)]  # times, samples, chunks, processes
+FewOrZero = Annotated[int, Field(ge=0, le=MOST_FEW)]
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+TokensOrZero = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 LearningRate = Annotated[float, Field(gt=0, le=0.1)]
@@ -266,10 +267,10 @@ class Corpus(RunParams):
     """Parameters of 01_corpus_and_retrieval."""
 
     policy: Policy
-    chunk_tokens: Tokens = Field(ge=8)
+    chunk_tokens: int = Field(ge=8, le=MOST_TOKENS)
     overlap: TokensOrZero
-    max_documents: Count = Field(ge=100)
-    n_questions: Count = Field(ge=20)
+    max_documents: int = Field(ge=100, le=MOST)
+    n_questions: int = Field(ge=20, le=MOST)
 
     @model_validator(mode="after")
     def _chunks_move_on(self) -> Self:
@@ -297,7 +298,9 @@ class HardwareParams(RunParams):
     num_processes: Few = 1  # GPUs that train, by accelerate launch
     deepspeed: Literal["", "zero3", "zero3_offload"] = ""
     micro_batch_size: FewOrZero = 0  # sequences a GPU at a time; 0: all
-    max_context_length: Tokens = Field(2048, ge=16)  # tokens of prompt and response
+    max_context_length: int = Field(
+        2048, ge=16, le=MOST_TOKENS
+    )  # tokens of prompt and response
 
     @property
     def rollout_gpus(self) -> int:
@@ -428,7 +431,7 @@ class DpoParams(TrainParams):
     dpo_learning_rate: LearningRate
     dpo_batch_size: Count
     dpo_epochs: Few
-    dpo_beta: Weight = Field(gt=0)
+    dpo_beta: float = Field(gt=0, le=100)
 
 
 class RlParams(TrainParams):
@@ -437,9 +440,9 @@ class RlParams(TrainParams):
     rl_learning_rate: LearningRate
     rl_warmup_ratio: WarmUp = 0.0  # of the steps; then constant
     rl_steps: Count
-    rl_batch_size: Count = Field(ge=2)
+    rl_batch_size: int = Field(ge=2, le=MOST)
     minibatches: Few = 1  # updates a rollout
-    num_generations: Few = Field(ge=2)
+    num_generations: int = Field(ge=2, le=MOST_FEW)
     beta: Weight
     loss: Literal["grpo", "dr_grpo"] = "grpo"
     epsilon: float = Field(gt=0, lt=1)
@@ -526,18 +529,18 @@ class RequestParams(PolicyParams):
 
     requests: Name  # each paper says which it knows
     requests_path: DataPath = ""
-    train_requests: Count = Field(ge=8)
-    dev_requests: Count = Field(ge=8)
-    test_requests: Count = Field(ge=8)
+    train_requests: int = Field(ge=8, le=MOST)
+    dev_requests: int = Field(ge=8, le=MOST)
+    test_requests: int = Field(ge=8, le=MOST)
     split_seed: Seed = 0  # of requests and questions, but in the fact world
-    drawn_responses: Few = Field(ge=2)
+    drawn_responses: int = Field(ge=2, le=MOST_FEW)
     drawn_temperature: Temperature
 
     search_url: Url = ""
     pages: Few
     least_pages: Few
     claim_chunks: Few
-    claim_chunk_tokens: Tokens = Field(ge=8)
+    claim_chunk_tokens: int = Field(ge=8, le=MOST_TOKENS)
     test_chunks: Few
 
     @model_validator(mode="after")

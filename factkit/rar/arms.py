@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import (
+    MOST_TOKENS,
     CountOrZero,
     DpoParams,
     Few,
@@ -14,7 +15,6 @@ from factkit.params.stages import (
     SftParams,
     SweepParams,
     Text,
-    Tokens,
     TokensOrZero,
     Weight,
     some_of,
@@ -52,7 +52,7 @@ class RarParams(RequestParams):
     answer_format: Literal["long"] = "long"
     requests: Literal["world", "leads", "wildchat"]
     whole_chunks: Few
-    whole_chunk_tokens: Tokens = Field(ge=8)
+    whole_chunk_tokens: int = Field(ge=8, le=MOST_TOKENS)
     query_with_prompt: bool
     utility_drop: float = Field(gt=0, lt=1)
     utility_benchmarks: Annotated[Text, some_of(*MEASURED, *SUITES, least=1)] = (
@@ -94,7 +94,7 @@ class RarSftParams(RarParams, SftParams):
 class RarDpoParams(RarSftParams, DpoParams):
     """Binary RAR: DPO."""
 
-    length_difference: Weight = Field(gt=0)
+    length_difference: float = Field(gt=0, le=100)
 
 
 class RarRlParams(RarSftParams, RlParams):

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from factkit.arms import Arm
 from factkit.params.stages import (
-    Count,
+    MOST,
     DpoParams,
     Name,
     RequestParams,
@@ -16,7 +16,6 @@ from factkit.params.stages import (
     Template,
     Text,
     Url,
-    Weight,
     some_of,
 )
 
@@ -34,7 +33,7 @@ class ReasonParams(RequestParams):
     answer_format: Literal["reasoned"] = "reasoned"
     requests: Literal["world", "leads", "synthetic"]
     reasoning_template: Template
-    sft_requests: Count = Field(ge=8)
+    sft_requests: int = Field(ge=8, le=MOST)
     eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
     # who writes y_ref and compares (App. G); empty: the judge
     relevance_model: Name = ""
@@ -49,7 +48,7 @@ class ReasonDpoParams(ReasonSftParams, DpoParams):
     """Learning to Reason: DPO."""
 
     least_margin: float = Field(ge=0, lt=1)
-    length_difference: Weight = Field(gt=0)
+    length_difference: float = Field(gt=0, le=100)
 
 
 class ReasonRlParams(ReasonSftParams, RlParams):

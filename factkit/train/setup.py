@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     )
 
 
+MOST_LOST = 0.05  # of the rows, that do not fit the context
+
+
 def policy_trainer(
     make: "Callable[..., Trainer]",
     config: "TrainingArguments",
@@ -58,6 +61,23 @@ def policy_trainer(
     if rollouts and p.rollouts != "transformers" and p.lora_backend != "unsloth":
         settle_engine(trainer, p)
     return trainer
+
+
+def refuse_lost_rows(trainer: "Trainer", rows: Sequence[dict[str, Any]]) -> None:
+    """Print how many rows TRL dropped or cut, for they do not fit the context.
+
+    Raises ValueError if they are more than MOST_LOST of the rows.
+    """
+    limit, dataset = getattr(trainer.args, "max_length", None), trainer.train_dataset
+    lost = len(rows) - len(dataset)
+    if limit and "input_ids" in dataset.column_names:  # of SFT, a full row was cut
+        lost += sum(len(ids) >= limit for ids in dataset["input_ids"])
+    if not lost:
+        return
+    message = f"max_context_length={limit} drops or cuts {lost} of {len(rows)} rows"
+    if lost > MOST_LOST * len(rows):
+        raise ValueError(f"{message}: give a longer one, or shorter rows")
+    print(message)
 
 
 def load_trainable(

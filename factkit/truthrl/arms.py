@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import (
+    MOST,
+    MOST_FEW,
+    MOST_TOKENS,
     Count,
     DataPath,
     DpoParams,
@@ -21,7 +24,6 @@ from factkit.params.stages import (
     Temperature,
     Template,
     Text,
-    Tokens,
     TopP,
     Weight,
     some_of,
@@ -44,14 +46,14 @@ class QuestionParams(PolicyParams):
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
     questions_path: DataPath = ""
     eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
-    train_questions: Count = Field(ge=8)
-    dev_questions: Count = Field(ge=8)
-    test_questions: Count = Field(ge=8)
+    train_questions: int = Field(ge=8, le=MOST)
+    dev_questions: int = Field(ge=8, le=MOST)
+    test_questions: int = Field(ge=8, le=MOST)
     comparison_questions: Count = 150
     least_known: Share = 0.0  # share of right samples of a relation
     most_known: Share = 1.0  # that is asked
     split_seed: Seed = 0
-    probe_samples: Few = Field(ge=2)
+    probe_samples: int = Field(ge=2, le=MOST_FEW)
     probe_temperature: Temperature
     known_share: Share
 
@@ -59,7 +61,7 @@ class QuestionParams(PolicyParams):
     encoder: Model = "intfloat/e5-base-v2"
     wikipedia_path: DataPath = ""
     retrieved_chunks: Few = 3
-    chunk_tokens: Tokens = Field(128, ge=8)
+    chunk_tokens: int = Field(128, ge=8, le=MOST_TOKENS)
 
     @model_validator(mode="after")
     def _some_relations_are_asked(self) -> Self:

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from factkit.arms import Arm
 from factkit.params.stages import (
+    MOST,
+    MOST_TOKENS,
     ClaimTemplate,
-    Count,
     EvidenceTemplate,
     Few,
     FewOrZero,
@@ -17,7 +18,6 @@ from factkit.params.stages import (
     SftParams,
     SweepParams,
     Text,
-    Tokens,
     Url,
     Width,
     some_of,
@@ -39,17 +39,17 @@ class VeriParams(PolicyParams):
     claims: Literal["world", "leads", "feverous_exfever"]
     claims_path: Text = ""
     eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
-    train_claims: Count = Field(ge=8)
-    dev_claims: Count = Field(ge=3)
-    test_claims: Count = Field(ge=3)
+    train_claims: int = Field(ge=8, le=MOST)
+    dev_claims: int = Field(ge=3, le=MOST)
+    test_claims: int = Field(ge=3, le=MOST)
     context_entries: FewOrZero
 
     search_url: Url = ""
     retrieved_entries: Few
     max_searches: Few
-    max_prompt_length: Tokens = Field(ge=8)
-    max_observation_length: Tokens = Field(ge=16)
-    sft_trajectories: Count = Field(ge=8)
+    max_prompt_length: int = Field(ge=8, le=MOST_TOKENS)
+    max_observation_length: int = Field(ge=16, le=MOST_TOKENS)
+    sft_trajectories: int = Field(ge=8, le=MOST)
     cold_start: bool
 
     @model_validator(mode="after")
