@@ -3,6 +3,8 @@
 The tables hold one value a row; each is tried at every paper that has the key.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import yaml
 
@@ -337,6 +339,43 @@ def test_what_is_read_is_what_papermill_reads_from_a_file_and_by_p():
         both = yaml.load(text, NoDatesSafeLoader), _resolve_type(text)
         assert [(type(v), v) for v in both] == [(type(read), read)] * 2, text
     assert params.read_value("true") is True  # -p has a text, which no flag takes
+
+
+def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):
+    """Of the process that started the kernel: papermill tells a notebook no more than
+    what it made of them."""
+    import psutil
+
+    (tmp_path / "own.yaml").write_text("seed: 010\n")
+    (tmp_path / "fine.yaml").write_text("seed: 10\n")
+    start = ["/venv/bin/python", "/venv/bin/papermill", "a.ipynb", "b.ipynb"]
+    cell = 'profile = "tiny"'
+    values = {
+        "In": ["", cell, "# Parameters\nseed = 8\n"],
+        "profile": "tiny",
+        "seed": 8,
+    }
+    for words, wrong in (
+        ([*start, "-p", "seed", "010"], "papermill -p seed: '010' is read in several"),
+        (
+            [*start, "-f", "own.yaml"],
+            "own.yaml, line 1: seed: '010' is read in several",
+        ),
+        (["python", "-m", "papermill", "a", "-f", "own.yaml"], "own.yaml, line 1"),
+        ([*start, "--parameters", "beta", "1e-5"], "write 1.0e-5"),
+        ([*start, "-f", "fine.yaml", "-p", "seed", "8", "-r", "arms", "010"], ""),
+        ([*start, "-f", "s3://bucket/own.yaml", "--no-such-option"], ""),
+        (["jupyter", "lab", "-p", "seed", "010"], ""),
+    ):
+        parent = SimpleNamespace(cmdline=lambda w=words: w, cwd=lambda: str(tmp_path))
+        process = SimpleNamespace(parent=lambda p=parent: p)
+        monkeypatch.setattr(psutil, "Process", lambda p=process: p)
+        if wrong:
+            with pytest.raises(params.ParamError) as error:
+                params.check("truthrl", values)
+            assert wrong in str(error.value)
+        else:
+            assert params.check("truthrl", values).seed == 8
 
 
 def test_a_file_that_is_not_flat_is_refused_however_deep_it_is(tmp_path):

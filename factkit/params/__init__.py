@@ -129,7 +129,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         if len(text) > LONGEST or text.startswith("\ufeff"):
             raise ValueError("too long, or with a byte order mark")
-        events = list(yaml.parse(text, yaml.CSafeLoader))
+        events, depth = [], 0
+        for event in yaml.parse(text, yaml.CSafeLoader):
+            events.append(event)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            if depth > 2:
+                break
     except (yaml.YAMLError, ValueError) as error:
         raise ParamError(f"{path}: not valid YAML: {_one_line(error)}") from None
     nodes = [event for event in events if isinstance(event, yaml.NodeEvent)]
@@ -207,6 +212,8 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
     _refuse_other_files(paper, injected, profile, variant)
+    if injected:
+        _refuse_unclear_arguments()
     shown = {key: values[key] for key in cell - injected.keys()}
     for key in shown.keys() - fields.keys():
         raise ParamError(_unknown(paper, "the parameters cell", key, shown[key]))
@@ -257,21 +264,28 @@ def _read_cells(
         raise ParamError("the parameters cell must set profile, in a line of its own")
     if gone := (cell | injected.keys()) - values.keys():
         raise ParamError(f"{', '.join(gone)}: deleted after the parameters cell")
-    # whatever set them: a star import, exec, globals()
-    objects = {k for k in fields if callable(v := values[k]) or inspect.ismodule(v)}
-    otherwise = fields - before - injected.keys() - objects
-    changed = (fields & (after | cell)) | otherwise
-    return {key: values[key] for key in injected}, cell, changed
+    # what no cell's syntax shows was set, too: by a star import, exec, globals()
+    changed = fields & (after | cell) | fields - before
+    objects = {k for k in changed if callable(v := values[k]) or inspect.ismodule(v)}
+    return {key: values[key] for key in injected}, cell, changed - objects
 
 
 def _bound_names(source: str) -> dict[str, None]:
     """The names that a cell binds, in any way that Python's syntax shows, in order."""
     try:
-        table = symtable.symtable(source, "<cell>", "exec")
+        tables = [symtable.symtable(source, "<cell>", "exec")]
     except (SyntaxError, ValueError):  # it did not run
         return {}
-    symbols = table.get_symbols()
-    return {s.get_name(): None for s in symbols if s.is_assigned() or s.is_imported()}
+    names = {}
+    for table in tables:  # which grows: a function may bind a global name
+        tables += table.get_children()
+        names |= {
+            symbol.get_name(): None
+            for symbol in table.get_symbols()
+            if (symbol.is_assigned() or symbol.is_imported())
+            and (table is tables[0] or symbol.is_global())
+        }
+    return names
 
 
 def _refuse_statements(source: str) -> None:
@@ -320,6 +334,33 @@ def _refuse_other_files(
         f"profile={profile!r}, variant={variant!r}, but the values are those of "
         f"{file.as_posix()}: give {files}, in this order"
     )
+
+
+def _refuse_unclear_arguments() -> None:
+    """Raises ParamError if papermill's -p and -f read one of its arguments in several
+    ways. They are those of the process that started this kernel."""
+    import psutil
+
+    try:
+        parent = psutil.Process().parent()
+        words, folder = parent.cmdline(), Path(parent.cwd())
+    except (psutil.Error, AttributeError):  # of another user, or ended
+        return
+    program = [i for i, word in enumerate(words[:3]) if Path(word).stem == "papermill"]
+    if not program:
+        return
+    from papermill.cli import papermill
+
+    arguments = words[program[0] + 1 :]
+    given = papermill.make_context("papermill", arguments, resilient_parsing=True)
+    for key, text in given.params["parameters"]:
+        try:
+            read_value(text)
+        except ValueError as error:
+            raise ParamError(f"papermill -p {key}: {error}") from None
+    for file in given.params["parameters_file"]:
+        if (folder / file).is_file():
+            read_yaml(folder / file)
 
 
 # ---- what is wrong
