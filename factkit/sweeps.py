@@ -57,19 +57,17 @@ def snakemake(
     threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
     _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)
-    config = {  # as JSON, in which 1.10 in quotes stays a text
+    sweep = {  # snakemake types plain values: a variant 1.10 would be 1.1
         "paper": paper,
         "profile": p.profile,
         "variant": p.variant,
         "output_dir": p.output_dir,
         "arms": list(arms),
         "seeds": [str(seed) for seed in seeds],
-        "ablations": int(ablations),
-        "cold_start": int(getattr(p, "cold_start", True)),
+        "ablations": "yes" if ablations else "",
+        "cold_start": "yes" if getattr(p, "cold_start", True) else "",
         "overrides": _overrides_file(folder, overrides or {}),
-        "threads": threads,
     }
-    settings = [f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in config.items()]
     command = [
         *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
@@ -80,8 +78,8 @@ def snakemake(
         "--keep-going",
         *(() if DRY_RUN & {*extra} else ("--quiet", "rules", "host")),
         *extra,
-        "--config",
-        *settings,
+        *("--config", f"threads={threads}"),
+        f"sweep={json.dumps(sweep, ensure_ascii=False)}",
     ]
     where = runs.relative(folder)
     with FileLock(folder / ".sweep.lock"):

@@ -104,6 +104,24 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     return seen[0]
 
 
+def test_what_looks_like_a_number_reaches_snakemake_as_text(monkeypatch, tmp_path):
+    from snakemake.cli import parse_config
+
+    monkeypatch.setattr(runs, "profile_folder", lambda p: tmp_path)
+    seen = []
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(subprocess, "run", lambda c, **_: seen.append(c) or done)
+    for text in ("1.10", "2026", "010", "1e3", "yes", "null", "ü \U0001f600", "'", ""):
+        p = params.load("truthrl", "tiny").model_copy(
+            update={"variant": text, "output_dir": text}
+        )
+        sweeps.snakemake(p, "truthrl", ["sft", "ternary"], [0, 10])
+        command = seen.pop()
+        sweep = parse_config(command[command.index("--config") + 1 :])["sweep"]
+        assert (sweep["variant"], sweep["output_dir"]) == (text, text)
+        assert (sweep["arms"], sweep["seeds"]) == (["sft", "ternary"], ["0", "10"])
+
+
 def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):
     """No machine of theirs was at hand: here the names are taken away."""
     for name in ("sched_getaffinity", "sysconf", "ttyname"):
