@@ -3,17 +3,9 @@ factkit/published/compare_deviations.csv."""
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from factkit.arms import Arm
-from factkit.params.stages import (
-    MOST,
-    MOST_FEW,
-    PolicyParams,
-    Seed,
-    SweepParams,
-    Template,
-)
+from factkit.params import fields
+from factkit.params.stages import PolicyParams, SweepParams
 from factkit.rlfh.arms import TokenRewardParams
 
 
@@ -23,14 +15,14 @@ class CompareParams(PolicyParams):
     data_notebook: ClassVar[str] = "60_compare_setup"
     splits: ClassVar[tuple[str, ...]] = ("train", "test")
     answer_format: Literal["mixed"] = "mixed"
-    prompt_template: Template
+    prompt_template: fields.Template
     verifier: Literal["world", "leads"]
     requests: Literal["world", "leads"]
-    train_requests: int = Field(ge=8, le=MOST)  # long ones, and as many short ones
-    test_requests: int = Field(ge=8, le=MOST)
-    test_questions: int = Field(ge=8, le=MOST)
-    split_seed: Seed = 0  # of the leads; the world's is world_seed
-    probe_samples: int = Field(ge=2, le=MOST_FEW)
+    train_requests: fields.Size  # long ones, and as many short ones
+    test_requests: fields.Size
+    test_questions: fields.Size
+    split_seed: fields.Seed = 0  # of the leads; the world's is world_seed
+    probe_samples: fields.Samples
 
 
 class CompareRlParams(CompareParams, TokenRewardParams):

@@ -1,23 +1,17 @@
 """Binary RAR's parameters and arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
-    MOST_TOKENS,
-    CountOrZero,
     DpoParams,
-    Few,
     RequestParams,
     RlParams,
     SftParams,
     SweepParams,
-    Text,
-    TokensOrZero,
-    Weight,
-    some_of,
 )
 
 # lm-eval's benchmarks, of its version 0.4.13: name → its task, and the metric that is
@@ -51,16 +45,16 @@ class RarParams(RequestParams):
     data_notebook: ClassVar[str] = "20_rar_data"
     answer_format: Literal["long"] = "long"
     requests: Literal["world", "leads", "wildchat"]
-    whole_chunks: Few
-    whole_chunk_tokens: int = Field(ge=8, le=MOST_TOKENS)
+    whole_chunks: fields.Few
+    whole_chunk_tokens: fields.ChunkTokens
     query_with_prompt: bool
     utility_drop: float = Field(gt=0, lt=1)
-    utility_benchmarks: Annotated[Text, some_of(*MEASURED, *SUITES, least=1)] = (
+    utility_benchmarks: fields.some_of(*MEASURED, *SUITES, least=1) = (
         "best_guess_accuracy format_following win_rate"
     )
     allow_code: bool = False  # benchmarks that run what the policy writes
-    test_sets: Annotated[Text, some_of(*TEST_SETS)] = ""  # beside those held out
-    evaluation_tokens: TokensOrZero = 0  # 0: max_completion_length
+    test_sets: fields.some_of(*TEST_SETS) = ""  # beside those held out
+    evaluation_tokens: fields.TokensOrZero = 0  # 0: max_completion_length
 
     @property
     def for_evaluation(self) -> Self:
@@ -100,8 +94,8 @@ class RarDpoParams(RarSftParams, DpoParams):
 class RarRlParams(RarSftParams, RlParams):
     """Binary RAR: online RL."""
 
-    non_stop_penalty: Weight
-    dense_steps: CountOrZero = 0  # of rl_steps, for the arms in DENSE; 0: all
+    non_stop_penalty: fields.Weight
+    dense_steps: fields.CountOrZero = 0  # of rl_steps, for the arms in DENSE; 0: all
 
     def updates(self, arm: str) -> int:
         """The updates that an arm trains for (App. C)."""

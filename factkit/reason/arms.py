@@ -1,22 +1,17 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
-    MOST,
     DpoParams,
-    Name,
     RequestParams,
     RlParams,
     SftParams,
     SweepParams,
-    Template,
-    Text,
-    Url,
-    some_of,
 )
 
 # of datasets.long_form_prompts
@@ -32,12 +27,12 @@ class ReasonParams(RequestParams):
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
     answer_format: Literal["reasoned"] = "reasoned"
     requests: Literal["world", "leads", "synthetic"]
-    reasoning_template: Template
-    sft_requests: int = Field(ge=8, le=MOST)
-    eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
+    reasoning_template: fields.Template
+    sft_requests: fields.Size
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
     # who writes y_ref and compares (App. G); empty: the judge
-    relevance_model: Name = ""
-    relevance_url: Url = ""
+    relevance_model: fields.Name = ""
+    relevance_url: fields.Url = ""
 
 
 class ReasonSftParams(ReasonParams, SftParams):
@@ -54,7 +49,7 @@ class ReasonDpoParams(ReasonSftParams, DpoParams):
 class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
-    reward_url: Url = ""
+    reward_url: fields.Url = ""
 
 
 # arm → (λ, μ), the five rows of Table 2

@@ -6,13 +6,12 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
     DpoParams,
     RequestParams,
     SweepParams,
-    Text,
     TokenLevelParams,
-    Weight,
 )
 
 
@@ -22,7 +21,7 @@ class RlfhParams(RequestParams):
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
     requests: Literal["world", "leads", "hotpotqa"]
-    wikipedia_path: Text = ""
+    wikipedia_path: fields.Text = ""
 
 
 class RlfhDpoParams(RlfhParams, DpoParams):
@@ -47,10 +46,10 @@ class TokenRewardParams(TokenLevelParams):
     """f and g of RLFH's token rewards, each by name or as five numbers, and their
     constants (Eq. 1, 2)."""
 
-    truth_map: Text  # of correct, hedged correct, vague, hedged wrong, wrong
-    informativeness_map: Text  # of 5, 4, 3, 2, 1
-    alpha: Weight
-    info_beta: Weight
+    truth_map: fields.Text  # of correct, hedged correct, vague, hedged wrong, wrong
+    informativeness_map: fields.Text  # of 5, 4, 3, 2, 1
+    alpha: fields.Weight
+    info_beta: fields.Weight
     info_epsilon: float = Field(gt=-1, le=100)
 
     @field_validator("truth_map", "informativeness_map")

@@ -1,32 +1,17 @@
 """TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
-    MOST,
-    MOST_FEW,
-    MOST_TOKENS,
-    Count,
-    DataPath,
     DpoParams,
-    Few,
-    Judges,
-    Model,
     PolicyParams,
     RewardModelParams,
-    Seed,
     SftParams,
-    Share,
     SweepParams,
-    Temperature,
-    Template,
-    Text,
-    TopP,
-    Weight,
-    some_of,
 )
 
 EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # datasets.benchmarks
@@ -36,32 +21,32 @@ class QuestionParams(PolicyParams):
     """The questions, how they are asked, probed and answered with evidence."""
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
-    other_judges: Judges = ""
+    other_judges: fields.Judges = ""
     answer_format: Literal["plain", "boxed"]
-    prompt_template: Template
-    prompting_template: Template
-    abstaining_template: Template
-    majority_samples: Few
+    prompt_template: fields.Template
+    prompting_template: fields.Template
+    abstaining_template: fields.Template
+    majority_samples: fields.Few
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
-    questions_path: DataPath = ""
-    eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
-    train_questions: int = Field(ge=8, le=MOST)
-    dev_questions: int = Field(ge=8, le=MOST)
-    test_questions: int = Field(ge=8, le=MOST)
-    comparison_questions: Count = 150
-    least_known: Share = 0.0  # share of right samples of a relation
-    most_known: Share = 1.0  # that is asked
-    split_seed: Seed = 0
-    probe_samples: int = Field(ge=2, le=MOST_FEW)
-    probe_temperature: Temperature
-    known_share: Share
+    questions_path: fields.DataPath = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_questions: fields.Size
+    dev_questions: fields.Size
+    test_questions: fields.Size
+    comparison_questions: fields.Count = 150
+    least_known: fields.Share = 0.0  # share of right samples of a relation
+    most_known: fields.Share = 1.0  # that is asked
+    split_seed: fields.Seed = 0
+    probe_samples: fields.Samples
+    probe_temperature: fields.Temperature
+    known_share: fields.Share
 
     retriever: Literal["", "bm25", "e5"] = ""
-    encoder: Model = "intfloat/e5-base-v2"
-    wikipedia_path: DataPath = ""
-    retrieved_chunks: Few = 3
-    chunk_tokens: int = Field(128, ge=8, le=MOST_TOKENS)
+    encoder: fields.Model = "intfloat/e5-base-v2"
+    wikipedia_path: fields.DataPath = ""
+    retrieved_chunks: fields.Few = 3
+    chunk_tokens: fields.ChunkTokens = 128
 
     @model_validator(mode="after")
     def _some_relations_are_asked(self) -> Self:
@@ -83,9 +68,9 @@ class QuestionParams(PolicyParams):
 class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""
 
-    rft_samples: Few
-    rft_temperature: Temperature
-    rft_top_p: TopP
+    rft_samples: fields.Few
+    rft_temperature: fields.Temperature
+    rft_top_p: fields.TopP
     cold_start: bool
 
 
@@ -98,7 +83,7 @@ class QuestionDpoParams(QuestionSftParams, DpoParams):
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, its reasoning or a learned reward."""
 
-    reason_weight: Weight
+    reason_weight: fields.Weight
 
 
 def _sft(what: str, main: bool = False) -> Arm:

@@ -1,27 +1,12 @@
 """Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import (
-    MOST,
-    MOST_TOKENS,
-    ClaimTemplate,
-    EvidenceTemplate,
-    Few,
-    FewOrZero,
-    Policy,
-    PolicyParams,
-    RlParams,
-    SftParams,
-    SweepParams,
-    Text,
-    Url,
-    Width,
-    some_of,
-)
+from factkit.params import fields
+from factkit.params.stages import PolicyParams, RlParams, SftParams, SweepParams
 
 EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
 
@@ -33,23 +18,23 @@ class VeriParams(PolicyParams):
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     answer_format: Literal["claims"] = "claims"
     verifier: Literal["world", "leads", "judge"]
-    prompt_template: ClaimTemplate
-    offline_template: EvidenceTemplate
+    prompt_template: fields.ClaimTemplate
+    offline_template: fields.EvidenceTemplate
 
     claims: Literal["world", "leads", "feverous_exfever"]
-    claims_path: Text = ""
-    eval_sets: Annotated[Text, some_of(*EVAL_SETS)] = ""
-    train_claims: int = Field(ge=8, le=MOST)
-    dev_claims: int = Field(ge=3, le=MOST)
-    test_claims: int = Field(ge=3, le=MOST)
-    context_entries: FewOrZero
+    claims_path: fields.Text = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_claims: fields.Size
+    dev_claims: int = Field(ge=3, le=fields.MOST)
+    test_claims: int = Field(ge=3, le=fields.MOST)
+    context_entries: fields.FewOrZero
 
-    search_url: Url = ""
-    retrieved_entries: Few
-    max_searches: Few
-    max_prompt_length: int = Field(ge=8, le=MOST_TOKENS)
-    max_observation_length: int = Field(ge=16, le=MOST_TOKENS)
-    sft_trajectories: int = Field(ge=8, le=MOST)
+    search_url: fields.Url = ""
+    retrieved_entries: fields.Few
+    max_searches: fields.Few
+    max_prompt_length: fields.ChunkTokens
+    max_observation_length: int = Field(ge=16, le=fields.MOST_TOKENS)
+    sft_trajectories: fields.Size
     cold_start: bool
 
     @model_validator(mode="after")
@@ -109,8 +94,8 @@ class VeriRlParams(VeriSftParams, RlParams):
 class VeriLargerParams(VeriParams):
     """Veri-R1: a larger policy that is not trained."""
 
-    larger_policy: Policy
-    larger_hidden_size: Width = 128
+    larger_policy: fields.Policy
+    larger_hidden_size: fields.Width = 128
 
 
 def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
