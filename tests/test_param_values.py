@@ -363,6 +363,7 @@ def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):
         ),
         (["python", "-m", "papermill", "a", "-f", "own.yaml"], "own.yaml, line 1"),
         ([*start, "--parameters", "beta", "1e-5"], "several ways"),
+        ([*start, "-y", "{seed: 010}"], "papermill -y, line 1: seed: '010' is read in"),
         ([*start, "-f", "fine.yaml", "-p", "seed", "8", "-r", "arms", "010"], ""),
         ([*start, "-f", "s3://bucket/own.yaml", "--no-such-option"], ""),
         (["jupyter", "lab", "-p", "seed", "010"], ""),

@@ -30,12 +30,12 @@ ADDRESS = re.compile(
 ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-def must_be(form: str, fits: Callable[[str], object]) -> AfterValidator:
-    """A validator of values that fit; its message says what they must be."""
+def fitting(message: str, fits: Callable[[str], object]) -> AfterValidator:
+    """A validator of values that fit; `message` says what they must be."""
 
     def check(value: str) -> str:
         if not fits(value):
-            raise ValueError(f"must be {form}")
+            raise ValueError(message)
         return value
 
     return AfterValidator(check)
@@ -49,8 +49,10 @@ def are_some_of(text: str, known: Collection[str], least: int = 0) -> bool:
 
 def some_of(*known: str, least: int = 0) -> Any:
     """The type of a text of known names."""
-    form = f"some of {', '.join(known)}, each once, between spaces"
-    return Annotated[Text, must_be(form, lambda text: are_some_of(text, known, least))]
+    message = f"there are {', '.join(known)}: name each once, between spaces"
+    return Annotated[
+        Text, fitting(message, lambda text: are_some_of(text, known, least))
+    ]
 
 
 def holding(*places: str) -> AfterValidator:
@@ -63,7 +65,7 @@ def holding(*places: str) -> AfterValidator:
             raise ValueError(str(error)) from None
         return all(text.count(f"{{{place}}}") == 1 for place in places)
 
-    return must_be(f"a template that holds {places} in braces, each once", fits)
+    return fitting(f"must be a template that holds {places} in braces, each once", fits)
 
 
 def _are_seeds(text: str) -> bool:
@@ -123,40 +125,44 @@ def _is_json_object(text: str) -> bool:
     return not text or isinstance(json.loads(text), dict)
 
 
-OBJECT = "a JSON object, as '{\"top_k\": 20}'"  # flat YAML holds no other
+OBJECT = "must be a JSON object, as '{\"top_k\": 20}'"  # flat YAML holds no other
 Text = Annotated[
     str,
     Field(max_length=1000),
-    must_be(
-        "one line of words between single spaces",
+    fitting(
+        "must be one line of words between single spaces",
         lambda text: text == " ".join(text.split()) and text.isprintable(),
     ),
 ]
 Name = Annotated[
     str,
     Field(max_length=200),
-    must_be(
-        "a name without spaces or special characters",
+    fitting(
+        "must be a name without spaces or special characters",
         re.compile(r"([\w/.][\w/.:@+-]*)?", re.ASCII).fullmatch,
     ),
 ]
 Variant = Annotated[
     str,
     Field(max_length=80),
-    must_be("a name without spaces", re.compile(r"(\w[\w.-]*)?", re.ASCII).fullmatch),
+    fitting(
+        "must be a name without spaces", re.compile(r"(\w[\w.-]*)?", re.ASCII).fullmatch
+    ),
 ]
 Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 Seeds = Annotated[
     Text,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    must_be(f"whole numbers from 0 to {MOST_SEED}, each once, by spaces", _are_seeds),
+    fitting(
+        f"must be whole numbers from 0 to {MOST_SEED}, each once, by spaces", _are_seeds
+    ),
 ]
-MODEL = "a model's folder (config.json, model.safetensors) or a hub name (owner/name)"
-Model = Annotated[Text, must_be(MODEL, _is_model)]
+MODEL = "must be a folder with config.json and model.safetensors, or owner/name"
+Model = Annotated[Text, fitting(MODEL, _is_model)]
 Policy = Annotated[
     Text,
-    must_be(
-        f"{', '.join(POLICIES)}, {MODEL}",
+    fitting(
+        f"{MODEL}, or one of {', '.join(POLICIES)}",
         lambda name: name in POLICIES or _is_model(name),
     ),
 ]
@@ -166,24 +172,27 @@ EvidenceTemplate = Annotated[Text, holding("claim", "evidence")]
 Url = Annotated[
     str,
     Field(max_length=400),
-    must_be("an address, as http://localhost:8001/v1", _is_url),
+    fitting("must be an address, as http://localhost:8001/v1", _is_url),
 ]
 Judges = Annotated[
     Text,
-    must_be(
-        "judges between spaces: rules, exact, contains or <model>@<url>",
+    fitting(
+        "must be judges between spaces: rules, exact, contains or <model>@<url>",
         lambda text: all(map(_is_judge, text.split())),
     ),
 ]
 Folder = Annotated[
-    Text, must_be("a folder of its own, outside the kit and the system", _is_free)
+    Text,
+    fitting("must be a folder of its own, outside the kit and the system", _is_free),
 ]
 DataPath = Annotated[
     Text,
-    must_be("a file or folder that is there", lambda p: not p or Path(p).exists()),
+    fitting(
+        "must be a file or folder that is there", lambda p: not p or Path(p).exists()
+    ),
 ]
-JsonObject = Annotated[str, must_be(OBJECT, _is_json_object)]
-RequestFields = Annotated[str, Field(max_length=4000), must_be(OBJECT, _is_request)]
+JsonObject = Annotated[str, fitting(OBJECT, _is_json_object)]
+RequestFields = Annotated[str, Field(max_length=4000), fitting(OBJECT, _is_request)]
 
 Count = Annotated[int, Field(ge=1, le=MOST)]
 CountOrZero = Annotated[int, Field(ge=0, le=MOST)]

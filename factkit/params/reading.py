@@ -24,13 +24,20 @@ class ParamError(UserError):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
+    """A file's flat YAML mapping; raises ParamError as `read_mapping` does."""
+    try:
+        return read_mapping(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ParamError(f"{path}: not valid YAML: {error}") from None
+
+
+def read_mapping(text: str, source: str) -> dict[str, Any]:
     """A flat YAML mapping of names to plain values, as `read_value` reads them.
 
-    Nothing is composed, so that a nested file is refused however deep it is. Raises
+    Nothing is composed, so that nesting is refused however deep it is. Raises
     ParamError on bad syntax, nesting, tags, references, double keys and odd names.
     """
     try:
-        text = path.read_text(encoding="utf-8")
         if len(text) > LONGEST or text.startswith("\ufeff"):
             raise ValueError("too long, or with a byte order mark")
         events, depth = [], 0
@@ -41,14 +48,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
                 break
     except (yaml.YAMLError, ValueError) as error:
         problem = " ".join(str(error).split())
-        raise ParamError(f"{path}: not valid YAML: {problem}") from None
+        raise ParamError(f"{source}: not valid YAML: {problem}") from None
     nodes = [event for event in events if isinstance(event, yaml.NodeEvent)]
     documents = [e for e in events if isinstance(e, yaml.DocumentStartEvent)]
     if len(documents) != 1 or not isinstance(nodes[0], yaml.MappingStartEvent):
-        raise ParamError(f"{path}: must hold lines of `key: value`")
+        raise ParamError(f"{source}: must hold lines of `key: value`")
     values: dict[str, Any] = {}
     for key, value in zip(nodes[1::2], nodes[2::2], strict=False):
-        where = f"{path}, line {key.start_mark.line + 1}"
+        where = f"{source}, line {key.start_mark.line + 1}"
         name = getattr(key, "value", "")
         for node in (key, value):
             if not isinstance(node, yaml.ScalarEvent) or node.anchor or node.tag:
@@ -116,6 +123,8 @@ def refuse_unclear_arguments() -> None:
             read_value(text)
         except ValueError as error:
             raise ParamError(f"papermill -p {key}: {error}") from None
+    for text in given.params["parameters_yaml"]:
+        read_mapping(text, "papermill -y")
     for file in given.params["parameters_file"]:
         if (folder / file).is_file():
             read_yaml(folder / file)

@@ -54,7 +54,7 @@ class SweepParams(RunParams):
     def _arms_are_known(cls, text: str) -> str:
         known = typing.get_args(cls.model_fields["arm"].annotation)
         if not fields.are_some_of(text, known, least=1):
-            raise ValueError(f"must be some of {', '.join(known)}, each once")
+            raise ValueError(f"there are {', '.join(known)}: name each once")
         return text
 
 
