@@ -32,9 +32,18 @@ FOLDERS = (
     *(".", "", "/", "..", "../..", "./", str(ROOT), str(ROOT.parent), "outputs/.."),
     *("README.md", "README.md/x", "outputs/reference", "outputs/reference/tiny/x"),
     *(".git", ".git/x", "/etc", "/etc/factkit", "/usr/lib", "/proc", "~/runs", "a*"),
-    *("a\nb", "a\x00", "{x}", 'a"b', " outputs", 2026, None, LONG),
+    *("a\nb", "a\x00", "{x}", 'a"b', " outputs", 2026, None, "x" * 300, LONG),
 )
-PATHS = ("no/such/file.jsonl", "/no/such", "README.md\n", " ", "\x00", 3, LONG)
+PATHS = (
+    "no/such/file.jsonl",
+    "/no/such",
+    "README.md\n",
+    " ",
+    "\x00",
+    3,
+    "x" * 300,
+    LONG,
+)
 ARMS = ("", " ", "../x", "sft ternari", "sft,ternary", "x", "base base", 1, None, LONG)
 SEED_LISTS = (
     *("", " ", "0,1,2", "-1", "0 -1", "0 0", "0 1 x", "1.5", "1e3", "0x1", "５", "01"),
@@ -43,9 +52,20 @@ SEED_LISTS = (
 POLICIES = (
     *("/etc", "/", ".", "..", "../x", "./x", "a/..", "a/b/c", "tiny", "", " ", "a b/c"),
     *("a/b\n", "smollm", "outputs/none/model", "-a/b", "a/-b", "https://hub/a/b", 3),
-    *("params", LONG),
+    *("params", "x" * 300, LONG),
 )
-TEMPLATES = ("", " ", "no_such", "/etc/passwd", "README.md", "/etc", "../x", "a\n", 3)
+TEMPLATES = (
+    "",
+    " ",
+    "no_such",
+    "/etc/passwd",
+    "README.md",
+    "/etc",
+    "../x",
+    "a\n",
+    3,
+    "x/" + "x" * 300,
+)
 EXTRA = (
     *("[1]", "1", "{", "{'a': 1}", '{"a": NaN}', "enable: false", '"a"', "null", " "),
     *('{"model": "x"}', '{"messages": []}', '{"temperature": 2}', '{"top_p": 0.1}'),

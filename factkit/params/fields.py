@@ -34,7 +34,11 @@ def fitting(message: str, fits: Callable[[str], object]) -> AfterValidator:
     """A validator of values that fit; `message` says what they must be."""
 
     def check(value: str) -> str:
-        if not fits(value):
+        try:
+            fine = fits(value)
+        except (OSError, RecursionError) as error:  # which pydantic would let through
+            raise ValueError(str(error)) from None
+        if not fine:
             raise ValueError(message)
         return value
 
@@ -59,10 +63,7 @@ def holding(*places: str) -> AfterValidator:
     """A validator of prompt templates in which each place is once."""
 
     def fits(name: str) -> bool:
-        try:
-            text = prompts.template(name)
-        except OSError as error:
-            raise ValueError(str(error)) from None
+        text = prompts.template(name)
         return all(text.count(f"{{{place}}}") == 1 for place in places)
 
     return fitting(f"must be a template that holds {places} in braces, each once", fits)
