@@ -30,7 +30,7 @@ ADDRESS = re.compile(
 ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-def fitting(message: str, fits: Callable[[str], object]) -> AfterValidator:
+def require(message: str, fits: Callable[[str], object]) -> AfterValidator:
     """A validator of values that fit; `message` says what they must be."""
 
     def check(value: str) -> str:
@@ -55,18 +55,18 @@ def some_of(*known: str, least: int = 0) -> Any:
     """The type of a text of known names."""
     message = f"there are {', '.join(known)}: name each once, between spaces"
     return Annotated[
-        Text, fitting(message, lambda text: are_some_of(text, known, least))
+        Text, require(message, lambda text: are_some_of(text, known, least))
     ]
 
 
-def holding(*places: str) -> AfterValidator:
+def require_places(*places: str) -> AfterValidator:
     """A validator of prompt templates in which each place is once."""
 
     def fits(name: str) -> bool:
         text = prompts.template(name)
         return all(text.count(f"{{{place}}}") == 1 for place in places)
 
-    return fitting(f"must be a template that holds {places} in braces, each once", fits)
+    return require(f"must be a template that holds {places} in braces, each once", fits)
 
 
 def _are_seeds(text: str) -> bool:
@@ -130,7 +130,7 @@ OBJECT = "must be a JSON object, as '{\"top_k\": 20}'"  # flat YAML holds no oth
 Text = Annotated[
     str,
     Field(max_length=1000),
-    fitting(
+    require(
         "must be one line of words between single spaces",
         lambda text: text == " ".join(text.split()) and text.isprintable(),
     ),
@@ -138,7 +138,7 @@ Text = Annotated[
 Name = Annotated[
     str,
     Field(max_length=200),
-    fitting(
+    require(
         "must be a name without spaces or special characters",
         re.compile(r"([\w/.][\w/.:@+-]*)?", re.ASCII).fullmatch,
     ),
@@ -146,7 +146,7 @@ Name = Annotated[
 Variant = Annotated[
     str,
     Field(max_length=80),
-    fitting(
+    require(
         "must be a name without spaces", re.compile(r"(\w[\w.-]*)?", re.ASCII).fullmatch
     ),
 ]
@@ -154,46 +154,46 @@ Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 Seeds = Annotated[
     Text,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    fitting(
+    require(
         f"must be whole numbers from 0 to {MOST_SEED}, each once, by spaces", _are_seeds
     ),
 ]
 MODEL = "must be a folder with config.json and model.safetensors, or owner/name"
-Model = Annotated[Text, fitting(MODEL, _is_model)]
+Model = Annotated[Text, require(MODEL, _is_model)]
 Policy = Annotated[
     Text,
-    fitting(
+    require(
         f"{MODEL}, or one of {', '.join(POLICIES)}",
         lambda name: name in POLICIES or _is_model(name),
     ),
 ]
-Template = Annotated[Text, holding("question")]
-ClaimTemplate = Annotated[Text, holding("claim")]
-EvidenceTemplate = Annotated[Text, holding("claim", "evidence")]
+Template = Annotated[Text, require_places("question")]
+ClaimTemplate = Annotated[Text, require_places("claim")]
+EvidenceTemplate = Annotated[Text, require_places("claim", "evidence")]
 Url = Annotated[
     str,
     Field(max_length=400),
-    fitting("must be an address, as http://localhost:8001/v1", _is_url),
+    require("must be an address, as http://localhost:8001/v1", _is_url),
 ]
 Judges = Annotated[
     Text,
-    fitting(
+    require(
         "must be judges between spaces: rules, exact, contains or <model>@<url>",
         lambda text: all(map(_is_judge, text.split())),
     ),
 ]
 Folder = Annotated[
     Text,
-    fitting("must be a folder of its own, outside the kit and the system", _is_free),
+    require("must be a folder of its own, outside the kit and the system", _is_free),
 ]
 DataPath = Annotated[
     Text,
-    fitting(
+    require(
         "must be a file or folder that is there", lambda p: not p or Path(p).exists()
     ),
 ]
-JsonObject = Annotated[str, fitting(OBJECT, _is_json_object)]
-RequestFields = Annotated[str, Field(max_length=4000), fitting(OBJECT, _is_request)]
+JsonObject = Annotated[str, require(OBJECT, _is_json_object)]
+RequestFields = Annotated[str, Field(max_length=4000), require(OBJECT, _is_request)]
 
 Count = Annotated[int, Field(ge=1, le=MOST)]
 CountOrZero = Annotated[int, Field(ge=0, le=MOST)]
