@@ -10,6 +10,7 @@ import typer
 
 from factkit import arms as papers_arms
 from factkit import params
+from factkit.params.reading import read_value
 
 app = typer.Typer(
     add_completion=False,
@@ -282,7 +283,7 @@ def doctor(
 
 
 def _read_set(options: Sequence[str]) -> dict[str, Any]:
-    """The values of --set options, as `params.read_value` reads them; text in quotes
+    """The values of --set options, as `read_value` reads them; text in quotes
     is text."""
     values = {}
     for option in options:
@@ -293,7 +294,7 @@ def _read_set(options: Sequence[str]) -> dict[str, Any]:
             raise params.ParamError(f"--set {key}: give --{key}, which names the file")
         quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
         try:
-            values[key] = text[1:-1] if quoted else params.read_value(text)
+            values[key] = text[1:-1] if quoted else read_value(text)
         except ValueError as error:
             raise params.ParamError(f"--set {key}: {error}") from None
     return values

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from factkit import params
-from factkit.params import ROOT
+from factkit.params import ROOT, reading
 
 NAN, INF = float("nan"), float("inf")
 LONG = "x" * 5000
@@ -119,9 +119,10 @@ BAD = {
     "eval_sets": ("x", "nq_open,musique", "feverous feverous", 3, LONG),
     "test_sets": ("x", "biography biography", "gpqa,biography", 3),
     "utility_benchmarks": ("", "x", "win_rate win_rate", "humaneval", "a,b", 3),
-    "questions_path": PATHS,
+    "questions_path": ("params", "/etc", *PATHS),
     "requests_path": PATHS,
-    "benchmarks": PATHS,
+    **dict.fromkeys(("benchmarks", "claims_path"), ("README.md", *PATHS[2:])),
+    "wikipedia_path": ("params", "/etc", *PATHS[2:]),
     "rollouts": ("", "vllm", 1),
     "lora_backend": ("", "qlora", None),
     "deepspeed": ("zero2", "zero3", None),
@@ -227,7 +228,6 @@ BAD = {
 }
 UNUSED = {("verifiers", k) for k in ("num_processes", "micro_batch_size", "deepspeed")}
 OF_OTHERS = {"judge_key", "judge_headers"}  # where secrets come from
-ANY_TEXT = {"wikipedia_path", "claims_path"}  # doctor looks for what is fetched
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +268,7 @@ def test_every_kind_of_nonsense_is_refused_by_a_short_message_that_names_the_key
 
 def test_the_table_of_nonsense_has_every_parameter_of_every_paper():
     every = set().union(*(params.class_of(p).model_fields for p in params.CLASSES))
-    assert every - BAD.keys() == OF_OTHERS | ANY_TEXT
+    assert every - BAD.keys() == OF_OTHERS
 
 
 def test_what_does_not_go_together_is_refused_with_both_keys(own):
@@ -344,7 +344,7 @@ def test_what_the_readers_of_numbers_differ_in_is_refused_with_the_fix(tmp_path)
         with pytest.raises(params.ParamError, match="several ways; write a"):
             params.read_yaml(path)
         with pytest.raises(ValueError, match="several ways; write a"):
-            params.read_value(text)
+            reading.read_value(text)
 
 
 def test_what_is_read_is_what_papermill_reads_from_a_file_and_by_p():
@@ -355,10 +355,10 @@ def test_what_is_read_is_what_papermill_reads_from_a_file_and_by_p():
         *("0", "7", "-3", "+4", "1.0e-5", "0.5", ".5", "1.", "-2.5", "True", "False"),
         *("0 1 2", "a b", "org/model", "2026-11-26", "tiny", "http://h:1/v1", "1.0.0"),
     ):
-        read = params.read_value(text)
+        read = reading.read_value(text)
         both = yaml.load(text, NoDatesSafeLoader), _resolve_type(text)
         assert [(type(v), v) for v in both] == [(type(read), read)] * 2, text
-    assert params.read_value("true") is True  # -p has a text, which no flag takes
+    assert reading.read_value("true") is True  # -p has a text, which no flag takes
 
 
 def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):

@@ -24,9 +24,6 @@ from factkit.params.reading import (
     read_yaml,
     refuse_unclear_arguments,
 )
-from factkit.params.reading import (
-    read_value as read_value,
-)
 from factkit.params.stages import PROFILES as PROFILES
 from factkit.params.stages import RunParams
 

@@ -192,6 +192,15 @@ DataPath = Annotated[
         "must be a file or folder that is there", lambda p: not p or Path(p).exists()
     ),
 ]
+DataFile = Annotated[
+    Text, require("must be a file that is there", lambda p: not p or Path(p).is_file())
+]
+FetchedFile = Annotated[  # doctor looks whether it is there
+    Text, require("must be a file", lambda name: not name or not (ROOT / name).is_dir())
+]
+FetchedFolder = Annotated[
+    Text, require("must be a folder", lambda name: not (ROOT / name).is_file())
+]
 JsonObject = Annotated[str, require(OBJECT, _is_json_object)]
 RequestFields = Annotated[str, Field(max_length=4000), require(OBJECT, _is_request)]
 

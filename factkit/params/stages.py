@@ -144,7 +144,7 @@ class Verifiers(JudgeParams):
 
     verifier: Literal["rules"] = "rules"
     rows: fields.CountOrZero
-    benchmarks: fields.DataPath = ""
+    benchmarks: fields.FetchedFolder = ""
 
 
 class PolicyParams(JudgeParams):

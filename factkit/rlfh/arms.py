@@ -21,7 +21,7 @@ class RlfhParams(RequestParams):
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
     requests: Literal["world", "leads", "hotpotqa"]
-    wikipedia_path: fields.Text = ""
+    wikipedia_path: fields.FetchedFile = ""
 
 
 class RlfhDpoParams(RlfhParams, DpoParams):

@@ -29,7 +29,7 @@ class QuestionParams(PolicyParams):
     majority_samples: fields.Few
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
-    questions_path: fields.DataPath = ""
+    questions_path: fields.DataFile = ""
     eval_sets: fields.some_of(*EVAL_SETS) = ""
     train_questions: fields.Size
     dev_questions: fields.Size
@@ -44,7 +44,7 @@ class QuestionParams(PolicyParams):
 
     retriever: Literal["", "bm25", "e5"] = ""
     encoder: fields.Model = "intfloat/e5-base-v2"
-    wikipedia_path: fields.DataPath = ""
+    wikipedia_path: fields.DataFile = ""
     retrieved_chunks: fields.Few = 3
     chunk_tokens: fields.ChunkTokens = 128
 

@@ -22,7 +22,7 @@ class VeriParams(PolicyParams):
     offline_template: fields.EvidenceTemplate
 
     claims: Literal["world", "leads", "feverous_exfever"]
-    claims_path: fields.Text = ""
+    claims_path: fields.FetchedFolder = ""
     eval_sets: fields.some_of(*EVAL_SETS) = ""
     train_claims: fields.Size
     dev_claims: int = Field(ge=3, le=fields.MOST)
