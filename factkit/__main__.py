@@ -10,6 +10,7 @@ import typer
 
 from factkit import arms as papers_arms
 from factkit import params
+from factkit.params.reading import read_value
 
 app = typer.Typer(
     add_completion=False,
@@ -49,9 +50,9 @@ def reproduce(
     values: Set = (),
 ) -> None:
     """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
-    changed = _typed(values)
-    p = params.load(paper, profile, changed | {"output_dir": output_dir}, variant)
-    _fan_out(p, paper, papers_arms.main(paper), ["0"], jobs=jobs, overrides=changed)
+    changed = _read_set(values)
+    p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
+    _fan_out(p, paper, papers_arms.main(paper), [0], jobs=jobs, overrides=changed)
 
 
 @app.command()
@@ -96,27 +97,22 @@ def sweep(
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
-    changed = _typed(values)
-    p = params.load(paper, profile, changed | {"output_dir": output_dir}, variant)
-    chosen, numbers = arms.split() or p.arms.split(), (seeds or p.seeds).split()
-    for arm in chosen:
-        params.load(paper, profile, {"arm": arm}, variant)
-    if not numbers or not all(number.isdecimal() for number in numbers):
-        raise params.ParamError(
-            f"--seeds={seeds!r}: must be whole numbers from 0, separated by spaces"
-        )
+    changed = _read_set(values)
+    p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
+    named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
+    p = params.validate(paper, p.model_dump() | named, params.OPTIONS)
     options = {"jobs": jobs, "ablations": True, "overrides": changed}
-    _fan_out(p, paper, chosen, numbers, **options, extra=context.args)
+    _fan_out(p, paper, p.arm_names, p.seed_numbers, **options, extra=context.args)
 
 
 def _fan_out(
-    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[str], **options: Any
+    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int], **options: Any
 ) -> None:
     """Run arms × seeds, and print the results of their setting and where they are."""
     from factkit import past_runs, runs, sweeps
     from factkit.figures import tables
 
-    sweeps.snakemake(p, paper, arms, [int(seed) for seed in seeds], **options)
+    sweeps.snakemake(p, paper, arms, seeds, **options)
     if sweeps.DRY_RUN & {*options.get("extra", ())}:
         return
     root = params.ROOT / p.output_dir
@@ -135,7 +131,7 @@ def check(
     values: Set = (),
 ) -> None:
     """Check a profile's parameter files, with overrides, before anything is run."""
-    p = params.load(paper, profile, _typed(values), variant)
+    p = params.load(paper, profile, _read_set(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
 
@@ -184,7 +180,7 @@ def serve_rewards(
     """Serve a paper's rewards to training elsewhere (its reward_url), until SIGTERM."""
     from factkit.reason import reward_service
 
-    changed = _typed(values) | {"output_dir": output_dir}
+    changed = {"output_dir": output_dir} | _read_set(values)
     reward_service.serve(params.load(paper, profile, changed, variant), host, port)
 
 
@@ -204,7 +200,7 @@ def verl(
     from factkit import runs
     from factkit.train import verl_adapter
 
-    changed = _typed(values) | {"output_dir": output_dir}
+    changed = {"output_dir": output_dir} | _read_set(values)
     p = params.load(paper, profile, changed, variant)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
@@ -224,7 +220,7 @@ def fetch(
     fetch, 60 GB on disk and the indexes. Killed, it goes on where it ended."""
     from factkit.veri import fetch as corpora
 
-    folder = corpora.fetch(params.load(paper, profile, _typed(values)))
+    folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
 
 
@@ -286,15 +282,22 @@ def doctor(
         raise SystemExit(1)
 
 
-def _typed(values: Sequence[str]) -> dict[str, Any]:
-    """The values of --set options, typed as YAML would."""
-    import yaml
-
-    pairs = [item.partition("=") for item in values]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise params.ParamError(f"--set {key}: must be key=value")
-    return {key: yaml.safe_load(value) for key, _, value in pairs}
+def _read_set(options: Sequence[str]) -> dict[str, Any]:
+    """The values of --set options, as `read_value` reads them; text in quotes
+    is text."""
+    values = {}
+    for option in options:
+        key, equals, text = option.partition("=")
+        if not equals or key in values:
+            raise params.ParamError(f"--set {key}: must be key=value, each key once")
+        if key in ("profile", "variant"):
+            raise params.ParamError(f"--set {key}: give --{key}, which names the file")
+        quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+        try:
+            values[key] = text[1:-1] if quoted else read_value(text)
+        except ValueError as error:
+            raise params.ParamError(f"--set {key}: {error}") from None
+    return values
 
 
 def main() -> None:

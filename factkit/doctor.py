@@ -83,7 +83,7 @@ def estimate(paper: str, p: Any) -> list[Row]:
     responses, (prompt, response, _) = p.rl_steps * p.rl_batch_size, tokens(paper, p)
     each = f"{p.rl_steps} steps × {p.rl_batch_size} responses × ({prompt} + {response})"
     counts = [("rollout tokens of an RL run", responses * (prompt + response), each)]
-    for arm in p.arms.split():
+    for arm in p.arm_names:
         if calls := judge_calls(paper, p, arm):
             steps = p.updates(arm) if paper == "rar" else p.rl_steps
             how = f"{calls} a response, {steps} steps"
@@ -107,7 +107,7 @@ def estimate(paper: str, p: Any) -> list[Row]:
     parts = memory(paper, p)
     how = ", ".join(f"{what} {gb:.1f}" for what, gb in parts.items())
     rows.append(("memory a GPU", f"{sum(parts.values()):.0f} GB", how))
-    used = {arms.table(paper)[arm].algorithm for arm in p.arms.split()}
+    used = {arms.table(paper)[arm].algorithm for arm in p.arm_names}
     stages = {n: gb for n, gb in offline_memory(parts).items() if n in used}
     for name, gb in (stages | reward_model_memory(p, parts)).items():
         rows.append((f"memory a GPU, {name}", f"{gb:.0f} GB", "of the same parts"))
@@ -179,8 +179,8 @@ def disk(paper: str, p: Any) -> dict[str, float]:
     it runs, and what is downloaded."""
     weights = SHAPES[p.policy].billions
     trained = SHAPES[p.policy].lora(p.lora_rank) / 1e9 if p.lora_rank else weights
-    trained_arms = set(p.arms.split()) - arms.untrained()
-    kept = len(p.seeds.split()) * len(trained_arms) * getattr(p, "kept_policies", 1)
+    trained_arms = set(p.arm_names) - arms.untrained()
+    kept = len(p.seed_numbers) * len(trained_arms) * getattr(p, "kept_policies", 1)
     if "offline_rl" in trained_arms:
         kept += -(-p.rl_steps // p.checkpoint_steps)
     searched = paper == "truthrl" and p.retriever
@@ -204,7 +204,7 @@ def reward_model_memory(p: Any, parts: Mapping[str, float]) -> dict[str, float]:
     """GB of each GPU where a reward is learned (TruthRL's rlhf and rlkf), of `memory`'s
     parts: in training the reward model, which is in float32, has no logits and reads
     two responses; in the RL step, where each process holds it whole."""
-    if not {"rlhf", "rlkf"} & set(p.arms.split()):
+    if not {"rlhf", "rlkf"} & set(p.arm_names):
         return {}
     weights, rank = SHAPES[p.policy].billions, p.reward_lora_rank
     trained = SHAPES[p.policy].lora(rank) / 1e9 if rank else weights

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -56,6 +57,17 @@ def snakemake(
     threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
     _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)
+    sweep = {  # snakemake types plain values: a variant 1.10 would be 1.1
+        "paper": paper,
+        "profile": p.profile,
+        "variant": p.variant,
+        "output_dir": p.output_dir,
+        "arms": list(arms),
+        "seeds": [str(seed) for seed in seeds],
+        "ablations": "yes" if ablations else "",
+        "cold_start": "yes" if getattr(p, "cold_start", True) else "",
+        "overrides": _overrides_file(folder, overrides or {}),
+    }
     command = [
         *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
@@ -66,11 +78,8 @@ def snakemake(
         "--keep-going",
         *(() if DRY_RUN & {*extra} else ("--quiet", "rules", "host")),
         *extra,
-        *("--config", f"paper={paper}", f"profile={p.profile}", f"variant={p.variant}"),
-        *(f"output_dir={p.output_dir}", f"ablations={int(ablations)}"),
-        *(f"arms={' '.join(arms)}", f"cold_start={getattr(p, 'cold_start', True)}"),
-        f"overrides={_overrides_file(folder, overrides or {})}",
-        *(f"seeds={' '.join(map(str, seeds))}", f"threads={threads}"),
+        *("--config", f"threads={threads}"),
+        f"sweep={json.dumps(sweep, ensure_ascii=False)}",
     ]
     where = runs.relative(folder)
     with FileLock(folder / ".sweep.lock"):
@@ -148,7 +157,7 @@ def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
 def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
     """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
     without results were trained. Raises SweepError if a run fails."""
-    arms, seeds = p.arms.split(), [int(s) for s in p.seeds.split()]
+    arms, seeds = p.arm_names, p.seed_numbers
     notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem
     folders = [
         runs.run_folder(notebook, p.model_copy(update={"arm": arm, "seed": seed}))

@@ -96,6 +96,25 @@ def test_sft_learns_from_chat_rows(start, p, tmp_path):
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
+def test_a_context_too_short_for_the_rows_ends_the_training_before_it_starts(
+    start, p, tmp_path
+):
+    """TRL drops such rows, or cuts their end, and trains on the rest."""
+    rows = training.sft_rows(
+        EXAMPLES, PROBES, PROBES, p.model_copy(update={"arm": "sft"})
+    )
+    for i, room in enumerate((8, 60)):
+        short = p.model_copy(update={"arm": "sft", "max_context_length": room})
+        with pytest.raises(
+            ValueError, match=f"max_context_length={room} drops or cuts"
+        ):
+            offline.sft(start, rows, tmp_path / str(i), short)
+    pairs = training.pairs(EXAMPLES, PROBES, p.model_copy(update={"arm": "dpo"}))
+    short = p.model_copy(update={"arm": "dpo", "max_context_length": 8})
+    with pytest.raises(ValueError, match="max_context_length=8 drops or cuts"):
+        offline.dpo(start, pairs, tmp_path / "dpo", short)
+
+
 def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
     p = p.model_copy(update={"arm": "dpo"})
     rows = training.pairs(EXAMPLES, PROBES, p)

@@ -28,7 +28,9 @@ SIZES = {"train": 60, "dev": 12, "test": 24}
 
 def load(profile="tiny", **values):
     sizes = {f"{name}_claims": size for name, size in SIZES.items()}
-    return params.load("veri", profile, sizes | values)
+    return params.load(
+        "veri", profile, {"rl_batch_size": 24, "minibatches": 1} | sizes | values
+    )
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,36 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
         ("check truthrl --set policy=smollm", "policy='smollm'"),
         ("check truthrl --set beta=.inf", "--set: beta=inf"),
         ("report truthrl --profile h100_full", "no finished run"),
+        ("check truthrl --set seed=010", "--set seed: '010' is read in several ways"),
+        ("check truthrl --set beta=1e-3", "write a number as 10 or 1.0e-5"),
+        (f"check truthrl --set seed={'[' * 90_000}", "--set: seed='[[["),
+        ("check truthrl --set judge_extra={'a':[[}", "--set: judge_extra="),
+        ("check truthrl --set seed=*x", "--set: seed='*x'"),
+        ("check truthrl --set seed=!!python/name:os.system", "--set: seed='!!python"),
+        ("check truthrl --set seed=1 --set seed=2", "each key once"),
+        ("check truthrl --set variant=small", "give --variant"),
+        ("check truthrl --set profile=laptop", "give --profile"),
+        ("check truthrl --profile ./tiny", "needs the line profile: './tiny'"),
+        ("check truthrl --set output_dir=params", "output_dir='params'"),
+        ("sweep truthrl --output-dir params", "output_dir='params'"),
+        ("sweep truthrl --seeds 0,1,2", "--seeds='0,1,2'"),
+        ("sweep truthrl --seeds 5000000000", "--seeds='5000000000'"),
+        ("sweep truthrl --arms ../x", "--arms='../x'"),
+        ("sweep truthrl --set train_questions=8", "a rollout takes 16 prompts"),
     ):
         code, _, errors = factkit(*command.split())
         assert code == 2, command
-        assert named in errors
+        assert named in errors, errors
+        assert len(errors) < 1500 or "Usage" in errors
+
+
+def test_a_value_of_set_is_a_number_a_flag_or_a_text_as_it_is_for_papermill(factkit):
+    values = "beta=0.5", "chat=False", "judge_model='1e5'", 'judge_extra={"top_k": 1}'
+    code, page, _ = factkit("check", *(f"--set={value}" for value in values))
+    assert code == 0
+    lines = page.splitlines()
+    assert {"beta: 0.5", "chat: False", "judge_model: 1e5"} <= {*lines}
+    assert 'judge_extra: {"top_k": 1}' in lines
 
 
 def test_the_report_on_a_paper_is_its_whole_ledger(factkit):

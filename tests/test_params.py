@@ -1,5 +1,6 @@
 """The preflight: what is refused, and that the message helps."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import nbformat
 import pytest
 
 from factkit import params
+from factkit.params import reading
 
 YAMLS = sorted(params.ROOT.glob("params/*/*.yaml"))
 NOTEBOOKS = sorted(params.ROOT.glob("notebooks/*.ipynb"))
@@ -86,6 +88,8 @@ def test_what_is_refused_comes_with_the_fix():
 
 
 def test_what_goes_together_is_taken(tmp_path):
+    (tmp_path / "config.json").touch()
+    (tmp_path / "model.safetensors").touch()
     for values in (
         {"policy": str(tmp_path)},
         {"policy": "Qwen/Qwen3-8B"},
@@ -104,6 +108,7 @@ def test_what_goes_together_is_taken(tmp_path):
         for v in ("", "reasoning")
     )
     held = params.read_yaml(params.yaml_path("truthrl", "tiny", "reasoning"))
+    held = {k: v for k, v in held.items() if not k.startswith(params.MARK)}
     assert varied == base | held != base
 
 
@@ -176,6 +181,114 @@ def test_at_a_second_run_all_a_notebook_s_own_names_are_no_parameters():
     assert given(cell, "rl_steps = 7").rl_steps == 7  # a cell of one's own before it
 
 
+def test_a_line_of_the_parameters_cell_is_read_or_refused_never_passed_over():
+    """Today's cells have plain lines; all else that Python allows sets a value, too."""
+    refused, right = [], {"beta": 0.5, "seed": 1}
+    for lines in (
+        *("seed = 1; beta = 0.5", "seed, beta = 1, 0.5", "(seed, beta) = 1, 0.5"),
+        *("[seed, beta] = [1, 0.5]", "seed = x = 1\nbeta = 0.5", "if True: beta = 0.5"),
+        *("if True:\n  beta = 0.5", "for beta in (0.1, 0.5): pass", "beta = 1 / 2"),
+        *("beta = 1.0\nbeta /= 2", "(beta := 0.5)", "print(beta := 0.5)", "beta = f()"),
+        *(
+            "globals()['beta'] = 0.5",
+            "globals().update(beta=0.5)",
+            "exec('beta = 0.5')",
+        ),
+        *("import os\nbeta = 0.5", "beta = float('0.5')", "beta: float", "del seed"),
+        *("try:\n  beta = 0.5\nfinally:\n  pass", "with open(f) as beta: pass", "f()"),
+        *("def beta(): return 0.5", "class beta: pass", "from os import path as beta"),
+        *("beta = 0.1\nbeta = 0.5", "*beta, = [0.5]", "beta = x = 0.5", "beta = [0.5]"),
+        *("while True:\n  beta = 0.5\n  break", "match 0.5:\n  case beta: pass"),
+        *("beta = (0.5,)", "beta = {'a': 0.5}", "seed = None", "a.beta = 0.5", "pass"),
+        *(
+            "%load_ext x",
+            "!ls",
+            "beta = 0.5 if seed else 0",
+            "beta = True and 0.5",
+            "'x'",
+        ),
+        *(
+            "lambda: 0",
+            "assert True",
+            "seed = (1)\nbeta = +0.5 * 1",
+            "beta = f'{seed}'",
+        ),
+    ):
+        cell = f'profile: str = "tiny"\n{transformed(lines)}'
+        try:
+            exec(cell, values := {"f": lambda: 0.5, "a": type("A", (), {})()})
+        except Exception:
+            values = {}
+        values = {"profile": "tiny", "seed": 1, "beta": 0.5} | values
+        try:
+            p = params.check("truthrl", {"In": ["", cell], **values})
+        except params.ParamError as error:
+            refused.append(lines)
+            assert "the parameters cell, line" in str(error), error
+            assert "name = value" in str(error)
+        else:
+            assert {k: getattr(p, k) for k in right} == right, lines
+    assert len(refused) > 40
+    for lines in (
+        *("beta = 0.5  # KL\nseed = 1", "beta: float = (0.5)\nseed: int = +1"),
+        *('beta = 0.5\nseed = 1\njudge_model = (\n  "a"\n  "b"\n)', "seed=1\nbeta=.5"),
+        "# a comment\n\nbeta = 5e-1; seed = 1",
+    ):
+        p = given(f'profile = "tiny"\n{lines}')
+        assert {k: getattr(p, k) for k in right} == right, lines
+
+
+def transformed(source):
+    """Magics as IPython stores them in `In`."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(source)
+
+
+def test_a_value_that_is_set_after_the_parameters_cell_counts_however_it_was():
+    cell = 'profile = "tiny"\nseed = 0\nbeta = 0.001'
+    for later in (
+        *("beta = 0.5", "beta, x = 0.5, 1", "x = beta = 0.5", "beta = 0.25\nbeta *= 2"),
+        *(
+            "if seed == 0:\n    beta = 0.5",
+            "for beta in (0.1, 0.5): pass",
+            "(beta := 0.5)",
+        ),
+        *(
+            "globals()['beta'] = 0.5",
+            "exec('beta = 0.5')",
+            "globals().update(beta=0.5)",
+        ),
+        *(
+            "def f():\n    global beta\n    beta = 0.5\nf()",
+            "[beta := b for b in [0.5]]",
+        ),
+    ):
+        assert given(cell, later).beta == 0.5, later
+        hidden = later.replace("beta", "dpo_beta")  # which the cell does not show
+        assert given(cell, hidden).dpo_beta == 0.5, hidden
+        once_more = given(cell, later, hidden, cell)  # a second Run All
+        assert once_more.beta == 0.001
+        assert once_more == given(cell) or re.search("exec|globals", later)
+    assert "deleted after" in refused_cells(cell, "del beta")
+    assert "beta=[1]" in refused_cells(cell, "globals()['beta'] = [1]")
+    assert given(cell, "seed = = 1" and "x = 1", "import json as loss").loss == "grpo"
+    fixed = {"In": ["", f"{cell}; x()", "a b", cell, "await f()", "x = 1"]}
+    values = {"profile": "tiny", "seed": 0, "beta": 0.001}
+    assert params.check("truthrl", fixed | values).beta == 0.001
+
+
+def test_no_notebook_binds_a_parameter_s_name_where_it_is_checked():
+    """At a second Run All it would be taken for a change."""
+    for path in NOTEBOOKS:
+        cells = [
+            c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"
+        ]
+        (checks,) = [c for c in cells if "params.check(" in c]
+        fields = params.class_of(paper_of(path)).model_fields
+        assert not reading._bound_names(checks).keys() & fields, path
+
+
 def test_every_variant_s_files_are_told_apart_by_their_order():
     for path in YAMLS:
         paper, _, variant = path.stem.partition("-")
@@ -191,6 +304,80 @@ def test_every_variant_s_files_are_told_apart_by_their_order():
             assert f"give {files}" in refused_cells(swapped, paper=paper), path
         else:  # the order makes no difference
             assert given(swapped, paper=paper) == right
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """The content of each parameter file, read once."""
+    content = {path: params.read_yaml(path) for path in YAMLS}
+    monkeypatch.setattr(params, "read_yaml", lambda path: dict(content[path]))
+    return content
+
+
+def mixed(files, paths, paper, **more):
+    """Whether files that papermill merges in this order are taken for a run's though
+    its values are not those of the profile and variant that it says."""
+    merged = {k: v for path in paths for k, v in files[path].items()} | more
+    cell = "# Parameters\n" + "".join(f"{k} = {v!r}\n" for k, v in merged.items())
+    try:
+        p = params.check(paper, {"In": ["", cell], **merged})
+    except params.ParamError as error:
+        assert len(str(error).splitlines()) == 1, error
+        return False
+    return p != params.load(paper, p.profile, more, variant=p.variant)
+
+
+def test_no_two_files_are_mixed_without_a_word_in_any_order(files):
+    """All ordered pairs of each paper's files, and of its main files and others'."""
+    silent, tried = [], 0
+    for paper in params.CLASSES:
+        own = [path for path in YAMLS if path.stem.partition("-")[0] == paper]
+        main = [path for path in own if path.stem == paper]
+        others = [p for p in YAMLS if p.parent.name == "tiny" and p not in own]
+        pairs = [*itertools.permutations(own, 2), *itertools.product(main, others)]
+        pairs += itertools.product(others, main)
+        tried += len(pairs)
+        silent += [pair for pair in pairs if mixed(files, pair, paper)]
+    assert silent == []
+    assert tried > 900
+
+
+def test_three_files_and_values_beside_them_are_not_mixed_either(files):
+    own = [p for p in YAMLS if re.fullmatch(r"tiny/truthrl(-[a-z]+)?", name_of(p))]
+    for paths in itertools.product(own, repeat=3):
+        assert not mixed(files, paths, "truthrl", rl_steps=7), paths
+    main, laptop = (params.yaml_path("truthrl", name) for name in ("tiny", "laptop"))
+    for more in ({"variant": "small"}, {"profile": "laptop"}):
+        with pytest.raises(params.ParamError, match="the values are those of"):
+            given(injection("truthrl", "tiny", **more))
+    assert not mixed(files, [laptop, main, laptop], "truthrl")
+
+
+def name_of(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+def test_a_parameter_file_names_itself_by_a_key_of_its_own():
+    keys = [key for p in YAMLS for key in params.read_yaml(p) if "file_" in key]
+    assert len({*keys}) == len(keys) == len(YAMLS)
+
+
+def test_a_file_that_does_not_name_itself_is_told_the_line_that_it_needs(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    folder = tmp_path / "params" / "tiny"
+    folder.mkdir(parents=True)
+    lines = "profile: tiny\nvariant: ''\nfile_tiny_rar: params/tiny/rar.yaml\n"
+    for wrong, needed in (
+        (lines.replace("profile: tiny\n", ""), "the line profile: 'tiny'"),
+        (lines.replace("tiny\nv", "laptop\nv"), "the line profile: 'tiny'"),
+        (lines.replace("variant: ''", "variant: x"), "the line variant: ''"),
+        (lines.replace("_rar", "_veri"), "file_tiny_rar: 'params/tiny/rar.yaml'"),
+    ):
+        (folder / "rar.yaml").write_text(wrong)
+        with pytest.raises(params.ParamError, match=re.escape(needed)):
+            params.load("rar", "tiny")
 
 
 def test_another_profile_s_file_is_refused_with_both_ways_out():

@@ -74,3 +74,36 @@ def test_a_reference_on_a_gpu_is_not_made_fast_for_the_cpu(monkeypatch):
     on_gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"))
     rows = [{"prompt": "a"}]
     assert setup.policy_trainer(lambda **_: made, on_gpu, "", rows, p) is made
+
+
+class Rows:
+    """What a trainer made of its rows: their tokens, as a data set's column."""
+
+    column_names = ("input_ids",)
+
+    def __init__(self, *lengths):
+        self.ids = [[0] * n for n in lengths]
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, name):
+        return self.ids
+
+
+def test_rows_that_do_not_fit_the_context_are_counted_and_many_end_the_training(capsys):
+    rows = [{"prompt": "a", "completion": "b"}] * 64
+
+    def lost(*lengths):
+        args = SimpleNamespace(max_length=16)
+        trainer = SimpleNamespace(args=args, train_dataset=Rows(*lengths))
+        setup.refuse_lost_rows(trainer, rows)
+        return capsys.readouterr().out
+
+    assert lost(*[15] * 64) == ""
+    assert "max_context_length=16 drops or cuts 3 of 64 rows" in lost(*[9] * 61, 16, 16)
+    for lengths in ([9] * 14, [9] * 60 + [16] * 4, []):
+        with pytest.raises(
+            ValueError, match="max_context_length=16 drops .* of 64 rows"
+        ):
+            lost(*lengths)

@@ -67,7 +67,7 @@ def test_no_person_and_no_question_is_in_two_sets(sets):
 
 @pytest.mark.assets
 def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_start():
-    sets = reason_sets(load(requests="leads"))[0]
+    sets = reason_sets(load(requests="leads", verifier="leads"))[0]
     sizes = {name: len(examples) for name, examples in sets.items()}
     assert sizes == {"sft": 12, "train": 36, "dev": 9, "test": 20}
     refuse_overlap(sets)

@@ -55,8 +55,9 @@ def test_a_judge_is_asked_for_its_models_and_for_a_plain_verdict():
 
 
 def test_a_policy_of_pickles_is_told_before_anything_is_drawn_from_it(tmp_path):
-    p = params.load("rlfh", "tiny", {"policy": str(tmp_path)})
+    (tmp_path / "config.json").touch()
     (tmp_path / "pytorch_model.bin").touch()
+    p = params.load("rlfh", "tiny", {"policy": str(tmp_path)})
     with pytest.raises(UserError, match="no safetensors"):
         services.preflight(p)
     (tmp_path / "model.safetensors").touch()

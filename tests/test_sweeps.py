@@ -73,7 +73,9 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
     """And no value passes a shell: `--set 'x=$(…)'` would run, spaces would end it."""
     out = tmp_path / "out put"
     warm = ("--profile", "tiny", "--seeds", "0", "--set", "cold_start=false")
-    odd = ("--set", "questions_path=$(touch x)", "--set", "eval_sets=a b")
+    sets, file = "nq_open musique", tmp_path / "$(touch x)"
+    file.touch()
+    odd = ("--set", f"questions_path={file}", "--set", f"eval_sets={sets}")
     waits, commands = plan(out, "truthrl", "--arms", "ternary dpo", *warm, *odd)
     trained = {run: first for run, first in waits.items() if "train" in run}
     data = {"tiny/10_truthrl_data/main-s0"}
@@ -85,7 +87,7 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
         assert words[words.index("output_dir") + 1] == str(out)
         (file,) = [Path(w) for w in words if ".overrides-" in w]
         values = yaml.safe_load(file.read_text())
-        assert (values["eval_sets"], values["cold_start"]) == ("a b", False)
+        assert (values["eval_sets"], values["cold_start"]) == (sets, False)
 
 
 def commanded(monkeypatch, tmp_path, code=0, **more):
@@ -100,6 +102,24 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
     return seen[0]
+
+
+def test_what_looks_like_a_number_reaches_snakemake_as_text(monkeypatch, tmp_path):
+    from snakemake.cli import parse_config
+
+    monkeypatch.setattr(runs, "profile_folder", lambda p: tmp_path)
+    seen = []
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(subprocess, "run", lambda c, **_: seen.append(c) or done)
+    for text in ("1.10", "2026", "010", "1e3", "yes", "null", "ü \U0001f600", "'", ""):
+        p = params.load("truthrl", "tiny").model_copy(
+            update={"variant": text, "output_dir": text}
+        )
+        sweeps.snakemake(p, "truthrl", ["sft", "ternary"], [0, 10])
+        command = seen.pop()
+        sweep = parse_config(command[command.index("--config") + 1 :])["sweep"]
+        assert (sweep["variant"], sweep["output_dir"]) == (text, text)
+        assert (sweep["arms"], sweep["seeds"]) == (["sft", "ternary"], ["0", "10"])
 
 
 def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):

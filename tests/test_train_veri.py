@@ -115,7 +115,8 @@ def test_an_arm_switches_off_what_its_name_says_and_nothing_else():
 def test_an_online_arm_searches_in_its_rollouts(chat, data, start, calls, tmp_path):
     for arm in VERI_ONLINE_ARMS:
         calls.clear()
-        p = trained(arm, data, start, tmp_path, chat=chat)
+        own = {"chat": True, "policy": "org/chats"} if chat else {}
+        p = trained(arm, data, start, tmp_path, **own)
         assert calls.keys() == {"grpo"} and calls["grpo"].start == start
         assert calls["grpo"].make_rollout is search_rollout.rollout_function
         assert calls["grpo"].make_reward is rewards.reward_function

@@ -24,7 +24,7 @@ from factkit.world import facts as worlds
 from factkit.world import texts as world_text
 
 PAPERS = arms.PAPERS
-REQUESTS = {f"{name}_requests": 8 for name in ("train", "dev", "test")}
+REQUESTS = {"train_requests": 32, "dev_requests": 8, "test_requests": 8}
 SMALL = {
     "truthrl": {"arm": "ternary_knowledge", "cold_start": False},
     "rar": {"arm": "veriscore", **REQUESTS},
@@ -57,6 +57,8 @@ def made(name, folder):
     policy = folder / "policy"
     paths = {"output_dir": str(folder / "outputs"), "policy": str(policy)}
     policy.mkdir(parents=True)
+    for file in ("config.json", "model.safetensors"):
+        (policy / file).touch()
     p = params.load(name, "tiny", {"world_people": 40} | paths | SMALL[name])
     world = worlds.build_world(people=p.world_people, seed=p.world_seed)
     tokenizer = world_text.build_tokenizer(world, p.answer_format)

@@ -3,10 +3,9 @@ factkit/published/compare_deviations.csv."""
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from factkit.arms import Arm
-from factkit.params.stages import PolicyParams, Seeds, Template
+from factkit.params import fields
+from factkit.params.stages import PolicyParams, SweepParams
 from factkit.rlfh.arms import TokenRewardParams
 
 
@@ -16,14 +15,14 @@ class CompareParams(PolicyParams):
     data_notebook: ClassVar[str] = "60_compare_setup"
     splits: ClassVar[tuple[str, ...]] = ("train", "test")
     answer_format: Literal["mixed"] = "mixed"
-    prompt_template: Template
+    prompt_template: fields.Template
     verifier: Literal["world", "leads"]
     requests: Literal["world", "leads"]
-    train_requests: int = Field(ge=8)  # long ones, and as many short ones
-    test_requests: int = Field(ge=8)
-    test_questions: int = Field(ge=8)
-    split_seed: int = Field(0, ge=0)  # of the leads; the world's is world_seed
-    probe_samples: int = Field(ge=2)
+    train_requests: fields.Size  # long ones, and as many short ones
+    test_requests: fields.Size
+    test_questions: fields.Size
+    split_seed: fields.Seed = 0  # of the leads; the world's is world_seed
+    probe_samples: fields.Samples
 
 
 class CompareRlParams(CompareParams, TokenRewardParams):
@@ -53,9 +52,7 @@ ARMS = {
 TRAINED = tuple(name for name, arm in ARMS.items() if arm.algorithm)
 
 
-class Compare(CompareRlParams):
+class Compare(CompareRlParams, SweepParams):
     """Parameters of notebooks 60–62; `arms` and `seeds` are what 62 compares."""
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
-    arms: str
-    seeds: Seeds

@@ -70,7 +70,7 @@ def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
     has them. train: those without results here are trained first, which takes hours."""
     if train:
         return sweeps.train_arms(paper, p)
-    named = [(arm, int(seed)) for arm in p.arms.split() for seed in p.seeds.split()]
+    named = [(arm, seed) for arm in p.arm_names for seed in p.seed_numbers]
     results = stored(paper, p, p.variant)[p.variant]
     return [r for r in results if (r["arm"], r["seed"]) in named]
 

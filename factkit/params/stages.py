@@ -1,53 +1,20 @@
 """What the stages of a run take, whichever the paper: policy, SFT, DPO, RL."""
 
-import json
-import re
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+import typing
+from typing import ClassVar, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    field_validator,
     model_validator,
 )
 
-from factkit import prompts
+from factkit.params import fields
 
 SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
 PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
-POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
-
-
-def _policy(name: str) -> str:
-    """A name of the form owner/name may be on the hub and is not looked for there."""
-    on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", name)
-    if name not in POLICIES and not on_hub and not Path(name).is_dir():
-        raise ValueError(
-            f"neither one of {', '.join(POLICIES)}, nor a folder, nor a name on the "
-            "hub (owner/name)"
-        )
-    return name
-
-
-def _template(name: str) -> str:
-    try:
-        prompts.template(name)
-    except FileNotFoundError as error:
-        raise ValueError(str(error)) from None
-    return name
-
-
-def _seeds(value: object) -> object:
-    """A single seed on a command line, which YAML reads as a number, as text."""
-    return str(value) if type(value) is int else value
-
-
-Seeds = Annotated[str, BeforeValidator(_seeds)]  # whole numbers, separated by spaces
-Policy = Annotated[str, AfterValidator(_policy)]
-Template = Annotated[str, AfterValidator(_template)]
 
 
 class RunParams(BaseModel):
@@ -58,75 +25,116 @@ class RunParams(BaseModel):
     )
 
     profile: Literal[PROFILES]
-    variant: str = Field("", pattern=r"^[\w.-]*$")  # joins params file and run folder
-    output_dir: str = "outputs"
-    seed: int = Field(0, ge=0)
+    variant: fields.Variant = ""  # joins params file and run folder
+    output_dir: fields.Folder = "outputs"
+    seed: fields.Seed = 0
+
+
+class SweepParams(RunParams):
+    """The arms and seeds that a sweep runs and a paper's notebooks compare.
+
+    `arm` of the paper's class lists the arms that there are.
+    """
+
+    arms: fields.Text
+    seeds: fields.Seeds
+
+    @property
+    def arm_names(self) -> list[str]:
+        """The names in `arms`."""
+        return self.arms.split()
+
+    @property
+    def seed_numbers(self) -> list[int]:
+        """The numbers in `seeds`."""
+        return [int(seed) for seed in self.seeds.split()]
+
+    @field_validator("arms")
+    @classmethod
+    def _arms_are_known(cls, text: str) -> str:
+        known = typing.get_args(cls.model_fields["arm"].annotation)
+        if not fields.are_some_of(text, known, least=1):
+            raise ValueError(f"there are {', '.join(known)}: name each once")
+        return text
 
 
 class Corpus(RunParams):
     """Parameters of 01_corpus_and_retrieval."""
 
-    policy: Policy
-    chunk_tokens: int = Field(ge=8)
-    overlap: int = Field(ge=0)
-    max_documents: int = Field(ge=100)
-    n_questions: int = Field(ge=20)
+    policy: fields.Policy
+    chunk_tokens: fields.ChunkTokens
+    overlap: fields.TokensOrZero
+    max_documents: int = Field(ge=100, le=fields.MOST)
+    n_questions: int = Field(ge=20, le=fields.MOST)
+
+    @model_validator(mode="after")
+    def _chunks_move_on(self) -> Self:
+        if self.overlap >= self.chunk_tokens:
+            raise ValueError(f"overlap={self.overlap} must be below chunk_tokens")
+        return self
 
 
 class Start(RunParams):
     """Parameters of 00_start_here."""
 
-    policy: Policy
-    n_questions: int = Field(ge=1)
+    policy: fields.Policy
+    n_questions: fields.Count
 
 
 class HardwareParams(RunParams):
     """How to run on GPUs; the defaults are those of a machine without one."""
 
     rollouts: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
-    vllm_server_url: str = "http://localhost:8000"
-    vllm_server_gpus: int = Field(0, ge=0)  # its own; 0: vllm_tensor_parallel
-    vllm_tensor_parallel: int = Field(1, ge=1)
+    vllm_server_url: fields.Url = "http://localhost:8000"
+    vllm_server_gpus: fields.FewOrZero = 0  # its own; 0: vllm_tensor_parallel
+    vllm_tensor_parallel: fields.Few = 1
     vllm_memory: float = Field(0.3, gt=0, lt=1)  # share of a GPU's memory
     lora_backend: Literal["peft", "unsloth"] = "peft"
-    num_processes: int = Field(1, ge=1)  # GPUs that train, by accelerate launch
+    num_processes: fields.Few = 1  # GPUs that train, by accelerate launch
     deepspeed: Literal["", "zero3", "zero3_offload"] = ""
-    micro_batch_size: int = Field(0, ge=0)  # sequences a GPU at a time; 0: all
-    max_context_length: int = Field(2048, ge=16)  # tokens of prompt and response
+    micro_batch_size: fields.FewOrZero = 0  # sequences a GPU at a time; 0: all
+    max_context_length: int = Field(2048, ge=16, le=fields.MOST_TOKENS)
 
     @property
     def rollout_gpus(self) -> int:
         """GPUs of an engine that samples while the policy trains."""
         return self.vllm_server_gpus or self.vllm_tensor_parallel
 
+    def split_batch(self, total: int) -> tuple[int, int]:
+        """How an update's `total` rows are split: (rows a pass, passes a process).
 
-def _json_object(text: str) -> str:
-    """Raises ValueError on a text that is neither empty nor a JSON object."""
-    if text and not isinstance(json.loads(text), dict):
-        raise ValueError("must be a JSON object, as '{\"top_k\": 20}'")
-    return text
-
-
-JsonObject = Annotated[str, AfterValidator(_json_object)]  # flat YAML holds no other
+        total = rows a pass × passes × num_processes: it stays the paper's whatever fits
+        on a GPU. micro_batch_size 0: a process takes its whole share in one pass.
+        Raises ValueError if it does not divide.
+        """
+        share, rest = divmod(total, self.num_processes)
+        micro = min(self.micro_batch_size or share, share)
+        if rest or not micro or share % micro:
+            raise ValueError(
+                f"a batch of {total} does not split into {self.num_processes} "
+                f"processes × whole micro-batches of {self.micro_batch_size}; change "
+                "micro_batch_size or num_processes"
+            )
+        return micro, share // micro
 
 
 class JudgeParams(HardwareParams):
     """Who judges: rules, an exact reader, or a model behind an endpoint."""
 
-    verifier: str = "rules"  # each paper says which it knows
-    judge_model: str = ""
-    judge_url: str = "http://localhost:8001/v1"
-    judge_concurrency: int = Field(64, ge=1)
-    judge_timeout: float = Field(120.0, gt=0)
-    judge_max_calls: int = Field(0, ge=0)  # 0: no cap
+    verifier: fields.Name = "rules"  # each paper says which it knows
+    judge_model: fields.Name = ""
+    judge_url: fields.Url = "http://localhost:8001/v1"
+    judge_concurrency: fields.Few = 64
+    judge_timeout: float = Field(120.0, gt=0, le=86_400)
+    judge_max_calls: int = Field(0, ge=0, le=10**12)  # 0: no cap
     judge_key: str = "OPENAI_API_KEY"  # the variable of the environment that holds it
-    judge_headers: JsonObject = ""
-    judge_extra: JsonObject = ""  # of each request, beside what the kit asks
-    judge_thinking_tokens: int = Field(0, ge=0)  # beside those of a reply
+    judge_headers: fields.JsonObject = ""
+    judge_extra: fields.RequestFields = ""  # of each request, beside what the kit asks
+    judge_thinking_tokens: fields.TokensOrZero = 0  # beside those of a reply
 
     @model_validator(mode="after")
     def _judge_is_named(self) -> Self:
-        if self.verifier == "judge" and not self.judge_model:
+        if self.verifier == "judge" and not (self.judge_model and self.judge_url):
             raise ValueError("verifier=judge needs judge_model and judge_url")
         return self
 
@@ -134,79 +142,106 @@ class JudgeParams(HardwareParams):
 class Verifiers(JudgeParams):
     """Parameters of 02_verifiers: a judge is measured where one is named."""
 
-    rows: int = Field(ge=0)
-    benchmarks: str = ""
+    verifier: Literal["rules"] = "rules"
+    rows: fields.CountOrZero
+    benchmarks: fields.FetchedFolder = ""
 
 
 class PolicyParams(JudgeParams):
     """The policy, how it answers, and the fact world that a tiny one is trained on."""
 
-    policy: Policy
+    policy: fields.Policy
     dtype: Literal["float32", "bfloat16"]
     chat: bool
-    answer_format: str  # each paper says which it knows
-    max_completion_length: int = Field(ge=1)
-    eval_batch_size: int = Field(ge=1)
+    answer_format: fields.Name  # each paper says which it knows
+    max_completion_length: fields.Tokens
+    eval_batch_size: fields.Count
 
     # the fact world and its policy: profile tiny's alone
-    world_people: int = Field(500, ge=20)
-    world_seed: int = Field(0, ge=0)
-    pretrain_hidden_size: int = Field(128, ge=16)
-    pretrain_layers: int = Field(4, ge=1)
-    pretrain_steps: int = Field(400, ge=1)
-    pretrain_batch_size: int = Field(16, ge=1)
-    pretrain_learning_rate: float = Field(5.0e-3, gt=0, lt=1)
-    pretrain_reading: float = Field(0.0, ge=0)
+    world_people: int = Field(500, ge=20, le=20_000)  # of 50,000 names
+    world_seed: fields.Seed = 0
+    pretrain_hidden_size: fields.Width = 128
+    pretrain_layers: int = Field(4, ge=1, le=128)
+    pretrain_steps: fields.Count = 400
+    pretrain_batch_size: fields.Few = 16
+    pretrain_learning_rate: fields.LearningRate = 5.0e-3
+    pretrain_reading: fields.Weight = 0.0
+
+    @model_validator(mode="after")
+    def _responses_fit(self) -> Self:
+        if self.max_completion_length >= self.max_context_length:
+            raise ValueError(
+                f"max_completion_length={self.max_completion_length} leaves no room "
+                f"for a prompt in max_context_length={self.max_context_length}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _chats_have_a_template(self) -> Self:
+        if self.chat and not fields.has_chat_template(self.policy):
+            raise ValueError(f"chat=true: policy={self.policy} has no chat template")
+        return self
 
 
 class TrainParams(PolicyParams):
     """What all training has: an adapter or full parameters, checkpoints."""
 
-    lora_rank: int = Field(ge=0)
-    lora_alpha: int = Field(ge=1)
-    sft_warmup_ratio: float = Field(ge=0, le=1)  # of DPO and reward models, too
-    checkpoint_steps: int = Field(ge=1)
+    lora_rank: int = Field(ge=0, le=4096)
+    lora_alpha: int = Field(ge=1, le=65_536)
+    sft_warmup_ratio: fields.WarmUp  # of DPO and reward models, too
+    checkpoint_steps: fields.Count
 
     @model_validator(mode="after")
     def _unsloth_has_an_adapter(self) -> Self:
         if self.lora_backend == "unsloth" and (not self.lora_rank or self.deepspeed):
             raise ValueError("lora_backend=unsloth needs lora_rank > 0, no deepspeed")
+        if self.deepspeed and self.num_processes == 1:
+            raise ValueError(
+                f"deepspeed={self.deepspeed} shards: num_processes must be ≥ 2"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_split(self) -> Self:
+        for key in ("sft_batch_size", "dpo_batch_size", "reward_batch_size"):
+            if hasattr(self, key):
+                self.split_batch(getattr(self, key))
         return self
 
 
 class SftParams(TrainParams):
     """Supervised fine-tuning."""
 
-    sft_learning_rate: float = Field(gt=0, lt=1)
-    sft_batch_size: int = Field(ge=1)
-    sft_epochs: int = Field(ge=1)
+    sft_learning_rate: fields.LearningRate
+    sft_batch_size: fields.Count
+    sft_epochs: fields.Few
     sft_by_length: bool = False  # rows of an update alike, not at random
 
 
 class DpoParams(TrainParams):
     """DPO."""
 
-    dpo_learning_rate: float = Field(gt=0, lt=1)
-    dpo_batch_size: int = Field(ge=1)
-    dpo_epochs: int = Field(ge=1)
-    dpo_beta: float = Field(gt=0)
+    dpo_learning_rate: fields.LearningRate
+    dpo_batch_size: fields.Count
+    dpo_epochs: fields.Few
+    dpo_beta: float = Field(gt=0, le=100)
 
 
 class RlParams(TrainParams):
     """GRPO."""
 
-    rl_learning_rate: float = Field(gt=0, lt=1)
-    rl_warmup_ratio: float = Field(0.0, ge=0, lt=1)  # of the steps; then constant
-    rl_steps: int = Field(ge=1)
-    rl_batch_size: int = Field(ge=2)
-    minibatches: int = Field(1, ge=1)  # updates a rollout
-    num_generations: int = Field(ge=2)
-    beta: float = Field(ge=0)
+    rl_learning_rate: fields.LearningRate
+    rl_warmup_ratio: fields.WarmUp = 0.0  # of the steps; then constant
+    rl_steps: fields.Count
+    rl_batch_size: int = Field(ge=2, le=fields.MOST)
+    minibatches: fields.Few = 1  # updates a rollout
+    num_generations: fields.Samples
+    beta: fields.Weight
     loss: Literal["grpo", "dr_grpo"] = "grpo"
     epsilon: float = Field(gt=0, lt=1)
-    temperature: float = Field(gt=0)
-    top_p: float = Field(gt=0, le=1)
-    kept_policies: int = Field(1, ge=1)  # while training, evenly; 1: the last alone
+    temperature: fields.Temperature
+    top_p: fields.TopP
+    kept_policies: fields.Few = 1  # while training, evenly; 1: the last alone
 
     @property
     def kept_steps(self) -> list[int]:
@@ -214,6 +249,17 @@ class RlParams(TrainParams):
         n = self.kept_policies
         steps = {self.rl_steps * i // n for i in range(1, n + 1)}
         return sorted(steps - {0})
+
+    @model_validator(mode="after")
+    def _prompts_fill_a_rollout(self) -> Self:
+        prompts = self.minibatches * self.rl_batch_size // self.num_generations
+        for key in ("train_questions", "train_requests", "train_claims"):
+            if getattr(self, key, prompts) < prompts:
+                raise ValueError(
+                    f"{key}={getattr(self, key)}: a rollout takes {prompts} prompts, "
+                    "minibatches × rl_batch_size / num_generations"
+                )
+        return self
 
     @model_validator(mode="after")
     def _groups_fill_the_batch(self) -> Self:
@@ -238,15 +284,15 @@ class TokenLevelParams(RlParams):
     """
 
     method: Literal["ppo", "group"] = "ppo"
-    gamma: float = Field(ge=0, le=1)
-    ppo_epochs: int = Field(ge=1)  # times that a rollout is gone through
-    minibatches: int = Field(ge=1)  # updates each time
+    gamma: fields.Share
+    ppo_epochs: fields.Few  # times that a rollout is gone through
+    minibatches: fields.Few  # updates each time
 
     # PPO alone
-    gae_lambda: float = Field(ge=0, le=1)
-    value_clip: float = Field(gt=0)
-    value_coefficient: float = Field(ge=0)
-    value_learning_rate: float = Field(gt=0, lt=1)
+    gae_lambda: fields.Share
+    value_clip: float = Field(gt=0, le=10)
+    value_coefficient: fields.Weight
+    value_learning_rate: fields.LearningRate
 
     @model_validator(mode="after")
     def _unsloth_has_its_own_trainer(self) -> Self:
@@ -258,12 +304,12 @@ class TokenLevelParams(RlParams):
 class RewardModelParams(RlParams):
     """The reward model of RLHF and RLKF."""
 
-    reward_lora_rank: int = Field(0, ge=0)  # 0: full parameters
-    reward_pairs: int = Field(0, ge=0)  # wrong samples of a question, at most; 0: all
-    reward_beta: float = Field(ge=0)
-    reward_learning_rate: float = Field(gt=0, lt=1)
-    reward_batch_size: int = Field(ge=1)
-    reward_epochs: int = Field(ge=1)
+    reward_lora_rank: int = Field(0, ge=0, le=4096)  # 0: full parameters
+    reward_pairs: fields.FewOrZero = 0  # wrong samples of a question, at most; 0: all
+    reward_beta: fields.Weight
+    reward_learning_rate: fields.LearningRate
+    reward_batch_size: fields.Count
+    reward_epochs: fields.Few
 
 
 class RequestParams(PolicyParams):
@@ -272,20 +318,30 @@ class RequestParams(PolicyParams):
     data_notebook: ClassVar[str]  # writes the requests and their evidence
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     verifier: Literal["world", "leads", "judge"]
-    prompt_template: Template
+    prompt_template: fields.Template
 
-    requests: str  # each paper says which it knows
-    requests_path: str = ""
-    train_requests: int = Field(ge=8)
-    dev_requests: int = Field(ge=8)
-    test_requests: int = Field(ge=8)
-    split_seed: int = Field(0, ge=0)  # of requests and questions, but in the fact world
-    drawn_responses: int = Field(ge=2)
-    drawn_temperature: float = Field(gt=0)
+    requests: fields.Name  # each paper says which it knows
+    requests_path: fields.DataPath = ""
+    train_requests: fields.Size
+    dev_requests: fields.Size
+    test_requests: fields.Size
+    split_seed: fields.Seed = 0  # of requests and questions, but in the fact world
+    drawn_responses: fields.Samples
+    drawn_temperature: fields.Temperature
 
-    search_url: str = ""
-    pages: int = Field(ge=1)
-    least_pages: int = Field(ge=1)
-    claim_chunks: int = Field(ge=1)
-    claim_chunk_tokens: int = Field(ge=8)
-    test_chunks: int = Field(ge=1)
+    search_url: fields.Url = ""
+    pages: fields.Few
+    least_pages: fields.Few
+    claim_chunks: fields.Few
+    claim_chunk_tokens: fields.ChunkTokens
+    test_chunks: fields.Few
+
+    @model_validator(mode="after")
+    def _evidence_can_be_had(self) -> Self:
+        if self.least_pages > self.pages:
+            raise ValueError(f"least_pages={self.least_pages} is above pages")
+        if self.verifier != "judge" and self.verifier != self.requests:
+            raise ValueError(
+                f"verifier={self.verifier} can't verify requests={self.requests}"
+            )
+        return self

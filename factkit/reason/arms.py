@@ -5,14 +5,18 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
     DpoParams,
     RequestParams,
     RlParams,
-    Seeds,
     SftParams,
-    Template,
+    SweepParams,
 )
+
+# of datasets.long_form_prompts
+EVAL_SETS = ("longfact_objects", "fava", "alpaca_fact", "biography", "factory_hard")
+EVAL_SETS += ("factbench_hard",)
 
 
 class ReasonParams(RequestParams):
@@ -23,12 +27,12 @@ class ReasonParams(RequestParams):
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
     answer_format: Literal["reasoned"] = "reasoned"
     requests: Literal["world", "leads", "synthetic"]
-    reasoning_template: Template
-    sft_requests: int = Field(ge=8)
-    eval_sets: str = ""
+    reasoning_template: fields.Template
+    sft_requests: fields.Size
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
     # who writes y_ref and compares (App. G); empty: the judge
-    relevance_model: str = ""
-    relevance_url: str = ""
+    relevance_model: fields.Name = ""
+    relevance_url: fields.Url = ""
 
 
 class ReasonSftParams(ReasonParams, SftParams):
@@ -39,13 +43,13 @@ class ReasonDpoParams(ReasonSftParams, DpoParams):
     """Learning to Reason: DPO."""
 
     least_margin: float = Field(ge=0, lt=1)
-    length_difference: float = Field(gt=0)
+    length_difference: float = Field(gt=0, le=100)
 
 
 class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
-    reward_url: str = ""
+    reward_url: fields.Url = ""
 
 
 # arm → (λ, μ), the five rows of Table 2
@@ -78,9 +82,7 @@ ARMS = {
 }
 
 
-class Reason(ReasonDpoParams, ReasonRlParams):
+class Reason(ReasonDpoParams, ReasonRlParams, SweepParams):
     """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
 
     arm: Literal[tuple(ARMS)] = "fact_relevance"
-    arms: str
-    seeds: Seeds

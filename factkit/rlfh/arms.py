@@ -1,13 +1,18 @@
 """RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
-import math
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import DpoParams, RequestParams, Seeds, TokenLevelParams
+from factkit.params import fields
+from factkit.params.stages import (
+    DpoParams,
+    RequestParams,
+    SweepParams,
+    TokenLevelParams,
+)
 
 
 class RlfhParams(RequestParams):
@@ -16,7 +21,7 @@ class RlfhParams(RequestParams):
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
     requests: Literal["world", "leads", "hotpotqa"]
-    wikipedia_path: str = ""
+    wikipedia_path: fields.FetchedFile = ""
 
 
 class RlfhDpoParams(RlfhParams, DpoParams):
@@ -41,11 +46,11 @@ class TokenRewardParams(TokenLevelParams):
     """f and g of RLFH's token rewards, each by name or as five numbers, and their
     constants (Eq. 1, 2)."""
 
-    truth_map: str  # of correct, hedged correct, vague, hedged wrong, wrong
-    informativeness_map: str  # of 5, 4, 3, 2, 1
-    alpha: float = Field(ge=0)
-    info_beta: float = Field(ge=0)
-    info_epsilon: float = Field(gt=-1)
+    truth_map: fields.Text  # of correct, hedged correct, vague, hedged wrong, wrong
+    informativeness_map: fields.Text  # of 5, 4, 3, 2, 1
+    alpha: fields.Weight
+    info_beta: fields.Weight
+    info_epsilon: float = Field(gt=-1, le=100)
 
     @field_validator("truth_map", "informativeness_map")
     @classmethod
@@ -61,7 +66,7 @@ def numbers(text: str, named: Mapping[str, str]) -> list[float]:
         values = [float(number) for number in named.get(text, text).split()]
     except ValueError:
         values = []
-    if len(values) != 5 or not all(map(math.isfinite, values)):
+    if len(values) != 5 or not all(abs(value) <= 100 for value in values):
         raise ValueError(f"give five numbers, or one of {', '.join(named)}")
     return values
 
@@ -89,9 +94,7 @@ ARMS = {
 }
 
 
-class Rlfh(RlfhDpoParams, RlfhRlParams):
+class Rlfh(RlfhDpoParams, RlfhRlParams, SweepParams):
     """Parameters of notebooks 40–44; `arms` and `seeds` are what 43 compares."""
 
     arm: Literal[tuple(ARMS)] = "statement"
-    arms: str
-    seeds: Seeds

@@ -24,6 +24,7 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
 
     config = sft_config(p, folder / "checkpoint")
     trainer = setup.policy_trainer(SFTTrainer, config, base, rows, p)
+    setup.refuse_lost_rows(trainer, rows)
     return setup.train_and_keep(trainer, "SFT", folder, merge=True)
 
 
@@ -54,6 +55,7 @@ def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) 
 
     config = dpo_config(p, folder / "checkpoint")
     trainer = setup.policy_trainer(DPOTrainer, config, start, rows, p)
+    setup.refuse_lost_rows(trainer, rows)
     return setup.train_and_keep(trainer, "DPO", folder, merge=True)
 
 
@@ -106,6 +108,7 @@ def train_reward_model(
         peft_config=setup.lora(adapter, task="SEQ_CLS"),
         args=config,
     )
+    setup.refuse_lost_rows(trainer, rows)
     names = {"model": "reward_model", "curve": "reward_model.csv"}
     return setup.train_and_keep(trainer, "reward model", folder, merge=True, **names)
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     )
 
 
+MOST_LOST = 0.05  # of the rows, that do not fit the context
+
+
 def policy_trainer(
     make: "Callable[..., Trainer]",
     config: "TrainingArguments",
@@ -58,6 +61,23 @@ def policy_trainer(
     if rollouts and p.rollouts != "transformers" and p.lora_backend != "unsloth":
         settle_engine(trainer, p)
     return trainer
+
+
+def refuse_lost_rows(trainer: "Trainer", rows: Sequence[dict[str, Any]]) -> None:
+    """Print how many rows TRL dropped or cut, for they do not fit the context.
+
+    Raises ValueError if they are more than MOST_LOST of the rows.
+    """
+    limit, dataset = getattr(trainer.args, "max_length", None), trainer.train_dataset
+    lost = len(rows) - len(dataset)
+    if limit and "input_ids" in dataset.column_names:  # of SFT, a full row was cut
+        lost += sum(len(ids) >= limit for ids in dataset["input_ids"])
+    if not lost:
+        return
+    message = f"max_context_length={limit} drops or cuts {lost} of {len(rows)} rows"
+    if lost > MOST_LOST * len(rows):
+        raise ValueError(f"{message}: give a longer one, or shorter rows")
+    print(message)
 
 
 def load_trainable(
@@ -169,24 +189,9 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
 
 
 def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
-    """How `total` rows an update are split over processes and passes.
-
-    total = per_device_train_batch_size × gradient_accumulation_steps × num_processes:
-    it stays the paper's whatever fits on a GPU. micro_batch_size 0: a process takes its
-    whole share in one pass. Raises ValueError if it does not divide.
-    """
-    share, rest = divmod(total, p.num_processes)
-    micro = min(p.micro_batch_size or share, share)
-    if rest or not micro or share % micro:
-        raise ValueError(
-            f"a batch of {total} does not split into {p.num_processes} processes × "
-            f"whole micro-batches of {p.micro_batch_size}; change micro_batch_size or "
-            "num_processes"
-        )
-    return {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": share // micro,
-    }
+    """TrainingArguments' names for how `total` rows an update are split."""
+    rows, passes = p.split_batch(total)
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
 
 
 def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:

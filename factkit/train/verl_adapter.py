@@ -26,7 +26,8 @@ import yaml
 
 from factkit import arms, params
 from factkit.assets import write_atomically
-from factkit.params.stages import POLICIES, RlParams
+from factkit.params.fields import POLICIES
+from factkit.params.stages import RlParams
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -5,46 +5,56 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
+from factkit.params import fields
 from factkit.params.stages import (
     DpoParams,
     PolicyParams,
     RewardModelParams,
-    Seeds,
     SftParams,
-    Template,
+    SweepParams,
 )
+
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # datasets.benchmarks
 
 
 class QuestionParams(PolicyParams):
     """The questions, how they are asked, probed and answered with evidence."""
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
-    other_judges: str = ""
+    other_judges: fields.Judges = ""
     answer_format: Literal["plain", "boxed"]
-    prompt_template: Template
-    prompting_template: Template
-    abstaining_template: Template
-    majority_samples: int = Field(ge=1)
+    prompt_template: fields.Template
+    prompting_template: fields.Template
+    abstaining_template: fields.Template
+    majority_samples: fields.Few
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
-    questions_path: str = ""
-    eval_sets: str = ""
-    train_questions: int = Field(ge=8)
-    dev_questions: int = Field(ge=8)
-    test_questions: int = Field(ge=8)
-    comparison_questions: int = Field(150, ge=1)
-    least_known: float = Field(0.0, ge=0, le=1)  # share of right samples of a relation
-    most_known: float = Field(1.0, ge=0, le=1)  # that is asked
-    split_seed: int = Field(0, ge=0)
-    probe_samples: int = Field(ge=2)
-    probe_temperature: float = Field(gt=0)
-    known_share: float = Field(ge=0, le=1)
+    questions_path: fields.DataFile = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_questions: fields.Size
+    dev_questions: fields.Size
+    test_questions: fields.Size
+    comparison_questions: fields.Count = 150
+    least_known: fields.Share = 0.0  # share of right samples of a relation
+    most_known: fields.Share = 1.0  # that is asked
+    split_seed: fields.Seed = 0
+    probe_samples: fields.Samples
+    probe_temperature: fields.Temperature
+    known_share: fields.Share
 
     retriever: Literal["", "bm25", "e5"] = ""
-    encoder: str = "intfloat/e5-base-v2"
-    wikipedia_path: str = ""
-    retrieved_chunks: int = Field(3, ge=1)
-    chunk_tokens: int = Field(128, ge=8)
+    encoder: fields.Model = "intfloat/e5-base-v2"
+    wikipedia_path: fields.DataFile = ""
+    retrieved_chunks: fields.Few = 3
+    chunk_tokens: fields.ChunkTokens = 128
+
+    @model_validator(mode="after")
+    def _some_relations_are_asked(self) -> Self:
+        if self.least_known > self.most_known:
+            raise ValueError(
+                f"least_known={self.least_known} is above most_known={self.most_known}"
+            )
+        return self
 
     @property
     def second_judges(self) -> list[str]:
@@ -58,22 +68,22 @@ class QuestionParams(PolicyParams):
 class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""
 
-    rft_samples: int = Field(ge=1)
-    rft_temperature: float = Field(gt=0)
-    rft_top_p: float = Field(gt=0, le=1)
+    rft_samples: fields.Few
+    rft_temperature: fields.Temperature
+    rft_top_p: fields.TopP
     cold_start: bool
 
 
 class QuestionDpoParams(QuestionSftParams, DpoParams):
     """DPO and its iterations."""
 
-    dpo_iterations: int = Field(ge=1)
+    dpo_iterations: int = Field(ge=1, le=100)
 
 
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, its reasoning or a learned reward."""
 
-    reason_weight: float = Field(ge=0)
+    reason_weight: fields.Weight
 
 
 def _sft(what: str, main: bool = False) -> Arm:
@@ -112,18 +122,17 @@ ARMS = {
 }
 
 
-class TruthRL(QuestionDpoParams, QuestionRlParams):
+class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
     arm: Literal[tuple(ARMS)] = "ternary"
-    arms: str
-    seeds: Seeds
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:
-        if "reason" in self.arm and self.answer_format != "boxed":
+        reasoned = [arm for arm in (self.arm, *self.arm_names) if "reason" in arm]
+        if reasoned and self.answer_format != "boxed":
             raise ValueError(
-                f"arm={self.arm} rewards reasoning, of which answer_format=plain has "
-                "none: set answer_format=boxed (profile tiny: variant=reasoning)"
+                f"arm={reasoned[0]} rewards reasoning, of which answer_format=plain "
+                "has none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self

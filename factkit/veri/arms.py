@@ -5,14 +5,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from factkit.arms import Arm
-from factkit.params.stages import (
-    Policy,
-    PolicyParams,
-    RlParams,
-    Seeds,
-    SftParams,
-    Template,
-)
+from factkit.params import fields
+from factkit.params.stages import PolicyParams, RlParams, SftParams, SweepParams
 
 EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
 
@@ -24,23 +18,23 @@ class VeriParams(PolicyParams):
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     answer_format: Literal["claims"] = "claims"
     verifier: Literal["world", "leads", "judge"]
-    prompt_template: Template
-    offline_template: Template
+    prompt_template: fields.ClaimTemplate
+    offline_template: fields.EvidenceTemplate
 
     claims: Literal["world", "leads", "feverous_exfever"]
-    claims_path: str = ""
-    eval_sets: str = ""
-    train_claims: int = Field(ge=8)
-    dev_claims: int = Field(ge=3)
-    test_claims: int = Field(ge=3)
-    context_entries: int = Field(ge=0)
+    claims_path: fields.FetchedFolder = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_claims: fields.Size
+    dev_claims: int = Field(ge=3, le=fields.MOST)
+    test_claims: int = Field(ge=3, le=fields.MOST)
+    context_entries: fields.FewOrZero
 
-    search_url: str = ""
-    retrieved_entries: int = Field(ge=1)
-    max_searches: int = Field(ge=1)
-    max_prompt_length: int = Field(ge=8)
-    max_observation_length: int = Field(ge=16)
-    sft_trajectories: int = Field(ge=8)
+    search_url: fields.Url = ""
+    retrieved_entries: fields.Few
+    max_searches: fields.Few
+    max_prompt_length: fields.ChunkTokens
+    max_observation_length: int = Field(ge=16, le=fields.MOST_TOKENS)
+    sft_trajectories: fields.Size
     cold_start: bool
 
     @model_validator(mode="after")
@@ -49,14 +43,6 @@ class VeriParams(PolicyParams):
             raise ValueError(
                 "search_url must be a retriever's with claims=feverous_exfever: "
                 "python -m factkit serve-search starts one"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _eval_sets_are_known(self) -> Self:
-        if set(self.eval_sets.split()) - set(EVAL_SETS):
-            raise ValueError(
-                f"eval_sets={self.eval_sets!r}: there are {', '.join(EVAL_SETS)}"
             )
         return self
 
@@ -108,8 +94,8 @@ class VeriRlParams(VeriSftParams, RlParams):
 class VeriLargerParams(VeriParams):
     """Veri-R1: a larger policy that is not trained."""
 
-    larger_policy: Policy
-    larger_hidden_size: int = Field(128, ge=16)
+    larger_policy: fields.Policy
+    larger_hidden_size: fields.Width = 128
 
 
 def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
@@ -140,9 +126,7 @@ ARMS = {
 }
 
 
-class Veri(VeriRlParams, VeriLargerParams):
+class Veri(VeriRlParams, VeriLargerParams, SweepParams):
     """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
 
     arm: Literal[tuple(ARMS)] = "online_rl"
-    arms: str
-    seeds: Seeds

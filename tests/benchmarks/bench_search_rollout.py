@@ -30,7 +30,7 @@ Play = Callable[[Sequence[Tokens]], list[Rollout]]
 def settings() -> Veri:
     """Profile tiny's, but for what makes it quick."""
     values = {"world_people": 100, "pretrain_steps": STEPS, "eval_batch_size": BATCH}
-    claims = {"train_claims": 9, "dev_claims": 3, "test_claims": BATCH}
+    claims = {"train_claims": 12, "dev_claims": 3, "test_claims": BATCH}
     return params.load("veri", "tiny", values | claims)
 
 
