@@ -81,7 +81,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
             what,
             found,
             False,
-            f"vllm serve {model} --port …, or another judge_url",
+            f"vllm serve {model} --host 127.0.0.1 --api-key …, or another judge_url",
         )
     if model not in served:
         found = f"{url} serves {', '.join(served) or 'nothing'}"

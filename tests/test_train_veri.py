@@ -251,8 +251,9 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
 
     monkeypatch.setattr(search_rollout, "with_server", with_server)
     monkeypatch.setenv("JUDGE_KEY", "secret")
+    monkeypatch.setenv("JUDGE_HEADERS", '{"X-Team": "facts"}')
     how = {"judge_model": start, "judge_url": "http://there/v1", "eval_batch_size": 5}
-    how |= {"judge_key": "JUDGE_KEY", "judge_headers": '{"X-Team": "facts"}'}
+    how |= {"judge_key": "JUDGE_KEY", "judge_headers": "JUDGE_HEADERS"}
     p = load(verifier="judge", **how)
     whole = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "whole")
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]

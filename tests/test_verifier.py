@@ -63,9 +63,10 @@ def asked(monkeypatch):
     return batches
 
 
-def test_the_judge_of_the_parameters_is_asked(asked):
+def test_the_judge_of_the_parameters_is_asked(asked, monkeypatch):
     limits = {"judge_concurrency": 3, "judge_timeout": 7.0, "judge_max_calls": 11}
-    sent = {"judge_extra": '{"top_k": 1}', "judge_headers": '{"X-Team": "a"}'}
+    monkeypatch.setenv("JUDGE_HEADERS", '{"X-Team": "a"}')
+    sent = {"judge_extra": '{"top_k": 1}', "judge_headers": "JUDGE_HEADERS"}
     values = JUDGED | limits | sent | {"judge_thinking_tokens": 9}
     p = params.load("truthrl", "tiny", values, variant="reasoning")
     said = [r"<think> Rome? </think> \boxed{Paris}", r"\boxed{Rome}", "no box"]
@@ -82,6 +83,25 @@ def test_the_judge_of_the_parameters_is_asked(asked):
         ("org/judge", "http://j/v1"),
         ("org/other", "http://other:8002/v1"),
     ]
+
+
+def test_secrets_come_from_the_environment_and_are_not_shown(monkeypatch):
+    secret = "sk-Zq7"
+    places = {
+        "judge_key": secret,
+        "judge_headers": f'{{"Authorization": "{secret}"}}',
+        "judge_url": f"http://user:{secret}@judge:1/v1",
+        "other_judges": f"m@http://judge:1/v1?key={secret}",
+    }
+    for name, value in places.items():
+        with pytest.raises(params.ParamError, match=name) as error:
+            params.load("truthrl", "tiny", {name: value})
+        assert secret not in str(error.value)
+    for content in (secret, f'["{secret}"]', f'{{"X": ["{secret}"]}}'):
+        monkeypatch.setenv("JUDGE_HEADERS", content)
+        with pytest.raises(params.ParamError, match="JUDGE_HEADERS") as error:
+            verifier.read_headers("JUDGE_HEADERS")
+        assert secret not in str(error.value)
 
 
 def test_a_judge_s_fields_that_are_no_json_object_are_refused():

@@ -45,6 +45,11 @@ CLASSES = {
 }
 
 
+# parameters whose wrong value may hold a key or a password, and what is shown of it
+SECRETS = ("judge_key", "judge_headers", "judge_extra", "other_judges")
+HIDDEN = "(not shown)"
+
+
 def class_of(paper: str) -> type[RunParams]:
     """The class with all parameters of a paper's notebooks."""
     return pkgutil.resolve_name(CLASSES[paper])
@@ -208,7 +213,8 @@ def _explain(paper: str, source: str, error: Mapping[str, Any]) -> str:
     if error["type"] == "string_type":
         message += "; put it in quotes, or give papermill -r in place of -p"
     place = "--" if source == OPTIONS else f"{source}: "
-    return f"{place}{key}={_short(value)}: {message}"
+    shown = HIDDEN if key in SECRETS or key.endswith("_url") else _short(value)
+    return f"{place}{key}={shown}: {message}"
 
 
 def _short(value: Any) -> str:

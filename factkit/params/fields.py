@@ -1,6 +1,5 @@
 """Types of parameters: what pydantic refuses of a value, whichever parameter it is."""
 
-import json
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -122,10 +121,6 @@ def _is_request(text: str) -> bool:
     return True
 
 
-def _is_json_object(text: str) -> bool:
-    return not text or isinstance(json.loads(text), dict)
-
-
 OBJECT = "must be a JSON object, as '{\"top_k\": 20}'"  # flat YAML holds no other
 Text = Annotated[
     str,
@@ -201,7 +196,14 @@ FetchedFile = Annotated[  # doctor looks whether it is there
 FetchedFolder = Annotated[
     Text, require("must be a folder", lambda name: not (ROOT / name).is_file())
 ]
-JsonObject = Annotated[str, require(OBJECT, _is_json_object)]
+Variable = Annotated[
+    str,
+    require(
+        "must be the name of an environment variable, as OPENAI_API_KEY, that holds "
+        "the secret",
+        lambda text: re.fullmatch("([A-Z_][A-Z0-9_]*)?", text, re.ASCII) is not None,
+    ),
+]
 RequestFields = Annotated[str, Field(max_length=4000), require(OBJECT, _is_request)]
 
 Count = Annotated[int, Field(ge=1, le=MOST)]

@@ -127,8 +127,9 @@ class JudgeParams(HardwareParams):
     judge_concurrency: fields.Few = 64
     judge_timeout: float = Field(120.0, gt=0, le=86_400)
     judge_max_calls: int = Field(0, ge=0, le=10**12)  # 0: no cap
-    judge_key: str = "OPENAI_API_KEY"  # the variable of the environment that holds it
-    judge_headers: fields.JsonObject = ""
+    # variables of the environment: a secret given here would be in results.json
+    judge_key: fields.Variable = "OPENAI_API_KEY"  # holds the key
+    judge_headers: fields.Variable = ""  # holds a JSON object, a gateway's headers
     judge_extra: fields.RequestFields = ""  # of each request, beside what the kit asks
     judge_thinking_tokens: fields.TokensOrZero = 0  # beside those of a reply
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter, ValidationError
+
 from factkit import assets, params
 from factkit.verify import judge, response
 from factkit.verify.outcome import Outcome, contains, exact, outcome
@@ -95,10 +97,25 @@ def judge_llm(p: "JudgeParams", model: str, url: str, cached: bool = True) -> "L
         assets.cache_dir() / "llm" if cached else None,
         limits,
         api_key=os.environ.get(p.judge_key),
-        headers=json.loads(p.judge_headers or "{}"),
+        headers=read_headers(p.judge_headers),
         extra=json.loads(p.judge_extra or "{}"),
         thinking_tokens=p.judge_thinking_tokens,
     )
+
+
+def read_headers(variable: str) -> dict[str, str]:
+    """The headers in an environment variable, a JSON object of texts; none without its
+    name. Raises ParamError, which does not show the content, if it holds none."""
+    if not variable:
+        return {}
+    try:
+        content = os.environ.get(variable, "")
+        return TypeAdapter(dict[str, str]).validate_json(content, strict=True)
+    except ValidationError:
+        raise params.ParamError(
+            f"judge_headers={variable}: the variable must hold a JSON object of texts, "
+            f'as export {variable}=\'{{"X-Team": "facts"}}\''
+        ) from None
 
 
 # ---- failures
