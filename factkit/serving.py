@@ -25,6 +25,7 @@ import tenacity
 from pydantic import Field
 
 from factkit import UserError
+from factkit.failures import RunFailure
 from factkit.params import ParamError
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def bound(host: str, port: int, token: str, variable: str) -> socket.socket:
 # ---- clients
 
 
-class ServiceError(RuntimeError):
+class ServiceError(RunFailure):
     """A service gave no answer; the message names URL, reason and fix."""
 
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import itertools
+import json
 import os
 import re
-import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,22 @@ import yaml
 
 from factkit import arms as papers_arms
 from factkit import child, params, progress, runs
-from factkit.assets import write_atomically
+from factkit.assets import cache_dir, write_atomically
+from factkit.failures import RunFailure, last_error
 from factkit.params import ROOT
 
 
-class SweepError(RuntimeError):
+class SweepError(RunFailure):
     """Some run failed; the message says where to look."""
 
 
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}  # snakemake's names for it
 # of "total  4" and "1 of 4 steps", as snakemake says: how many runs are done, and all
 STEPS = re.compile(r"(?:total +|(\d+) of )(\d+)")
+# variables by which a user's own set-up would change what a run does
+PERSONAL = re.compile(
+    r"(SNAKEMAKE|JUPYTER|IPYTHON|PAPERMILL|MPL|MATPLOTLIB)|PYTHON(STARTUP|IOENCODING)$"
+)
 
 
 def snakemake(
@@ -43,8 +49,8 @@ def snakemake(
 
     targets: results files, by default those of the figures notebook. jobs: runs at a
     time. overrides: values other than the YAML's. extra: further arguments of
-    snakemake. A run that was killed is continued. bar: a label, for a bar of the runs
-    in place of what snakemake says, which is then shown only if a run fails.
+    snakemake, which then shows all its output. A run that was killed is continued.
+    bar: a label, for a bar of the runs in place of lines.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
     snakemake does not have, and if a run that is done was made with other values.
     """
@@ -72,10 +78,12 @@ def snakemake(
         f"overrides={_overrides_file(folder, overrides or {})}",
         *(f"seeds={' '.join(map(str, seeds))}", f"threads={threads}"),
     ]
-    where = runs.relative(folder)
+    where, started = runs.relative(folder), time.time()
+    if (profile := os.environ.get("SNAKEMAKE_PROFILE")) and "--profile" not in extra:
+        print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
     with FileLock(folder / ".sweep.lock"):
         try:
-            code = _run(command, env, bar)
+            code, output = _run(command, env, bar, bool(extra))
         except KeyboardInterrupt:
             raise SweepError(
                 f"interrupted; what is done below {where} stays, and the same command "
@@ -87,9 +95,11 @@ def snakemake(
             '--arms "sft ternary"'
         )
     if code:
+        causes = _failed_runs(folder, started) or [last_error(output)]
         raise SweepError(
-            f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
-            "mended, the same command goes on with what is left"
+            "\n".join(causes[:3]) + f"\n{len(causes)} failed; below {where} each run's "
+            "notebook.partial.ipynb shows the whole error. When the cause is removed, "
+            "the same command goes on with what is left"
         )
 
 
@@ -111,24 +121,45 @@ def _refuse_other_values(
             )
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:
-    """Snakemake's exit status; with a label, a bar is drawn of the runs it has done."""
-    if not bar:
-        return subprocess.run(command, env=env, cwd=ROOT).returncode
-    said = []
+def _run(
+    command: Sequence[str], env: Mapping[str, str], bar: str, verbose: bool
+) -> tuple[int, str]:
+    """Run Snakemake; its exit status and output.
+
+    Shown of it: all if `verbose`, else which run begins and how many are done; with a
+    label, as a bar.
+    """
+    lines = []
+    text = {"text": True, "encoding": "utf-8", "errors": "replace"}
     with (
-        child.reading(command, env=env, cwd=ROOT, text=True) as process,
+        child.reading(command, env=env, cwd=ROOT, **text) as process,
         progress.progress_bar(1, bar, "run") as shown,
     ):
         for line in process.stdout:
-            said.append(line)
-            if steps := STEPS.match(line):
+            lines.append(line)
+            steps, begins = STEPS.match(line), line.startswith("== ")
+            if verbose or not bar and (begins or steps and steps[1]):
+                print(line, end="", flush=True)
+            if steps:
                 shown.n, shown.total = int(steps[1] or 0), int(steps[2])
-            elif line.startswith("== "):
+            elif begins:
                 shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
-    if process.returncode:
-        print("".join(said))
-    return process.returncode
+    return process.returncode, "".join(lines)
+
+
+def _failed_runs(folder: Path, since: float) -> list[str]:
+    """Each run below the folder that failed since a time, with its error."""
+    causes = []
+    for path in sorted(folder.glob("*/*/notebook.partial.ipynb")):
+        if path.stat().st_mtime < since:
+            continue
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        for output in itertools.chain(*(cell.get("outputs", ()) for cell in cells)):
+            if output["output_type"] == "error":
+                own = output["traceback"] if len(output["traceback"]) == 1 else ()
+                error = "".join(own) or f"{output['ename']}: {output['evalue']}"
+                causes.append(f"{runs.relative(path.parent)}: {error}")
+    return causes
 
 
 def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
@@ -174,19 +205,30 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 def environment(jobs: int = 1) -> dict[str, str]:
     """The environment of a run: this interpreter's programs, offline, few threads.
 
-    Two threads a run, or one where as many runs as cores go on at a time.
+    Two threads a run, or one where as many runs as cores go on at a time. A user's own
+    settings of Snakemake, Jupyter, IPython and Matplotlib do not reach a run, and it
+    writes nothing into the home folder but the cache.
     """
     threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
     named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
     terminal = os.ttyname(2) if named else ""
+    home, cache = Path(os.path.expanduser("~")), cache_dir()
+    moved = {} if os.access(home, os.W_OK) else {"XDG_CACHE_HOME": str(cache)}
+    if moved and "XDG_CACHE_HOME" not in os.environ:  # models are read where they were
+        moved["HF_HOME"] = os.environ.get("HF_HOME", f"{home}/.cache/huggingface")
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
         "GOMP_SPINCOUNT": "3000",  # asleep at once they lag; spinning on, they crawl
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        **os.environ,
+        **{k: v for k, v in os.environ.items() if not PERSONAL.match(k)},
+        "PYTHONUTF8": "1",
+        **moved,
+        "IPYTHONDIR": str(cache / "ipython"),
+        "JUPYTER_DATA_DIR": str(cache / "jupyter"),
+        "MPLCONFIGDIR": str(cache / "matplotlib"),
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         **({"FACTKIT_TTY": terminal} if terminal else {"TQDM_DISABLE": "1"}),
     }
