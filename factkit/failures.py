@@ -10,7 +10,7 @@ from pathlib import Path
 
 Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 
-LINES, WIDTH = 10, 80  # of a message, in a terminal
+LINES, WIDTH = 10, 70  # of a message, in a terminal of 80 columns with what precedes
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
 # the same in the words of safetensors, SQLite, PyTorch and Arrow
@@ -124,7 +124,7 @@ def _alternative(path: str) -> str:
         return "set FACTKIT_CACHE to another folder"
     if "huggingface" in path or path.startswith(os.environ.get("HF_HOME", "\0")):
         return "set HF_HOME to another folder"
-    return "give another output_dir (--output-dir)"
+    return "choose another folder, as with --output-dir"
 
 
 def explain_in_notebooks() -> None:

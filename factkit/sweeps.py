@@ -1,5 +1,6 @@
 """Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -16,7 +17,7 @@ import yaml
 from factkit import arms as papers_arms
 from factkit import child, params, progress, runs
 from factkit.assets import cache_dir, write_atomically
-from factkit.failures import RunFailure, last_error
+from factkit.failures import RunFailure, explain_storage, last_error
 from factkit.params import ROOT
 
 
@@ -91,15 +92,16 @@ def snakemake(
             ) from None
     if code == 2:
         raise params.ParamError(
-            f"snakemake does not take {' '.join(extra)}; a list is one word, as "
-            '--arms "sft ternary"'
+            f"snakemake does not take {' '.join(extra)} ({last_error(output)}); a list "
+            'is one word, as --arms "sft ternary"'
         )
     if code:
-        causes = _failed_runs(folder, started) or [last_error(output)]
+        failed = _failed_runs(folder, started)
+        causes = "\n".join(failed[:3]) or _explain(output, where)
+        count = f"runs that failed: {len(failed)}; " if failed else ""
         raise SweepError(
-            "\n".join(causes[:3]) + f"\n{len(causes)} failed; below {where} each run's "
-            "notebook.partial.ipynb shows the whole error. When the cause is removed, "
-            "the same command goes on with what is left"
+            f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
+            "more; when the cause is removed, the same command goes on with the rest"
         )
 
 
@@ -138,7 +140,8 @@ def _run(
         for line in process.stdout:
             lines.append(line)
             steps, begins = STEPS.match(line), line.startswith("== ")
-            if verbose or not bar and (begins or steps and steps[1]):
+            usage = lines[0].startswith("usage:")  # a hundred lines of it
+            if verbose and not usage or not bar and (begins or steps and steps[1]):
                 print(line, end="", flush=True)
             if steps:
                 shown.n, shown.total = int(steps[1] or 0), int(steps[2])
@@ -151,15 +154,28 @@ def _failed_runs(folder: Path, since: float) -> list[str]:
     """Each run below the folder that failed since a time, with its error."""
     causes = []
     for path in sorted(folder.glob("*/*/notebook.partial.ipynb")):
-        if path.stat().st_mtime < since:
-            continue
-        cells = json.loads(path.read_text("utf-8"))["cells"]
+        cells = []
+        if path.stat().st_mtime >= since:
+            with contextlib.suppress(ValueError):  # a full disk has cut it off
+                cells = json.loads(path.read_text("utf-8"))["cells"]
         for output in itertools.chain(*(cell.get("outputs", ()) for cell in cells)):
             if output["output_type"] == "error":
                 own = output["traceback"] if len(output["traceback"]) == 1 else ()
                 error = "".join(own) or f"{output['ename']}: {output['evalue']}"
                 causes.append(f"{runs.relative(path.parent)}: {error}")
     return causes
+
+
+def _explain(output: str, where: str) -> str:
+    """Why Snakemake failed, by its output, where no notebook says it."""
+    failure = RuntimeError(cause := last_error(output))
+    failure.add_note(where)
+    if "DeadKernelError" in cause:
+        return (
+            f"{cause}: a run's process was killed, most often because memory ran out; "
+            "free some, or run fewer --jobs"
+        )
+    return explain_storage(failure) or cause
 
 
 def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:

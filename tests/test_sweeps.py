@@ -92,11 +92,11 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     """The snakemake command line of a sweep, which is not run."""
     seen = []
 
-    def run(command, **_):
+    def run(command, *_):
         seen.append(command)
-        return subprocess.CompletedProcess(command, code)
+        return code, ""
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
     return seen[0]
@@ -116,10 +116,10 @@ def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):
 
 
 def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tmp_path):
-    def run(command, **_):
+    def run(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     with pytest.raises(sweeps.SweepError, match="the same command goes on"):
         sweeps.snakemake(p, "truthrl", ["ternary"], [0])
@@ -151,8 +151,10 @@ def test_a_run_has_two_threads_or_one_where_there_is_a_core_for_each(
     assert "threads=2" in commanded(monkeypatch, tmp_path, **elsewhere)
 
 
-def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypatch):
-    """The bar's steps are those of snakemake's lines; the rest is kept back."""
+def test_a_sweep_shows_what_begins_and_what_is_done_as_lines_or_a_bar(
+    capsys, monkeypatch
+):
+    """What else Snakemake writes is returned, and shown only on request."""
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     lines = [
         "noise",
@@ -163,10 +165,15 @@ def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypat
     script = "; ".join(f"print({line!r}, flush=True)" for line in lines)
     for code in (0, 1):
         command = (sys.executable, "-c", f"{script}; raise SystemExit({code})")
-        assert sweeps._run(command, dict(os.environ), "sweep") == code
+        ended, output = sweeps._run(command, dict(os.environ), "sweep", False)
+        assert ended == code and "noise" in output
         out, red = capsys.readouterr()
         assert "3/4" in red and "12_x/ternary-s0" in red and "noise" not in red
-        assert ("noise" in out) == (code == 1)
+        assert out == ""
+    sweeps._run(command, dict(os.environ), "", False)
+    assert capsys.readouterr().out.splitlines() == lines[2:]
+    sweeps._run(command, dict(os.environ), "", True)
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
