@@ -84,7 +84,7 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
         words = shlex.split(command)
         assert words[words.index("output_dir") + 1] == str(out)
         (file,) = [Path(w) for w in words if ".overrides-" in w]
-        values = yaml.safe_load(file.read_text())
+        values = yaml.safe_load(file.read_text("utf-8"))
         assert (values["eval_sets"], values["cold_start"]) == ("a b", False)
 
 
@@ -182,7 +182,9 @@ def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
     """`train_arms` names its targets and gives no option of its own."""
     started = subprocess.Popen
     monkeypatch.setattr(
-        sweeps.subprocess, "Popen", lambda c, **how: started([*c, "--dry-run"], **how)
+        sweeps.child.subprocess,
+        "Popen",
+        lambda c, **how: started([*c, "--dry-run"], **how),
     )
     values = {"arms": "prompting", "seeds": "3", "output_dir": str(tmp_path)}
     p = params.load("truthrl", "tiny", values)

@@ -79,14 +79,10 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     name = f"{paper}-{variant}" if variant else paper
     path = ROOT / "params" / profile / f"{name}.yaml"
     if not path.is_file():
-        known = [p for p in PROFILES if (ROOT / f"params/{p}/{paper}.yaml").is_file()]
-        what = "profiles"
-        if profile in known:
-            known, what = path.parent.glob(f"{paper}-*.yaml"), "variants"
-            known = sorted(file.stem.removeprefix(f"{paper}-") for file in known)
-        raise ParamError(
-            f"{path}: no such file; {what} of {paper}: {', '.join(known) or 'none'}"
-        )
+        variants = sorted(path.parent.glob(f"{paper}-*.yaml")) if variant else []
+        files = variants or sorted(ROOT.glob(f"params/*/{paper}.yaml"))
+        known = ", ".join(str(file.relative_to(ROOT)) for file in files)
+        raise ParamError(f"{path}: no such file; there are: {known}")
     return path
 
 
