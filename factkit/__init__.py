@@ -1,5 +1,6 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
+import sys
 from collections.abc import Callable
 
 from factkit import failures, quiet
@@ -10,7 +11,8 @@ __all__ = ["Check", "UserError", "require", "show_source", "source_digest"]
 __version__ = "0.1.0"
 
 quiet.messages()
-failures.explain_in_notebooks()
+if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
+    failures.explain_in_notebooks(shell)
 
 
 def source_digest(function: Callable) -> str:

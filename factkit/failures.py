@@ -4,9 +4,12 @@ import contextlib
 import errno
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
 
@@ -58,7 +61,7 @@ def shorten(text: str) -> str:
         height = max(1, -(-len(line) // WIDTH))
         free = LINES - used - (number + 1 < len(lines))  # a line for "… more"
         if height > free:
-            start = line[: free * WIDTH - 2]
+            start = line[: max(0, free * WIDTH - 2)]
             kept += [f"{start} …"] if start else []
             hidden = len(lines) - number - bool(start)
             kept += [f"… and {hidden} more lines"] if hidden else []
@@ -127,11 +130,8 @@ def _alternative(path: str) -> str:
     return "choose another folder, as with --output-dir"
 
 
-def explain_in_notebooks() -> None:
+def explain_in_notebooks(shell: "InteractiveShell") -> None:
     """In a notebook, show the message of `explain_storage` in place of a stack."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None:
-        return
 
     def show(shell, kind, error, trace, tb_offset=None):
         if message := explain_storage(error):
