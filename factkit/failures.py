@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,13 @@ Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else th
 
 LINES, WIDTH = 10, 70  # of a message, in a terminal of 80 columns with what precedes
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+NO_ACCESS = {errno.EROFS, errno.EACCES, errno.EPERM}
 # the same in the words of safetensors, SQLite, PyTorch and Arrow
 FULL_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|File too large"
     r"|database or disk is full|PytorchStreamWriter failed writing"
 )
-UNWRITABLE_TEXT = re.compile(
+NO_ACCESS_TEXT = re.compile(
     r"Read-only file system|readonly database|unable to open database file"
 )
 
@@ -55,20 +56,13 @@ def require(checks: Iterable[Check]) -> None:
 
 
 def shorten(text: str) -> str:
-    """The beginning of a text, in at most LINES lines of a terminal WIDTH wide."""
-    lines, kept, used = text.strip().splitlines(), [], 0
-    for number, line in enumerate(lines):
-        height = max(1, -(-len(line) // WIDTH))
-        free = LINES - used - (number + 1 < len(lines))  # a line for "… more"
-        if height > free:
-            start = line[: max(0, free * WIDTH - 2)]
-            kept += [f"{start} …"] if start else []
-            hidden = len(lines) - number - bool(start)
-            kept += [f"… and {hidden} more lines"] if hidden else []
-            break
-        kept.append(line)
-        used += height
-    return "\n".join(kept)
+    """A text as it is, or its beginning in LINES lines of at most WIDTH characters."""
+    lines = text.strip().splitlines()
+    wrapped = [part for line in lines for part in textwrap.wrap(line, WIDTH) or [""]]
+    hidden = len(wrapped) - LINES + 1
+    if hidden <= 1:
+        return text
+    return "\n".join([*wrapped[:-hidden], f"… and {hidden} more lines"])
 
 
 def last_error(text: str) -> str:
@@ -103,14 +97,13 @@ def explain_storage(error: BaseException) -> str:
     if isinstance(error, KitError):  # it names its own fix
         return ""
     code = error.errno if isinstance(error, OSError) else None
-    path = getattr(error, "filename", None) or next(
-        iter(getattr(error, "__notes__", ())), ""
-    )
+    notes = getattr(error, "__notes__", ())
+    path = getattr(error, "filename", None) or next(iter(notes), "")
     if code in FULL or FULL_TEXT.search(str(error)):
         problem, fix = "the disk is full", "free some space on it"
-    elif code in UNWRITABLE and path or UNWRITABLE_TEXT.search(str(error)):
+    elif code in NO_ACCESS and path or NO_ACCESS_TEXT.search(str(error)):
         reason = os.strerror(code) if code else str(error)
-        problem, fix = f"can't be written ({reason})", "make it writable"
+        problem, fix = f"no access ({reason})", "allow it"
     else:
         return ""
     return (

@@ -162,7 +162,7 @@ def _failed_runs(folder: Path, since: float) -> list[str]:
             if output["output_type"] == "error":
                 own = output["traceback"] if len(output["traceback"]) == 1 else ()
                 error = "".join(own) or f"{output['ename']}: {output['evalue']}"
-                causes.append(f"{runs.relative(path.parent)}: {error}")
+                causes.append(f"{runs.relative(path.parent)}: {error.splitlines()[0]}")
     return causes
 
 

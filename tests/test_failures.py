@@ -39,13 +39,13 @@ def storage_errors(path):
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         yield OSError(code, os.strerror(code)), "the disk is full"
     for code in (errno.EROFS, errno.EACCES, errno.EPERM):
-        yield OSError(code, os.strerror(code), str(path)), "make it writable"
+        yield OSError(code, os.strerror(code), str(path)), "no access ("
     full = "Error while serializing: I/O error: No space left on device (os error 28)"
     yield SafetensorError(full), "the disk is full"
     yield RuntimeError("PytorchStreamWriter failed writing file data/0"), "is full"
     yield sqlite3.OperationalError("database or disk is full"), "the disk is full"
     readonly = "attempt to write a readonly database"
-    yield sqlite3.OperationalError(readonly), "make it writable"
+    yield sqlite3.OperationalError(readonly), "no access ("
 
 
 def test_what_can_t_be_written_is_named_with_the_fix(tmp_path, monkeypatch):
