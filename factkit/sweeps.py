@@ -97,7 +97,8 @@ def snakemake(
         )
     if code:
         failed = _failed_runs(folder, started)
-        causes = "\n".join(failed[:3]) or _explain(output, where)
+        shown = extra and "snakemake failed; its output says why"
+        causes = "\n".join(failed[:3]) or shown or _explain(output, where)
         count = f"runs that failed: {len(failed)}; " if failed else ""
         raise SweepError(
             f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "

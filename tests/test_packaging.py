@@ -52,6 +52,8 @@ def test_every_text_file_is_read_and_written_in_a_named_encoding():
     for pattern in ("factkit/**/*.py", "tests/**/*.py", "notebooks/*.ipynb"):
         for path in ROOT.glob(pattern):
             sources = [path.read_text("utf-8")]
+            if "_text(" not in sources[0]:
+                continue
             if path.suffix == ".ipynb":
                 cells = json.loads(sources[0])["cells"]
                 code = [c for c in cells if c["cell_type"] == "code"]
