@@ -1,31 +1,18 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable
 
-from factkit import quiet
+from factkit import failures, quiet
+from factkit.failures import Check, UserError, require
+
+__all__ = ["Check", "UserError", "require", "show_source", "source_digest"]
 
 __version__ = "0.1.0"
 
-Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
-
 quiet.messages()
-
-
-class UserError(ValueError):
-    """What was given to the kit is wrong; the message names it, and the fix."""
-
-    def _render_traceback_(self) -> list[str]:
-        """What IPython prints in place of the stack, of which no line would help."""
-        return [f"{type(self).__name__}: {self}"]
-
-
-def require(checks: Iterable[Check]) -> None:
-    """Raise UserError if something that was checked is not fine, with each remedy."""
-    wrong = [
-        f"{what}: {found}; {remedy}" for what, found, ok, remedy in checks if not ok
-    ]
-    if wrong:
-        raise UserError("\n".join(wrong))
+if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
+    failures.explain_in_notebooks(shell)
 
 
 def source_digest(function: Callable) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from factkit import arms as papers_arms
-from factkit import params
+from factkit import failures, params
 from factkit.params.reading import read_value
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
 Name = Literal[papers_arms.PAPERS]
@@ -49,7 +50,7 @@ def reproduce(
     output_dir: Output = "outputs",
     values: Set = (),
 ) -> None:
-    """Run a paper's main job: data, rewards, the main arms with one seed, figures."""
+    """Run a paper's main arms with one seed, and its figures."""
     changed = _read_set(values)
     p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
     _fan_out(p, paper, papers_arms.main(paper), [0], jobs=jobs, overrides=changed)
@@ -63,7 +64,7 @@ def wheelhouse(
     ] = "",
     book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
 ) -> None:
-    """Collect all that laptops without a network need: wheels, models, worlds."""
+    """Collect wheels, models and worlds for laptops offline."""
     from factkit.wheelhouse import fill
 
     fill(folder, pip_args.split(), book)
@@ -75,7 +76,7 @@ def book(
     profile: Profile = "tiny",
     output_dir: Output = "outputs",
 ) -> None:
-    """Make the notebooks pages to read without a network: executed ones, as HTML."""
+    """Execute the notebooks, as HTML pages to read offline."""
     from factkit.book import build
 
     print(build(folder, profile, output_dir)[-1])
@@ -130,7 +131,7 @@ def check(
     variant: Variant = "",
     values: Set = (),
 ) -> None:
-    """Check a profile's parameter files, with overrides, before anything is run."""
+    """Check a profile's parameters before anything is run."""
     p = params.load(paper, profile, _read_set(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
@@ -148,7 +149,7 @@ def report(
         bool, typer.Option(help="Write outputs/reference/<paper>.md of all papers.")
     ] = False,
 ) -> None:
-    """Print a paper's results and its whole ledger: each claim beside our runs.
+    """Print a paper's results, and its claims beside our runs.
 
     Of a setting without runs below --output-dir, the reference results are taken.
     """
@@ -177,7 +178,10 @@ def serve_rewards(
     output_dir: Output = "outputs",
     values: Set = (),
 ) -> None:
-    """Serve a paper's rewards to training elsewhere (its reward_url), until SIGTERM."""
+    """Serve a paper's rewards to training elsewhere.
+
+    Training names this service in reward_url. It ends at SIGTERM.
+    """
     from factkit.reason import reward_service
 
     changed = {"output_dir": output_dir} | _read_set(values)
@@ -216,8 +220,11 @@ def fetch(
     profile: Profile = "h100_full",
     values: Set = (),
 ) -> None:
-    """Fetch a paper's claims and corpora (its claims_path), and index them: 15 GB to
-    fetch, 60 GB on disk and the indexes. Killed, it goes on where it ended."""
+    """Fetch a paper's claims and corpora, and index them.
+
+    15 GB to fetch; 60 GB on disk (claims_path), and the indexes. When it is stopped,
+    the same command goes on.
+    """
     from factkit.veri import fetch as corpora
 
     folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
@@ -236,7 +243,10 @@ def serve_search(
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:
-    """Serve a search among entries to rollouts (their search_url), until SIGTERM."""
+    """Serve a search among entries to rollouts.
+
+    Rollouts name this service in search_url. It ends at SIGTERM.
+    """
     from factkit import search_service
 
     search_service.serve(entries, host, port)
@@ -248,7 +258,7 @@ def assets(
         bool, typer.Option(help="Also convert the policy: needed once, takes 20 s.")
     ] = False,
 ) -> None:
-    """Show the embedded corpus and models: where, licence, size; verify them."""
+    """Verify and list the embedded corpus and models."""
     from factkit import assets as embedded
 
     for name, asset in embedded.ASSETS.items():
@@ -267,7 +277,7 @@ def doctor(
     profile: Profile = "laptop",
     variant: Variant = "",
 ) -> None:
-    """Say what this machine lacks for a profile, and what the profile takes."""
+    """Compare what a profile needs with this machine."""
     from factkit import doctor as checks
 
     p = params.load(paper, profile, variant=variant)
@@ -302,18 +312,16 @@ def _read_set(options: Sequence[str]) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
-    from factkit import UserError
-    from factkit.assets import AssetError
-    from factkit.sweeps import SweepError
-
+    for stream in (sys.stdout, sys.stderr):  # what no ASCII terminal can show
+        stream.reconfigure(errors="backslashreplace")
     try:
         app()
-    except UserError as error:
-        print(f"factkit: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except (AssetError, SweepError) as error:
-        print(f"factkit: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+    except Exception as error:
+        known = isinstance(error, failures.KitError | OSError)
+        if not (message := failures.explain_storage(error) or known and str(error)):
+            raise
+        print(f"factkit: {message}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, failures.UserError) else 1) from None
 
 
 if __name__ == "__main__":

@@ -5,16 +5,20 @@ that nothing is fetched at run time. What must be converted is converted once in
 cache folder, `$FACTKIT_CACHE` or `~/.cache/factkit`.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from factkit.failures import RunFailure, writing
 
-class AssetError(RuntimeError):
+
+class AssetError(RunFailure):
     """An asset is missing or is not the file that the kit was tested with."""
 
 
@@ -61,11 +65,22 @@ ASSETS = {
 }
 
 
+def cache_path() -> Path:
+    """The cache folder: `$FACTKIT_CACHE`, else `~/.cache/factkit`."""
+    default = Path(os.path.expanduser("~"), ".cache", "factkit")
+    return Path(os.environ.get("FACTKIT_CACHE") or default)
+
+
 def cache_dir() -> Path:
-    """The folder for converted assets: `$FACTKIT_CACHE`, else `~/.cache/factkit`."""
-    default = Path.home() / ".cache" / "factkit"
-    folder = Path(os.environ.get("FACTKIT_CACHE", default))
-    folder.mkdir(parents=True, exist_ok=True)
+    """The cache folder, which is created. Raises AssetError if it can't be."""
+    folder = cache_path()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AssetError(
+            f"{folder}, the cache folder, can't be created ({error.strerror}): set "
+            "FACTKIT_CACHE to a folder that can be written"
+        ) from None
     return folder
 
 
@@ -106,18 +121,35 @@ def verified(name: str) -> Path:
     return path
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees either the old or the new whole, also
-    after the power has failed."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees either the old or the new whole, also after
+    the power has failed. Text is written as UTF-8."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    data = content.encode() if isinstance(content, str) else content
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with writing(path), temporary.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it must not hide what went wrong
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which gets its name once all that it holds is on the
+    disk. If the block fails, nothing of it is left."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with writing(folder):
+            partial.mkdir()
+            yield partial
+            rename_whole(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def rename_whole(partial: Path, folder: Path) -> None:
@@ -148,9 +180,11 @@ def policy_path(name: str) -> str:
     from filelock import FileLock
 
     folder = cache_dir() / name
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "config.json").exists():
-            _convert_gguf(verified(name), folder)
+    config = folder / "config.json"
+    if not config.exists():  # a whole one needs no lock: its disk may be read-only
+        with FileLock(f"{folder}.lock"):
+            if not config.exists():
+                _convert_gguf(verified(name), folder)
     return str(folder)
 
 
@@ -166,11 +200,9 @@ def _convert_gguf(gguf: Path, folder: Path) -> None:
     model.hf_quantizer, model.is_quantized = None, False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    temporary = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    model.save_pretrained(temporary)
-    tokenizer.save_pretrained(temporary)
-    rename_whole(temporary, folder)
+    with whole_folder(folder) as partial:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
 
 
 def embedder_path() -> str:

@@ -78,7 +78,8 @@ def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:
         "gpu_memory_utilization": 0.8,  # log-probabilities of prompts come beside it
     }
     if base:
-        rank = json.loads((Path(path) / "adapter_config.json").read_text())["r"]
+        config = (Path(path) / "adapter_config.json").read_text("utf-8")
+        rank = json.loads(config)["r"]
         known = next(r for r in LORA_RANKS if r >= rank)
         arguments |= {"enable_lora": True, "max_lora_rank": known}
     return arguments
@@ -130,7 +131,7 @@ def _adapter_base(path: str) -> str | None:
     config = Path(path) / "adapter_config.json"
     if not config.exists():
         return None
-    return json.loads(config.read_text())["base_model_name_or_path"]
+    return json.loads(config.read_text("utf-8"))["base_model_name_or_path"]
 
 
 def sample(

@@ -23,7 +23,7 @@ def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tq
     terminal, stream = os.environ.get("FACTKIT_TTY"), sys.stderr
     if terminal and label:
         with contextlib.suppress(OSError):  # it was closed: the run outlives it
-            stream = open(terminal, "w")  # noqa: SIM115
+            stream = open(terminal, "w", encoding="utf-8")  # noqa: SIM115
     pause = 0.1 if stream.isatty() else 5.0
     hidden = {} if label else {"disable": True}
     where = {"desc": label, "file": stream, "mininterval": pause} | hidden

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import arms, deviations, ledger, params, past_runs, runs
-from factkit.figures import tables
+from factkit.figures import new_figure, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,15 +232,15 @@ def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
 
 def grid() -> "Figure":
     """A figure of each paper and one of their comparison, as drawn at tiny."""
-    import matplotlib.pyplot as plt
+    from matplotlib.image import imread
 
-    fig, axes = plt.subplots(3, 2, figsize=(14, 8.6), layout="constrained")
+    fig, axes = new_figure(14, 8.6, columns=2, rows=3)
     for ax, (name, title) in zip(axes.flat, PICTURES.items(), strict=True):
         notebook, _, figure = name.partition("/")
         path = runs.REFERENCE / "tiny" / notebook / f"main-s0/figures/{figure}.png"
         ax.set_title(f"{notebook[:2]} · {title}", loc="left")
         ax.axis("off")
-        ax.imshow(plt.imread(path))
+        ax.imshow(imread(path))
     return fig
 
 

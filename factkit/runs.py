@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import subprocess
 import time
@@ -101,7 +102,9 @@ class Run:
 
         A line below it names the arms whose results are the reference's.
         """
-        import matplotlib.pyplot as plt
+        import io
+
+        from matplotlib import pyplot
 
         if self.reference_arms:
             names = ", ".join(self.reference_arms)
@@ -109,8 +112,12 @@ class Run:
             fig.text(0, -0.01, note, va="top", fontsize=7, color="#555555")
         path = self.folder / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
-        fig.savefig(path, dpi=150, facecolor="white", bbox_inches="tight")
-        plt.close(fig)
+        picture = io.BytesIO()
+        fig.savefig(
+            picture, format="png", dpi=150, facecolor="white", bbox_inches="tight"
+        )
+        write_atomically(path, picture.getvalue())
+        pyplot.close(fig)  # one of pyplot's would be shown twice
         return fig
 
     def finish(
@@ -155,7 +162,7 @@ class Run:
             | {"python": platform.python_version()},
             "device": device(),
             "git": git_commit(),
-            "recipe": json.loads(recipe.read_text()) if recipe.is_file() else {},
+            "recipe": json.loads(recipe.read_text("utf-8")) if recipe.is_file() else {},
             "deviations": list(deviations),
         }
         write_atomically(self.folder / "results.json", json.dumps(results, indent=1))
@@ -295,11 +302,13 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
     try:
         lock.acquire(timeout=-1 if wait else ENDING_S)
     except Timeout:
+        holder = path.read_text("utf-8").strip()
         raise RunError(
-            f"{relative(folder)} is being written by {path.read_text().strip()}: wait "
-            "until it is done, or stop it"
+            f"{relative(folder)} is being written by {holder}: wait until it is done, "
+            "or stop it"
         ) from None
-    path.write_text(f"process {os.getpid()} on {platform.node()} since {_now()}\n")
+    holder = f"process {os.getpid()} on {platform.node()} since {_now()}\n"
+    path.write_text(holder, "utf-8")
     return lock
 
 
@@ -398,13 +407,25 @@ def device() -> str:
 
 
 def git_commit() -> str:
-    """The commit of the working tree, with a + if it has changes; empty outside git."""
-    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
+    """The commit of the kit's working tree, with a + if it has changes; without one,
+    "none" and the reason, as "none: not a git repository"."""
+    # of another owner's tree, too: who runs its code may read its history
+    git = ["git", "-C", str(ROOT), "-c", "safe.directory=*"]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    own["LC_ALL"] = "C"
+    how = {"capture_output": True, "encoding": "utf-8", "env": own}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        top = subprocess.run([*git, "rev-parse", "--show-toplevel"], **how)
     except OSError:
-        return ""
-    return done.stdout.strip()
+        return "none: git is not installed"
+    if top.returncode:  # fatal: not a git repository (or any …
+        reason = top.stderr.partition("fatal: ")[2] or "git failed"
+        return f"none: {re.split(r' [(]| at |$', reason, flags=re.M)[0]}"
+    if Path(top.stdout.strip()).resolve() != ROOT:
+        return "none: inside another git repository"
+    describe = [*git, "describe", "--always", "--dirty=+", "--abbrev=12"]
+    commit = subprocess.run(describe, **how).stdout.strip()
+    return commit or "none: no commit yet"
 
 
 def relative(path: Path) -> str:

@@ -32,6 +32,7 @@ import tenacity
 from pydantic import Field
 
 from factkit import UserError
+from factkit.failures import RunFailure
 from factkit.params import ParamError
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-class ServiceError(RuntimeError):
+class ServiceError(RunFailure):
     """A service gave no answer; the message names URL, reason and fix."""
 
 

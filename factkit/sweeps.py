@@ -1,12 +1,13 @@
 """Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
 
+import contextlib
 import hashlib
 import itertools
 import json
 import os
 import re
-import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,22 @@ import yaml
 
 from factkit import arms as papers_arms
 from factkit import child, params, progress, runs
-from factkit.assets import write_atomically
+from factkit.assets import cache_dir, write_atomically
+from factkit.failures import RunFailure, explain_storage, last_error
 from factkit.params import ROOT
 
 
-class SweepError(RuntimeError):
+class SweepError(RunFailure):
     """Some run failed; the message says where to look."""
 
 
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}  # snakemake's names for it
 # of "total  4" and "1 of 4 steps", as snakemake says: how many runs are done, and all
 STEPS = re.compile(r"(?:total +|(\d+) of )(\d+)")
+# variables by which a user's own set-up would change what a run does
+PERSONAL = re.compile(
+    r"(SNAKEMAKE|JUPYTER|IPYTHON|PAPERMILL|MPL|MATPLOTLIB)|PYTHON(STARTUP|IOENCODING)$"
+)
 
 
 def snakemake(
@@ -44,8 +50,8 @@ def snakemake(
 
     targets: results files, by default those of the figures notebook. jobs: runs at a
     time. overrides: values other than the YAML's. extra: further arguments of
-    snakemake. A run that was killed is continued. bar: a label, for a bar of the runs
-    in place of what snakemake says, which is then shown only if a run fails.
+    snakemake, which then shows all its output. A run that was killed is continued.
+    bar: a label, for a bar of the runs in place of lines.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
     snakemake does not have, and if a run that is done was made with other values.
     """
@@ -81,10 +87,12 @@ def snakemake(
         *("--config", f"threads={threads}"),
         f"sweep={json.dumps(sweep, ensure_ascii=False)}",
     ]
-    where = runs.relative(folder)
+    where, started = runs.relative(folder), time.time()
+    if (profile := os.environ.get("SNAKEMAKE_PROFILE")) and "--profile" not in extra:
+        print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
     with FileLock(folder / ".sweep.lock"):
         try:
-            code = _run(command, env, bar)
+            code, output = _run(command, env, bar, bool(extra))
         except KeyboardInterrupt:
             raise SweepError(
                 f"interrupted; what is done below {where} stays, and the same command "
@@ -92,13 +100,17 @@ def snakemake(
             ) from None
     if code == 2:
         raise params.ParamError(
-            f"snakemake does not take {' '.join(extra)}; a list is one word, as "
-            '--arms "sft ternary"'
+            f"snakemake does not take {' '.join(extra)} ({last_error(output)}); a list "
+            'is one word, as --arms "sft ternary"'
         )
     if code:
+        failed = _failed_runs(folder, started)
+        shown = extra and "snakemake failed; its output says why"
+        causes = "\n".join(failed[:3]) or shown or _explain(output, where)
+        count = f"runs that failed: {len(failed)}; " if failed else ""
         raise SweepError(
-            f"a run failed: its notebook.partial.ipynb below {where} shows the error; "
-            "mended, the same command goes on with what is left"
+            f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
+            "more; when the cause is removed, the same command goes on with the rest"
         )
 
 
@@ -120,24 +132,59 @@ def _refuse_other_values(
             )
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], bar: str) -> int:
-    """Snakemake's exit status; with a label, a bar is drawn of the runs it has done."""
-    if not bar:
-        return subprocess.run(command, env=env, cwd=ROOT).returncode
-    said = []
+def _run(
+    command: Sequence[str], env: Mapping[str, str], bar: str, verbose: bool
+) -> tuple[int, str]:
+    """Run Snakemake; its exit status and output.
+
+    Shown of it: all if `verbose`, else which run begins and how many are done; with a
+    label, as a bar.
+    """
+    lines = []
+    text = {"text": True, "encoding": "utf-8", "errors": "replace"}
     with (
-        child.reading(command, env=env, cwd=ROOT, text=True) as process,
+        child.reading(command, env=env, cwd=ROOT, **text) as process,
         progress.progress_bar(1, bar, "run") as shown,
     ):
         for line in process.stdout:
-            said.append(line)
-            if steps := STEPS.match(line):
+            lines.append(line)
+            steps, begins = STEPS.match(line), line.startswith("== ")
+            usage = lines[0].startswith("usage:")  # a hundred lines of it
+            if verbose and not usage or not bar and (begins or steps and steps[1]):
+                print(line, end="", flush=True)
+            if steps:
                 shown.n, shown.total = int(steps[1] or 0), int(steps[2])
-            elif line.startswith("== "):
+            elif begins:
                 shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
-    if process.returncode:
-        print("".join(said))
-    return process.returncode
+    return process.returncode, "".join(lines)
+
+
+def _failed_runs(folder: Path, since: float) -> list[str]:
+    """Each run below the folder that failed since a time, with its error."""
+    causes = []
+    for path in sorted(folder.glob("*/*/notebook.partial.ipynb")):
+        cells = []
+        if path.stat().st_mtime >= since:
+            with contextlib.suppress(ValueError):  # a full disk has cut it off
+                cells = json.loads(path.read_text("utf-8"))["cells"]
+        for output in itertools.chain(*(cell.get("outputs", ()) for cell in cells)):
+            if output["output_type"] == "error":
+                own = output["traceback"] if len(output["traceback"]) == 1 else ()
+                error = "".join(own) or f"{output['ename']}: {output['evalue']}"
+                causes.append(f"{runs.relative(path.parent)}: {error.splitlines()[0]}")
+    return causes
+
+
+def _explain(output: str, where: str) -> str:
+    """Why Snakemake failed, by its output, where no notebook says it."""
+    failure = RuntimeError(cause := last_error(output))
+    failure.add_note(where)
+    if "DeadKernelError" in cause:
+        return (
+            f"{cause}: a run's process was killed, most often because memory ran out; "
+            "free some, or run fewer --jobs"
+        )
+    return explain_storage(failure) or cause
 
 
 def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
@@ -183,19 +230,30 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 def environment(jobs: int = 1) -> dict[str, str]:
     """The environment of a run: this interpreter's programs, offline, few threads.
 
-    Two threads a run, or one where as many runs as cores go on at a time.
+    Two threads a run, or one where as many runs as cores go on at a time. A user's own
+    settings of Snakemake, Jupyter, IPython and Matplotlib do not reach a run, and it
+    writes nothing into the home folder but the cache.
     """
     threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
     named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
     terminal = os.ttyname(2) if named else ""
+    home, cache = Path(os.path.expanduser("~")), cache_dir()
+    moved = {} if os.access(home, os.W_OK) else {"XDG_CACHE_HOME": str(cache)}
+    if moved and "XDG_CACHE_HOME" not in os.environ:  # models are read where they were
+        moved["HF_HOME"] = os.environ.get("HF_HOME", f"{home}/.cache/huggingface")
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
         "GOMP_SPINCOUNT": "3000",  # asleep at once they lag; spinning on, they crawl
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        **os.environ,
+        **{k: v for k, v in os.environ.items() if not PERSONAL.match(k)},
+        "PYTHONUTF8": "1",
+        **moved,
+        "IPYTHONDIR": str(cache / "ipython"),
+        "JUPYTER_DATA_DIR": str(cache / "jupyter"),
+        "MPLCONFIGDIR": str(cache / "matplotlib"),
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         **({"FACTKIT_TTY": terminal} if terminal else {"TQDM_DISABLE": "1"}),
     }

@@ -135,7 +135,8 @@ def _sampled(reply: "RequestOutput") -> list[Sampled]:
 def main() -> None:
     """What the process runs: load, then reply to jobs until the pipe closes."""
     jobs, llm, adapter = Connection(os.dup(0)), None, None
-    with open(os.devnull) as nothing:  # what vLLM starts is not to hold the pipe
+    # what vLLM starts is not to hold the pipe
+    with open(os.devnull, encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), 0)
     try:
         from vllm import LLM

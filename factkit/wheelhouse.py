@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit import UserError, assets, params
+from factkit import UserError, assets, params, runs
 
 LIMIT_GB = 1.0  # what a stick or a slow wifi takes; CUDA wheels alone are more than two
 
@@ -26,7 +26,10 @@ def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -
     wheels, locks = folder / "wheels", params.ROOT / "factkit" / "locks"
     wheels.mkdir(parents=True, exist_ok=True)
     kit = (folder / "factkit.tar.gz").resolve()
-    _run("git", "-C", params.ROOT, "archive", "--output", kit, "HEAD")
+    if (commit := runs.git_commit()).startswith("none"):
+        raise WheelhouseError(f"{params.ROOT}: {commit[6:]}; clone the kit with git")
+    git = ("git", "-C", params.ROOT, "-c", "safe.directory=*")
+    _run(*git, "archive", "--output", kit, "HEAD")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     pinned = ("--wheel-dir", wheels, "--constraint", locks / "cpu.txt")
     _run(*pip, "wheel", *pinned, *pip_args, "setuptools", "wheel", kit)

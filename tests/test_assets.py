@@ -24,7 +24,7 @@ def test_a_changed_or_missing_file_is_refused(tmp_path, monkeypatch):
     installed(monkeypatch, lambda name: Package())
     with pytest.raises(assets.AssetError, match=f"has no file.*{FIX}"):
         assets.verified("smollm2-135m-instruct")
-    (tmp_path / "policy.gguf").write_text("{}")
+    (tmp_path / "policy.gguf").write_text("{}", "utf-8")
     with pytest.raises(assets.AssetError, match=f"SHA-256.*{FIX}"):
         assets.verified("smollm2-135m-instruct")
 

@@ -87,7 +87,7 @@ HUB = {
 
 def write(folder, rows, name="rows.jsonl"):
     path = folder / name
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return str(path)
 
 

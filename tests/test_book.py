@@ -26,7 +26,7 @@ def test_each_notebook_is_a_page_whose_links_lead_to_pages(pages):
     }
     lost = {}
     for path in pages:
-        text = path.read_text()
+        text = path.read_text("utf-8")
         links = re.findall(r'href="([^"#]+)"', text)
         links = [link for link in links if not link.startswith(("http", "data:"))]
         assert "index.html" in links or path.name == "index.html"
@@ -39,7 +39,7 @@ def test_each_notebook_is_a_page_whose_links_lead_to_pages(pages):
 def test_code_and_prices_keep_their_dollars(tmp_path):
     cell = nbformat.v4.new_markdown_cell("`$A` and `$B` cost $5 or $6, $x_1$")
     book._write(tmp_path / "a.html", nbformat.v4.new_notebook(cells=[cell]))
-    text = (tmp_path / "a.html").read_text()
+    text = (tmp_path / "a.html").read_text("utf-8")
     assert "<code>$A</code>" in text
     assert "$5 or $6" in text
     assert text.count("<math") == 1
@@ -48,7 +48,7 @@ def test_code_and_prices_keep_their_dollars(tmp_path):
 @pytest.mark.slow
 def test_reference_figures_stand_where_nothing_was_run(pages):
     (train,) = [path for path in pages if path.stem == "12_truthrl_train"]
-    assert train.read_text().count("data:image/png;base64") >= 2
+    assert train.read_text("utf-8").count("data:image/png;base64") >= 2
 
 
 def test_progress_bars_and_papermill_s_cell_are_left_out():

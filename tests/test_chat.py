@@ -86,7 +86,7 @@ def p():
 
 
 def steps(path):
-    with path.open() as f:
+    with path.open(encoding="utf-8") as f:
         return list(csv.DictReader(f))
 
 

@@ -38,7 +38,9 @@ VllmEngine({}).generate([[1]], [{}])
 
 def alive(pid):
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = (
+            Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+        )
     except OSError:
         return False
     return state != "Z"
@@ -47,7 +49,7 @@ def alive(pid):
 @pytest.fixture
 def start(tmp_path, monkeypatch):
     """Starts a parent; it, and the numbers of the processes it has started."""
-    (tmp_path / "vllm.py").write_text(FAMILY.format(folder=str(tmp_path)))
+    (tmp_path / "vllm.py").write_text(FAMILY.format(folder=str(tmp_path)), "utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")  # its vllm is that file
 
     def run(parent):
@@ -57,7 +59,9 @@ def start(tmp_path, monkeypatch):
             command, cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
         until((tmp_path / "family").exists)
-        return process, [int(n) for n in (tmp_path / "family").read_text().split()]
+        return process, [
+            int(n) for n in (tmp_path / "family").read_text("utf-8").split()
+        ]
 
     return run
 

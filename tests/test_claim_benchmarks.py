@@ -72,12 +72,12 @@ def load(tmp_path):
     def loaded(name, *rows):
         path = tmp_path / f"{name}.{'csv' if name == 'exfever' else 'jsonl'}"
         if name == "exfever":
-            with path.open("w", newline="") as file:
+            with path.open("w", newline="", encoding="utf-8") as file:
                 table = csv.DictWriter(file, list(ROWS[name]))
                 table.writeheader()
                 table.writerows(rows)
         else:
-            path.write_text(lines(*rows))
+            path.write_text(lines(*rows), "utf-8")
         return benchmarks.load(name, str(path))
 
     return loaded
@@ -186,7 +186,7 @@ def test_a_bad_row_is_dropped_for_a_named_reason(load):
 
 def test_a_file_of_something_else_is_refused_with_what_is_wrong(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "x"}\nnot JSON\n')
+    path.write_text('{"text": "x"}\nnot JSON\n', "utf-8")
     with pytest.raises(DataError, match="rows.jsonl: no usable row"):
         benchmarks.load("fever", str(path))
     (tmp_path / "train.parquet").write_bytes(b"PAR1 no more of it")
@@ -244,8 +244,10 @@ def corpora(folder):
     """Each corpus's file, of a page or two."""
     pages = folder / "wiki-pages"
     pages.mkdir()
-    (pages / "wiki-001.jsonl").write_text(lines({"id": "", "lines": ""}, FEVER_PAGE))
-    (folder / "corpus.jsonl").write_text(lines(ABSTRACT))
+    (pages / "wiki-001.jsonl").write_text(
+        lines({"id": "", "lines": ""}, FEVER_PAGE), "utf-8"
+    )
+    (folder / "corpus.jsonl").write_text(lines(ABSTRACT), "utf-8")
     rows = {
         "feverous_wikiv1.db": [("Sucre\u0301", json.dumps(FEVEROUS_PAGE))],
         "wiki_wo_links.db": [
@@ -313,7 +315,7 @@ def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(tmp_path):
         (lines(ABSTRACT | {"doc_id": None}), "doc_id: "),
         ("{", "not JSON"),
     ):
-        path.write_text(lines(ABSTRACT) + row)
+        path.write_text(lines(ABSTRACT) + row, "utf-8")
         entries = benchmarks.entries("corpus.jsonl", path)
         assert len(list(islice(entries, 2))) == 2
         with pytest.raises(DataError, match=f"corpus.jsonl, row 2: {problem}.*mend"):

@@ -24,18 +24,32 @@ def factkit(monkeypatch, capsys):
     return run
 
 
-def test_every_command_has_help(factkit):
+def test_every_command_has_help(factkit, monkeypatch):
     commands = "reproduce sweep check report serve-rewards fetch serve-search "
-    for command in (commands + "verl assets doctor").split():
-        code, page, _ = factkit(command, "--help")
-        assert code == 0, command
-        assert len(page.splitlines()) > 5, command
+    for command in (commands + "verl assets doctor wheelhouse book").split():
+        for columns in (40, 80):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            code, page, _ = factkit(command, "--help")
+            assert code == 0, command
+            assert len(page.splitlines()) > 5, command
+            # Click's narrowest page; nothing is cut off in it
+            assert max(map(len, page.splitlines())) <= max(columns, 50), page
+            if command in ("sweep", "reproduce", "doctor"):
+                assert "--variant <str>" in page
+    _, page, _ = factkit("--help")
+    assert (
+        "..." not in page.partition("Commands:")[2]
+    )  # each command's purpose fits into its line
 
 
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     for command, named in (
         ("check truthrl --set beta=-1", "beta=-1"),
         ("check truthrl --set beta", "key=value"),
+        ("check truthrl --set beta=[1", "beta='[1'"),
+        ("check truthrl --set beta=2020-13-45", "beta"),
+        ("check truthrl --set beta=!!python/name:os", "beta"),
+        (f"check truthrl --set beta={'[' * 3000}", "beta='[["),
         ("reproduce rlhf", "'rlhf' is not one of"),
         ("doctor --paper rlhf", "'rlhf' is not one of"),
         ("reproduce truthrl --profile cloud", "cloud"),
@@ -67,8 +81,8 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     ):
         code, _, errors = factkit(*command.split())
         assert code == 2, command
-        assert named in errors, errors
-        assert len(errors) < 1500 or "Usage" in errors
+        assert named in errors
+        assert sum(1 + len(line) // 80 for line in errors.splitlines()) <= 10, errors
 
 
 def test_a_value_of_set_is_a_number_a_flag_or_a_text_as_it_is_for_papermill(factkit):

@@ -204,7 +204,7 @@ def test_what_is_told_of_known_and_unknown_facts():
 def test_kl_is_of_a_whole_response_and_smoothed(tmp_path):
     curve = tmp_path / "metrics.csv"
     rows = "\n".join(f"{step},0.{step},10" for step in range(1, 7))
-    curve.write_text(f"step,kl,completions/mean_length\n{rows}\n")
+    curve.write_text(f"step,kl,completions/mean_length\n{rows}\n", "utf-8")
     assert evaluate.kl_spent(curve, [2, 6]) == pytest.approx({2: 1.5, 6: 4.0})
 
 

@@ -214,7 +214,7 @@ def test_a_tuned_model_is_saved_as_any_other(model, tmp_path):
     model.to(torch.bfloat16)
     cpu.tune(model)
     model.save_pretrained(tmp_path)
-    assert cpu.ATTENTION not in (tmp_path / "config.json").read_text()
+    assert cpu.ATTENTION not in (tmp_path / "config.json").read_text("utf-8")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert loaded.config._attn_implementation == "sdpa"
 

@@ -186,7 +186,7 @@ def test_probes_are_verified_in_a_batch_and_read_as_they_were(tmp_path, monkeypa
     questions = ("a of 0?", "b of 0?")
     assert batches == [[(text, ["v0"], q) for q in questions for text in texts]]
     assert drawn.read_probes(path) == made
-    path.write_text(path.read_text()[:-5])
+    path.write_text(path.read_text("utf-8")[:-5], "utf-8")
     assert drawn.read_probes(path) == made[:-1]
 
 

@@ -96,11 +96,11 @@ def test_each_request_gets_its_own_responses_each_part_its_seed(p, sampler, tmp_
 def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     expected = draw(p, whole)
-    kept = whole.read_text().splitlines(keepends=True)
+    kept = whole.read_text("utf-8").splitlines(keepends=True)
     # in the first part, at its end, in the second part, within a line; finished
     for lines in (0, 5, drawn.PART, drawn.PART + 3, len(kept)):
         for tail in ("", '{"id": "q7", "resp')[: 1 + (lines < len(kept))]:
-            cut.write_text("".join(kept[:lines]) + tail)
+            cut.write_text("".join(kept[:lines]) + tail, "utf-8")
             sampler.clear()
             assert draw(p, cut) == expected
             assert cut.read_bytes() == whole.read_bytes()

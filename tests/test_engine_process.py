@@ -58,7 +58,7 @@ ENGINE = VllmEngine(ARGUMENTS)
 
 @pytest.fixture(autouse=True)
 def vllm(tmp_path, monkeypatch):
-    (tmp_path / "vllm.py").write_text(FAKE)
+    (tmp_path / "vllm.py").write_text(FAKE, "utf-8")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     yield
     vllm_engine.free_gpus()
@@ -103,7 +103,7 @@ def test_one_that_was_killed_between_jobs_is_started_again():
     ids_of(ENGINE, [1])
     between = process()
     children = Path(f"/proc/{between.pid}/task/{between.pid}/children")
-    (child,) = children.read_text().split()
+    (child,) = children.read_text("utf-8").split()
     os.kill(int(child), signal.SIGKILL)
     until(lambda: between.poll() is not None)
     assert ids_of(ENGINE, [1, 2]) == [[2, 1]]
@@ -168,7 +168,7 @@ def test_where_vllm_samples_this_process_loads_no_policy(
     whole = {"model": "whole", "tokenizer": "whole"} | shared
     assert engine == VllmEngine(whole)
     (tmp_path / "adapter_config.json").write_text(
-        '{"base_model_name_or_path": "base", "r": 8}'
+        '{"base_model_name_or_path": "base", "r": 8}', "utf-8"
     )
     adapter = {"model": "base", "tokenizer": str(tmp_path)} | shared
     adapter |= {"enable_lora": True, "max_lora_rank": 8}

@@ -96,14 +96,14 @@ def test_a_query_is_words_as_tokenize_has_them_and_no_language(index):
 
 def test_an_index_is_opened_when_it_is_the_whole_of_one_of_this_version(built):
     path = built / MANIFEST
-    whole = json.loads(path.read_text())
+    whole = json.loads(path.read_text("utf-8"))
     assert (whole["name"], whole["entries"]) == ("animals", 7)
     assert whole == EntryIndex(built).manifest
-    path.write_text(json.dumps(whole | {"how": "tantivy 0.0.1"}))
+    path.write_text(json.dumps(whole | {"how": "tantivy 0.0.1"}), "utf-8")
     with pytest.raises(DataError, match=f"{built}: no index"):
         EntryIndex(built)
     for content in ("{", "3"):
-        path.write_text(content)
+        path.write_text(content, "utf-8")
         with pytest.raises(DataError, match=f"{built}: no index"):
             EntryIndex(built)
     path.unlink()

@@ -137,7 +137,7 @@ def test_reference_results_are_labelled_wherever_they_are_drawn(tmp_path):
     for r in results:
         folder = tmp_path / r["arm"]
         folder.mkdir()
-        (folder / "results.json").write_text("{}")
+        (folder / "results.json").write_text("{}", "utf-8")
         r["folder"] = str(folder)
     run.record_inputs(results)
     run.figure(figure, "outcomes")

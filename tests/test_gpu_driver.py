@@ -34,7 +34,7 @@ def check():
 @pytest.fixture
 def given(tmp_path):
     (tmp_path / "jobs").mkdir()
-    overlay = yaml.safe_load(FILE.with_name("overlay.yaml").read_text())
+    overlay = yaml.safe_load(FILE.with_name("overlay.yaml").read_text("utf-8"))
     sizes = {"out": tmp_path, "profile": "laptop", "steps": 0, "minutes": 25}
     return Namespace(overlay=overlay, **sizes)
 
@@ -66,7 +66,7 @@ def test_every_job_has_parameters_that_its_paper_takes(check, given):
 def test_a_training_stops_before_its_evaluation(check):
     for paper in dict(check.ARMS):
         path = check.Job("grpo", paper).notebook()
-        cells = check.to_training(json.loads(path.read_text())["cells"])
+        cells = check.to_training(json.loads(path.read_text("utf-8"))["cells"])
         text = "\n".join("".join(cell["source"]) for cell in cells)
         assert "params.check(" in text and "finish(" not in text
         assert text.count("training.train_arm(") == 1
@@ -83,7 +83,7 @@ def test_parts_have_the_data_that_they_need(check):
 def test_a_failed_and_a_slow_job_stop_no_other(check, given, monkeypatch):
     jobs = [check.Job(part) for part in ("lora", "memory", "speed")]
     script = given.out / "jobs.py"
-    script.write_text(JOBS)
+    script.write_text(JOBS, "utf-8")
     monkeypatch.setattr(check, "__file__", str(script))
     done = jobs[2].file(given, "json")
     monkeypatch.setattr(check.sys, "argv", ["check.py", str(done)])
@@ -107,7 +107,7 @@ def test_the_exit_status_says_what_is_missing(check, given):
     job.state(given, smi_gb=30.0)
     assert check.report([job], given) == 3
     assert check.report([job, check.Job("memory")], given) == 2
-    jobs = json.loads((given.out / "summary.json").read_text())["jobs"]
+    jobs = json.loads((given.out / "summary.json").read_text("utf-8"))["jobs"]
     assert jobs["memory truthrl ternary"] == {"status": "not reached"}
 
 
@@ -121,7 +121,7 @@ def test_a_training_that_was_cut_off_shows_its_last_checkpoint(check, given):
     for steps in (10, 20):
         path = folder / "checkpoint" / f"checkpoint-{steps}" / "trainer_state.json"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"log_history": log[:steps]}))
+        path.write_text(json.dumps({"log_history": log[:steps]}), "utf-8")
     known = check.found(job, given)
     assert (known["steps"], known["kit_step_s"]) == (20, 0.5)
     assert known["first_reward"] == pytest.approx(0.075)

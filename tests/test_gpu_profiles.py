@@ -276,7 +276,7 @@ def policy(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "a_reward.py").write_text(REWARD)
+    (folder / "a_reward.py").write_text(REWARD, "utf-8")
     return folder
 
 
@@ -317,7 +317,9 @@ def test_weights_are_loaded_in_the_precision_that_trains(
 def test_two_processes_train_one_model(policy, tmp_path):
     out, said = train(policy, tmp_path).communicate()
     assert out.strip() == "model", said[-3000:]
-    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 3  # two steps
+    assert (
+        len((tmp_path / "metrics.csv").read_text("utf-8").splitlines()) == 3
+    )  # two steps
     assert {f.suffix for f in (tmp_path / "model").iterdir()} == {
         ".json",
         ".safetensors",
@@ -325,7 +327,7 @@ def test_two_processes_train_one_model(policy, tmp_path):
     left = {f.name for f in tmp_path.iterdir()}
     assert left == {"launch", "metrics.csv", "model", "recipe.json"}
     assert "GRPO" in said  # the processes' output is passed on …
-    log = (tmp_path / "launch" / "grpo" / "accelerate.log").read_text()
+    log = (tmp_path / "launch" / "grpo" / "accelerate.log").read_text("utf-8")
     assert "GRPO" in log  # … and kept
 
 

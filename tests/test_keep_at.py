@@ -109,7 +109,7 @@ def test_a_run_keeps_the_policies_of_its_steps_and_no_pickle(start, whole):
 
 
 def curve(folder):
-    with (folder / "metrics.csv").open() as f:
+    with (folder / "metrics.csv").open(encoding="utf-8") as f:
         return list(csv.DictReader(f))
 
 
@@ -141,7 +141,7 @@ def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path):
         folder.mkdir()
         save_file({"w": torch.zeros(50)}, folder / "adapter_model.safetensors")
         torch.save({"w": torch.zeros(50)}, folder / "optimizer.pt")
-        (folder / "trainer_state.json").write_text('{"global_step": 1}')
+        (folder / "trainer_state.json").write_text('{"global_step": 1}', "utf-8")
     assert setup.last_whole(tmp_path) == str(newest)
     for path in list(newest.iterdir()):
         content = path.read_bytes()

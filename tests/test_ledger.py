@@ -21,7 +21,7 @@ def with_items(folder, arm, seed, values, metric="accuracy"):
     """A result whose items.csv holds `values` of one metric."""
     folder = folder / f"{arm}-s{seed}"
     folder.mkdir()
-    with (folder / "items.csv").open("w", newline="") as file:
+    with (folder / "items.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["item", "arm", "seed", metric])
         rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(values))

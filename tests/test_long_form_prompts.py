@@ -23,7 +23,7 @@ IN_COLUMNS = {  # the column that holds the prompt
 
 def json_lines(tmp_path, *rows):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return str(path)
 
 
@@ -55,7 +55,7 @@ def test_a_row_becomes_a_prompt_with_an_id_of_its_own(tmp_path):
 def test_the_files_of_alpacafarm_and_factbench_are_read(tmp_path):
     asked = {"instruction": "Name its capital.", "dataset": "koala"}
     rows = [asked | {"input": "Norway\n"}, asked | {"input": None}]
-    (tmp_path / "rows.json").write_text(json.dumps(rows, indent=2))
+    (tmp_path / "rows.json").write_text(json.dumps(rows, indent=2), "utf-8")
     examples, _ = load("alpaca_fact", str(tmp_path / "rows.json"))
     questions = [e.question for e in examples]
     assert questions == ["Name its capital.\n\nNorway", "Name its capital."]

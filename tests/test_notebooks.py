@@ -88,7 +88,7 @@ def assigned(node):
 
 def faults(path):
     """What a notebook has against the rules: no outputs, parameters, short cells."""
-    notebook = json.loads(path.read_text())
+    notebook = json.loads(path.read_text("utf-8"))
     code = [c for c in notebook["cells"] if c["cell_type"] == "code"]
     prose = [c for c in notebook["cells"] if c["cell_type"] == "markdown"]
     if any(c["outputs"] or c["execution_count"] for c in code):
@@ -131,11 +131,13 @@ def test_a_notebook_says_its_minutes_first_and_last_what_comes_next():
     """Those of the reference results, where there are any of it."""
     offenders, taken = {}, report.minutes()["tiny"]
     for path, after in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
-        cells = json.loads(path.read_text())["cells"]
+        cells = json.loads(path.read_text("utf-8"))["cells"]
         first, last = ("".join(cells[i]["source"]) for i in (0, -1))
         said = re.search(rf"\*Minutes at `tiny` on two cores: ({MINUTES})\b", first)
         minutes = taken.get(path.stem, said and said[1])
-        title = "".join(json.loads((after or path).read_text())["cells"][0]["source"])
+        title = "".join(
+            json.loads((after or path).read_text("utf-8"))["cells"][0]["source"]
+        )
         title = title.partition("\n")[0].removeprefix("# ")
         wanted = f"Next: [{title}]({after.name})" if after else "[contents](README.md)"
         if not said or said[1] != minutes or not last.endswith(wanted):
@@ -147,7 +149,7 @@ def test_every_equation_is_drawn_in_the_book_and_no_dollar_is_left():
     """latex2mathml passes on, with its backslash, a command that it does not know."""
     drawn, offenders = {}, {}
     for path in NOTEBOOKS:
-        cells = json.loads(path.read_text())["cells"]
+        cells = json.loads(path.read_text("utf-8"))["cells"]
         texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
         prose = [part for text in texts for part in book.CODE.split(text)[::2]]
         found = [m[1] or m[2] for part in prose for m in book.MATH.finditer(part)]
@@ -173,10 +175,11 @@ def solved(path):
     """Cells of exercises → their source with what the solutions put for the dots."""
     block = re.compile(r"^## (\w)\n.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
     code = {
-        f"exercise-{a}": text for a, text in block.findall(solutions(path).read_text())
+        f"exercise-{a}": text
+        for a, text in block.findall(solutions(path).read_text("utf-8"))
     }
     task = re.compile(r"def (?:.(?!\ndef ))*?return \.\.\.\n", re.DOTALL)
-    cells = [c for c in json.loads(path.read_text())["cells"] if tag(c)]
+    cells = [c for c in json.loads(path.read_text("utf-8"))["cells"] if tag(c)]
     assert {tag(c) for c in cells} == code.keys()
     return {
         source: code[tag(c)] + "\n\n" + task.sub("", source, count=1)
@@ -249,12 +252,12 @@ def faults_of_runs(folder, paper, named):
             faults.append(f"{run} is not done")
         if "train" not in name:
             continue
-        rows = (run / "samples.jsonl").read_text().count("\n")
+        rows = (run / "samples.jsonl").read_text("utf-8").count("\n")
         if rows != SAMPLES[paper]:
             faults.append(f"{run}: {rows} samples")
         arm = arms.table(paper)[run.name.removesuffix("-s0")]
         if arm.algorithm in ("GRPO", "PPO"):
-            steps = (run / "metrics.csv").read_text().count("\n") - 1
+            steps = (run / "metrics.csv").read_text("utf-8").count("\n") - 1
             if steps != SMALL["rl_steps"]:
                 faults.append(f"{run}: a curve of {steps} steps")
     return faults
@@ -304,7 +307,7 @@ def test_the_papers_are_compared(tmp_path):
     run_here("62_compare_figures", tmp_path, **values)
     folder = tmp_path / "tiny"
     curve = folder / "61_compare_train" / "statement-s0" / "metrics.csv"
-    assert curve.read_text().count("\n") - 1 == SMALL["rl_steps"]
+    assert curve.read_text("utf-8").count("\n") - 1 == SMALL["rl_steps"]
     metrics = read_results(folder / "62_compare_figures" / "main-s0")["metrics"]
     assert metrics["calls_ternary"] <= metrics["calls_statement"]
 
@@ -393,7 +396,7 @@ def finished(command):
 
 def stderr(path):
     """What the cells of an executed notebook wrote in red; bars are off in a sweep."""
-    cells = json.loads(path.read_text())["cells"]
+    cells = json.loads(path.read_text("utf-8"))["cells"]
     outputs = [o for c in cells for o in c.get("outputs", ())]
     return "".join("".join(o["text"]) for o in outputs if o.get("name") == "stderr")
 

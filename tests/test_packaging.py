@@ -1,5 +1,7 @@
 """One place of pins: environment.yml and the locks agree with pyproject.toml."""
 
+import ast
+import json
 import re
 import tomllib
 
@@ -7,12 +9,12 @@ import yaml
 
 from factkit.params import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BASE, EXTRAS = set(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
 
 
 def lock(name):
-    text = (ROOT / "factkit" / "locks" / f"{name}.txt").read_text()
+    text = (ROOT / "factkit" / "locks" / f"{name}.txt").read_text("utf-8")
     return {pin.lower() for pin in re.findall(r"^[\w.-]+==[^\s\\;]+", text, re.M)}
 
 
@@ -26,7 +28,36 @@ def test_every_requirement_is_pinned_and_locked():
 
 
 def test_environment_yml_holds_the_pins_of_base_and_gpu():
-    parts = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    parts = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))[
+        "dependencies"
+    ]
     (pip,) = [part["pip"] for part in parts if isinstance(part, dict)]
     pins = {line for line in pip if not line.startswith("--")}
     assert pins == BASE | set(EXTRAS["gpu"])
+
+
+def calls_without_encoding(source):
+    """Line numbers of calls that open a text file in the locale's encoding."""
+    for call in ast.walk(ast.parse(source)):
+        name = getattr(getattr(call, "func", None), "attr", "")
+        named = any(k.arg == "encoding" for k in getattr(call, "keywords", ()))
+        least = {"read_text": 1, "write_text": 2}.get(name, 0)
+        if least and not named and len(call.args) < least:
+            yield call.lineno
+
+
+def test_every_text_file_is_read_and_written_in_a_named_encoding():
+    """Ruff's rule finds calls on paths of a known type; this finds the others."""
+    offenders = []
+    for pattern in ("factkit/**/*.py", "tests/**/*.py", "notebooks/*.ipynb"):
+        for path in ROOT.glob(pattern):
+            sources = [path.read_text("utf-8")]
+            if "_text(" not in sources[0]:
+                continue
+            if path.suffix == ".ipynb":
+                cells = json.loads(sources[0])["cells"]
+                code = [c for c in cells if c["cell_type"] == "code"]
+                sources = ["".join(cell["source"]) for cell in code]
+            for source in sources:
+                offenders += [(path, n) for n in calls_without_encoding(source)]
+    assert offenders == []

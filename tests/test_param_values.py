@@ -366,8 +366,8 @@ def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):
     what it made of them."""
     import psutil
 
-    (tmp_path / "own.yaml").write_text("seed: 010\n")
-    (tmp_path / "fine.yaml").write_text("seed: 10\n")
+    (tmp_path / "own.yaml").write_text("seed: 010\n", "utf-8")
+    (tmp_path / "fine.yaml").write_text("seed: 10\n", "utf-8")
     start = ["/venv/bin/python", "/venv/bin/papermill", "a.ipynb", "b.ipynb"]
     cell = 'profile = "tiny"'
     values = {

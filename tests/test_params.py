@@ -16,7 +16,7 @@ NOTEBOOKS = sorted(params.ROOT.glob("notebooks/*.ipynb"))
 
 
 def paper_of(notebook):
-    source = notebook.read_text()
+    source = notebook.read_text("utf-8")
     return re.search(r'params\.check\(\\"(\w+)\\"', source)[1]
 
 
@@ -34,7 +34,7 @@ def test_every_yaml_file_is_valid_with_a_comment_above_each_value():
         paper, _, variant = path.stem.partition("-")
         p = params.load(paper, path.parent.name, variant=variant)
         assert (p.profile, p.variant) == (path.parent.name, variant)
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8").splitlines()
         bare[path] = [
             line
             for above, line in zip(lines, lines[1:], strict=False)
@@ -132,7 +132,7 @@ def test_malformed_yaml_files_are_refused(tmp_path):
         ("- 1\n", "lines of `key: value`"),
         ("a: [1\n", "not valid YAML"),
     ):
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         with pytest.raises(params.ParamError, match="bad.yaml") as error:
             params.read_yaml(path)
         assert said in str(error.value)
@@ -375,7 +375,7 @@ def test_a_file_that_does_not_name_itself_is_told_the_line_that_it_needs(
         (lines.replace("variant: ''", "variant: x"), "the line variant: ''"),
         (lines.replace("_rar", "_veri"), "file_tiny_rar: 'params/tiny/rar.yaml'"),
     ):
-        (folder / "rar.yaml").write_text(wrong)
+        (folder / "rar.yaml").write_text(wrong, "utf-8")
         with pytest.raises(params.ParamError, match=re.escape(needed)):
             params.load("rar", "tiny")
 

@@ -46,7 +46,7 @@ def test_an_unknown_template_is_refused_with_those_there_are():
 
 
 def test_a_path_to_an_own_template_is_read(tmp_path):
-    (tmp_path / "mine.txt").write_text("Q: {question}\n")
+    (tmp_path / "mine.txt").write_text("Q: {question}\n", "utf-8")
     assert prompts.template(str(tmp_path / "mine.txt")) == "Q: {question}"
 
 

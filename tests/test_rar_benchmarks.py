@@ -36,15 +36,15 @@ def run(tmp_path, monkeypatch):
     """Runs benchmarks by a package lm_eval that writes 0.5, and tells its calls."""
     package = tmp_path / "site" / "lm_eval"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text(FAKE)
+    (package / "__init__.py").write_text("", "utf-8")
+    (package / "__main__.py").write_text(FAKE, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.setenv("TQDM_DISABLE", "1")  # as in a sweep without a terminal
     folder = tmp_path / "out"
 
     def run_named(names):
         found = benchmarks.run("m", load(names), folder)
-        return found, json.loads((folder / "calls.json").read_text())
+        return found, json.loads((folder / "calls.json").read_text("utf-8"))
 
     return run_named
 
@@ -104,14 +104,14 @@ def test_the_lengths_of_reasoning_and_answer_are_those_of_the_log(tmp_path):
     assert lengths(policy, tmp_path) == {}
     texts = ["<think> one two three </think> four five", "<think> one two three four"]
     log = "".join(json.dumps({"resps": [[text]]}) + "\n" for text in texts)
-    (tmp_path / "samples_aime25_2026.jsonl").write_text(log)
+    (tmp_path / "samples_aime25_2026.jsonl").write_text(log, "utf-8")
     told = lengths(policy, tmp_path)  # a word of these is a token
     assert told == {"aime25_reasoning_tokens": 3.5, "aime25_response_tokens": 1.0}
 
 
 def test_an_adapter_is_loaded_on_its_base(tmp_path):
     config = {"base_model_name_or_path": "org/base", "r": 32}
-    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config), "utf-8")
     folder = str(tmp_path)
     for rollouts, expected in (
         ("vllm_colocate", {"lora_local_path": folder, "max_lora_rank": 32}),
@@ -134,7 +134,7 @@ def test_code_runs_in_a_container_alone(tmp_path, monkeypatch):
 
 def test_the_latest_results_count_and_damaged_ones_are_refused(tmp_path):
     def write(number, content):
-        (tmp_path / f"results_{number}.json").write_text(content)
+        (tmp_path / f"results_{number}.json").write_text(content, "utf-8")
 
     for number, value in ((1, 0.25), (2, 0.5)):
         results = {"gsm8k": {"exact_match,flexible-extract": value}, "other": {}}

@@ -19,7 +19,7 @@ def trainer(start, rows, make_reward, folder, p):
     model = folder / "model"
     model.mkdir()  # which would fail the second time
     shutil.copy(folder / launch.RECIPE, model)
-    (model / "weights").write_text(make_reward.__name__)
+    (model / "weights").write_text(make_reward.__name__, "utf-8")
     return model
 
 
@@ -37,7 +37,7 @@ def other_reward(p, folder):
 def test_the_same_recipe_goes_on_and_another_is_refused_with_what_differs(tmp_path):
     model = made("base", ROWS, make_reward, tmp_path)
     assert made("base", ROWS, make_reward, tmp_path) == model
-    recipe = json.loads((model / launch.RECIPE).read_text())["trainer"]
+    recipe = json.loads((model / launch.RECIPE).read_text("utf-8"))["trainer"]
     assert recipe["start"] == "base"
     assert recipe["make_reward"].startswith("make_reward ")
     for start, rows, reward, differs in (
@@ -47,7 +47,7 @@ def test_the_same_recipe_goes_on_and_another_is_refused_with_what_differs(tmp_pa
     ):
         with pytest.raises(RecipeError, match=f"{differs}=.*now.*output_dir"):
             made(start, rows, reward, tmp_path)
-    assert (model / "weights").read_text() == "make_reward"
+    assert (model / "weights").read_text("utf-8") == "make_reward"
 
 
 def test_a_model_of_which_nothing_is_known_is_refused(tmp_path):

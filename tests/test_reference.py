@@ -9,7 +9,7 @@ from factkit.params import ROOT
 REFERENCE = ROOT / "outputs" / "reference"
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
 RESULTS = {
-    "/".join(path.parts[-4:-1]): json.loads(path.read_text())
+    "/".join(path.parts[-4:-1]): json.loads(path.read_text("utf-8"))
     for path in sorted(REFERENCE.glob("*/*/*/results.json"))
 }
 RUNS = {name: result for name, result in RESULTS.items() if "_train/" in name}
@@ -81,6 +81,6 @@ def test_the_curves_of_reference_runs_are_whole():
     for name, result in RUNS.items():
         algorithm = arms.table(result["paper"])[result["arm"]].algorithm
         if algorithm in ("GRPO", "PPO"):
-            with (REFERENCE / name / "metrics.csv").open() as f:
+            with (REFERENCE / name / "metrics.csv").open(encoding="utf-8") as f:
                 steps = len(list(csv.DictReader(f)))
             assert steps == result["params"]["rl_steps"], name

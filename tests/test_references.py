@@ -58,7 +58,7 @@ def files(tmp_path, monkeypatch):
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(data, "Encoder", WordEncoder)
     rows = [crag_row(0, "Byron was born in 1815."), crag_row(1, "No word of it.")]
-    (tmp_path / "crag").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "crag").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     monkeypatch.setattr(
         datasets.DownloadManager, "download", lambda self, url: str(tmp_path / "crag")
     )
@@ -67,7 +67,7 @@ def files(tmp_path, monkeypatch):
         json.dumps({"id": str(i), "contents": f'"{title}"\n{text}'})
         for i, (title, text) in enumerate(PASSAGES.items())
     ]
-    (tmp_path / "wiki.jsonl").write_text("\n".join(lines))
+    (tmp_path / "wiki.jsonl").write_text("\n".join(lines), "utf-8")
     values = {"wikipedia_path": str(tmp_path / "wiki.jsonl"), "retrieved_chunks": 1}
     return params.load("truthrl", "h100_full", values, variant="retrieval")
 

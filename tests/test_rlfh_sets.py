@@ -57,9 +57,9 @@ def write(tmp_path):
 
     def written(hotpot=(), squad=(), names=("Bo", "Al")):
         paths = {name: tmp_path / FILES[name] for name in SOURCES}
-        paths["hotpotqa"].write_text(json.dumps(list(hotpot)))
-        paths["squad_v2"].write_text(json.dumps({"data": list(squad)}))
-        paths["biography"].write_text("".join(f"{name}\n" for name in names))
+        paths["hotpotqa"].write_text(json.dumps(list(hotpot)), "utf-8")
+        paths["squad_v2"].write_text(json.dumps({"data": list(squad)}), "utf-8")
+        paths["biography"].write_text("".join(f"{name}\n" for name in names), "utf-8")
         return {name: str(path) for name, path in paths.items()}
 
     return written

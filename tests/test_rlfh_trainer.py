@@ -158,7 +158,7 @@ def train(start, folder, reward, **values):
     """The curve of a run, a dictionary a step."""
     p = TokenLevelParams(**(BASE | values))
     token_level(start, ROWS, lambda p, folder: reward, folder, p)
-    with (folder / "metrics.csv").open() as f:
+    with (folder / "metrics.csv").open(encoding="utf-8") as f:
         return list(csv.DictReader(f))
 
 

@@ -20,7 +20,7 @@ def settings(tmp_path, **more):
 
 def rows(path, text='{"id": 1}\n'):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, "utf-8")
     return path
 
 
@@ -28,8 +28,8 @@ def keep(run, value):
     """What file n.json of the run holds: `value`, if nothing was there before."""
     path = run.folder / "n.json"
     if not path.exists():
-        path.write_text(json.dumps(value))
-    return json.loads(path.read_text())
+        path.write_text(json.dumps(value), "utf-8")
+    return json.loads(path.read_text("utf-8"))
 
 
 def test_results_say_what_made_them(tmp_path):
@@ -84,9 +84,9 @@ def test_a_parameter_that_came_later_leaves_a_run_with_its_default(tmp_path):
         run = runs.start("12_truthrl_train", settings(tmp_path))
         keep(run, 1)
         record = run.folder / "run.json"
-        made = json.loads(record.read_text())
+        made = json.loads(record.read_text("utf-8"))
         made["identity"]["params"].pop("rl_warmup_ratio", None)
-        record.write_text(json.dumps(made))
+        record.write_text(json.dumps(made), "utf-8")
         p = settings(tmp_path, rl_warmup_ratio=value)
         assert keep(runs.start("12_truthrl_train", p), 2) == kept
 
@@ -135,7 +135,7 @@ def test_other_parameters_or_inputs_never_continue_an_old_run(tmp_path, capsys):
     other = settings(tmp_path, rl_steps=5)
     assert keep(runs.start("12_truthrl_train", other, [data]), 3) == 3
     aside = tmp_path / "tiny/12_truthrl_train/ternary-s0.stale-1/n.json"
-    assert json.loads(aside.read_text()) == 1
+    assert json.loads(aside.read_text("utf-8")) == 1
     assert "rl_steps" in capsys.readouterr().out
     rows(data, '{"id": 2}\n')
     changed = runs.start("12_truthrl_train", other, [data])
@@ -179,13 +179,13 @@ def test_what_cannot_be_read_is_named_and_left_alone(tmp_path, capsys):
     folder = runs.start("12_truthrl_train", settings(tmp_path)).folder
     results, record = folder / "results.json", folder / "run.json"
     for text in ("", "{", "[]", '{"arm": "ternary"}', '{"identity": {}}'):
-        results.write_text(text)
+        results.write_text(text, "utf-8")
         assert [r["seed"] for r in runs.all_results(tmp_path)] == [1]
         assert str(results) in capsys.readouterr().out
-        record.write_text(text)
+        record.write_text(text, "utf-8")
         with pytest.raises(runs.RunError, match="run.json can't be read"):
             runs.start("12_truthrl_train", settings(tmp_path))
-        assert results.read_text() == record.read_text() == text
+        assert results.read_text("utf-8") == record.read_text("utf-8") == text
 
 
 def test_inputs_made_with_other_values_are_refused(tmp_path):

@@ -760,7 +760,7 @@ def train(start, folder, make_reward=searches, **values):
     """The curve of a run, a dictionary a step."""
     p, make = load(**(TRAINED | values)), search_rollout.rollout_function
     grpo.grpo(start, ROWS, make_reward, folder, p, make)
-    with (folder / "metrics.csv").open() as f:
+    with (folder / "metrics.csv").open(encoding="utf-8") as f:
         return list(csv.DictReader(f))
 
 

@@ -147,7 +147,7 @@ def test_a_service_that_ends_answers_what_is_under_way(tmp_path, ended_by):
         (tmp_path / "go").touch()
         assert reply.result().json() == {"result": [[]]}
         assert service.wait(90) == 0
-        assert (tmp_path / "log").read_text() == ""
+        assert (tmp_path / "log").read_text("utf-8") == ""
 
 
 def test_work_that_hangs_does_not_keep_the_service_from_ending(tmp_path):

@@ -86,7 +86,7 @@ def test_without_a_cold_start_only_what_was_asked_for_is_trained(tmp_path):
         words = shlex.split(command)
         assert words[words.index("output_dir") + 1] == str(out)
         (file,) = [Path(w) for w in words if ".overrides-" in w]
-        values = yaml.safe_load(file.read_text())
+        values = yaml.safe_load(file.read_text("utf-8"))
         assert (values["eval_sets"], values["cold_start"]) == (sets, False)
 
 
@@ -94,11 +94,11 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
     """The snakemake command line of a sweep, which is not run."""
     seen = []
 
-    def run(command, **_):
+    def run(command, *_):
         seen.append(command)
-        return subprocess.CompletedProcess(command, code)
+        return code, ""
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
     return seen[0]
@@ -109,8 +109,12 @@ def test_what_looks_like_a_number_reaches_snakemake_as_text(monkeypatch, tmp_pat
 
     monkeypatch.setattr(runs, "profile_folder", lambda p: tmp_path)
     seen = []
-    done = subprocess.CompletedProcess([], 0)
-    monkeypatch.setattr(subprocess, "run", lambda c, **_: seen.append(c) or done)
+
+    def run(command, *_):
+        seen.append(command)
+        return 0, ""
+
+    monkeypatch.setattr(sweeps, "_run", run)
     for text in ("1.10", "2026", "010", "1e3", "yes", "null", "ü \U0001f600", "'", ""):
         p = params.load("truthrl", "tiny").model_copy(
             update={"variant": text, "output_dir": text}
@@ -136,10 +140,10 @@ def test_macos_and_windows_lack_names_that_linux_has(monkeypatch):
 
 
 def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tmp_path):
-    def run(command, **_):
+    def run(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     with pytest.raises(sweeps.SweepError, match="the same command goes on"):
         sweeps.snakemake(p, "truthrl", ["ternary"], [0])
@@ -171,8 +175,10 @@ def test_a_run_has_two_threads_or_one_where_there_is_a_core_for_each(
     assert "threads=2" in commanded(monkeypatch, tmp_path, **elsewhere)
 
 
-def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypatch):
-    """The bar's steps are those of snakemake's lines; the rest is kept back."""
+def test_a_sweep_shows_what_begins_and_what_is_done_as_lines_or_a_bar(
+    capsys, monkeypatch
+):
+    """What else Snakemake writes is returned, and shown only on request."""
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     lines = [
         "noise",
@@ -183,10 +189,15 @@ def test_a_notebook_s_sweep_is_a_bar_and_says_more_if_it_fails(capsys, monkeypat
     script = "; ".join(f"print({line!r}, flush=True)" for line in lines)
     for code in (0, 1):
         command = (sys.executable, "-c", f"{script}; raise SystemExit({code})")
-        assert sweeps._run(command, dict(os.environ), "sweep") == code
+        ended, output = sweeps._run(command, dict(os.environ), "sweep", False)
+        assert ended == code and "noise" in output
         out, red = capsys.readouterr()
         assert "3/4" in red and "12_x/ternary-s0" in red and "noise" not in red
-        assert ("noise" in out) == (code == 1)
+        assert out == ""
+    sweeps._run(command, dict(os.environ), "", False)
+    assert capsys.readouterr().out.splitlines() == lines[2:]
+    sweeps._run(command, dict(os.environ), "", True)
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
@@ -195,7 +206,9 @@ def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
     """`train_arms` names its targets and gives no option of its own."""
     started = subprocess.Popen
     monkeypatch.setattr(
-        sweeps.subprocess, "Popen", lambda c, **how: started([*c, "--dry-run"], **how)
+        sweeps.child.subprocess,
+        "Popen",
+        lambda c, **how: started([*c, "--dry-run"], **how),
     )
     values = {"arms": "prompting", "seeds": "3", "output_dir": str(tmp_path)}
     p = params.load("truthrl", "tiny", values)

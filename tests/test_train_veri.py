@@ -200,7 +200,7 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 ):
     monkeypatch.setattr(veri, "policy_of", lambda p: start)
     inputs = [tmp_path / "input"]
-    inputs[0].write_text("x")
+    inputs[0].write_text("x", "utf-8")
     p = load(cold_start=True, seed=4, output_dir=str(tmp_path / "out"), rl_steps=7)
     model = veri.start_of(p, data.shown, inputs)
     cold = p.model_copy(update={"arm": "sft"})

@@ -37,7 +37,7 @@ def test_the_data_and_the_config_are_those_of_the_paper_s_own_training(paper, tm
         assert info == columns | {"index": index}
     assert len({row["prompt"][0]["content"] for row in rows}) == len(rows)
 
-    config = yaml.safe_load((folder / f"{name}.yaml").read_text())
+    config = yaml.safe_load((folder / f"{name}.yaml").read_text("utf-8"))
     kit = config["factkit"]
     assert params.validate(name, kit["parameters"], "verl") == job.p
     assert pkgutil.resolve_name(kit["reward"]) is job.make_reward
@@ -47,7 +47,7 @@ def test_the_data_and_the_config_are_those_of_the_paper_s_own_training(paper, tm
     assert found is adapter.RewardManager
     agent = config["actor_rollout_ref"]["rollout"]["agent"]
     assert agent["agent_loop_config_path"] == f"{folder}/agent_loop.yaml"
-    loops = yaml.safe_load((folder / "agent_loop.yaml").read_text())
+    loops = yaml.safe_load((folder / "agent_loop.yaml").read_text("utf-8"))
     if job.loop:
         (loop,) = loops
         assert agent["default_agent_loop"] == loop["name"]

@@ -24,8 +24,8 @@ def test_pickled_weights_are_refused(tmp_path):
 
 def test_a_model_s_own_code_does_not_run(tmp_path):
     config = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "mine.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    (tmp_path / "mine.py").write_text("raise SystemExit('it ran')", "utf-8")
     with pytest.raises(ValueError, match="trust_remote_code"):
         models.load_policy(str(tmp_path))
 
@@ -37,7 +37,7 @@ def test_every_model_is_loaded_as_safetensors_without_its_own_code():
     offenders = [
         f"{path.name}: {call[0][:80]}"
         for path in ROOT.glob("factkit/**/*.py")
-        for call in re.finditer(calls, path.read_text(), re.DOTALL)
+        for call in re.finditer(calls, path.read_text("utf-8"), re.DOTALL)
         if not re.search(safe, call[0])
     ]
     assert offenders == []

@@ -91,7 +91,7 @@ def _truthrl(p, world):
     outcomes = [Outcome.CORRECT, Outcome.WRONG]  # each other question is known
     probes = [Probe(e.id, ["", ""], outcomes[i % 2 :]) for i, e in enumerate(examples)]
     lines = [json.dumps(asdict(probe)) + "\n" for probe in probes]
-    (folder / "probe.jsonl").write_text("".join(lines))
+    (folder / "probe.jsonl").write_text("".join(lines), "utf-8")
     return examples, [[e.answers[0], "I don't know"] for e in examples]
 
 

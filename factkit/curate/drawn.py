@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from factkit import models, prompts
 from factkit.assets import write_atomically
 from factkit.datasets.examples import DataError, Example
+from factkit.failures import writing
 from factkit.progress import progress_bar
 from factkit.verify.outcome import Outcome
 from factkit.verify.response import answers
@@ -180,7 +181,7 @@ def _in_parts(
             part, own = slice(start, start + size), SEEDS * seed + start
             prompts = model, tokenizer, asked[part], sampling
             made = judge(examples[part], models.sample(*prompts, n=k, seed=own))
-            with path.open("a", encoding="utf-8") as file:
+            with writing(path), path.open("a", encoding="utf-8") as file:
                 file.writelines(map(_line, made))
             done += made
             bar.update(len(made))

@@ -43,15 +43,27 @@ def bar_look(i: int) -> dict[str, Any]:
     return {"color": look(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
 
 
-def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple:
-    """A figure and its axes (a list if there are several), without upper and right."""
-    import matplotlib.pyplot as plt
+def new_figure(
+    width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1
+) -> tuple:
+    """A figure and its axes (an array if there are several), without upper and right.
 
-    size = (width, height)
-    figure, axes = plt.subplots(1, columns, figsize=size, layout="constrained")
+    It is drawn with Matplotlib's defaults and by no window system, whatever
+    matplotlibrc and MPLBACKEND ask for: its parameters are reset. A cell that returns
+    the figure shows it.
+    """
+    import matplotlib
+    from IPython import get_ipython
+    from IPython.core.pylabtools import select_figure_formats
+    from matplotlib.figure import Figure
+
+    matplotlib.rcdefaults()
+    if shell := get_ipython():
+        select_figure_formats(shell, {"png"})
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns)
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)  # shown once, by the cell that returns it
     return figure, axes
 
 

@@ -106,7 +106,8 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     name = f"{paper}-{variant}" if variant else paper
     path = ROOT / "params" / profile / f"{name}.yaml"
     if not path.is_file():
-        files = sorted(ROOT.glob(f"params/*/{paper}*.yaml"))
+        variants = sorted(path.parent.glob(f"{paper}-*.yaml")) if variant else []
+        files = variants or sorted(ROOT.glob(f"params/*/{paper}.yaml"))
         known = ", ".join(map(_relative, files))
         raise ParamError(f"{path}: no such file; there are: {known}")
     return path

@@ -4,7 +4,7 @@ TruthRL App. C retrieves with E5 over Wikipedia of 2018.
 """
 
 import hashlib
-import os
+import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -162,7 +162,7 @@ class DenseIndex:
         whole = folder / "chunks"  # how many; there once all of them are
         if not whole.exists():
             assets.write_atomically(whole, str(self._build(folder)))
-        parts = range(-(-int(whole.read_text()) // BLOCK))
+        parts = range(-(-int(whole.read_text("utf-8")) // BLOCK))
         return [np.load(_part(folder, number), mmap_mode="r") for number in parts]
 
     def _build(self, folder: Path) -> int:
@@ -177,10 +177,8 @@ class DenseIndex:
                 total += len(texts)
                 if not (path := _part(folder, number)).exists():
                     embedded = self.encoder.passages(texts).astype(np.float16)
-                    partial = path.with_name(f".{path.name}.{os.getpid()}")
-                    with partial.open("wb") as file:
-                        np.save(file, embedded)
-                    partial.replace(path)
+                    np.save(buffer := io.BytesIO(), embedded)
+                    assets.write_atomically(path, buffer.getvalue())
                 bar.update(len(texts))
 
 

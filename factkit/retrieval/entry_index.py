@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable
 from importlib.metadata import version
 from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.assets import cache_dir, write_atomically
+from factkit.assets import cache_dir, whole_folder, write_atomically
 from factkit.corpus import Chunk, Hit
 from factkit.datasets.examples import DataError
 from factkit.progress import progress_bar
@@ -88,19 +87,12 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     from filelock import FileLock
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.partial")
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         if folder.exists():
             raise DataError(f"{folder}: there already; remove it to build it anew")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
+        with whole_folder(folder) as partial:
             content = {"name": name, "how": _how()} | _write(entries, partial, name)
             write_atomically(partial / MANIFEST, json.dumps(content, indent=2))
-            partial.rename(folder)
-        except BaseException:
-            shutil.rmtree(partial)
-            raise
     return folder
 
 

@@ -22,13 +22,14 @@ from typing import Any
 import factkit
 from factkit import child, source_digest, vllm_engine
 from factkit.assets import write_atomically
+from factkit.failures import RunFailure, last_error
 from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
 
 RECIPE = "recipe.json"
 
 
-class LaunchError(RuntimeError):
+class LaunchError(RunFailure):
     """Training in processes of its own failed; the message ends with their log."""
 
 
@@ -166,7 +167,7 @@ def _identity(value: Any) -> str:
         return function_identity(value)
     if isinstance(value, str):  # a model's folder, or its name on the hub
         own = Path(value) / RECIPE
-        made_by = f" made by {_digest(own.read_text())}" if own.is_file() else ""
+        made_by = f" made by {_digest(own.read_text('utf-8'))}" if own.is_file() else ""
         return f"{Path(value).name}{made_by}"
     rows = [json.dumps(row, sort_keys=True, default=str) for row in value]
     return f"{len(rows)} rows {_digest(*rows)}"
@@ -208,8 +209,8 @@ def _run_job(command: Sequence[str], job: Path) -> None:
             f.write(chunk)
             sys.stderr.write(chunk.decode("utf-8", "replace"))
     if code := process.returncode:
-        tail = log.read_text(encoding="utf-8", errors="replace")[-3000:]
-        raise LaunchError(f"training failed with exit code {code}; {log} ends:\n{tail}")
+        cause = last_error(log.read_text(encoding="utf-8", errors="replace"))
+        raise LaunchError(f"training failed with exit code {code}: {cause}\nlog: {log}")
 
 
 def main(job: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import assets, cpu, models, progress, quiet
+from factkit.failures import writing
 from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train import precision
 from factkit.train.launch import RECIPE, is_main_process
@@ -261,7 +262,8 @@ def train_and_keep(
         cpu.keep_activations_dtype(trainer.model)
     checkpoints = Path(trainer.args.output_dir)
     label = f"{algorithm} {folder.name}" if is_main_process() else ""
-    progress.train(trainer, label, last_whole(checkpoints))
+    with writing(checkpoints):
+        progress.train(trainer, label, last_whole(checkpoints))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
     save_whole(trainer, folder / model, merge)
@@ -284,7 +286,7 @@ def _is_whole(checkpoint: Path) -> bool:
     from safetensors import safe_open
 
     try:
-        json.loads((checkpoint / "trainer_state.json").read_text())
+        json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
         for path in checkpoint.rglob("*.safetensors"):
             with safe_open(path, "pt"):
                 pass
@@ -321,15 +323,20 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
     if is_main_process():
         shutil.rmtree(partial, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
-    trainer.save_model(str(partial))
-    if is_main_process():
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
-        if merge and (partial / "adapter_config.json").exists():
-            _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
-        trainer.processing_class.save_pretrained(partial)
-        if (recipe := folder.parent / RECIPE).exists():
-            shutil.copy(recipe, partial)
-        assets.rename_whole(partial, folder)
+    try:
+        with writing(folder):
+            trainer.save_model(str(partial))
+            if is_main_process():
+                (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
+                if merge and (partial / "adapter_config.json").exists():
+                    _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+                trainer.processing_class.save_pretrained(partial)
+                if (recipe := folder.parent / RECIPE).exists():
+                    shutil.copy(recipe, partial)
+                assets.rename_whole(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     trainer.accelerator.wait_for_everyone()
 
 
@@ -357,7 +364,7 @@ def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the logged steps as CSV, a row a step, a column a metric."""
     rows = [row for row in log_history if "loss" in row]
     columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
-    with path.open("w", newline="") as f:
+    with path.open("w", newline="", encoding="utf-8") as f:
         writer = csv.DictWriter(f, columns, restval="")
         writer.writeheader()
         writer.writerows(rows)

@@ -4,9 +4,7 @@ Ours: the papers start from released instruct models. What `tiny-world` knows is
 by construction (`factkit.world.facts`), and it has never seen an abstention.
 """
 
-import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,9 +65,12 @@ def pretrained(
         settings["row_tokens"] = row_tokens
     vocabulary = sorted(tokenizer.get_vocab().items())
     folder = assets.made_folder("tiny-world", (settings, texts, vocabulary))
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "config.json").exists():
-            _pretrain(p, pack(texts, tokenizer, row_tokens), tokenizer, folder)
+    config = folder / "config.json"
+    if not config.exists():  # a whole one needs no lock: its disk may be read-only
+        with FileLock(f"{folder}.lock"):
+            if not config.exists():
+                with assets.whole_folder(folder) as partial:
+                    _pretrain(p, pack(texts, tokenizer, row_tokens), tokenizer, partial)
     return str(folder)
 
 
@@ -79,19 +80,20 @@ def _pretrain(
     tokenizer: "PreTrainedTokenizerFast",
     folder: Path,
 ) -> None:
-    """Peak `p.pretrain_learning_rate`, 5 % warm-up, cosine to zero."""
+    """Train a policy on the rows, and save it with its tokenizer in the folder.
+
+    Peak `p.pretrain_learning_rate`, 5 % warm-up, cosine to zero.
+    """
     from datasets import Dataset
     from transformers import Trainer, TrainingArguments, set_seed
 
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
     quiet.bars()
     set_seed(p.world_seed)
     sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
     model = build_policy(tokenizer, **sizes)
     model.config.use_cache = False  # with a cache, packed texts would see each other
     arguments = TrainingArguments(
-        output_dir=str(temporary),
+        output_dir=str(folder),
         max_steps=p.pretrain_steps,
         per_device_train_batch_size=p.pretrain_batch_size,
         learning_rate=p.pretrain_learning_rate,
@@ -112,9 +114,8 @@ def _pretrain(
     trainer = Trainer(model=model, args=arguments, train_dataset=data)
     progress.train(trainer, "pre-training")
     model.config.use_cache = True
-    model.save_pretrained(temporary)
-    tokenizer.save_pretrained(temporary)
-    temporary.rename(folder)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def pack(

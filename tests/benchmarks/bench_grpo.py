@@ -76,7 +76,7 @@ def step_times(which: str, profile: str) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, which, profile, folder]
         subprocess.run(command, check=True, capture_output=True)
-        with (Path(folder) / "metrics.csv").open() as f:
+        with (Path(folder) / "metrics.csv").open(encoding="utf-8") as f:
             return [float(row["step_time"]) for row in csv.DictReader(f)][2:]
 
 

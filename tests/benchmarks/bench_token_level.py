@@ -55,7 +55,7 @@ def token_reward(p: TokenLevelParams, folder: Path):
 
     def odd(completion_ids, **_):
         now = [time.process_time(), sum(map(len, completion_ids))]
-        with (folder / "steps.jsonl").open("a") as f:
+        with (folder / "steps.jsonl").open("a", encoding="utf-8") as f:
             f.write(json.dumps(now) + "\n")
         return [[i % 2 for i in ids] for ids in completion_ids]
 
@@ -93,7 +93,7 @@ def steps(method: str, start: str) -> tuple[float, list[int]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, method, start, folder]
         subprocess.run(command, check=True, capture_output=True)
-        lines = (Path(folder) / "steps.jsonl").read_text().splitlines()
+        lines = (Path(folder) / "steps.jsonl").read_text("utf-8").splitlines()
     times, tokens = zip(*map(json.loads, lines), strict=True)
     return statistics.median([b - a for a, b in pairwise(times)][2:]), list(tokens)
 

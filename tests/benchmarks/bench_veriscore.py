@@ -131,7 +131,7 @@ def installed() -> bool:
     for command in ([sys.executable, "-m", "venv", ENVIRONMENT], pip):
         if subprocess.run(command).returncode:
             return False
-    (ENVIRONMENT / ".gitignore").write_text("*\n")
+    (ENVIRONMENT / ".gitignore").write_text("*\n", "utf-8")
     done.touch()
     return True
 
@@ -145,13 +145,15 @@ def write_prompts() -> None:
     for folder in ("prompt", "data/demos"):
         Path(folder).mkdir(parents=True)
     extraction = filler(EXTRACTION_CHARS) + "\n{snippet}\nSentence: {sentence}\n"
-    Path("prompt/extraction_qa_template.txt").write_text(extraction)
+    Path("prompt/extraction_qa_template.txt").write_text(extraction, "utf-8")
     verification = filler(INSTRUCTION_CHARS) + "\n{}\n{}\n{}" * DEMONSTRATIONS
-    Path("prompt/verification_instruction_trinary.txt").write_text(verification)
+    Path("prompt/verification_instruction_trinary.txt").write_text(
+        verification, "utf-8"
+    )
     shown = {"claim": filler(75), "human_label": "support"}
     shown["search_result"] = filler(DEMONSTRATION_CHARS)
     lines = (json.dumps(shown) + "\n") * DEMONSTRATIONS
-    Path("data/demos/few_shot_examples.jsonl").write_text(lines)
+    Path("data/demos/few_shot_examples.jsonl").write_text(lines, "utf-8")
 
 
 def drive_package(rows: Sequence[Row]) -> float:
@@ -192,11 +194,13 @@ def time_package(rows: Sequence[Row], url: str) -> tuple[float, int]:
     command = [ENVIRONMENT / "bin" / "python", Path(__file__).resolve(), "package"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "rows.json").write_text(json.dumps(rows))
+        (folder / "rows.json").write_text(json.dumps(rows), "utf-8")
         subprocess.run(
             command, cwd=folder, check=True, capture_output=True, env=os.environ | keys
         )
-        verified = (folder / "data/model_output/verification_leads_3.jsonl").read_text()
+        verified = (folder / "data/model_output/verification_leads_3.jsonl").read_text(
+            "utf-8"
+        )
         claims = [
             json.loads(line)["claim_verification_result"]
             for line in verified.splitlines()
@@ -205,8 +209,8 @@ def time_package(rows: Sequence[Row], url: str) -> tuple[float, int]:
         verdicts = {claim["verification_result"] for row in claims for claim in row}
         assert verdicts == {"supported"}
         caches = (folder / "data/cache/gpt").glob("*.json")
-        calls = sum(len(json.loads(cache.read_text())) for cache in caches)
-        return float((folder / "seconds").read_text()), calls
+        calls = sum(len(json.loads(cache.read_text("utf-8"))) for cache in caches)
+        return float((folder / "seconds").read_text("utf-8")), calls
 
 
 # ---- the kit
@@ -352,7 +356,7 @@ if __name__ == "__main__":
         case ["serve", latency_s, tokenizer]:
             serve(float(latency_s), tokenizer)
         case ["package"]:
-            taken = drive_package(json.loads(Path("rows.json").read_text()))
-            Path("seconds").write_text(str(taken))
+            taken = drive_package(json.loads(Path("rows.json").read_text("utf-8")))
+            Path("seconds").write_text(str(taken), "utf-8")
         case _:
             main()

@@ -30,7 +30,7 @@ def measure(p: TruthRL, folder: Path, runs: Sequence[str] = ROUNDS) -> None:
             continue
         own.mkdir(parents=True, exist_ok=True)
         (own / "rollouts.jsonl").unlink(missing_ok=True)
-        (own / "params.json").write_text(p.model_dump_json())
+        (own / "params.json").write_text(p.model_dump_json(), "utf-8")
         which = own.name.partition("-")[0]
         if which == "kit":
             bench_grpo.kit_steps(p, own, make_reward)
@@ -111,7 +111,7 @@ def _note(folder: Path, start: float, completions: list) -> None:
     seconds = time.perf_counter() - start
     used = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     line = {"start": start, "seconds": seconds, "tokens": sum(map(len, completions))}
-    with (folder / "rollouts.jsonl").open("a") as file:
+    with (folder / "rollouts.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line | {"torch_gb": used / 1e9}) + "\n")
 
 
@@ -134,7 +134,7 @@ def untrained(shape: doctor.Shape, like: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     own = Path(sys.argv[2])
-    given = (own / "params.json").read_text()
+    given = (own / "params.json").read_text("utf-8")
     p = params.class_of("truthrl").model_validate_json(given)
     if sys.argv[1] == "raw":
         raw(p, own)

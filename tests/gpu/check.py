@@ -86,9 +86,9 @@ class Job(NamedTuple):
     def state(self, given: Namespace, **news: Any) -> dict[str, Any]:
         """What was written of it; `news` is added."""
         path = self.file(given, "json")
-        known = json.loads(path.read_text()) if path.is_file() else {}
+        known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
         if news:
-            path.write_text(json.dumps(known | news, indent=1))
+            path.write_text(json.dumps(known | news, indent=1), "utf-8")
         return known | news
 
 
@@ -121,7 +121,7 @@ def perform(job: Job, given: Namespace) -> str:
         book = json.loads(source.read_text("utf-8"))
         book["cells"] = to_training(book["cells"])
         source = job.file(given, "source.ipynb")
-        source.write_text(json.dumps(book))
+        source.write_text(json.dumps(book), "utf-8")
     values = params.defaults(job.paper, given.profile) | job.values(given)
     where = {"cwd": params.ROOT, "progress_bar": False}
     papermill.execute_notebook(source, job.file(given, "ipynb"), values, **where)
@@ -161,7 +161,7 @@ def curve(job: Job, given: Namespace) -> pd.DataFrame:
     if (folder / "metrics.csv").is_file():
         return pd.read_csv(folder / "metrics.csv").dropna(subset="reward")
     states = folder.glob("checkpoint/*/trainer_state.json")
-    logs = [json.loads(state.read_text())["log_history"] for state in states]
+    logs = [json.loads(state.read_text("utf-8"))["log_history"] for state in states]
     return pd.DataFrame(r for r in max(logs, key=len, default=[]) if "reward" in r)
 
 
@@ -208,7 +208,7 @@ def draw(known: dict[Job, dict[str, Any]], given: Namespace) -> None:
 def run(jobs: Sequence[Job], given: Namespace, deadline: float) -> None:
     """Run jobs side by side, each within its own time and what is left of all."""
     start, seen = time.monotonic(), given.out / "jobs" / "memory.txt"
-    with seen.open("w") as file:
+    with seen.open("w", encoding="utf-8") as file:
         watch = ["sh", "-c", SMI + "memory.used -lms 500"]
         smi = subprocess.Popen(watch, stdout=file, stderr=subprocess.DEVNULL)
     paths = filter(None, [BENCHMARKS, os.environ.get("PYTHONPATH")])
@@ -217,7 +217,7 @@ def run(jobs: Sequence[Job], given: Namespace, deadline: float) -> None:
     for job in jobs:
         job.file(given, "json").unlink(missing_ok=True)
         command = child.command(sys.executable, __file__, *sys.argv[1:], "--job", *job)
-        with job.file(given, "log").open("w") as log:
+        with job.file(given, "log").open("w", encoding="utf-8") as log:
             outputs = {"stdout": log, "stderr": subprocess.STDOUT}
             processes.append(subprocess.Popen(command, env=own, **outputs))
     for job, process in zip(jobs, processes, strict=True):
@@ -234,7 +234,7 @@ def run(jobs: Sequence[Job], given: Namespace, deadline: float) -> None:
             job.state(given, status=status, error=log.strip()[-1500:])
     smi.terminate()
     smi.wait()
-    used = [int(line) for line in seen.read_text().split() if line.isdecimal()]
+    used = [int(line) for line in seen.read_text("utf-8").split() if line.isdecimal()]
     news = {"smi_gb": max(used) * 2**20 / 1e9} if used else {}
     for job in jobs:
         known = job.state(given, seconds=round(time.monotonic() - start), **news)
@@ -254,7 +254,7 @@ def report(jobs: Sequence[Job], given: Namespace) -> int:
         "jobs": {" ".join(job): values for job, values in known.items()},
     }
     text = json.dumps(summary, indent=1)
-    (given.out / "summary.json").write_text(text + "\n")
+    (given.out / "summary.json").write_text(text + "\n", "utf-8")
     draw(known, given)
     print(text.partition(' "jobs"')[0])
     table = pd.DataFrame.from_dict(summary["jobs"], "index")
@@ -292,9 +292,9 @@ def main() -> int:
         return 0
     (given.out / "jobs").mkdir(parents=True, exist_ok=True)
     asked, kept = [given.profile, given.steps, given.overlay], given.out / "asked.json"
-    if kept.is_file() and json.loads(kept.read_text()) != asked:
+    if kept.is_file() and json.loads(kept.read_text("utf-8")) != asked:
         sys.exit(f"{given.out} has jobs of another profile or size: give another --out")
-    kept.write_text(json.dumps(asked))
+    kept.write_text(json.dumps(asked), "utf-8")
     order = stages(given.parts)
     for stage in order:
         left = [job for job in stage if job.state(given).get("status") != "done"]

@@ -91,7 +91,7 @@ class Rehearsal:
         partial = result / "notebook.partial.ipynb"
         log = self.folder / "logs" / f"{self.name} {done.name}.log"
         log.parent.mkdir(exist_ok=True)
-        with log.open("w") as file:
+        with log.open("w", encoding="utf-8") as file:
             ended = subprocess.run(
                 self.command(stem, partial, arm, more),
                 stdout=file,
@@ -166,7 +166,7 @@ def prepare(folder: Path) -> None:
     """The miniature hub and its models, made once."""
     if not (folder / "hub").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n")
+        (folder / ".gitignore").write_text("*\n", "utf-8")
         hub.write(folder / "hub")
     model = policy.make(folder / "policy")
     hub.write_models(folder / "hub", model, Path(assets.embedder_path()))
@@ -202,7 +202,9 @@ def main() -> int:
                 state = f"{done.minutes} min, {done.error or 'ok'}"
                 print(f"{rehearsal.name} {done.name}: {state}", flush=True)
                 table.append({"run": rehearsal.name, **asdict(done)})
-                (folder / "summary.json").write_text(json.dumps(table, indent=1))
+                (folder / "summary.json").write_text(
+                    json.dumps(table, indent=1), "utf-8"
+                )
     failed = [row for row in table if row["error"]]
     print(f"\n{len(table) - len(failed)} of {len(table)} ran through")
     for row in failed:

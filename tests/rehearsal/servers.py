@@ -131,7 +131,9 @@ def running(named: Mapping[str, tuple[int, list[str]]], folder: Path) -> Iterato
         for name, (port, command) in named.items():
             if _answers(port):
                 continue
-            log = started.enter_context((logs / f"{name}.log").open("w"))
+            log = started.enter_context(
+                (logs / f"{name}.log").open("w", encoding="utf-8")
+            )
             server = subprocess.Popen(
                 child.command(*command),
                 stdout=log,

@@ -240,7 +240,7 @@ def test_rlfh_finds_its_pages_in_wikipedia_of_april_2023(folder, tmp_path, monke
     assert len(list(wikipedia)) == 2 * len(texts)
     with pytest.raises(KeyError):
         wikipedia["No page"]
-    (tmp_path / "other.db").write_text("no database")
+    (tmp_path / "other.db").write_text("no database", "utf-8")
     with pytest.raises(DataError, match="no SQLite file with documents"):
         list(rlfh_requests.Wikipedia(tmp_path / "other.db"))
     with pytest.raises(DataError, match="wikipedia_path: no file .* by hand"):

@@ -59,7 +59,7 @@ def test_the_kits_client_searches_and_reads_the_pages(outside, tmp_path):
         assert len(evidence[example.id]) >= 4
     assert counts["kept"] == len([*asked, *hard])
     assert counts["page: robots.txt"] and counts["page: without text"]
-    log = (tmp_path / "asked.jsonl").read_text().splitlines()
+    log = (tmp_path / "asked.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line) for line in log] == own.asked
     assert [row["search"] for row in own.asked if "search" in row].count(
         asked[0].answers[0]

@@ -55,7 +55,7 @@ def test_papermill_gets_the_shipped_files_and_then_sizes_and_addresses(
     files = [command[i + 1] for i, word in enumerate(command) if word == "-f"]
     shipped = ["params/h100_full/rar.yaml", "params/h100_full/rar-qwen3-4b.yaml"]
     assert files[:2] == shipped and len(files) == 3
-    values = yaml.safe_load(Path(files[2]).read_text())
+    values = yaml.safe_load(Path(files[2]).read_text("utf-8"))
     own = params.load("rar", "h100_full", {}, "qwen3-4b").model_dump()
     changed = {key for key, value in values.items() if value != own[key]}
     assert changed <= {*sizes("rar", "h100_full"), "search_url"}
@@ -94,9 +94,9 @@ def test_an_empty_cell_of_a_table_needs_a_reason(tmp_path, monkeypatch):
     notebook, reasons = tmp_path / "14.ipynb", tmp_path / "reasons.yaml"
     notebook.write_text(json.dumps({"cells": [{}, {"outputs": [output]}]}), "utf-8")
     monkeypatch.setattr(cells, "REASONS", reasons)
-    reasons.write_text("14: {}")
+    reasons.write_text("14: {}", "utf-8")
     assert cells.unexplained(notebook, "14") == ({}, [(1, "dpo –", "T")])
-    reasons.write_text("'14': {'^1 dpo . T': no pair}")
+    reasons.write_text("'14': {'^1 dpo . T': no pair}", "utf-8")
     assert cells.unexplained(notebook, "14") == ({(1, "dpo –", "T"): "no pair"}, [])
 
 

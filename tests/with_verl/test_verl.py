@@ -315,7 +315,7 @@ def trainer(papers, request):
     request.param: a paper; and whether "Perhaps" is lost on its judge.
     """
     paper, folder = papers[request.param]
-    (folder / "failing.py").write_text(FAILING)
+    (folder / "failing.py").write_text(FAILING, "utf-8")
     failing = [
         "reward.reward_manager.name=Failing",
         f"reward.reward_manager.module.path={folder}/failing.py",

@@ -55,7 +55,7 @@ def endpoint(smollm, tmp_path_factory):
         *("--dtype", dtype, "--max-model-len", "4096", "--enforce-eager"),
         *("--structured-outputs-config.backend", "guidance"),
     ]
-    with log.open("w") as f:
+    with log.open("w", encoding="utf-8") as f:
         server = subprocess.Popen(command, stdout=f, stderr=f, env=os.environ)
     try:
         _wait_for(f"http://127.0.0.1:{port}/health", server, log)
@@ -73,4 +73,4 @@ def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
             return
         except (urllib.error.URLError, ConnectionError):
             time.sleep(1)
-    pytest.fail(f"vllm serve did not come up:\n{log.read_text()[-3000:]}")
+    pytest.fail(f"vllm serve did not come up:\n{log.read_text('utf-8')[-3000:]}")

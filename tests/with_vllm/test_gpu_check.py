@@ -26,10 +26,10 @@ SIZES = {
 @pytest.fixture
 def check(modules, tmp_path):
     """Run the check on the fact world with two updates each; (exit status, summary)."""
-    overlay = yaml.safe_load(CHECK.with_name("overlay.yaml").read_text())
+    overlay = yaml.safe_load(CHECK.with_name("overlay.yaml").read_text("utf-8"))
     for part, values in (SMALLEST | SIZES).items():
         overlay[part] = overlay.get(part, {}) | values
-    (tmp_path / "sizes.yaml").write_text(yaml.safe_dump(overlay))
+    (tmp_path / "sizes.yaml").write_text(yaml.safe_dump(overlay), "utf-8")
     out = tmp_path / "out"
     sizes = ["--profile", "tiny", "--steps", "2", "--minutes", "600"]
     sizes += ["--overlay", str(tmp_path / "sizes.yaml"), "--out", str(out)]
@@ -37,7 +37,7 @@ def check(modules, tmp_path):
     def run(*arguments):
         command = [sys.executable, str(CHECK), *sizes, *arguments]
         code = subprocess.run(command).returncode
-        return code, json.loads((out / "summary.json").read_text())["jobs"], out
+        return code, json.loads((out / "summary.json").read_text("utf-8"))["jobs"], out
 
     return run
 

@@ -42,7 +42,7 @@ def make_reward(p, folder):
 def test_two_steps_with_the_engine_kept_in_sync(
     rank, learning_rate, smollm, modules, tmp_path
 ):
-    (modules / "a_reward.py").write_text(REWARD)
+    (modules / "a_reward.py").write_text(REWARD, "utf-8")
     make_reward = importlib.import_module("a_reward").make_reward
     p = params.load(
         "truthrl",
@@ -63,7 +63,7 @@ def test_two_steps_with_the_engine_kept_in_sync(
     rows = [{"prompt": f"Question: What is {n} + 1?\nAnswer:"} for n in range(16)]
     model = grpo.grpo(smollm, rows, make_reward, tmp_path, p)
     assert {f.suffix for f in model.iterdir()} >= {".safetensors", ".json"}
-    with (tmp_path / "metrics.csv").open() as f:
+    with (tmp_path / "metrics.csv").open(encoding="utf-8") as f:
         curve = list(csv.DictReader(f))
     assert len(curve) == 2
     # The engine's log-probabilities against the trainer's. The update is large enough

@@ -116,7 +116,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     rank, learning_rate, smollm, modules, settings, tmp_path
 ):
     patch = REWARD.partition("def make_reward")[0]
-    (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD)
+    (modules / "a_search_reward.py").write_text(patch + SEARCH_REWARD, "utf-8")
     make_reward = importlib.import_module("a_search_reward").make_reward
     p = settings(lora_rank=rank, rl_learning_rate=learning_rate, dtype="float32")
     rows = [{"prompt": text, "set": "fever"} for text in PROMPTS for _ in range(3)]
@@ -125,12 +125,12 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
         smollm, rows, make_reward, run, p, search_rollout.rollout_function
     )
     assert {f.suffix for f in model.iterdir()} >= {".safetensors", ".json"}
-    lines = (run / "rollouts.jsonl").read_text().splitlines()
+    lines = (run / "rollouts.jsonl").read_text("utf-8").splitlines()
     made = [[rollout_of(row) for row in json.loads(line)] for line in lines]
     assert [len(batch) for batch in made] == [16, 16]
     _, tokenizer = models.load_policy(smollm)
     assert_sound(made[0] + made[1], tokenizer)
-    with (run / "metrics.csv").open() as f:
+    with (run / "metrics.csv").open(encoding="utf-8") as f:
         curve = list(csv.DictReader(f))
     for row, batch in zip(curve, made, strict=True):
         mean = sum(len(queries(rollout.turns)) for rollout in batch) / 16

@@ -67,14 +67,14 @@ def settings(profile, **values):
 
 
 def curve(folder):
-    with (folder / "metrics.csv").open() as f:
+    with (folder / "metrics.csv").open(encoding="utf-8") as f:
         return list(csv.DictReader(f))
 
 
 @pytest.fixture
 def sharded(modules, monkeypatch, tmp_path):
     """A run of a method in two processes, by ZeRO-3 on the CPU; its curve."""
-    (modules / "a_token_reward.py").write_text(TOKEN_REWARD)
+    (modules / "a_token_reward.py").write_text(TOKEN_REWARD, "utf-8")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     rewards = importlib.import_module("a_token_reward")
@@ -144,7 +144,7 @@ def test_the_engine_gets_the_policy_s_weights_and_not_the_head(
     rank, smollm, modules, tmp_path
 ):
     (modules / "a_token_reward.py").write_text(
-        REWARD.partition("def make_reward")[0] + TOKEN_REWARD
+        REWARD.partition("def make_reward")[0] + TOKEN_REWARD, "utf-8"
     )
     make_reward = importlib.import_module("a_token_reward").make_reward
     p = settings(

@@ -131,7 +131,7 @@ def test_an_engine_that_is_killed_at_work_ends_with_an_error(
 def family_of(pid):
     """The numbers of a process and of all that it started, parents first."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()
     except OSError:
         return []
     return [pid, *(n for child in children for n in family_of(int(child)))]
@@ -139,7 +139,9 @@ def family_of(pid):
 
 def alive(pid):
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = (
+            Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+        )
     except OSError:
         return False
     return state != "Z"

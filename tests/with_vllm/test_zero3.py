@@ -45,7 +45,7 @@ assert torch.equal(engine.module.model.rotary_emb.inv_freq, exact)
 @pytest.fixture
 def on_cpu(modules, monkeypatch):
     """Processes started here run DeepSpeed on the CPU."""
-    (modules / "a_reward.py").write_text(REWARD)
+    (modules / "a_reward.py").write_text(REWARD, "utf-8")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
@@ -87,7 +87,7 @@ def test_grpo_under_zero3_saves_the_whole_model(deepspeed, on_cpu, tmp_path):
     base = base_policy(p)
     model = grpo.grpo(base, rows(p), make_reward, tmp_path, p)
     assert_whole(model, base)
-    with (tmp_path / "metrics.csv").open() as f:
+    with (tmp_path / "metrics.csv").open(encoding="utf-8") as f:
         assert len(list(csv.DictReader(f))) == 2
 
 
