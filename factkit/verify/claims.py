@@ -5,13 +5,17 @@ By a language model here, exactly in `verify.engine`. What cannot be extracted i
 VeriScore, which Binary RAR compares with (Fig. 12).
 """
 
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from factkit.verify import judge
-from factkit.verify.judge import Claimed, Form, read, up_to, word
+from factkit.verify.judge import SOME, Form, free, up_to, word
 from factkit.verify.outcome import Support
 from factkit.verify.response import sentences
 
@@ -20,6 +24,67 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 3, 1  # sentences of context
 CLAIM_TOKENS = 1536
+
+
+# English words that any two sentences may share
+FUNCTION_WORDS = frozenset(
+    """a about above after again all also am an and any are as at be because been before
+    being below between both but by can cannot could d did do does down during each few
+    for from had has have having he her here hers him his how i if in into is it its ll
+    m may me might more most must my no none nor not nothing of off on once only or
+    other our out over own re s same shall she should so some such t than that the their
+    them then there these they this those through to too under until up us ve very was
+    we were what when where which while who whom why will with would yes you your
+    """.split()
+)
+# What a remark is about where a claim is about the world
+TEXT_WORDS = frozenset(
+    """advice assistant claim claims greeting heading opinion opinions passage question
+    response sentence speaker statement statements text user""".split()
+)
+# The writer as a subject; in "I Am Legend" and "I, Robot" it is none
+FIRST_PERSON = re.compile(r"(?:\A\W*|, )I(?:['’]\w+)? [a-z]")
+# A word, or a character of a script without spaces
+WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+
+
+def is_claim_of(text: str, sentence: str) -> bool:
+    """Whether a text can be a claim of a sentence, and not a remark of the extractor.
+
+    A claim has at least two words. It shares a content word with its sentence (the
+    first four letters: "editing" and "editor"), or stands in it word for word. It names
+    no sentence, claim, question … unless its sentence does, and is not about "I".
+
+    Of 9,713 facts that people and a model took from 1,123 sentences of biographies
+    (FActScore) 3 are refused; of remarks as "No claims." or "The sentence is a
+    question." beside such sentences 0.1 % pass.
+    """
+    claim, source = _words(text), _words(sentence)
+    shared = _stems(claim) & _stems(source) or f" {' '.join(claim)} " in (
+        f" {' '.join(source)} "
+    )
+    about_text = TEXT_WORDS & set(claim) - set(source)
+    long = len(claim) > 1
+    return bool(long and shared and not about_text and not FIRST_PERSON.search(text))
+
+
+def _words(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))
+
+
+def _stems(words: Sequence[str]) -> set[str]:
+    return {word[:4] for word in words if word not in FUNCTION_WORDS}
+
+
+def _check_claim(text: str, info: ValidationInfo) -> str:
+    sentence = (info.context or {}).get("sentence", text)
+    if not is_claim_of(text, sentence):
+        raise ValueError("a remark, not a claim of the sentence")
+    return text
+
+
+Claimed = Annotated[free(240), Field(pattern=SOME), AfterValidator(_check_claim)]
 
 
 class Claims(Form):
@@ -82,7 +147,7 @@ def read_sentences(
     ]
     replies = judge.ask(llm, template, rows, form, CLAIM_TOKENS, "extracting")
     (key,) = form.model_fields
-    texts = (getattr(read(reply, form), key, None) for reply in replies)
+    texts = (getattr(reply, key, None) for reply in replies)
     return [[(sentence, next(texts)) for sentence in told] for told in split]
 
 
@@ -135,8 +200,7 @@ def labeller(
 
     def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[StrEnum | None]:
         fields = [{"evidence": list(e), field: text} for text, e in rows if e]
-        replies = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
-        verdicts = (read(reply, form) for reply in replies)
+        verdicts = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
         labels = (v and type(otherwise)(v.label) for v in verdicts)
         return [next(labels) if evidence else otherwise for _, evidence in rows]
 

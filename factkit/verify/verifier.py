@@ -114,7 +114,7 @@ def failed_share(values: Sequence[object], name: str) -> float:
     if share > MOST_JUDGE_FAILURES:
         raise ValueError(
             f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
-            "may fail: see to the judge's endpoint and run again"
+            f"may fail{judge.causes()}. See to the judge's endpoint and run again"
         )
     return share
 
@@ -137,5 +137,6 @@ class Failures:
         if self.seen >= fewest and share > MOST_JUDGE_FAILURES:
             raise RuntimeError(
                 f"arm={self.arm}: no reward for {self.failed} of {self.seen} responses "
-                f"({share:.1%}): see to the verifier's endpoint and run again"
+                f"({share:.1%}){judge.causes()}. See to the verifier's endpoint and "
+                "run again"
             )
