@@ -39,7 +39,8 @@ class FakeLLM:
 
     @property
     def calls(self):
-        return Counter(map(template_of, self.requests))
+        """Requests of each template, without those for a second reply."""
+        return Counter(template_of(r) for r in self.requests if len(r.messages) == 1)
 
     def prompts(self, template):
         return [text_of(r) for r in self.requests if template_of(r) == template]

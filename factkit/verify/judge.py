@@ -202,7 +202,7 @@ def ask(
 
     All requests are one batch. A reply that ends normally but cannot be read is asked
     for a second time, with the reply shown, in one more batch. What could not be read
-    at first, and why what failed did, is one warning a batch.
+    at first, and why replies failed, is one warning per batch.
 
     rows: a template's fields; each arrives as JSON on one line (`quoted`). form: of a
     reply, asked of endpoints that take a schema, and checked with the row.
@@ -238,8 +238,8 @@ def ask(
     if unread or failures:
         RECENT_FAILURES.extend(failures)
         warnings.warn(
-            f"{template}: of {len(rows)} replies {len(unread)} could not be read and "
-            f"were asked for again, {len(failures)} failed{causes(failures)}",
+            f"{template}: {len(unread)} of {len(rows)} replies could not be read at "
+            f"first, {len(failures)} failed{causes(failures)}",
             stacklevel=2,
         )
     return [None if isinstance(value, Failure) else value for value in values]
