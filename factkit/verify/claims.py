@@ -26,21 +26,22 @@ BEFORE, AFTER = 3, 1  # sentences of context
 CLAIM_TOKENS = 1536
 
 
-# English words that any two sentences may share
+# English words that a remark may share with any sentence
 FUNCTION_WORDS = frozenset(
     """a about above after again all also am an and any are as at be because been before
-    being below between both but by can cannot could d did do does down during each few
-    for from had has have having he her here hers him his how i if in into is it its ll
-    m may me might more most must my no none nor not nothing of off on once only or
-    other our out over own re s same shall she should so some such t than that the their
-    them then there these they this those through to too under until up us ve very was
-    we were what when where which while who whom why will with would yes you your
-    """.split()
+    being below between both but by can cannot could d did do does down during each else
+    few for from had has have having he help her here hers him his how i if in into is
+    it its know let ll m may me might more most must my need no none nor not nothing of
+    off on once only or other our out over own re s same shall she should so some such t
+    than that the their them then there these they this those through to too under until
+    up us ve very was we were what when where which while who whom why will with would
+    yes you your""".split()
 )
 # What a remark is about where a claim is about the world
 TEXT_WORDS = frozenset(
-    """advice assistant claim claims greeting heading opinion opinions passage question
-    response sentence speaker statement statements text user""".split()
+    """advice assistant claim claims content context fact facts greeting heading
+    information opinion opinions passage question response sentence speaker statement
+    statements text user""".split()
 )
 # The writer as a subject; in "I Am Legend" and "I, Robot" it is none
 FIRST_PERSON = re.compile(r"(?:\A\W*|, )I(?:['’]\w+)? [a-z]")
@@ -49,23 +50,23 @@ WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 
 
 def is_claim_of(text: str, sentence: str) -> bool:
-    """Whether a text can be a claim of a sentence, and not a remark of the extractor.
+    """Whether a text can be a claim of a sentence rather than a remark about it.
 
-    A claim has at least two words. It shares a content word with its sentence (the
-    first four letters: "editing" and "editor"), or stands in it word for word. It names
-    no sentence, claim, question … unless its sentence does, and is not about "I".
+    A claim has at least two words and is no question. It shares a content word with
+    its sentence (the first four letters: "editing" and "editor") or stands in it word
+    for word. It names no sentence, claim, opinion … unless its sentence does, and its
+    subject is not "I".
 
-    Of 9,713 facts that people and a model took from 1,123 sentences of biographies
-    (FActScore) 3 are refused; of remarks as "No claims." or "The sentence is a
-    question." beside such sentences 0.1 % pass.
+    Of 9,713 facts that people and a model listed for 1,123 sentences of biographies
+    (FActScore), 3 are refused. Of 176 remarks such as "No claims." or "The sentence is
+    a question.", each tried with 300 of these sentences, 0.05 % pass.
     """
     claim, source = _words(text), _words(sentence)
-    shared = _stems(claim) & _stems(source) or f" {' '.join(claim)} " in (
-        f" {' '.join(source)} "
-    )
-    about_text = TEXT_WORDS & set(claim) - set(source)
-    long = len(claim) > 1
-    return bool(long and shared and not about_text and not FIRST_PERSON.search(text))
+    if len(claim) < 2 or text.rstrip().endswith("?") or FIRST_PERSON.search(text):
+        return False
+    verbatim = f" {' '.join(claim)} " in f" {' '.join(source)} "
+    about_world = TEXT_WORDS.isdisjoint(set(claim) - set(source))
+    return about_world and (verbatim or not _stems(claim).isdisjoint(_stems(source)))
 
 
 def _words(text: str) -> list[str]:
