@@ -297,7 +297,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_shown():
     assert roles == ["user", "assistant", "user"]
     assert again.messages[1]["content"] == prose.text
     (line,) = {str(w.message) for w in warned}
-    for words in ("1 of 4 replies could not be read", "2 failed", "1 × HTTP 500 (no)"):
+    for words in ("asked again for 1 of 4 replies", "2 failed", "1 × HTTP 500 (no)"):
         assert words in line, line
     assert "\n" not in line
 

@@ -26,17 +26,6 @@ BEFORE, AFTER = 3, 1  # sentences of context
 CLAIM_TOKENS = 1536
 
 
-# English words that a remark may share with any sentence
-FUNCTION_WORDS = frozenset(
-    """a about above after again all also am an and any are as at be because been before
-    being below between both but by can cannot could d did do does down during each else
-    few for from had has have having he help her here hers him his how i if in into is
-    it its know let ll m may me might more most must my need no none nor not nothing of
-    off on once only or other our out over own re s same shall she should so some such t
-    than that the their them then there these they this those through to too under until
-    up us ve very was we were what when where which while who whom why will with would
-    yes you your""".split()
-)
 # What a remark is about where a claim is about the world
 TEXT_WORDS = frozenset(
     """advice assistant claim claims content context fact facts greeting heading
@@ -75,7 +64,11 @@ def _words(text: str) -> list[str]:
 
 
 def _stems(words: Sequence[str]) -> set[str]:
-    return {word[:4] for word in words if word not in FUNCTION_WORDS}
+    """The first four letters of each word that a remark would not share by chance."""
+    from bm25s.stopwords import STOPWORDS_EN_PLUS
+
+    common = {*STOPWORDS_EN_PLUS, "help", "know", "let", "need"} - {"won"}  # of won't
+    return {word[:4] for word in words if word not in common}
 
 
 def _check_claim(text: str, info: ValidationInfo) -> str:

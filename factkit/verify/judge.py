@@ -8,7 +8,7 @@ and consists of that object alone is read; any other is asked for once more and 
 import json
 import re
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -78,9 +78,11 @@ def up_to(most: int, kind: Any) -> Any:
 
 # Opening tag → closing tag of reasoning, as current chat templates write them
 REASONING = {
-    **{f"<{tag}>": f"</{tag}>" for tag in ("think", "thinking", "thought")},
-    **{f"<{tag}>": f"</{tag}>" for tag in ("reasoning", "analysis", "reflection")},
-    **{f"<{tag}think>": f"</{tag}think>" for tag in ("seed:", "mm:", "longcat_")},
+    **{
+        f"<{tag}>": f"</{tag}>"
+        for tag in "think thinking thought reasoning analysis reflection seed:think "
+        "mm:think longcat_think".split()
+    },
     "[think]": "[/think]",
     "◁think▷": "◁/think▷",
     "<|start_thinking|>": "<|end_thinking|>",
@@ -201,8 +203,8 @@ def ask(
     """Ask about each row by one greedy request, and read the replies; None: it failed.
 
     All requests are one batch. A reply that ends normally but cannot be read is asked
-    for a second time, with the reply shown, in one more batch. What could not be read
-    at first, and why replies failed, is one warning per batch.
+    for a second time, with the reply shown, in one more batch. One warning per batch
+    counts the replies asked for again and the causes of failure.
 
     rows: a template's fields; each arrives as JSON on one line (`quoted`). form: of a
     reply, asked of endpoints that take a schema, and checked with the row.
@@ -224,51 +226,45 @@ def ask(
     ]
     replies = llm.run(requests, progress=progress) if requests else []
     values = [_parse(*pair, form) for pair in zip(replies, rows, strict=True)]
-    unread = [
-        i
-        for i, (value, reply) in enumerate(zip(values, replies, strict=True))
-        if isinstance(value, Failure) and reply.finished
-    ]
-    if unread:
-        again = [_ask_again(requests[i], replies[i]) for i in unread]
-        for i, reply in zip(unread, llm.run(again, "asking again"), strict=True):
-            if reply.text is not None:  # else the first reply is the cause
-                values[i] = _parse(reply, rows[i], form)
+    failed = [i for i, value in enumerate(values) if isinstance(value, Failure)]
+    unread = [i for i in failed if replies[i].finished]
+    again = [_ask_again(requests[i], replies[i]) for i in unread]
+    second = llm.run(again, progress="asking again") if again else []
+    for i, reply in zip(unread, second, strict=True):
+        if reply.text is not None:  # else the first reply is the cause
+            values[i] = _parse(reply, rows[i], form)
     failures = [value for value in values if isinstance(value, Failure)]
-    if unread or failures:
-        RECENT_FAILURES.extend(failures)
+    RECENT_FAILURES.extend(failures)
+    if failed:
         warnings.warn(
-            f"{template}: {len(unread)} of {len(rows)} replies could not be read at "
-            f"first, {len(failures)} failed{causes(failures)}",
+            f"{template}: asked again for {len(unread)} of {len(rows)} replies, "
+            f"{len(failures)} failed{causes(failures)}",
             stacklevel=2,
         )
     return [None if isinstance(value, Failure) else value for value in values]
 
 
 def _ask_again(request: Request, reply: Reply) -> Request:
-    """The request, followed by its reply and by what was wrong with that."""
-    shown = {"role": "assistant", "content": prompts.neutral(reply.text or "")}
-    said = {"role": "user", "content": prompts.template("reply_in_json")}
-    return replace(request, messages=(*request.messages, shown, said))
+    """The request, followed by the reply and by the order to give the object alone."""
+    first = {"role": "assistant", "content": prompts.neutral(reply.text or "")}
+    order = {"role": "user", "content": prompts.template("reply_in_json")}
+    return replace(request, messages=(*request.messages, first, order))
 
 
 RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
 
 
 def causes(failures: Iterable[Failure] | None = None) -> str:
-    """ ": " and the three commonest causes, each with its count and an example.
-
-    failures: by default the latest of this process. Empty without any.
-    """
-    texts: dict[str, list[str]] = {}
-    for cause, text in RECENT_FAILURES if failures is None else failures:
-        texts.setdefault(cause, []).append(" ".join(text.split()))
-    common = sorted(texts.items(), key=lambda pair: -len(pair[1]))[:3]
-    told = [
-        f"{len(of)} × {cause}" + f" ({shorten(of[0], 120)})" * bool(of[0])
-        for cause, of in common
+    """The three commonest causes, each with its count and an example, after a colon;
+    empty without failures. failures: by default the latest of this process."""
+    failures = list(RECENT_FAILURES if failures is None else failures)
+    examples = dict(reversed(failures))  # the first of each cause
+    counts = Counter(cause for cause, _ in failures).most_common(3)
+    parts = [
+        f"{n} × {cause} ({shorten(' '.join(examples[cause].split()), 120)})"
+        for cause, n in counts
     ]
-    return ": " * bool(told) + "; ".join(told)
+    return f": {'; '.join(parts)}".replace(" ()", "") if parts else ""
 
 
 def quoted(value: str | Sequence[str]) -> str:
