@@ -10,12 +10,13 @@ import json
 from pathlib import Path
 
 import pytest
+from fake_endpoint import answer, serve
 from fake_llm import FakeLLM, told
 from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.curate.requests import Factual
-from factkit.llm import Reply
+from factkit.llm import LLM, Limits, Reply
 from factkit.rar.rewards import Check, Rating
 from factkit.reason import evaluate
 from factkit.reason.rewards import Preference
@@ -324,3 +325,19 @@ def test_a_second_reply_that_does_not_come_leaves_the_first_as_the_cause():
     )
     with pytest.warns(UserWarning, match="4 × not of the form Label"):
         assert judge.ask(llm, *ASKED) == [None] * 4
+
+
+def test_a_second_reply_respects_the_cap_on_calls_and_is_cached(tmp_path):
+    def behave(body, attempt):
+        again = len(body["messages"]) > 1
+        return answer(told(label="supported").text if again else "It is supported.")
+
+    with serve(behave) as server:
+        limits = Limits(attempts=1, max_calls=6)
+        llm = LLM(server.url, "m", tmp_path / "llm", limits, api_key="k")
+        for calls, read_ in ((6, 2), (8, 4), (8, 4)):  # a rerun asks for the rest
+            with pytest.warns(UserWarning, match="asked again for 4 of 4 replies"):
+                values = judge.ask(llm, *ASKED)
+            assert len(values) - values.count(None) == read_
+            assert llm.totals.calls == calls
+            llm.limits = Limits(attempts=1)

@@ -60,7 +60,8 @@ def reward(
 
 
 class Preference(Form):
-    """The form of App. G, Fig. 9: the judge's own answer, and which of the two wins."""
+    """What the judge of App. G, Fig. 9 replies: its own answer, then which of the two
+    is better. As JSON, in place of prose that ends with a letter (ours)."""
 
     answer: free(3_000) = ""
     reason: free(400) = ""
