@@ -31,6 +31,12 @@ SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guide
 # of a schema, refused by OpenAI ('maxLength' is not permitted) and others
 BOUNDS = frozenset({"maxLength", "pattern"})
 
+# finish reasons, in lower case without marks; none at all is a normal end, too
+NORMAL_ENDS = frozenset(
+    "stop stopped stopsequence stoptoken stoppedeos stoppedword finishreasonstop eos "
+    "eostoken endofsequence endoftext endturn endofturn end complete completed done "
+    "finish finished normal none null".split()
+) | {""}
 FILE = "answers.db"  # of a cache's folder
 
 
@@ -62,8 +68,10 @@ class Reply:
     """An answer; `text` is None if the call failed, and `error` says why.
 
     cached: it took no call. Tokens are those of the call that was made for it.
-    finish_reason: as the server names it; all but "stop" means that the text was cut
-    off, as "length" does, or was not the model's own.
+    finish_reason: as the server names it. Those of `NORMAL_ENDS`, in any letter case
+    and spelling (end_turn, EndTurn), say that the model ended its text, and so does
+    none at all; any other one, as length, max_tokens, content_filter, safety or
+    tool_calls, that it did not.
     """
 
     text: str | None
@@ -76,7 +84,8 @@ class Reply:
     @property
     def finished(self) -> bool:
         """Whether there is a text that ends where the model ended it."""
-        return self.text is not None and self.finish_reason == "stop"
+        reason = re.sub(r"[\W_]", "", self.finish_reason).lower()
+        return self.text is not None and reason in NORMAL_ENDS
 
 
 @dataclass(frozen=True)
@@ -289,7 +298,7 @@ class LLM:
                     what = "a schema" if refused else "the bounds of a schema"
                     warnings.warn(f"asking without {what}: {error}", stacklevel=2)
                 return await self._ask(client, request)
-            why = _shorten(f"HTTP {status}: {why}")
+            why = shorten(self._without_secrets(f"HTTP {status}: {why}"))
             if status in (401, 403):
                 raise KeyRefused(why) from None
             return Reply(None, why)
@@ -297,8 +306,15 @@ class LLM:
             if type(error) is OpenAIError:  # there is no call to make any more
                 return Reply(None, str(error))
             cause = f" ({error.__cause__})" if error.__cause__ else ""
-            return Reply(None, _shorten(f"{type(error).__name__}: {error}{cause}"))
+            why = f"{type(error).__name__}: {error}{cause}"
+            return Reply(None, shorten(self._without_secrets(why)))
         return _read(response)
+
+    def _without_secrets(self, text: str) -> str:
+        """A server's words without the key and the headers that it may repeat."""
+        for secret in filter(None, (self.api_key, *self.headers.values())):
+            text = text.replace(secret, "…")
+        return text
 
 
 class KeyRefused(Exception):
@@ -360,7 +376,7 @@ def _read(response: Any) -> Reply:
     return Reply(None, why, False, *counts)
 
 
-def _shorten(text: str, most: int = 500) -> str:
+def shorten(text: str, most: int = 500) -> str:
     """Text without its tail: a gateway's error can be a whole web page."""
     return text if len(text) <= most else f"{text[:most]} …"
 

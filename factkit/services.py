@@ -86,11 +86,14 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     if model not in served:
         found = f"{url} serves {', '.join(served) or 'nothing'}"
         return (what, found, False, "serve it by this name, or name it in judge_model")
+    asked.RECENT_FAILURES.clear()
     (grade,) = asked.graded(llm, "judge_outcome", [SAMPLE])
     room = f", {served[model]:,} tokens" if served[model] else ""
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
-        return (what, f"{url}{room}: no verdict in its reply", False, remedy)
+        if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
+            remedy = f"export the key that the endpoint takes as {p.judge_key}"
+        return (what, f"{url}{room}: no verdict{asked.causes()}", False, remedy)
     if strict and room and not _bounded(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"
         return (what, f"{url}{room}: its text has no bounds", False, remedy)

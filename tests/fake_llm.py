@@ -17,14 +17,21 @@ hostile = st.text() | st.lists(
 
 
 class FakeLLM:
-    """Answers by a rule on the prompt, or on those of a template; keeps the batches."""
+    """Answers by a rule on the prompt, or on those of a template; keeps the batches.
 
-    def __init__(self, rule=None, **rules):
-        self.rule, self.rules, self.batches = rule, rules, []
+    again: the rule where a reply is asked for once more, by default the same.
+    """
+
+    def __init__(self, rule=None, again=None, **rules):
+        self.rule, self.again, self.rules, self.batches = rule, again, rules, []
 
     def run(self, requests, progress=""):
         self.batches.append(requests)
-        return [self.rules.get(template_of(r), self.rule)(text_of(r)) for r in requests]
+        return [self.rule_of(r)(text_of(r)) for r in requests]
+
+    def rule_of(self, request):
+        rule = self.rules.get(template_of(request), self.rule)
+        return self.again or rule if len(request.messages) > 1 else rule
 
     @property
     def requests(self):
@@ -32,7 +39,8 @@ class FakeLLM:
 
     @property
     def calls(self):
-        return Counter(map(template_of, self.requests))
+        """Requests of each template, without those for a second reply."""
+        return Counter(template_of(r) for r in self.requests if len(r.messages) == 1)
 
     def prompts(self, template):
         return [text_of(r) for r in self.requests if template_of(r) == template]

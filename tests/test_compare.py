@@ -9,7 +9,6 @@ from factkit.compare.arms import ARMS, TRAINED
 from factkit.corpus import Document
 from factkit.datasets.examples import MAY_ABSTAIN, OPEN
 from factkit.evaluate.long_form import Checked, search_words
-from factkit.llm import Reply
 from factkit.rar.rewards import EvidenceEngine
 from factkit.rar.rewards import rewards_of as rar_rewards_of
 from factkit.reason.rewards import PreferenceEngine, scored
@@ -141,7 +140,7 @@ def asked_of(llm):
             ratings=[5] * len(field(text, "Statements"))
         ),
         "judge_contradiction": lambda text: told(REASONING="", SCORE=1),
-        "judge_relevance": lambda text: Reply("<answer>[[A]]</answer>"),
+        "judge_relevance": lambda text: told(answer="", reason="", label="a"),
         "judge_outcome": lambda text: told(explanation="", score=1),
     }
     return llm

@@ -95,7 +95,7 @@ def test_the_better_response_wins_whichever_place_it_has():
 
 def test_a_judge_that_likes_a_place_gives_a_draw_and_one_that_fails_none():
     for other, value in (("a", 0.5), ("tie", None)):
-        replies = iter([label("a"), label(other)])
+        replies = iter([label("a"), label(other), label(other)])  # asked for again
         llm = FakeLLM(lambda prompt, replies=replies: next(replies))
         (verdict,) = judge.compare(llm, ["?"], ["p"], ["<think>no</think>q"])
         assert verdict == value

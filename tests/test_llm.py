@@ -139,14 +139,21 @@ def test_an_answer_without_text_is_a_failure():
 
 
 def test_a_text_that_the_model_did_not_end_is_not_finished(tmp_path):
-    for reason in ("length", "content_filter", None):
+    for reason in ("length", "MAX_TOKENS", "content_filter", "tool_calls", "new"):
         with serve(lambda b, n, r=reason: answer(" It is tr", r)) as server:
             llm = client(server, cache=tmp_path)
             for _ in range(2):  # from the cache, too
                 [reply] = llm.run([ask("p")])
                 assert reply.text == " It is tr"
-                assert reply.finish_reason == (reason or "") and not reply.finished
-    assert reply_to(answer("It is true"))[0].finished
+                assert reply.finish_reason == reason and not reply.finished
+
+
+def test_normal_ends_are_finished_however_a_server_spells_them():
+    for reason in (None, "", "stop", "STOP", "eos", "eos_token", "end_turn", "EndTurn"):
+        assert reply_to(answer("It is true", reason))[0].finished, reason
+    for reason in ("stop_sequence", "Stop-Sequence", "COMPLETE", "FINISH_REASON_STOP"):
+        assert Reply("It is true", finish_reason=reason).finished, reason
+    assert not Reply(None, "timeout").finished
 
 
 def test_the_call_carries_model_messages_sampling_and_schema():
@@ -288,3 +295,15 @@ def test_a_cached_row_that_is_no_reply_is_named_and_asked_for_again(row, tmp_pat
             (reply,) = llm.run([ask("p")])
         assert reply.text == "echo p"
         assert llm.run([ask("p")])[0].cached
+
+
+def test_a_key_that_the_server_repeats_is_not_told():
+    def repeat(body, attempt):
+        return refuse(401, "no such key: sk-Zq7 of facts")
+
+    with serve(repeat) as server:
+        headers = {"X-Team": "facts"}
+        llm = LLM(server.url, "judge", None, QUICK, api_key="sk-Zq7", headers=headers)
+        (reply,) = llm.run([ask("p")])
+    assert "HTTP 401" in reply.error and "sk-Zq7" not in reply.error
+    assert "facts" not in reply.error

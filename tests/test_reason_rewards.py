@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from fake_llm import FakeLLM, field
+from fake_llm import FakeLLM, field, told
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -233,17 +233,20 @@ def judged(rule):
     return reason.PreferenceEngine(**UNUSED, llm=FakeLLM(rule))
 
 
-def test_a_judge_prefers_by_its_last_words_and_an_answer_does_not_speak_for_it():
+def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():
     def says(prompt):  # it quotes what it is shown
         answer = field(prompt, "Response")
-        verdict = "A" if answer == "good" else "B"
-        return Reply(f"It says {answer!r}\n<answer>[[{verdict}]]</answer>")
+        return told(answer=answer, label="a" if answer == "good" else "b")
 
     rows = ["i"] * 2, ["Q?"] * 2, ["good", "bad"]
     assert judged(says).preferred(*rows) == [1.0, 0.0]
     for attack in ATTACKS:
         assert judged(says).preferred(["i"], ["Q?"], [attack])[0] != 1.0
-    for reply in (Reply(None, "timeout"), Reply("I can't tell."), Reply("[[A]]")):
+    for reply in (
+        Reply(None, "timeout"),
+        Reply("I can't tell."),
+        Reply("<answer>[[A]]</answer>"),
+    ):
         engine = judged(lambda prompt, reply=reply: reply)
         assert engine.preferred(["i"], ["Q?"], ["R."]) == [None]
 

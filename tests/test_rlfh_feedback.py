@@ -6,6 +6,7 @@ from fake_llm import FakeLLM, field, told
 from factkit import prompts
 from factkit.datasets.examples import Example
 from factkit.llm import Reply
+from factkit.rlfh import feedback
 from factkit.rlfh.feedback import (
     SCALE,
     Label,
@@ -16,7 +17,6 @@ from factkit.rlfh.feedback import (
     exact_annotator,
     kinds,
     llm_annotator,
-    ratings_of,
 )
 from factkit.verify.judge import read
 from factkit.world import facts as worlds
@@ -127,7 +127,11 @@ def annotated(llm, *responses, evidence_of=passages):
 def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_response():
     llm = pipeline()
     first, *rest = annotated(
-        llm, "A is and B is wrong. I think so. A is. C is vague.", "So I am.", "", "D."
+        llm,
+        "A is and B is wrong. I think so. A is. C is vague.",
+        "So I am.",
+        "",
+        "D is.",
     )
     assert first == [
         Sentence(
@@ -137,7 +141,7 @@ def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_respon
         Sentence("A is.", (statement("A is.", CORRECT, 3),)),
         Sentence("C is vague.", (statement("C is vague.", VAGUE, 2),)),
     ]
-    assert rest == [[], [], [Sentence("D.", (statement("D."),))]]
+    assert rest == [[], [], [Sentence("D is.", (statement("D is."),))]]
     # sentences; different statements; responses with statements: each in one batch
     assert [len(batch) for batch in llm.batches] == [6, 4, 2]
     rating = llm.prompts("rate_informativeness")[0]
@@ -163,6 +167,11 @@ def test_a_response_of_which_one_part_failed_is_none_and_no_other_is():
             found = annotated(llm, "A is. C is.", "A is. B is bad.", "D is.")
             assert [row if row is None else len(row) for row in found] == [2, None, 1]
             assert llm.calls["rate_informativeness"] == later[part]
+
+
+def ratings_of(reply, n):
+    """What a reply rates n statements."""
+    return feedback.rate(FakeLLM(lambda _: reply), ["q"], ["r"], [["s"] * n])[0]
 
 
 def test_a_reply_has_a_rating_of_the_scale_for_each_statement():

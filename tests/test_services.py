@@ -68,7 +68,12 @@ def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
     thinking = "<think> Paris is the capital, so"
     wrong = json.dumps({"explanation": "", "score": 0})
     for reply, models, *words in (
-        (thinking, ("org/judge",), "no verdict in its reply", "judge_extra"),
+        (
+            thinking,
+            ("org/judge",),
+            "no verdict: 1 × not one JSON object",
+            "judge_extra",
+        ),
         (wrong, ("org/judge",), "graded a plain case wrong", "of no use"),
         (GRADE, ("org/other",), "serves org/other", "judge_model"),
     ):
@@ -77,6 +82,19 @@ def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
         assert not fine and words[0] in told and words[1] in remedy
     (_, told, fine, remedy), *_ = services.needed(judged(NOWHERE))
     assert not fine and "ConnectError" in told and "vllm serve org/judge" in remedy
+
+
+def test_a_refused_key_is_told_as_such():
+    def answer(path, headers, body):
+        if path.endswith("models"):
+            return 200, json.dumps({"data": [{"id": "org/judge"}]}), {}
+        error = json.dumps({"error": {"message": "Incorrect API key", "type": "x"}})
+        return 401, error, {"Content-Type": "application/json"}
+
+    with answering(answer) as url:
+        (_, told, fine, remedy), *_ = services.needed(judged(url))
+    assert not fine and "HTTP 401" in told and "Incorrect API key" in told
+    assert "OPENAI_API_KEY" in remedy
 
 
 def test_who_prefers_is_asked_by_the_model_and_at_the_place_that_it_falls_back_to():

@@ -76,12 +76,14 @@ def test_what_is_outside_of_the_protocols_tags_is_other():
     whole = "<information>i</information>"
     assert steps([Turn(whole, False)]) == [("information", "i")]
     assert steps([Turn(whole, True)]) == [("other", whole)]
-    # a tag that opens a step ends the one before
-    assert steps(said("<think>a<answer>b</answer>c</think>")) == [
+    # a tag that opens a step ends the one before; the model's answer does not
+    assert steps(said("<think>a<search>b</search>c</think>")) == [
         ("think", "a"),
-        ("answer", "b"),
+        ("search", "b"),
         ("other", "c</think>"),
     ]
+    inside = "a<answer>b</answer>c"
+    assert steps(said(f"<think>{inside}</think>")) == [("think", inside)]
     assert t.queries(said("<search>who<search>what</search>")) == ["what"]
 
 
@@ -117,8 +119,28 @@ def test_only_what_stands_within_the_answers_tags_answers():
     assert answer_of(looked) == Answer(None, ())
     refuting = [*looked, *online(ANSWER.replace("SUPPORT", "REFUTE"))]
     assert answer_of(refuting).label == REFUTE and well_formed(refuting, online=True)
-    # in reasoning that was left open
-    assert answer_of(said(f"<think>hm {ANSWER}")).label == SUPPORT
+
+
+def test_an_answer_inside_of_another_step_is_no_answer():
+    for before in (
+        "<think>hm ",  # left open
+        "<think><plan>p</plan>",
+        "<think>a <search>q</search> ",
+        "<plan>two facts ",
+        "<search>q ",
+    ):
+        for after in ("", " or not</think>", "</plan>", "</search></think>"):
+            trajectory = said(f"{before}{ANSWER}{after}")
+            assert answer_of(trajectory) == Answer(None, ()), (before, after)
+    refuting = ANSWER.replace("SUPPORT", "REFUTE")
+    for text in (f"<think>say {refuting}?</think>{ANSWER}", f"hm</think>{ANSWER}"):
+        assert answer_of(said(text)).label == SUPPORT
+    # the system's information, and the answer that it opens, end what was left open
+    looked = online("<think>hm", LOOK[1], ANSWER)
+    assert answer_of(looked).label == SUPPORT
+    forced = [Turn("<think>hm", True), Turn("\n<answer>\nLabel:", False)]
+    forced.append(Turn("SUPPORT\nEvidence: [[a]]</answer>", True))
+    assert answer_of(forced) == Answer(SUPPORT, ("a",))
 
 
 def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
@@ -143,8 +165,16 @@ def test_evidence_is_read_tolerantly():
         "[[a],[b] [c]], [[d]]": ("a", "b", "c", "d"),
         "[[a, b]]": ("a, b",),
         "[[Bo (singer)_sentence_3]]": ("Bo (singer)_sentence_3",),
-        "[[a]], [[b": ("a",),
+        "[[a]];\n[[b]]": ("a", "b"),
+        "[[a]], [[b": (),
         "[a], [b]": (),
+        "[[a]] but not [[b]]": (),
+        "not [[a]]": (),
+        "[[a]], none of [[b]]": (),
+        "[[a]] or b]], [[c]]": (),
+        "[[a]]...[[d]]": (),
+        "[[a]] because it says so": (),
+        "[[a]]\nLabel: REFUTE": (),
         "None": (),
     }.items():
         answer = answered(f"Label: SUPPORT\nEvidence: {listed}")

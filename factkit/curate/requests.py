@@ -24,7 +24,7 @@ from factkit.leads import facts, requests
 from factkit.retrieval import evidence
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.verify import judge
-from factkit.verify.judge import Form, free, read, word
+from factkit.verify.judge import Form, free, word
 from factkit.world import facts as world
 from factkit.world import requests as world_requests
 
@@ -145,7 +145,7 @@ def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
         for e in examples
     ]
     replies = judge.ask(llm, "filter_factual", fields, Factual, 128, "filtering")
-    labels = [getattr(read(reply, Factual), "label", "failed") for reply in replies]
+    labels = [getattr(reply, "label", "failed") for reply in replies]
     counts = Counter({"kept": labels.count("yes"), "not factual": labels.count("no")})
     counts["failed"] = labels.count("failed")
     return [e for e, x in zip(examples, labels, strict=True) if x == "yes"], counts

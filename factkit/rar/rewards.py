@@ -15,7 +15,7 @@ from factkit.retrieval.evidence import EvidenceCache, query_of
 from factkit.verify import engine as engines
 from factkit.verify import judge
 from factkit.verify.engine import ClaimEngine, ExactEngine
-from factkit.verify.judge import Form, free, read, whole
+from factkit.verify.judge import Form, free, whole
 from factkit.verify.outcome import Support
 from factkit.verify.response import answers
 from factkit.verify.verifier import judge_llm
@@ -147,8 +147,7 @@ class EvidenceEngine(ClaimEngine):
         fields = [{"question": x, "response": y} for x, y in rows]
         for row, texts in zip(fields, evidence, strict=False):
             row["evidence"] = texts
-        replies = judge.ask(self.llm, template, fields, form, 1024)
-        scores = [read(reply, form) for reply in replies]
+        scores = judge.ask(self.llm, template, fields, form, 1024)
         return [None if score is None else float(score.SCORE) for score in scores]
 
 

@@ -17,12 +17,12 @@ from factkit.evaluate import long_form
 from factkit.statistics import means
 from factkit.verify import judge
 from factkit.verify.engine import facts_of
-from factkit.verify.judge import Form, free, read, up_to, whole
+from factkit.verify.judge import Form, free, up_to, whole
 from factkit.verify.response import answers, parts, sentences
 from factkit.verify.verifier import failed_share, judge_llm
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM, Reply
+    from factkit.llm import LLM
     from factkit.reason.arms import ReasonParams
     from factkit.reason.rewards import Engine
     from factkit.verify.engine import Reader
@@ -205,17 +205,12 @@ def annotate(
     names = ("question", "reasoning", "answer")
     fields = [dict(zip(names, row, strict=True)) for row in rows]
     template, tokens = "annotate_strategies", 2048
-    replies = judge.ask(llm, template, fields, Steps, tokens, "annotating")
-    return list(map(annotated, replies))
-
-
-def annotated(reply: "Reply") -> list[str] | None:
-    """The strategies in the annotation that a reply ends with, None without one."""
-    annotation = read(reply, Steps)
-    if annotation is None:
-        return None
-    used = [name for step in annotation.steps for name in step.strategies]
-    return list(dict.fromkeys(used))
+    annotations = judge.ask(llm, template, fields, Steps, tokens, "annotating")
+    return [
+        steps
+        and list(dict.fromkeys(name for s in steps.steps for name in s.strategies))
+        for steps in annotations
+    ]
 
 
 # Rules, for texts with straight apostrophes. Where no judge is asked, policies reason

@@ -15,7 +15,7 @@ from factkit.reason.arms import WEIGHTS
 from factkit.verify import engine as engines
 from factkit.verify import judge
 from factkit.verify.engine import ClaimEngine, ExactEngine
-from factkit.verify.judge import preferred
+from factkit.verify.judge import Form, free, word
 from factkit.verify.outcome import Support
 from factkit.verify.response import Reasoned, parts
 from factkit.verify.verifier import judge_llm
@@ -59,6 +59,15 @@ def reward(
 # Who prefers
 
 
+class Preference(Form):
+    """What the judge of App. G, Fig. 9 replies: its own answer, then which of the two
+    is better. As JSON, in place of prose that ends with a letter (ours)."""
+
+    answer: free(3_000) = ""
+    reason: free(400) = ""
+    label: word("a", "b")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PreferenceEngine(ClaimEngine):
     """Claims, and preference to the reference policy's answer (R_rel, §3.1.1) by a
@@ -70,14 +79,13 @@ class PreferenceEngine(ClaimEngine):
         """1.0 if an answer is better than the judge's own, 0.0 if not, None: it failed.
 
         The judge, in the paper the base model, answers first and then compares (App. G,
-        Fig. 9), without evidence. The answer is always A, so that a judge that favours
+        Fig. 9), without evidence. The answer is always a, so that a judge that favours
         a position favours all alike.
         """
         rows = zip(prompts, answers, strict=True)
         fields = [{"question": prompt, "response": answer} for prompt, answer in rows]
-        replies = judge.ask(self.llm, "judge_relevance", fields, None, 2048)
-        scores = {"A": 1.0, "B": 0.0, None: None}
-        return [scores[preferred(reply)] for reply in replies]
+        replies = judge.ask(self.llm, "judge_relevance", fields, Preference, 2048)
+        return [None if r is None else float(r.label == "a") for r in replies]
 
 
 Engine = ExactEngine | PreferenceEngine

@@ -11,16 +11,24 @@ from enum import StrEnum
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationInfo, field_validator
+
 from factkit.datasets.examples import Example
 from factkit.verify import judge
-from factkit.verify.claims import Claim, labeller, read_sentences, support_of
+from factkit.verify.claims import (
+    Claim,
+    Claimed,
+    labeller,
+    read_sentences,
+    support_of,
+)
 from factkit.verify.engine import Reader
-from factkit.verify.judge import Claimed, Form, read, up_to, whole, word
+from factkit.verify.judge import Form, up_to, whole, word
 from factkit.verify.response import answers
 from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM, Reply
+    from factkit.llm import LLM
     from factkit.rlfh.arms import RlfhParams
     from factkit.verify.engine import ClaimEngine, ExactEngine
 
@@ -151,6 +159,13 @@ class Ratings(Form):
 
     ratings: up_to(300, whole(SCALE))
 
+    @field_validator("ratings")
+    @classmethod
+    def _one_per_statement(cls, ratings: list[int], info: ValidationInfo) -> list[int]:
+        if info.context and len(ratings) != len(info.context["statements"]):
+            raise ValueError("not one rating per statement")
+        return ratings
+
 
 def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
     """The pipeline of §3.1: three batches of calls, one a sentence to extract, one a
@@ -204,13 +219,7 @@ def rate(
     ]
     how = "rate_informativeness", fields, Ratings, RATING_TOKENS, "rating"
     replies = iter(judge.ask(llm, *how))
-    return [ratings_of(next(replies), len(row)) if row else [] for row in statements]
-
-
-def ratings_of(reply: "Reply", n: int) -> list[int] | None:
-    """The n ratings that a reply ends with, None without exactly n."""
-    told = read(reply, Ratings)
-    return told.ratings if told and len(told.ratings) == n else None
+    return [getattr(next(replies), "ratings", None) if r else [] for r in statements]
 
 
 def _joined(

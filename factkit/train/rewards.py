@@ -11,6 +11,7 @@ from transformers import TrainerCallback
 
 from factkit import UserError
 from factkit.prompts import completion_texts
+from factkit.verify import judge
 from factkit.verify.verifier import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
 
 CPU_S = (
@@ -73,7 +74,8 @@ class CheckedReward(TrainerCallback):
         if share > MOST_JUDGE_FAILURES:
             raise RuntimeError(
                 f"reward {self.__name__}: none for {self.failed} of {self.seen} "
-                f"responses ({share:.1%}): see to the verifier's endpoint and run again"
+                f"responses ({share:.1%}){judge.causes()}. See to the verifier's "
+                "endpoint and run again"
             )
 
     def _refuse(self, why: str) -> None:

@@ -30,6 +30,7 @@ from factkit.search import Search, over_http
 from factkit.veri import benchmarks, search_rollout
 from factkit.veri.evaluate import Verified, of_examples
 from factkit.veri.search_rollout import asked
+from factkit.verify import judge
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
 from factkit.verify.verifier import failed_share, judge_llm
 from factkit.world import claims as world_claims
@@ -184,6 +185,9 @@ def keep_verified(
         for prompt in asked(settled, p, given)
     ]
     replies = llm.run(requests, progress="verifying")
+    judge.RECENT_FAILURES.extend(
+        judge.Failure("no reply", r.error) for r in replies if r.text is None
+    )
     failed_share([reply.text for reply in replies], "failures of verifying")
     fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
     counts = Counter(fates.values())

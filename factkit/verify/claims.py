@@ -5,13 +5,17 @@ By a language model here, exactly in `verify.engine`. What cannot be extracted i
 VeriScore, which Binary RAR compares with (Fig. 12).
 """
 
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from factkit.verify import judge
-from factkit.verify.judge import Claimed, Form, read, up_to, word
+from factkit.verify.judge import SOME, Form, free, up_to, word
 from factkit.verify.outcome import Support
 from factkit.verify.response import sentences
 
@@ -20,6 +24,61 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = 3, 1  # sentences of context
 CLAIM_TOKENS = 1536
+
+
+# What a remark is about where a claim is about the world
+TEXT_WORDS = frozenset(
+    """advice assistant claim claims content context fact facts greeting heading
+    information opinion opinions passage question response sentence speaker statement
+    statements text user""".split()
+)
+# The writer as a subject; in "I Am Legend" and "I, Robot" it is none
+FIRST_PERSON = re.compile(r"(?:\A\W*|, )I(?:['’]\w+)? [a-z]")
+# A word, or a character of a script without spaces
+WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
+
+
+def is_claim_of(text: str, sentence: str) -> bool:
+    """Whether a text can be a claim of a sentence rather than a remark about it.
+
+    A claim has at least two words and is no question. It shares a content word with
+    its sentence (the first four letters: "editing" and "editor") or stands in it word
+    for word. It names no sentence, claim, opinion … unless its sentence does, and its
+    subject is not "I".
+
+    Of 9,713 facts that people and a model listed for 1,123 sentences of biographies
+    (FActScore), 3 are refused. Of 176 remarks such as "No claims." or "The sentence is
+    a question.", each tried with 300 of these sentences, 0.05 % pass.
+    """
+    claim, source = _words(text), _words(sentence)
+    if len(claim) < 2 or text.rstrip().endswith("?") or FIRST_PERSON.search(text):
+        return False
+    verbatim = f" {' '.join(claim)} " in f" {' '.join(source)} "
+    about_world = TEXT_WORDS.isdisjoint(set(claim) - set(source))
+    return about_world and (verbatim or not _stems(claim).isdisjoint(_stems(source)))
+
+
+def _words(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))
+
+
+def _stems(words: Sequence[str]) -> set[str]:
+    """The first four letters of each word that a remark would not share by chance."""
+    from bm25s.stopwords import STOPWORDS_EN_PLUS
+
+    common = {*STOPWORDS_EN_PLUS, "help", "know", "let", "need"} - {"won"}  # of won't
+    return {word[:4] for word in words if word not in common}
+
+
+def _check_claim(text: str, info: ValidationInfo) -> str:
+    sentence = (info.context or {}).get("sentence", text)
+    if not is_claim_of(text, sentence):
+        raise ValueError("a remark, not a claim of the sentence")
+    return text
+
+
+Claimed = Annotated[free(240), Field(pattern=SOME), AfterValidator(_check_claim)]
 
 
 class Claims(Form):
@@ -82,7 +141,7 @@ def read_sentences(
     ]
     replies = judge.ask(llm, template, rows, form, CLAIM_TOKENS, "extracting")
     (key,) = form.model_fields
-    texts = (getattr(read(reply, form), key, None) for reply in replies)
+    texts = (getattr(reply, key, None) for reply in replies)
     return [[(sentence, next(texts)) for sentence in told] for told in split]
 
 
@@ -135,8 +194,7 @@ def labeller(
 
     def verify(rows: Sequence[tuple[str, Sequence[str]]]) -> list[StrEnum | None]:
         fields = [{"evidence": list(e), field: text} for text, e in rows if e]
-        replies = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
-        verdicts = (read(reply, form) for reply in replies)
+        verdicts = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
         labels = (v and type(otherwise)(v.label) for v in verdicts)
         return [next(labels) if evidence else otherwise for _, evidence in rows]
 

@@ -1,20 +1,23 @@
 """LLM judges: of outcome and reasoning (TruthRL Tables 11, 12), and of preference.
 
-A verdict is a JSON object of the form that was asked for, or `[[A]]` where the prompt
-asks for that. It is the last thing of a reply that ran to its end, and the only one in
-it. All else is `None`: neither right nor wrong, neither a default nor a score.
+A verdict is a JSON object of the form that was asked for. A reply that ends normally
+and consists of that object alone is read; any other is asked for once more and then
+`None`: neither right nor wrong, neither a default nor a score.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from factkit import prompts
-from factkit.llm import LLM, Reply, Request
+from factkit.llm import LLM, Reply, Request, shorten
 from factkit.models import Sampling
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
@@ -73,90 +76,89 @@ def up_to(most: int, kind: Any) -> Any:
     return Annotated[list[kind], Field(json_schema_extra={"maxItems": most})]
 
 
-# In lower case: "I Can't Help Myself" is a song.
-REFUSAL = re.compile(
-    r"\W*(?:(?:I['’]m|I am)(?: \w+)? sorry\b|I apologi[sz]e\b|Sorry[,.!]|My apologies"
-    r"|(?:Unfortunately,? )?(?:I (?:can(?:not|['’]t| not)|won['’]t|do(?: not|n['’]t)) "
-    r"[a-z]|(?:I am|I['’]m) (?:unable|not able) to\b)|As an AI\b"
-    r"|As a (?:\w+ )?language model\b|(?:None|N/A)\W*\Z"
-    r"|(?:There are )?[Nn]o (?:\w+ )?(?:claims|statements)\b"
-    r"|(?:The|This) sentence (?:does not|doesn['’]t|(?:contains|makes|has) no)\b)"
-)
+# Opening tag → closing tag of reasoning, as current chat templates write them
+REASONING = {
+    **{
+        f"<{tag}>": f"</{tag}>"
+        for tag in "think thinking thought reasoning analysis reflection seed:think "
+        "mm:think longcat_think".split()
+    },
+    "[think]": "[/think]",
+    "◁think▷": "◁/think▷",
+    "<|start_thinking|>": "<|end_thinking|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|channel>thought": "<channel|>",
+    "<|channel|>analysis<|message|>": (
+        "<|end|><|start|>assistant<|channel|>final<|message|>"
+    ),
+}
+OPENING = re.compile("|".join(map(re.escape, REASONING)), re.IGNORECASE)
+CLOSING = re.compile("|".join(map(re.escape, REASONING.values())), re.IGNORECASE)
+FENCE = re.compile(r"```\w*\s*(\{.*\})\s*```", re.DOTALL)
 
 
-def _claimed(text: str) -> str:
-    if REFUSAL.match(text):
-        raise ValueError("a refusal states nothing")
-    return text
+def read(reply: Reply, form: type[F], row: Mapping[str, Any] | None = None) -> F | None:
+    """The object of this form that a reply consists of, or None.
 
-
-# a claim or statement, no refusal
-Claimed = Annotated[free(240), Field(pattern=SOME), AfterValidator(_claimed)]
-
-FENCE = re.compile(r"```\w*\Z")
-TAG = re.compile(r"</?(?:think|thinking|thought|reasoning)>|\[/?THINK\]", re.I)
-# A verdict in words before the object, as "**Score:** 1"
-IN_WORDS = re.compile(
-    r"\b(?:score|rating|label|verdict|decision|final answer)s?\b[^\w:=]*+[:=]\W*+\w",
-    re.IGNORECASE,
-)
-
-
-def read(reply: Reply, form: type[F]) -> F | None:
-    """The object of this form that a reply ends with; None without exactly one.
-
-    It stands in a fence or begins a line. Prose may come before it, without a brace, a
-    tag of reasoning or another verdict, as "Score: 1". No key of an object comes twice.
+    The reply has to end normally and to be one JSON object. Besides the object it may
+    hold white space, one code fence around the object, and one closed block of
+    reasoning before them. row: the fields of the prompt that the form is checked with.
     """
-    prose, brace, rest = (_spoken(reply) or "").partition("{")
-    fence = FENCE.search(prose.rstrip())
-    if fence:
-        prose = prose[: fence.start()]
-    quoted = not fence and prose.rpartition("\n")[2].strip()
-    if quoted or TAG.search(prose) or IN_WORDS.search(prose):
-        return None
-    text = (brace + rest).removesuffix("```")
-    try:
-        value = json.loads(text, strict=False, object_pairs_hook=_without_doubles)
-        return form.model_validate(value)
-    except (ValueError, RecursionError):
-        return None
+    value = _parse(reply, row, form)
+    return None if isinstance(value, Failure) else value
 
 
-VERDICT = re.compile(r"<answer>\s*\[\[([AB])\]\]\s*</answer>[\s.*`]*\Z")
-LETTER = re.compile(r"\[\[\s*([A-Z])\s*\]\]")
+class Failure(NamedTuple):
+    """Why a reply gives no verdict, and what the server or the model wrote."""
+
+    cause: str
+    text: str
 
 
-def preferred(reply: Reply) -> str | None:
-    """The letter of `<answer>[[A]]</answer>`, or of B, with which a reply has to end;
-    None if another letter stands in such brackets before it."""
-    text = _spoken(reply) or "<think>"
-    verdict = VERDICT.search(text)
-    clear = not TAG.search(text) and len(set(LETTER.findall(text))) == 1
-    return verdict[1] if verdict and clear else None
-
-
-def _spoken(reply: Reply) -> str | None:
-    """What a reply says after its reasoning; None if either was cut off.
-
-    A chat template that opens the reasoning leaves only the tag that closes it. A reply
-    that begins with its object or fence has no reasoning: tags are quoted in it.
-    """
+def _parse(reply: Reply, row: Mapping[str, Any] | None, form: type[F]) -> F | Failure:
+    if reply.text is None:
+        return Failure(*reply.error.removeprefix("not called: ").partition(": ")[::2])
     if not reply.finished:
-        return None
-    text = (reply.text or "").strip()
-    if text.startswith(("{", "```")):
-        return text
-    opened = 0
-    for tag in TAG.finditer(text):
-        if "/" in tag[0]:
-            return text[tag.end() :].strip() if opened < 2 else None
-        opened += 1
-    return None if opened else text
+        return Failure(f"cut off ({reply.finish_reason})", reply.text)
+    try:
+        value = json.loads(
+            _without_reasoning(reply.text.strip()),
+            strict=False,
+            object_pairs_hook=_unique_keys,
+        )
+    except (ValueError, RecursionError):
+        return Failure("not one JSON object alone", reply.text)
+    try:
+        return form.model_validate(value, context=row)
+    except ValidationError:
+        return Failure(f"not of the form {form.__name__}", reply.text)
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; raises ValueError if it has a key twice."""
+def _without_reasoning(text: str) -> str:
+    """A reply from its object on, without the fence around it.
+
+    A chat template that opens the reasoning itself leaves only the closing tag. A reply
+    that begins with its object has no reasoning: its texts may quote any tag. Raises
+    ValueError if the reasoning is not one closed block.
+    """
+    if not text.startswith(("{", "```")):
+        closing = CLOSING.search(text)
+        if not closing:
+            raise ValueError("text before the object")
+        reasoning, text = text[: closing.start()], text[closing.end() :].strip()
+        opening = [match[0].lower() for match in OPENING.finditer(reasoning)]
+        if opening and (
+            not reasoning.lower().startswith(opening[0])
+            or [REASONING[tag] for tag in opening] != [closing[0].lower()]
+        ):
+            raise ValueError("reasoning within or before reasoning")
+    fence = FENCE.fullmatch(text)
+    return fence[1] if fence else text
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError if it has a key twice."""
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key is given twice")
     return dict(pairs)
@@ -194,15 +196,18 @@ def ask(
     llm: LLM,
     template: str,
     rows: Sequence[Mapping[str, str | Sequence[str]]],
-    form: type[Form] | None,
+    form: type[F],
     reply_tokens: int,
     progress: str = "judging",
-) -> list[Reply]:
-    """One greedy request a row, all in one batch, and the replies.
+) -> list[F | None]:
+    """Ask about each row by one greedy request, and read the replies; None: it failed.
+
+    All requests are one batch. A reply that ends normally but cannot be read is asked
+    for a second time, with the reply shown, in one more batch. One warning per batch
+    counts the replies asked for again and the causes of failure.
 
     rows: a template's fields; each arrives as JSON on one line (`quoted`). form: of a
-    reply, asked of endpoints that take a schema; None for a template that asks for
-    another end than an object.
+    reply, asked of endpoints that take a schema, and checked with the row.
     """
     text = prompts.template(template)
     version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
@@ -212,14 +217,54 @@ def ask(
             template=version,
             sampling=Sampling(reply_tokens),
             sample=0,
-            schema=form and form.model_json_schema(),
+            schema=form.model_json_schema(),
         )
         for row in rows
         for message in [
             prompts.fill(text, **{name: quoted(value) for name, value in row.items()})
         ]
     ]
-    return llm.run(requests, progress=progress) if requests else []
+    replies = llm.run(requests, progress=progress) if requests else []
+    values = [_parse(*pair, form) for pair in zip(replies, rows, strict=True)]
+    failed = [i for i, value in enumerate(values) if isinstance(value, Failure)]
+    unread = [i for i in failed if replies[i].finished]
+    again = [_ask_again(requests[i], replies[i]) for i in unread]
+    second = llm.run(again, progress="asking again") if again else []
+    for i, reply in zip(unread, second, strict=True):
+        if reply.text is not None:  # else the first reply is the cause
+            values[i] = _parse(reply, rows[i], form)
+    failures = [value for value in values if isinstance(value, Failure)]
+    RECENT_FAILURES.extend(failures)
+    if failed:
+        warnings.warn(
+            f"{template}: asked again for {len(unread)} of {len(rows)} replies, "
+            f"{len(failures)} failed{causes(failures)}",
+            stacklevel=2,
+        )
+    return [None if isinstance(value, Failure) else value for value in values]
+
+
+def _ask_again(request: Request, reply: Reply) -> Request:
+    """The request, followed by the reply and by the order to give the object alone."""
+    first = {"role": "assistant", "content": prompts.neutral(reply.text or "")}
+    order = {"role": "user", "content": prompts.template("reply_in_json")}
+    return replace(request, messages=(*request.messages, first, order))
+
+
+RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
+
+
+def causes(failures: Iterable[Failure] | None = None) -> str:
+    """The three commonest causes, each with its count and an example, after a colon;
+    empty without failures. failures: by default the latest of this process."""
+    failures = list(RECENT_FAILURES if failures is None else failures)
+    examples = dict(reversed(failures))  # the first of each cause
+    counts = Counter(cause for cause, _ in failures).most_common(3)
+    parts = [
+        f"{n} × {cause} ({shorten(' '.join(examples[cause].split()), 120)})"
+        for cause, n in counts
+    ]
+    return f": {'; '.join(parts)}".replace(" ()", "") if parts else ""
 
 
 def quoted(value: str | Sequence[str]) -> str:
@@ -241,8 +286,7 @@ def graded(llm: LLM, template: str, rows: Sequence[Row]) -> list[float | None]:
         {"question": question, "ground_truth": truth, graded_field: answer[:limit]}
         for question, truth, answer in rows
     ]
-    replies = ask(llm, template, fields, Grade, REPLY_TOKENS)
-    grades = [read(reply, Grade) for reply in replies]
+    grades = ask(llm, template, fields, Grade, REPLY_TOKENS)
     return [None if grade is None else float(grade.score) for grade in grades]
 
 
@@ -281,8 +325,7 @@ def compare(
         for prompt, a, b in pairs
         for first, second in ((a, b), (b, a))
     ]
-    replies = ask(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
-    choices = [read(reply, Choice) for reply in replies]
+    choices = ask(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
     return [
         (a.label == "a") / 2 + (b.label == "b") / 2 if a and b else None
         for a, b in zip(choices[::2], choices[1::2], strict=True)

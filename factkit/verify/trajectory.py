@@ -13,15 +13,16 @@ information and thinks, and at last answers; the system writes the information:
 Offline, the evidence is in the prompt, and the model thinks and answers.
 
 Labels and ids are read tolerantly, so that a slip of form costs the reward of form
-alone; `well_formed` is strict. What the system writes as information is never searched
-for tags: a page can neither answer nor break the form. Everything here takes time
-linear in the text and raises on none.
+alone; `well_formed` is strict. But an answer inside of another step is no answer, and
+an evidence list with anything but ids in it cites nothing. What the system writes as
+information is never searched for tags: a page can neither answer nor break the form.
+Everything here takes time linear in the text and raises on none.
 """
 
 import re
+import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import NamedTuple
 
 from factkit import prompts
@@ -41,6 +42,7 @@ _LABEL = re.compile(r"^[^\S\n]*label\s*:\s*(.*)", re.IGNORECASE | re.MULTILINE)
 _LABEL_LINE = re.compile(r"\s*label\s*:[^\n]*\n\s*", re.IGNORECASE)
 _EVIDENCE = re.compile(r"\bevidence\s*:", re.IGNORECASE)
 _BETWEEN = re.compile(r"\]\s*(?:,\s*)?\[")  # ids of App. G's [[a], [b]]
+_SEPARATORS = string.whitespace + ",;"  # of ids
 _COMMA = re.compile(r"\]\]\s*,\s*\[\[")
 
 
@@ -94,27 +96,31 @@ def information(pieces: Iterable[Chunk]) -> str:
 def steps(trajectory: Trajectory) -> list[Step]:
     """The trajectory cut at the protocol's tags.
 
-    A tag that opens a step ends one that was left open. Other tags, the model's own
-    `<information>` too, are text. "other" is left out if it is space.
+    A tag that opens a step ends one that was left open, but for the model's `<answer>`,
+    which is text inside of another step or of a `<think>` without its end. Other tags,
+    the model's own `<information>` too, are text. "other" is left out if it is space.
     """
-    made = [Step(OTHER)]
-    for told, turns in groupby(trajectory, key=lambda turn: _information(turn) is None):
-        if not told:
-            for turn in turns:
-                made.append(Step(INFORMATION, [_information(turn)], closed=True))
-                made.append(Step(OTHER))
+    made, thinking = [Step(OTHER)], False
+    for turn in trajectory:
+        if (information := _information(turn)) is not None:
+            made += [Step(INFORMATION, [information], closed=True), Step(OTHER)]
+            thinking = False
             continue
-        text = "".join(turn.text for turn in turns)
-        for i, token in enumerate(_TAG.split(text)):  # every second one is a tag
+        for i, token in enumerate(_TAG.split(turn.text)):  # every second one is a tag
             step = made[-1]
-            if token in _OPENS:
+            inside = thinking or step.kind not in (OTHER, "answer")
+            if token in _OPENS and not (
+                token == "<answer>" and inside and turn.by_model
+            ):
                 made.append(Step(_OPENS[token]))
+                thinking = token == "<think>" or (thinking and turn.by_model)
             elif step.kind != OTHER and token == f"</{step.kind}>":
                 step.closed = True
                 made.append(Step(OTHER))
             else:
                 step.texts.append(token)
                 step.tagged |= i % 2 == 1
+            thinking &= token != "</think>"
     return [step for step in made if step.kind != OTHER or step.text]
 
 
@@ -139,8 +145,9 @@ def answer_of(trajectory: Trajectory) -> Answer:
     `Label:` at a line's start and the line's end or `Evidence:`. Anything else is None:
     NEI and SUPPORTS are no labels of the protocol, and of two labels none is chosen.
     Evidence: the ids in all that follows `Evidence:`, as `[[a]], [[b]]`, commas or not,
-    or as App. G has them, `[[a], [b]]`. A comma may be part of an id: `[[a, b]]` is
-    one. An id holds no `[[`, `]]` or `], [`.
+    or as App. G has them, `[[a], [b]]`; none where anything but ids, commas, semicolons
+    and white space follows. A comma may be part of an id: `[[a, b]]` is one. An id
+    holds no `[[`, `]]` or `], [`.
     """
     answers = [s.text for s in steps(trajectory) if s.kind == "answer" and s.closed]
     text = answers[-1] if answers else ""
@@ -199,9 +206,13 @@ def _label(text: str) -> str | None:
 
 
 def _ids(written: str) -> list[str]:
-    """The ids of an evidence list, as often as they are there."""
-    groups = [before.rpartition("[[") for before in written.split("]]")[:-1]]
-    ids = [id for _, opened, group in groups if opened for id in _BETWEEN.split(group)]
+    """The ids of an evidence list, as often as they are there; none of another text."""
+    *closed, rest = written.split("]]")
+    groups = [text.rpartition("[[") for text in closed]
+    between = "".join(before for before, _, _ in groups) + rest
+    if between.strip(_SEPARATORS) or not all(opened for _, opened, _ in groups):
+        return []
+    ids = [id for _, _, group in groups for id in _BETWEEN.split(group)]
     return [id.strip() for id in ids if id.strip()]
 
 

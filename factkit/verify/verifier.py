@@ -130,6 +130,6 @@ def failed_share(values: Sequence[object], name: str) -> float:
     if share > MOST_JUDGE_FAILURES:
         raise ValueError(
             f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
-            "may fail: see to the judge's endpoint and run again"
+            f"may fail{judge.causes()}. See to the judge's endpoint and run again"
         )
     return share

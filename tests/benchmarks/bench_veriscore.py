@@ -63,11 +63,11 @@ def reply(body: dict) -> str:
         fields = form["json_schema"]["schema"]["properties"]
         if "claims" in fields:
             return json.dumps({"claims": claims})
+        if "answer" in fields:
+            return json.dumps({"answer": "", "reason": "more", "label": "a"})
         if "label" in fields:
             return json.dumps({"label": "supported"})
         return json.dumps({"REASONING": "no contradiction found", "SCORE": 1})
-    if "[[A]]" in asked:
-        return "The response says more than mine.\n<answer>[[A]]</answer>"
     if "extract" in system:
         return "\n".join(f"- {claim}" for claim in claims)
     return "###Supported.###"

@@ -2,11 +2,10 @@
 
     python tests/rehearsal/judge_proxy.py PORT http://127.0.0.1:8101
 
-It never writes `<new_prompt>…</new_prompt>` or ends with `<answer>[[A]]</answer>` by
-itself: these requests get a regex, by vLLM's own `structured_outputs`. Where a schema
-is asked for, vLLM binds the reply to it; here it also ends the texts in it soon. And
-its verdicts would all be alike: they are drawn, by the prompt's own seed. All else
-passes as it is.
+It never writes `<new_prompt>…</new_prompt>` by itself: these requests get a regex, by
+vLLM's own `structured_outputs`. Where a schema is asked for, vLLM binds the reply to
+it; here it also ends the texts in it soon. And its verdicts would all be alike: they
+are drawn, by the prompt's own seed. All else passes as it is.
 """
 
 import re
@@ -21,7 +20,6 @@ from fastapi import FastAPI, Request, Response
 SENTENCE = r"[A-Z][a-z]+( [A-Za-z]{2,12}){8,24}"
 FORMS = {  # what the prompt asks for → what the reply has to be
     "<new_prompt>the prompt</new_prompt>": rf"<new_prompt>{SENTENCE}\?</new_prompt>",
-    "<answer>[[A]]</answer>": rf"{SENTENCE}\.\n<answer>\[\[(A|B)\]\]</answer>",
 }
 WORDS = r"[A-Z][a-z]+( [A-Za-z]{2,8}){1,5}"  # of a text in a schema
 MOST = 3  # items of a list
