@@ -1,11 +1,12 @@
 """Run folders: one a notebook × profile × arm × seed, done if results.json says so."""
 
 import hashlib
+import io
+import itertools
 import json
 import math
 import os
 import platform
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,12 +14,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from pydantic import TypeAdapter
 
 from factkit import UserError, cpu, source_digest, statistics
 from factkit.assets import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
+from factkit.results import (
+    ITEMS,
+    ResultsError,
+    RunRecord,
+    read_results,
+    run_folders,
+    write_results,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +37,6 @@ if TYPE_CHECKING:
     from IPython.display import Image
     from matplotlib.figure import Figure
 
-SCHEMA = 1
-NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
 ENDING_S = 3.0  # a killed run's kernel takes a moment to end
 REFERENCE = ROOT / "outputs" / "reference"
 # where services answer, and how much at a time: a run goes on with other values
@@ -115,7 +124,7 @@ class Run:
         if "reward" in self.inputs:  # not the arm whose set-up it shares
             values["arm"] = arm
         results = {
-            "schema": SCHEMA,
+            "schema": 1,
             "notebook": self.notebook,
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
@@ -132,10 +141,10 @@ class Run:
             | {"python": platform.python_version()},
             "device": device(),
             "git": git_commit(),
-            "recipe": json.loads(recipe.read_text()) if recipe.is_file() else {},
+            "recipe": json.loads(recipe.read_bytes()) if recipe.is_file() else {},
             "deviations": list(deviations),
         }
-        write_atomically(self.folder / "results.json", json.dumps(results, indent=1))
+        results = write_results(self.folder, results)
         self.lock.release(force=True)
         return results
 
@@ -156,7 +165,12 @@ class Run:
         table.insert(0, "arm", self.folder.name.rsplit("-s", 1)[0])
         table.insert(1, "seed", self.params.seed)
         text = table.to_csv(index_label="item", float_format="%.7g")
-        write_atomically(self.folder / "items.csv", text)
+        ids = [str(item) for item in items]
+        if ids != list(_items_table(io.StringIO(text), metrics).item.unique()):
+            raise ValueError(
+                "items: two have one id, or an id can't be written as text"
+            )
+        write_atomically(self.folder / ITEMS, text)
 
 
 # ---- a run's start
@@ -244,19 +258,25 @@ def made_otherwise(folder: Path, params: RunParams, keys: Iterable[str]) -> str:
 
 
 def _digest(path: Path, p: RunParams) -> str:
-    """The SHA-256 of an input. Raises RunError if it is missing or was cut off."""
+    """The SHA-256 of an input. Raises RunError if it is missing, was cut off, or is not
+    what the run that wrote it recorded in its results.json."""
     content = path.read_bytes() if path.is_file() else b""
-    if not content or (path.suffix == ".jsonl" and not content.endswith(b"\n")):
+    digest = hashlib.sha256(content).hexdigest()
+    cut_off = path.suffix == ".jsonl" and not content.endswith(b"\n")
+    made = read_results(path.parent) if content and not cut_off else None
+    changed = made and made["files"].get(path.name, digest) != digest
+    if not content or cut_off or changed:
+        fault = "changed" if changed else "cut off" if content else "missing"
         stem = path.parent.parent.name
         how = papermill_files(stem.split("_")[1], p.profile, p.variant)
         if p.output_dir != "outputs":
             how += f" -r output_dir {p.output_dir!r}"
         raise RunError(
-            f"{relative(path)} is {'cut off' if content else 'missing'}: run {stem} "
+            f"{relative(path)} is {fault}: run {stem} "
             f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {how} "
             "--log-level ERROR"
         )
-    return hashlib.sha256(content).hexdigest()
+    return digest
 
 
 def _lock(folder: Path, wait: bool) -> "FileLock":
@@ -280,14 +300,14 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
     return lock
 
 
-def _recorded(record: Path) -> dict[str, Any]:
+def _recorded(record: Path) -> RunRecord:
     """A run.json's content. Raises RunError if it is none."""
     try:
-        made = json.loads(record.read_text(encoding="utf-8"))
-        return {"identity": made["identity"], "started": made["started"]}
-    except (ValueError, KeyError, TypeError) as error:
+        return TypeAdapter(RunRecord).validate_json(record.read_bytes())
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise RunError(
-            f"{relative(record)} can't be read ({error!r}), so nobody knows what made "
+            f"{relative(record)} can't be read ({reason}), so nobody knows what made "
             f"the folder: move {relative(record.parent)} away"
         ) from None
 
@@ -300,9 +320,10 @@ def _move_aside(
         for key, value in now.items()
         if before.get(key) != value
     )
-    number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
-    aside = folder.with_name(f"{folder.name}.stale-{number}")
-    shutil.move(folder, aside)
+    names = (f"{folder.name}.stale-{number}" for number in itertools.count(1))
+    free = (folder.with_name(name) for name in names)
+    aside = next(path for path in free if not os.path.lexists(path))
+    folder.rename(aside)
     made = changed or "other input data or another reward"
     print(f"{relative(folder)} was made with {made}: moved to {aside.name}")
 
@@ -310,37 +331,49 @@ def _move_aside(
 # ---- what runs stored
 
 
-def read_results(folder: Path) -> dict[str, Any] | None:
-    """The content of a run's results.json, or None if the run is not done."""
-    path = folder / "results.json"
-    if not path.is_file():
-        return None
-    try:
-        results = json.loads(path.read_text(encoding="utf-8")) | {"folder": str(folder)}
-        if lacking := [key for key in NAMED if key not in results]:
-            raise ValueError(f"no {', '.join(lacking)}")
-    except (ValueError, TypeError) as error:
-        print(f"{relative(path)} is left out, for it can't be read: {error}")
-        return None
-    return results if results["status"] == "done" else None
-
-
 def all_results(*folders: Path) -> list[dict[str, Any]]:
-    """The results of every finished run below the folders, sorted by their paths."""
-    paths = sorted(p for folder in folders for p in folder.rglob("results.json"))
-    read = (read_results(p.parent) for p in paths if ".stale-" not in str(p))
-    return [results for results in read if results]
+    """The results of every finished run below the folders, sorted by their paths.
+
+    Damaged runs are left out and printed, each with its number among all.
+    """
+    paths = sorted(path for folder in folders for path in run_folders(folder))
+    finished, damaged = [], []
+    for path in paths:
+        try:
+            finished.append(read_results(path))
+        except ResultsError as error:
+            damaged.append(error)
+    for number, error in enumerate(damaged, start=1):
+        print(f"left out, damaged run {number} among {len(paths)}: {error}")
+    return finished
 
 
 def read_items(folder: Path | str) -> "pd.DataFrame | None":
-    """The items that a run stored, a row an item, a column a metric; None without."""
+    """The items that a run stored, a row an item, a column a metric; None without.
+
+    Raises ResultsError as `read_results`, and on items of another arm or seed.
+    """
+    results = read_results(Path(folder))
+    if results is None or ITEMS not in results["files"]:
+        return None
+    table = _items_table(Path(folder, ITEMS), results["metrics"])
+    owners = set(zip(table.pop("arm"), table.pop("seed"), strict=True))
+    if owners != {(results["arm"], results["seed"])}:
+        raise ResultsError(f"{Path(folder, ITEMS)}: items of {owners}; run it again")
+    return table.set_index("item")
+
+
+def _items_table(source: Path | TextIO, metrics: Iterable[str]) -> "pd.DataFrame":
+    """What items.csv holds. Ids are texts, whatever they look like: NA is one, too."""
     import pandas as pd
 
-    path = Path(folder) / "items.csv"
-    if not path.is_file():
-        return None
-    table = pd.read_csv(path, index_col="item", dtype={"item": str})
-    return table.drop(columns=["arm", "seed"])
+    return pd.read_csv(
+        source,
+        dtype={"item": str, "arm": str},
+        keep_default_na=False,
+        na_values=dict.fromkeys(metrics, [""]),
+        lineterminator="\n",
+    )
 
 
 def item_values(
