@@ -2,11 +2,14 @@
 
 import csv
 import math
+import shutil
+from types import SimpleNamespace
 
 import pytest
+from accelerate import Accelerator
 
 from factkit import models, params
-from factkit.train import grpo, setup
+from factkit.train import checkpoints, grpo
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 from factkit.world.policy import build_policy
@@ -132,23 +135,48 @@ def test_a_resumed_run_has_the_policies_of_one_that_ran_through(
             assert float(ours[column]) == pytest.approx(float(theirs[column]), abs=1e-6)
 
 
-def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path):
-    import torch
-    from safetensors.torch import save_file
+def damages(content):
+    """What may have become of a file: nothing left of it, cut off, a bit flipped."""
+    middle = len(content) // 2
+    flipped = bytes([content[middle] ^ 1])
+    yield from (None, b"", content[:middle], content[:-1])
+    yield content[:middle] + flipped + content[middle + 1 :]
+    yield content + b"\0"
 
-    before, newest = tmp_path / "checkpoint-8", tmp_path / "checkpoint-16"
-    for folder in (before, newest):
-        folder.mkdir()
-        save_file({"w": torch.zeros(50)}, folder / "adapter_model.safetensors")
-        torch.save({"w": torch.zeros(50)}, folder / "optimizer.pt")
-        (folder / "trainer_state.json").write_text('{"global_step": 1}')
-    assert setup.last_whole(tmp_path) == str(newest)
-    for path in list(newest.iterdir()):
-        content = path.read_bytes()
-        for length in (0, len(content) // 2, len(content) - 1):
-            path.write_bytes(content[:length])
-            assert setup.last_whole(tmp_path) == str(before), (path, length)
-        path.write_bytes(content)
+
+def test_a_checkpoint_of_which_any_file_is_damaged_gives_way_to_the_one_before(
+    start, whole, p, tmp_path, capsys
+):
+    """So that the result is that of a run that went through."""
+    with pytest.raises(Killed):
+        few = p.model_copy(update={"checkpoint_steps": 1})
+        train(start, tmp_path / "run", few, killed_in=3)
+    folder, saved = tmp_path / "run/checkpoint", tmp_path / "saved"
+    folder.rename(saved)
+    names = {path.name for path in (saved / "checkpoint-2").iterdir()}
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt"} <= names
+    assert {"rng_state.pth", "trainer_state.json", "manifest.json"} <= names
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(folder)), accelerator=Accelerator()
+    )
+    for name in sorted(names):
+        for content in damages((saved / "checkpoint-2" / name).read_bytes()):
+            shutil.copytree(saved, folder)
+            (folder / "checkpoint-2" / name).unlink()
+            if content is not None:
+                (folder / "checkpoint-2" / name).write_bytes(content)
+            newest = checkpoints.newest(trainer)
+            assert newest == str(folder / "checkpoint-1"), (name, content)
+            assert f"checkpoint-2 is damaged: {name}" in capsys.readouterr().out or (
+                name == "manifest.json"
+            )
+            assert (folder / "damaged-2").is_dir()
+            shutil.rmtree(folder)
+    shutil.copytree(saved, folder)
+    assert checkpoints.newest(trainer) == str(folder / "checkpoint-2")
+    (folder / "checkpoint-2/optimizer.pt").unlink()
+    assert min(train(start, tmp_path / "run", p)) == 2
+    assert same(tmp_path / "run/model", whole / "model")
 
 
 def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
