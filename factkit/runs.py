@@ -226,7 +226,8 @@ def start(
     lock = _lock(folder, wait)
     identity = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
-    if record.exists():
+    files = folder.iterdir() if folder.is_dir() else ()
+    if any(file.suffix in (".json", ".jsonl", ".csv") for file in files):
         before = _recorded(record)["identity"]
         # a parameter that came later had the value that left things as they were
         fields = type(params).model_fields

@@ -8,8 +8,21 @@ import pytest
 from factkit import ledger, params, past_runs, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
+from factkit.results import write_results
 
 N = 40
+RESULT = {
+    "schema": 1,
+    "notebook": "12_truthrl_train",
+    "paper": "truthrl",
+    "profile": "tiny",
+    "variant": "",
+    "status": "done",
+    **dict.fromkeys(("params", "inputs", "versions"), {}),
+    **dict.fromkeys(("started", "device", "git"), ""),
+    "wall_s": 1.0,
+    "deviations": [],
+}
 
 
 def result(arm, seed, metrics, folder=None):
@@ -19,13 +32,16 @@ def result(arm, seed, metrics, folder=None):
 
 def with_items(folder, arm, seed, values, metric="accuracy"):
     """A result whose items.csv holds `values` of one metric."""
-    folder = folder / f"{arm}-s{seed}"
-    folder.mkdir()
+    folder = folder / f"tiny/12_truthrl_train/{arm}-s{seed}"
+    folder.mkdir(parents=True)
     with (folder / "items.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
+        rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["item", "arm", "seed", metric])
         rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(values))
-    return result(arm, seed, {metric: float(np.mean(values))}, folder)
+    content = RESULT | {"arm": arm, "seed": seed}
+    return write_results(
+        folder, content | {"metrics": {metric: float(np.mean(values))}}
+    ) | {"folder": str(folder)}
 
 
 def claim(**changes):

@@ -70,8 +70,8 @@ def whole(read: Callable[[Any], Iterable[Any]], path: Any) -> Iterator[Any]:
     except DAMAGED as error:
         reason = str(error) or type(error).__name__
         raise DataError(
-            f"{path}: cut short, damaged, or not what its name says: {reason}; mend it "
-            "or fetch it again"
+            f"{path}: damaged, or not what its name says: {reason}; mend it, or "
+            "fetch it again"
         ) from error
 
 
@@ -85,14 +85,16 @@ def _csv_rows(path: Path) -> Iterator[Any]:
     """The rows of a CSV file whose cells are parted by commas."""
     csv.field_size_limit(2**31 - 1)  # of the process: a cell may hold a page
     with open_text(path) as lines:
-        table = csv.DictReader(lines, strict=True)
+        table = csv.DictReader((last := line for line in lines), strict=True)
         names = table.fieldnames or []
         if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*names}) < len(names):
             raise ValueError(f"the columns {names}: commas must part different names")
         for row in table:
-            if None in row or None in row.values():
-                cells = f"line {table.line_num} has more or fewer cells than columns"
-                raise ValueError(f"{cells}; a cell with a comma needs quotes")
+            if None in row:
+                cells = f"line {table.line_num} has more cells than there are columns"
+                raise ValueError(f"{cells}: a cell that holds a comma needs quotes")
+            if None in row.values() and not last.endswith(("\n", "\r")):
+                raise ValueError("its last line is cut off")
             yield row
 
 
@@ -111,7 +113,7 @@ def _values(lines: Iterable[bytes]) -> Iterator[Any]:
     for line in lines:
         value = parsed(line)
         if isinstance(value, RowError) and not line.endswith((b"\n", b"\r")):
-            raise ValueError(f"its last line is {value.args[0]} and has no end")
+            raise ValueError(f"its last line is cut off, or {value.args[0]}")
         yield value
 
 

@@ -19,6 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import factkit
 from factkit import child, source_digest, vllm_engine
 from factkit.assets import write_atomically
@@ -108,7 +110,7 @@ def is_main_process() -> bool:
 def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
     """Write down what `trainer` was given, or hold it to what is written down."""
     folder, written = model.parent, model.parent / RECIPE
-    recipes = json.loads(written.read_text("utf-8")) if written.is_file() else {}
+    recipes = _read_recipes(written) if os.path.lexists(written) else {}
     recipe = {
         name: _identity(value)
         for name, value in arguments.items()
@@ -134,6 +136,19 @@ def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
             f"{folder} was made with {', '.join(differing)}: move it away, or give "
             "this run an arm or output_dir of its own"
         )
+
+
+def _read_recipes(path: Path) -> dict[str, dict[str, str]]:
+    """What a recipe.json holds. Raises RecipeError if it is damaged."""
+    try:
+        kind = TypeAdapter(dict[str, dict[str, str]])
+        return kind.validate_json(path.read_bytes())
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(
+            f"{path} can't be read ({reason}), so nobody knows what made the models "
+            f"beside it: move {path.parent} away"
+        ) from None
 
 
 def function_identity(function: Callable) -> str:
