@@ -345,7 +345,7 @@ def all_results(*folders: Path) -> list[dict[str, Any]]:
         except ResultsError as error:
             damaged.append(error)
     for number, error in enumerate(damaged, start=1):
-        print(f"left out, damaged run {number} among {len(paths)}: {error}")
+        print(f"left out, damaged run {number} of {len(paths)}: {error}")
     return finished
 
 

@@ -56,6 +56,13 @@ def test_a_model_of_which_nothing_is_known_is_refused(tmp_path):
         made("base", ROWS, make_reward, tmp_path)
 
 
+def test_a_damaged_recipe_is_refused_by_name(tmp_path):
+    for content in (b"", b"{", b"[]", b'{"trainer": 1}', b"[" * 99_999, b"\xff"):
+        (tmp_path / "recipe.json").write_bytes(content)
+        with pytest.raises(RecipeError, match="recipe.json can't be read .*: move"):
+            made("base", ROWS, make_reward, tmp_path)
+
+
 def test_a_start_is_known_by_its_own_recipe(tmp_path):
     """RL from an SFT model that was made anew otherwise is another RL."""
     start = made("base", ROWS, make_reward, tmp_path / "sft-1")
