@@ -156,7 +156,8 @@ def report(
 ) -> None:
     """Print a paper's results and its whole ledger: each claim beside our runs.
 
-    Of a setting without runs below --output-dir, the reference results are taken.
+    Of a setting without runs below --output-dir, the reference results are taken. A
+    damaged run is named, with the reason and the fix, and left out.
     """
     from factkit import report as pages
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -15,11 +16,8 @@ from factkit.assets import write_atomically
 
 FILE = "results.json"
 ITEMS = "items.csv"
-REQUIRED = (
-    ITEMS,
-    "metrics.csv",
-)  # where they are listed, verdicts and curves need them
-CHECKED = (*REQUIRED, "samples.jsonl")  # the last may be left out of a copy
+REQUIRED = (ITEMS, "metrics.csv")
+CHECKED = (*REQUIRED, "samples.jsonl")  # which may be left out of a copy
 Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
 
 
@@ -77,9 +75,12 @@ def write_results(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     Returns its content. Raises ValidationError, a ValueError, if it is not of the
     schema.
     """
-    tables = [p for p in folder.iterdir() if p.suffix in (".csv", ".json", ".jsonl")]
-    names = sorted(p.name for p in tables if p.name not in (FILE, "run.json"))
-    files = {name: file_checksum(folder / name) for name in names}
+    files = {
+        path.name: file_checksum(path)
+        for path in sorted(folder.iterdir())
+        if path.suffix in (".csv", ".json", ".jsonl")
+        and path.name not in (FILE, "run.json")
+    }
     results = {**content, "files": files}
     results["sha256"] = checksum(results)
     text = json.dumps(results, indent=1)
@@ -118,26 +119,20 @@ def read_results(folder: Path) -> dict[str, Any] | None:
 
 def run_folders(root: Path) -> Iterator[Path]:
     """The folders below `root` with a results.json, symbolic links followed; not those
-    that were moved aside."""
+    that were moved aside. Prints which run's folder is a link to nothing."""
     for place, folders, files in os.walk(root, followlinks=True):
         path = Path(place)
         folders[:] = [
             name
             for name in folders
-            if ".stale-" not in name and not _is_loop(path / name)
+            if ".stale-" not in name  # and it is no link to a folder that it lies in
+            and not path.resolve().is_relative_to((path / name).resolve())
         ]
-        for name in files:
-            if not (path / name).exists() and name != FILE:
+        for name in filter(re.compile(r".+-s\d+").fullmatch, files):
+            if not (path / name).exists():
                 print(f"left out: {path / name} is a link to nothing")
         if FILE in (*files, *folders):
             yield path
-
-
-def _is_loop(folder: Path) -> bool:
-    """Whether a folder is a symbolic link to one that it lies in."""
-    return folder.is_symlink() and folder.parent.resolve().is_relative_to(
-        folder.resolve()
-    )
 
 
 def _faults(results: Mapping[str, Any], folder: Path) -> Iterator[str]:

@@ -79,6 +79,11 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self.lock.release()
 
+    @property
+    def arm(self) -> str:
+        """What the folder is named after, before its seed."""
+        return self.folder.name.rsplit("-s", 1)[0]
+
     def expected(self, figure: str, run: str = "main-s0") -> "Image":
         """What will come out: the figure of the reference results of this profile, or
         of `tiny`, to look at before anything is computed."""
@@ -119,17 +124,16 @@ class Run:
         if items:
             self._write_items(metrics, items)
         recipe = self.folder / "recipe.json"
-        arm = self.folder.name.rsplit("-s", 1)[0]
         values = {k: _portable(v) for k, v in self.params.model_dump().items()}
         if "reward" in self.inputs:  # not the arm whose set-up it shares
-            values["arm"] = arm
+            values["arm"] = self.arm
         results = {
             "schema": 1,
             "notebook": self.notebook,
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
             "variant": self.params.variant,
-            "arm": arm,
+            "arm": self.arm,
             "seed": self.params.seed,
             "status": "done",
             "params": values,
@@ -162,7 +166,7 @@ class Run:
                     f"items of {name}: their mean is {mean}, the metric is "
                     f"{metrics.get(name)}; items are the terms of a metric's mean"
                 )
-        table.insert(0, "arm", self.folder.name.rsplit("-s", 1)[0])
+        table.insert(0, "arm", self.arm)
         table.insert(1, "seed", self.params.seed)
         text = table.to_csv(index_label="item", float_format="%.7g")
         ids = [str(item) for item in items]
