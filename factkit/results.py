@@ -125,14 +125,19 @@ def run_folders(root: Path) -> Iterator[Path]:
         folders[:] = [
             name
             for name in folders
-            if ".stale-" not in name  # and it is no link to a folder that it lies in
-            and not path.resolve().is_relative_to((path / name).resolve())
+            if ".stale-" not in name and not _is_loop(path / name)
         ]
         for name in filter(re.compile(r".+-s\d+").fullmatch, files):
             if not (path / name).exists():
                 print(f"left out: {path / name} is a link to nothing")
         if FILE in (*files, *folders):
             yield path
+
+
+def _is_loop(folder: Path) -> bool:
+    """Whether a folder is a symbolic link to one that it lies in."""
+    above = folder.parent.resolve
+    return folder.is_symlink() and above().is_relative_to(folder.resolve())
 
 
 def _faults(results: Mapping[str, Any], folder: Path) -> Iterator[str]:
