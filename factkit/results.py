@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
 from factkit import UserError
@@ -18,7 +18,6 @@ FILE = "results.json"
 ITEMS = "items.csv"
 REQUIRED = (ITEMS, "metrics.csv")
 CHECKED = (*REQUIRED, "samples.jsonl")  # which may be left out of a copy
-Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
 
 
 class ResultsError(UserError):
@@ -40,7 +39,7 @@ class Results(TypedDict):
     status: Literal["done"]
     params: dict[str, str | bool | int | float | None]
     inputs: dict[str, str]
-    metrics: dict[str, Number]
+    metrics: dict[str, int | float]
     wall_s: float
     started: str
     versions: dict[str, str]
