@@ -1,5 +1,7 @@
 """python -m factkit: thin fronts to Snakemake, the results files and the checks."""
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -151,21 +153,29 @@ def report(
 ) -> None:
     """Print a paper's results, and its claims beside our runs.
 
-    Of a setting without runs below --output-dir, the reference results are taken.
+    Of a setting without runs below --output-dir, the reference results are taken. A
+    damaged run is named, with the reason and the fix, and left out.
     """
     from factkit import report as pages
 
     root = params.ROOT / output_dir
-    if markdown:
-        print(*pages.write_pages(), sep="\n")
-    elif not paper:
-        print("How many claims of each paper hold, fail … at each scale:\n")
-        print(pages.summary(root).to_string())
-    else:
-        profiles = [profile] if profile else params.PROFILES
-        print(f"Results below {root}, else the reference results.\n")
-        print(pages.markdown(paper, root, profiles))
-        print(pages.reasons(paper, root, profiles))
+    profiles = [profile] if profile else params.PROFILES
+    notes = io.StringIO()  # each part of a page reads the runs anew: name each once
+    try:
+        with contextlib.redirect_stdout(notes):
+            if markdown:
+                page = "\n".join(map(str, pages.write_pages()))
+            elif not paper:
+                page = "How many claims of each paper hold, fail … at each scale:\n\n"
+                page += pages.summary(root).to_string()
+            else:
+                page = f"Results below {root}, else the reference results.\n\n"
+                page += pages.markdown(paper, root, profiles)
+                page += "\n" + pages.reasons(paper, root, profiles)
+    finally:
+        for note in dict.fromkeys(notes.getvalue().splitlines()):
+            print(note, file=sys.stderr)
+    print(page)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from factkit import arms, params, past_runs, published, runs, statistics
 from factkit.past_runs import Result
+from factkit.results import FILE
 from factkit.statistics import Estimate, Items
 
 if TYPE_CHECKING:
@@ -265,17 +266,17 @@ def _estimate(
 
 def _items(result: Result, metric: str, unit: float) -> Items:
     """The items of a metric; empty where the run has not stored them."""
-    path = Path(result.get("folder", "")) / "items.csv"
+    path = Path(result.get("folder", "")) / FILE
     prefix = result.get("prefix", "")
-    table = _table(path, path.stat().st_mtime_ns) if path.is_file() else ()
-    if prefix + metric not in table:
+    table = _table(path, path.stat().st_mtime_ns) if path.is_file() else None
+    if table is None or prefix + metric not in table:
         return {}
     values = runs.item_values(table, metric, prefix)
     return {item: (unit * value, weight) for item, (value, weight) in values.items()}
 
 
 @functools.lru_cache(maxsize=1000)
-def _table(path: Path, _changed: int) -> "pd.DataFrame":
+def _table(path: Path, _changed: int) -> "pd.DataFrame | None":
     """Hundreds of claims read the same files."""
     return runs.read_items(path.parent)
 

@@ -38,11 +38,13 @@ def stored(
 
 
 def _read_variants(paper: str, profile: str, root: Path) -> dict[str, list[Result]]:
-    """Variant → results of a paper's training runs below a folder, as `apart`."""
+    """Variant → results of a paper's arms below a folder, as `apart`; none of a user's
+    own rewards."""
     by_variant = {}
     for folder in sorted(root.glob(f"{profile}*")):
         name, _, variant = folder.name.partition("-")
-        results = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
+        found = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
+        results = [r for r in found if not r["arm"].startswith(f"{runs.OWN}/")]
         if name == profile and results:
             by_variant[variant] = apart(results)
     return by_variant

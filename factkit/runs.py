@@ -1,12 +1,14 @@
 """Run folders: one a notebook × profile × arm × seed, done if results.json says so."""
 
+import difflib
 import hashlib
+import io
+import itertools
 import json
 import math
 import os
 import platform
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,12 +18,22 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from factkit import UserError, cpu, source_digest, statistics
+from pydantic import TypeAdapter
+
+from factkit import UserError, cpu, own_rewards, statistics
 from factkit.assets import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
+from factkit.results import (
+    ITEMS,
+    ResultsError,
+    RunRecord,
+    read_results,
+    run_folders,
+    write_results,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +41,6 @@ if TYPE_CHECKING:
     from IPython.display import Image
     from matplotlib.figure import Figure
 
-SCHEMA = 1
-NAMED = ("notebook", "paper", "profile", "arm", "seed", "status", "params", "metrics")
 ENDING_S = 3.0  # a killed run's kernel takes a moment to end
 REFERENCE = ROOT / "outputs" / "reference"
 # where services answer, and how much at a time: a run goes on with other values
@@ -46,6 +56,10 @@ ELSEWHERE = ADDRESSES | {
     *("eval_batch_size", "max_context_length"),
 }
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
+
+
+REWARD_SOURCE = "reward.py"  # of a run with a user's own reward
+OWN = "own"  # folder of the runs with a user's own reward, apart from the kit's arms
 
 
 class RunError(UserError):
@@ -74,6 +88,12 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.lock.release()
+
+    @property
+    def arm(self) -> str:
+        """What the folder is named after, without its seed; own/… for own rewards."""
+        name = self.folder.name.rsplit("-s", 1)[0]
+        return f"{OWN}/{name}" if self.folder.parent.name == OWN else name
 
     def expected(self, figure: str, run: str = "main-s0") -> "Image":
         """What will come out: the figure of the reference results of this profile, or
@@ -140,17 +160,16 @@ class Run:
         if items:
             self._write_items(metrics, items)
         recipe = self.folder / "recipe.json"
-        arm = self.folder.name.rsplit("-s", 1)[0]
         values = {k: _portable(v) for k, v in self.params.model_dump().items()}
         if "reward" in self.inputs:  # not the arm whose set-up it shares
-            values["arm"] = arm
+            values["arm"] = self.arm
         results = {
-            "schema": SCHEMA,
+            "schema": 1,
             "notebook": self.notebook,
             "paper": self.notebook.split("_")[1],
             "profile": self.params.profile,
             "variant": self.params.variant,
-            "arm": arm,
+            "arm": self.arm,
             "seed": self.params.seed,
             "status": "done",
             "params": values,
@@ -162,10 +181,10 @@ class Run:
             | {"python": platform.python_version()},
             "device": device(),
             "git": git_commit(),
-            "recipe": json.loads(recipe.read_text("utf-8")) if recipe.is_file() else {},
+            "recipe": json.loads(recipe.read_bytes()) if recipe.is_file() else {},
             "deviations": list(deviations),
         }
-        write_atomically(self.folder / "results.json", json.dumps(results, indent=1))
+        results = write_results(self.folder, results)
         self.lock.release(force=True)
         return results
 
@@ -183,10 +202,15 @@ class Run:
                     f"items of {name}: their mean is {mean}, the metric is "
                     f"{metrics.get(name)}; items are the terms of a metric's mean"
                 )
-        table.insert(0, "arm", self.folder.name.rsplit("-s", 1)[0])
+        table.insert(0, "arm", self.arm)
         table.insert(1, "seed", self.params.seed)
         text = table.to_csv(index_label="item", float_format="%.7g")
-        write_atomically(self.folder / "items.csv", text)
+        ids = [str(item) for item in items]
+        if ids != list(_items_table(io.StringIO(text), metrics).item.unique()):
+            raise ValueError(
+                "items: two have one id, or an id can't be written as text"
+            )
+        write_atomically(self.folder / ITEMS, text)
 
 
 # ---- a run's start
@@ -219,11 +243,12 @@ def start(
     depends on, where not all. If the folder was made with other values of these or
     other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
     wait: for another process that writes the folder, if there is one. reward: a
-    function of the caller's own; the run is named after it and depends on its source.
+    function of the caller's own; the run is in own/<its name>-s<seed>, apart from the
+    kit's arms, and depends on all that `own_rewards.digest_of` finds in it.
 
     Raises RunError if an input is missing, cut off or of a run with other values of
     what both depend on, another process writes the folder, or its run.json can't be
-    read.
+    read; UserError if the reward can't be identified.
     """
     folder = run_folder(notebook, params)
     inputs = list(inputs)
@@ -236,13 +261,16 @@ def start(
                 "again, or give another output_dir"
             )
     if reward:
-        folder = folder.with_name(f"{reward.__name__}-s{params.seed}")
-        digests["reward"] = source_digest(reward)
+        name = f"{own_rewards.name_of(reward)}-s{params.seed}"
+        folder = folder.parent / OWN / name
+        digests["reward"] = own_rewards.digest_of(reward)
+        source = own_rewards.source_of(reward)
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder, wait)
     identity = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
-    if record.exists():
+    files = folder.iterdir() if folder.is_dir() else ()
+    if any(file.suffix in (".json", ".jsonl", ".csv") for file in files):
         before = _recorded(record)["identity"]
         # a parameter that came later had the value that left things as they were
         fields = type(params).model_fields
@@ -250,11 +278,15 @@ def start(
         had = {k: v for k, v in before["params"].items() if k not in ADDRESSES}
         before["params"] = later | had
         if before != identity:
+            if reward and before["inputs"].get("reward") != digests["reward"]:
+                _show_change(folder / REWARD_SOURCE, source)
             _move_aside(folder, before["params"], identity["params"])
     folder.mkdir(exist_ok=True)
     if not record.exists():
         text = json.dumps({"identity": identity, "started": _now()}, indent=1)
         write_atomically(record, text)
+    if reward:
+        write_atomically(folder / REWARD_SOURCE, source)
     return Run(notebook, params, folder, digests, _recorded(record)["started"], lock)
 
 
@@ -274,19 +306,25 @@ def made_otherwise(folder: Path, params: RunParams, keys: Iterable[str]) -> str:
 
 
 def _digest(path: Path, p: RunParams) -> str:
-    """The SHA-256 of an input. Raises RunError if it is missing or was cut off."""
+    """The SHA-256 of an input. Raises RunError if it is missing, was cut off, or is not
+    what the run that wrote it recorded in its results.json."""
     content = path.read_bytes() if path.is_file() else b""
-    if not content or (path.suffix == ".jsonl" and not content.endswith(b"\n")):
+    digest = hashlib.sha256(content).hexdigest()
+    cut_off = path.suffix == ".jsonl" and not content.endswith(b"\n")
+    made = read_results(path.parent) if content and not cut_off else None
+    changed = made and made["files"].get(path.name, digest) != digest
+    if not content or cut_off or changed:
+        fault = "changed" if changed else "cut off" if content else "missing"
         stem = path.parent.parent.name
         how = papermill_files(stem.split("_")[1], p.profile, p.variant)
         if p.output_dir != "outputs":
             how += f" -r output_dir {p.output_dir!r}"
         raise RunError(
-            f"{relative(path)} is {'cut off' if content else 'missing'}: run {stem} "
+            f"{relative(path)} is {fault}: run {stem} "
             f"first, by\npapermill notebooks/{stem}.ipynb {stem}.out.ipynb {how} "
             "--log-level ERROR"
         )
-    return hashlib.sha256(content).hexdigest()
+    return digest
 
 
 def _lock(folder: Path, wait: bool) -> "FileLock":
@@ -312,16 +350,34 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
     return lock
 
 
-def _recorded(record: Path) -> dict[str, Any]:
+def _recorded(record: Path) -> RunRecord:
     """A run.json's content. Raises RunError if it is none."""
     try:
-        made = json.loads(record.read_text(encoding="utf-8"))
-        return {"identity": made["identity"], "started": made["started"]}
-    except (ValueError, KeyError, TypeError) as error:
+        return TypeAdapter(RunRecord).validate_json(record.read_bytes())
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise RunError(
-            f"{relative(record)} can't be read ({error!r}), so nobody knows what made "
+            f"{relative(record)} can't be read ({reason}), so nobody knows what made "
             f"the folder: move {relative(record.parent)} away"
         ) from None
+
+
+def _show_change(stored: Path, source: str) -> None:
+    """Print how a reward's source differs from the one that a run was made with, or
+    where else the difference may be, in ten lines at most."""
+    before = stored.read_text("utf-8") if stored.is_file() else ""
+    lines = difflib.unified_diff(
+        before.splitlines(), source.splitlines(), "before", "now", lineterm="", n=0
+    )
+    changed = [line for line in lines if before and not line.startswith("@@")]
+    if not changed:
+        changed = [
+            "not its source, but a value, function or module that it uses.",
+            "If you changed none, one has a random order, as list(set(…)): sort it.",
+        ]
+    print("The reward has changed:", *changed[:8], sep="\n")
+    if len(changed) > 8:
+        print(f"… and {len(changed) - 8} more lines")
 
 
 def _move_aside(
@@ -332,9 +388,10 @@ def _move_aside(
         for key, value in now.items()
         if before.get(key) != value
     )
-    number = len(list(folder.parent.glob(f"{folder.name}.stale-*"))) + 1
-    aside = folder.with_name(f"{folder.name}.stale-{number}")
-    shutil.move(folder, aside)
+    names = (f"{folder.name}.stale-{number}" for number in itertools.count(1))
+    free = (folder.with_name(name) for name in names)
+    aside = next(path for path in free if not os.path.lexists(path))
+    folder.rename(aside)
     made = changed or "other input data or another reward"
     print(f"{relative(folder)} was made with {made}: moved to {aside.name}")
 
@@ -342,37 +399,49 @@ def _move_aside(
 # ---- what runs stored
 
 
-def read_results(folder: Path) -> dict[str, Any] | None:
-    """The content of a run's results.json, or None if the run is not done."""
-    path = folder / "results.json"
-    if not path.is_file():
-        return None
-    try:
-        results = json.loads(path.read_text(encoding="utf-8")) | {"folder": str(folder)}
-        if lacking := [key for key in NAMED if key not in results]:
-            raise ValueError(f"no {', '.join(lacking)}")
-    except (ValueError, TypeError) as error:
-        print(f"{relative(path)} is left out, for it can't be read: {error}")
-        return None
-    return results if results["status"] == "done" else None
-
-
 def all_results(*folders: Path) -> list[dict[str, Any]]:
-    """The results of every finished run below the folders, sorted by their paths."""
-    paths = sorted(p for folder in folders for p in folder.rglob("results.json"))
-    read = (read_results(p.parent) for p in paths if ".stale-" not in str(p))
-    return [results for results in read if results]
+    """The results of every finished run below the folders, sorted by their paths.
+
+    Damaged runs are left out and printed, each with its number among all.
+    """
+    paths = sorted(path for folder in folders for path in run_folders(folder))
+    finished, damaged = [], []
+    for path in paths:
+        try:
+            finished.append(read_results(path))
+        except ResultsError as error:
+            damaged.append(error)
+    for number, error in enumerate(damaged, start=1):
+        print(f"left out, damaged run {number} of {len(paths)}: {error}")
+    return finished
 
 
 def read_items(folder: Path | str) -> "pd.DataFrame | None":
-    """The items that a run stored, a row an item, a column a metric; None without."""
+    """The items that a run stored, a row an item, a column a metric; None without.
+
+    Raises ResultsError as `read_results`, and on items of another arm or seed.
+    """
+    results = read_results(Path(folder))
+    if results is None or ITEMS not in results["files"]:
+        return None
+    table = _items_table(Path(folder, ITEMS), results["metrics"])
+    owners = set(zip(table.pop("arm"), table.pop("seed"), strict=True))
+    if owners != {(results["arm"], results["seed"])}:
+        raise ResultsError(f"{Path(folder, ITEMS)}: items of {owners}; run it again")
+    return table.set_index("item")
+
+
+def _items_table(source: Path | TextIO, metrics: Iterable[str]) -> "pd.DataFrame":
+    """What items.csv holds. Ids are texts, whatever they look like: NA is one, too."""
     import pandas as pd
 
-    path = Path(folder) / "items.csv"
-    if not path.is_file():
-        return None
-    table = pd.read_csv(path, index_col="item", dtype={"item": str})
-    return table.drop(columns=["arm", "seed"])
+    return pd.read_csv(
+        source,
+        dtype={"item": str, "arm": str},
+        keep_default_na=False,
+        na_values=dict.fromkeys(metrics, [""]),
+        lineterminator="\n",
+    )
 
 
 def item_values(

@@ -1,9 +1,11 @@
 """Benchmarks to the one schema: the hub's shapes, bad rows and files."""
 
 import bz2
+import codecs
 import gzip
 import json
-import random
+import lzma
+import re
 
 import datasets
 import huggingface_hub
@@ -17,6 +19,7 @@ from factkit.datasets.benchmarks import (
     load_all,
 )
 from factkit.datasets.examples import DataError
+from factkit.params import ROOT
 
 
 def crag_row(i=0, **more):
@@ -135,16 +138,94 @@ def test_what_is_not_there_or_broken_is_refused_by_name(tmp_path):
             load("crag", str(tmp_path / "rows.json"))
 
 
-def test_file_cut_short_keeps_its_whole_rows_and_counts_the_loss(tmp_path):
-    # rows that don't compress, so that the first are in the first half
-    noise = random.Random(0)
-    rows = [crag_row(i, domain=noise.randbytes(50_000).hex()) for i in range(30)]
-    for pack in (bz2.compress, gzip.compress):
-        data = pack("\n".join(map(json.dumps, rows)).encode())
-        (tmp_path / "cut.jsonl.x").write_bytes(data[: len(data) * 3 // 4])
-        examples, problems = load("crag", str(tmp_path / "cut.jsonl.x"))
-        assert 1 <= len(examples) < 30
-        assert problems["file cut short or damaged"] == 1
+PLAIN = "".join(json.dumps(crag_row(i)) + "\n" for i in range(30)).encode()
+
+
+def packed_and_damaged():
+    """Name → a set of which a part is missing, or that holds something else."""
+    half = PLAIN.index(b"\n", len(PLAIN) // 2) + 1
+    for name, pack in (("gz", gzip.compress), ("bz2", bz2.compress)):
+        whole, parts = pack(PLAIN), [pack(PLAIN[:half]), pack(PLAIN[half:])]
+        yield f"half.{name}", whole[: len(whole) // 2]
+        yield f"without end.{name}", whole[:-1]
+        yield f"flipped.{name}", whole[:60] + bytes([whole[60] ^ 4]) + whole[61:]
+        yield f"more after it.{name}", whole + b"more"
+        yield f"second cut.{name}", parts[0] + parts[1][:-9]
+        yield f"second none.{name}", parts[0] + b"X" + parts[1][1:]
+    yield "last line cut.jsonl", PLAIN[:-9]
+    yield "lines.json", PLAIN[:-9]
+    yield "list.json", b"[" + PLAIN.replace(b"}\n", b"},")[:-40]
+    yield "deep.json", b"[" * 100_000 + b"]" * 100_000
+    yield "utf16.jsonl", PLAIN.decode().encode("utf-16")
+    yield "zip.jsonl", b"PK\x03\x04" + PLAIN
+    yield "xz.jsonl", lzma.compress(PLAIN)
+
+
+def test_a_file_that_is_not_whole_is_refused_and_never_loads_short(tmp_path):
+    for name, content in packed_and_damaged():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=re.escape(name)):
+            print(name, load("crag", str(tmp_path / name)))
+
+
+def test_a_file_in_two_parts_or_with_a_byte_order_mark_loads_whole(tmp_path):
+    marked = codecs.BOM_UTF8 + PLAIN
+    for name, content in {
+        "parts.gz": gzip.compress(PLAIN[:9]) + gzip.compress(PLAIN[9:]),
+        "parts.bz2": bz2.compress(PLAIN[:9]) + bz2.compress(PLAIN[9:]),
+        "marked.gz": gzip.compress(marked),
+        "marked.jsonl": marked,
+        "marked.json": marked,
+        "list.json": codecs.BOM_UTF8 + b"[" + PLAIN.replace(b"}\n", b"},")[:-1] + b"]",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        examples, problems = load("crag", str(tmp_path / name))
+        assert (len(examples), problems) == (30, {}), name
+
+
+CSV = "Record ID,Question,Correct Answer," + ",".join(
+    f"Incorrect Answer {n}" for n in (1, 2, 3)
+)
+
+
+def test_a_csv_file_s_cells_are_read_whole_or_the_file_is_refused(tmp_path):
+    path, long = tmp_path / "rows.csv", "x" * 300_000
+    text = f'{CSV},Page\nNA,Größe?,a,b,c,d,"{long}"\nnull,How?,a,b,c,d,\n'
+    for content in (text.encode(), text.encode("utf-8-sig")):
+        for pack in (bytes, gzip.compress):
+            path.write_bytes(pack(content))
+            examples, problems = load("gpqa", str(path))
+            assert ([e.id for e in examples], problems) == (["NA", "null"], {})
+    for content, problem in (
+        (text.encode("cp1252"), "not UTF-8"),
+        (text.encode("utf-16"), "written in UTF-16"),
+        (text.replace(",", ";").encode(), "commas must part"),
+        (text.replace(",", "\t").encode(), "commas must part"),
+        (text.replace("Page", "Question").encode(), "commas must part"),
+        (text.replace("How?", "How, when?").encode(), "line 3 has more cells"),
+        (text.encode()[:-5], "its last line is cut off"),
+        (text.encode() + b'id,"unclosed', "unexpected end of data"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"rows.csv: .*{problem}"):
+            load("gpqa", str(path))
+
+
+AWKWARD = ROOT / "../shared/data/awkward"
+
+
+@pytest.mark.skipif(not AWKWARD.is_dir(), reason="no ../shared/data/awkward")
+def test_awkward_files_load_whole_or_are_refused_with_the_reason():
+    outcomes = {}
+    for path in sorted(AWKWARD.glob("d_*.csv")):
+        try:
+            outcomes[path.stem] = len(load("gpqa", str(path))[0])
+        except DataError as error:
+            outcomes[path.stem] = "UTF-8" if "UTF-8" in str(error) else "columns"
+    read = {"d_plain": 12, "d_long_cell": 12}
+    assert outcomes == read | {"d_cp1252": "UTF-8", "d_semicolon": "columns"}
+    examples, _ = load("popqa", str(AWKWARD / "f_ids.jsonl"))
+    assert len(examples) == 52 and {"NA", "None"} <= {e.id for e in examples}
 
 
 # ---- the hub

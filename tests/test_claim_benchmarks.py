@@ -313,7 +313,7 @@ def test_a_bad_row_is_refused_with_its_number_once_it_is_reached(tmp_path):
     path = tmp_path / "corpus.jsonl"
     for row, problem in (
         (lines(ABSTRACT | {"doc_id": None}), "doc_id: "),
-        ("{", "not JSON"),
+        ("{\n", "not JSON"),
     ):
         path.write_text(lines(ABSTRACT) + row, "utf-8")
         entries = benchmarks.entries("corpus.jsonl", path)

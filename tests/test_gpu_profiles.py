@@ -344,7 +344,7 @@ def test_a_failure_in_a_process_is_raised_with_its_reason(policy, tmp_path):
 @pytest.mark.slow
 def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
     process = train(policy, tmp_path, steps=400)
-    wanted = tmp_path / "checkpoint" / "checkpoint-2" / "trainer_state.json"
+    wanted = tmp_path / "checkpoint" / "checkpoint-2" / "manifest.json"
     while not wanted.exists() and process.poll() is None:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)

@@ -2,11 +2,14 @@
 
 import csv
 import math
+import shutil
+from types import SimpleNamespace
 
 import pytest
+from accelerate import Accelerator
 
 from factkit import models, params
-from factkit.train import grpo, setup
+from factkit.train import checkpoints, grpo, rewards
 from factkit.world import facts as world
 from factkit.world import texts as world_text
 from factkit.world.policy import build_policy
@@ -48,25 +51,31 @@ def start(tmp_path_factory):
     return str(folder)
 
 
+FAULTS = {}  # what happens to a run; no part of what its reward is
+
+
+def make_reward(p, folder):
+    return varied
+
+
+def varied(completions, trainer_state, **_):
+    """Differs within a group."""
+    step = trainer_state.global_step + 1
+    FAULTS["calls"].append(step)
+    if step == FAULTS["killed_in"]:
+        raise Killed
+    if step == FAULTS["silent_in"]:
+        return [None] * len(completions)
+    return [len(c) % 5 / 4 for c in completions]
+
+
 def train(start, folder, p, killed_in=None, silent_in=None):
-    """A run whose reward differs within a group; the steps that it is killed in, and
-    that have no reward, as when the judge does not answer."""
+    """A run; the steps that it is killed in, and that have no reward, as when the judge
+    does not answer. The steps that asked for rewards."""
     rows = [{"prompt": world_text.exchange(e.question, "")} for e in QUESTIONS]
-    calls = []
-
-    def make_reward(p, folder):
-        def varied(completions, trainer_state, **_):
-            calls.append(trainer_state.global_step + 1)
-            if calls[-1] == killed_in:
-                raise Killed
-            if calls[-1] == silent_in:
-                return [None] * len(completions)
-            return [len(c) % 5 / 4 for c in completions]
-
-        return varied
-
+    FAULTS.update(killed_in=killed_in, silent_in=silent_in, calls=[])
     grpo.grpo(start, rows, make_reward, folder, p)
-    return calls
+    return FAULTS["calls"]
 
 
 @pytest.fixture(scope="module")
@@ -132,23 +141,48 @@ def test_a_resumed_run_has_the_policies_of_one_that_ran_through(
             assert float(ours[column]) == pytest.approx(float(theirs[column]), abs=1e-6)
 
 
-def test_a_checkpoint_with_a_file_cut_off_gives_way_to_the_one_before(tmp_path):
-    import torch
-    from safetensors.torch import save_file
+def damages(content):
+    """What may have become of a file: nothing left of it, cut off, a bit flipped."""
+    middle = len(content) // 2
+    flipped = bytes([content[middle] ^ 1])
+    yield from (None, b"", content[:middle], content[:-1])
+    yield content[:middle] + flipped + content[middle + 1 :]
+    yield content + b"\0"
 
-    before, newest = tmp_path / "checkpoint-8", tmp_path / "checkpoint-16"
-    for folder in (before, newest):
-        folder.mkdir()
-        save_file({"w": torch.zeros(50)}, folder / "adapter_model.safetensors")
-        torch.save({"w": torch.zeros(50)}, folder / "optimizer.pt")
-        (folder / "trainer_state.json").write_text('{"global_step": 1}', "utf-8")
-    assert setup.last_whole(tmp_path) == str(newest)
-    for path in list(newest.iterdir()):
-        content = path.read_bytes()
-        for length in (0, len(content) // 2, len(content) - 1):
-            path.write_bytes(content[:length])
-            assert setup.last_whole(tmp_path) == str(before), (path, length)
-        path.write_bytes(content)
+
+def test_a_checkpoint_of_which_any_file_is_damaged_gives_way_to_the_one_before(
+    start, whole, p, tmp_path, capsys
+):
+    """So that the result is that of a run that went through."""
+    with pytest.raises(Killed):
+        few = p.model_copy(update={"checkpoint_steps": 1})
+        train(start, tmp_path / "run", few, killed_in=3)
+    folder, saved = tmp_path / "run/checkpoint", tmp_path / "saved"
+    folder.rename(saved)
+    names = {path.name for path in (saved / "checkpoint-2").iterdir()}
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt"} <= names
+    assert {"rng_state.pth", "trainer_state.json", "manifest.json"} <= names
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(folder)), accelerator=Accelerator()
+    )
+    for name in sorted(names):
+        for content in damages((saved / "checkpoint-2" / name).read_bytes()):
+            shutil.copytree(saved, folder)
+            (folder / "checkpoint-2" / name).unlink()
+            if content is not None:
+                (folder / "checkpoint-2" / name).write_bytes(content)
+            newest = checkpoints.newest(trainer)
+            assert newest == str(folder / "checkpoint-1"), (name, content)
+            assert f"checkpoint-2 is damaged: {name}" in capsys.readouterr().out or (
+                name == "manifest.json"
+            )
+            assert (folder / "damaged-2").is_dir()
+            shutil.rmtree(folder)
+    shutil.copytree(saved, folder)
+    assert checkpoints.newest(trainer) == str(folder / "checkpoint-2")
+    (folder / "checkpoint-2/optimizer.pt").unlink()
+    assert min(train(start, tmp_path / "run", p)) == 2
+    assert same(tmp_path / "run/model", whole / "model")
 
 
 def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
@@ -159,7 +193,10 @@ def test_with_lora_a_kept_adapter_loads_on_its_base(start, p, tmp_path):
     assert not same(tmp_path / "model-1", tmp_path / "model")
 
 
-def test_a_batch_without_any_reward_does_not_end_the_training(start, p, tmp_path):
+def test_a_batch_without_any_reward_does_not_end_the_training(
+    start, p, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rewards, "MOST_JUDGE_FAILURES", 0.5)
     few = p.model_copy(update={"rl_steps": 3, "kept_policies": 1})
     train(start, tmp_path, few, silent_in=1)
     rows = curve(tmp_path)

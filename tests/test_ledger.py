@@ -8,8 +8,21 @@ import pytest
 from factkit import ledger, params, past_runs, statistics
 from factkit.figures import tables
 from factkit.ledger import Claim
+from factkit.results import write_results
 
 N = 40
+RESULT = {
+    "schema": 1,
+    "notebook": "12_truthrl_train",
+    "paper": "truthrl",
+    "profile": "tiny",
+    "variant": "",
+    "status": "done",
+    **dict.fromkeys(("params", "inputs", "versions"), {}),
+    **dict.fromkeys(("started", "device", "git"), ""),
+    "wall_s": 1.0,
+    "deviations": [],
+}
 
 
 def result(arm, seed, metrics, folder=None):
@@ -19,13 +32,17 @@ def result(arm, seed, metrics, folder=None):
 
 def with_items(folder, arm, seed, values, metric="accuracy"):
     """A result whose items.csv holds `values` of one metric."""
-    folder = folder / f"{arm}-s{seed}"
-    folder.mkdir()
+    folder = folder / f"tiny/12_truthrl_train/{arm}-s{seed}"
+    folder.mkdir(parents=True)
     with (folder / "items.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
+        rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["item", "arm", "seed", metric])
-        rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(values))
-    return result(arm, seed, {metric: float(np.mean(values))}, folder)
+        written = ["" if v != v else v for v in values]
+        rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(written))
+    content = RESULT | {"arm": arm, "seed": seed}
+    return write_results(
+        folder, content | {"metrics": {metric: float(np.nanmean(values))}}
+    ) | {"folder": str(folder)}
 
 
 def claim(**changes):
@@ -150,13 +167,11 @@ def test_runs_made_in_another_way_are_never_averaged():
 # ---- means over answers
 
 
-def long_form(folder, arm, seed, precisions, reward=""):
+def long_form(folder, arm, seed, precisions):
     """A run whose items have a precision where the request was answered."""
-    answered = [x for x in precisions if x == x]
     made = with_items(folder, arm, seed, precisions, "factual_precision")
-    rates = {"response_rate": len(answered) / len(precisions)}
-    rates["factual_precision"] = float(np.mean(answered))
-    return made | {"metrics": rates}
+    made["metrics"]["response_rate"] = float(np.isfinite(precisions).mean())
+    return made
 
 
 def test_a_gain_that_is_all_silence_is_none_on_the_same_answers(tmp_path):

@@ -60,7 +60,9 @@ def test_the_files_of_alpacafarm_and_factbench_are_read(tmp_path):
     questions = [e.question for e in examples]
     assert questions == ["Name its capital.\n\nNorway", "Name its capital."]
     assert {e.relation for e in examples} == {"koala"}
-    text = 'topic_description,user_prompts\nmusic,"Who was ""Bo"",\nand when?"\n,Al?\nx'
+    text = (
+        'topic_description,user_prompts\nmusic,"Who was ""Bo"",\nand when?"\n,Al?\nx\n'
+    )
     path = tmp_path / "tier_1.csv"
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     examples, problems = load("factbench_hard", str(path))

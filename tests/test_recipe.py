@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from factkit import params, source_digest
+from factkit import params
 from factkit.train import launch
 from factkit.train.launch import RecipeError, function_identity
 from factkit.truthrl import rewards as truthrl
@@ -56,6 +56,13 @@ def test_a_model_of_which_nothing_is_known_is_refused(tmp_path):
         made("base", ROWS, make_reward, tmp_path)
 
 
+def test_a_damaged_recipe_is_refused_by_name(tmp_path):
+    for content in (b"", b"{", b"[]", b'{"trainer": 1}', b"[" * 99_999, b"\xff"):
+        (tmp_path / "recipe.json").write_bytes(content)
+        with pytest.raises(RecipeError, match="recipe.json can't be read .*: move"):
+            made("base", ROWS, make_reward, tmp_path)
+
+
 def test_a_start_is_known_by_its_own_recipe(tmp_path):
     """RL from an SFT model that was made anew otherwise is another RL."""
     start = made("base", ROWS, make_reward, tmp_path / "sft-1")
@@ -99,23 +106,3 @@ def test_a_reward_put_into_the_kit_s_module_is_another_reward(monkeypatch):
     assert mine.startswith(f"{before}, with ternary ")
     monkeypatch.setattr(truthrl, "ternary", lambda outcome: -0.5)
     assert function_identity(truthrl.reward_function) != mine
-
-
-PRICED = """
-PRICES = {"correct": 1.0, "abstain": %s, "wrong": -1.0}
-def price(result):
-    return PRICES[result]
-def mine(result):
-    return price(result)
-"""
-
-
-def test_a_notebook_s_reward_is_another_when_what_it_uses_is(tmp_path):
-    def digest(price, module):
-        names = {"__name__": module}
-        exec(PRICED % price, names)
-        return source_digest(names["mine"])
-
-    assert digest(0.5, "__main__") == digest(0.5, "__main__")
-    assert digest(0.5, "__main__") != digest(-0.5, "__main__")
-    assert digest(0.5, "a_package") == digest(-0.5, "a_package")

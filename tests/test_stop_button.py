@@ -66,7 +66,7 @@ def test_a_training_that_was_stopped_goes_on_from_its_checkpoint(
     run_here(f"?2_{paper}_train", whole, **values)
     (notebook,) = ROOT.glob(f"notebooks/?2_{paper}_train.ipynb")
     run = stopped / "tiny" / notebook.stem / f"{arm}-s0"
-    state = run / "checkpoint/checkpoint-3/trainer_state.json"
+    state = run / "checkpoint/checkpoint-3/manifest.json"
     sources = cells(notebook, stopped, **values)
     manager, client = start_new_kernel(cwd=ROOT)
     try:

@@ -1,5 +1,6 @@
 """The one schema of a data set row, its files, and what bad rows get."""
 
+import codecs
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -60,7 +61,8 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
         raise DataError(f"{path}: no such file; run what writes it first")
     parse, rows = TypeAdapter(kind).validate_json, []
     # lines of the bytes: those of a str would split responses, too
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(content.splitlines(), start=1):
         try:
             rows.append(parse(line))
         except (ValueError, TypeError) as error:

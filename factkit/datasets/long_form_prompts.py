@@ -112,8 +112,8 @@ def wild_pages(entities: Collection[str]) -> dict[str, list[Document]]:
 
 def _names(path: str) -> Iterator[Row]:
     """The names of a text file, one a line."""
-    text = rows.existing(path).read_text("utf-8", errors="replace")
-    return ({"entity": line} for line in text.splitlines())
+    lines = rows.whole(rows.open_text, rows.existing(path))
+    return ({"entity": line.rstrip("\r\n")} for line in lines)
 
 
 def _wildchat(row: Row) -> Example:

@@ -1,24 +1,33 @@
 """The rows of a public set, from a file or the hub, and the examples made of them."""
 
 import ast
-import bz2
+import codecs
 import csv
-import gzip
 import hashlib
+import io
 import json
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from factkit import assets
 from factkit.corpus import Document
 from factkit.datasets.examples import DataError, Example, numbered, problem_of
 
+PACKED = {b"BZh": "bz2", b"\x1f\x8b": "gzip"}
+REFUSED = {
+    codecs.BOM_UTF16_LE: "written in UTF-16; save it as UTF-8",
+    codecs.BOM_UTF16_BE: "written in UTF-16; save it as UTF-8",
+    b"PK\x03\x04": "a zip archive; unpack it",
+    b"\xfd7zXZ\0": "packed by xz; unpack it",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it",
+}
+# by what reading shows a damaged file
+DAMAGED = (ValueError, csv.Error, OSError, RecursionError, zipfile.BadZipFile)
 Row = Mapping[str, Any]
 Loaded = tuple[list[Example], Counter]
 
@@ -38,40 +47,80 @@ def existing(path: str | Path, folder: bool = False) -> Path:
 
 
 def of_file(path: str | Path) -> Iterator[Any]:
-    """The rows of a file: .csv, .parquet, or JSON or JSON lines, the last two also
+    """The rows of a file: .csv, .parquet, or JSON or JSON lines; all but Parquet also
     packed by gzip or bzip2. Raises DataError on a file that can't be read as a whole.
     """
     path = existing(path)
     suffix = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix.casefold()
-    try:
-        if suffix == ".csv":
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                yield from csv.DictReader(lines)
-        elif suffix == ".parquet":
-            from pyarrow import parquet
+    if suffix == ".parquet":
+        read = _parquet_rows
+    else:
+        read = {".csv": _csv_rows, ".json": _json_rows}.get(suffix, _lines)
+    yield from whole(read, path)
 
-            yield from parquet.read_table(path).to_pylist()
-        else:
-            yield from _json_rows(path) if suffix == ".json" else json_lines(path)
-    except (ValueError, csv.Error, EOFError, OSError, zlib.error) as error:
+
+def whole(read: Callable[[Any], Iterable[Any]], path: Any) -> Iterator[Any]:
+    """The rows that `read` gives of a file; DataError where it can't be read on."""
+    try:
+        yield from read(path)
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 ({error}); save it as UTF-8") from error
+    except DAMAGED as error:
+        reason = str(error) or type(error).__name__
         raise DataError(
-            f"{path}: damaged, or not what its name says: {error}; fetch it again"
+            f"{path}: damaged, or not what its name says: {reason}; mend it, or "
+            "fetch it again"
         ) from error
 
 
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    yield from parquet.read_table(path, page_checksum_verification=True).to_pylist()
+
+
+def _csv_rows(path: Path) -> Iterator[Any]:
+    """The rows of a CSV file whose cells are parted by commas."""
+    csv.field_size_limit(2**31 - 1)  # of the process: a cell may hold a page
+    with open_text(path) as lines:
+        table = csv.DictReader((last := line for line in lines), strict=True)
+        names = table.fieldnames or []
+        if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*names}) < len(names):
+            raise ValueError(f"the columns {names}: commas must part different names")
+        for row in table:
+            if None in row:
+                cells = f"line {table.line_num} has more cells than there are columns"
+                raise ValueError(f"{cells}: a cell that holds a comma needs quotes")
+            if None in row.values() and not last.endswith(("\n", "\r")):
+                raise ValueError("its last line is cut off")
+            yield row
+
+
 def json_lines(path: Path) -> Iterator[Any]:
-    """The values of JSON lines, plain or packed."""
-    try:
-        with open_packed(path) as lines:
-            yield from map(parsed, lines)
-    except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        yield RowError("file cut short or damaged", str(error))
+    """The values of JSON lines, plain or packed; DataError on a file cut short."""
+    return whole(_lines, path)
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    with open_packed(path) as lines:
+        yield from _values(lines)
+
+
+def _values(lines: Iterable[bytes]) -> Iterator[Any]:
+    """The values of lines; ValueError on a last one that was cut off."""
+    for line in lines:
+        value = parsed(line)
+        if isinstance(value, RowError) and not line.endswith((b"\n", b"\r")):
+            raise ValueError(f"its last line is cut off, or {value.args[0]}")
+        yield value
 
 
 def parsed(line: bytes) -> Any:
     """A line's JSON value, or a RowError (problem, line)."""
     try:
-        return json.loads(line.decode("utf-8"))
+        return json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return RowError("not UTF-8", line)
     except (ValueError, RecursionError):
@@ -86,11 +135,11 @@ def _json_rows(path: Path) -> Iterator[Any]:
     with open_packed(path) as file:
         content = file.read()
     try:
-        value = json.loads(content.decode("utf-8"))
+        value = json.loads(content.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise
-        yield from map(parsed, content.splitlines())
+        yield from _values(content.splitlines(keepends=True))
         return
     rows = value.get("data", [value]) if isinstance(value, dict) else value
     if not isinstance(rows, list):
@@ -109,12 +158,27 @@ def _json_rows(path: Path) -> Iterator[Any]:
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name."""
+    """Open a file that is plain, gzip or bzip2: its first bytes tell, not its name.
+
+    Reading raises OSError if a packed file is cut short or has anything else after its
+    end. Raises DataError on another kind of archive, and on UTF-16.
+    """
     with path.open("rb") as file:
-        magic = file.read(3)
-    if magic == b"BZh":
-        return bz2.open(path)
-    return gzip.open(path) if magic[:2] == b"\x1f\x8b" else path.open("rb")
+        start = file.read(6)
+    for magic, remedy in REFUSED.items():
+        if start.startswith(magic):
+            raise DataError(f"{path}: {remedy}")
+    packing = next((kind for m, kind in PACKED.items() if start.startswith(m)), "")
+    if not packing:
+        return path.open("rb")
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(path.open("rb"), compression=packing))
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a file of UTF-8, as `open_packed`; a byte order mark is no part of it."""
+    return io.TextIOWrapper(open_packed(path), encoding="utf-8-sig", newline="")
 
 
 # ---- fields

@@ -20,7 +20,7 @@ def template(name: str) -> str:
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.txt")))
         raise FileNotFoundError(f"no prompt template {name!r}; there are: {known}")
-    return path.read_text(encoding="utf-8").removesuffix("\n")
+    return path.read_text(encoding="utf-8-sig").removesuffix("\n")
 
 
 def ask(text: str, example: "Example") -> str:

@@ -19,8 +19,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 import factkit
-from factkit import child, source_digest, vllm_engine
+from factkit import child, own_rewards, vllm_engine
 from factkit.assets import write_atomically
 from factkit.failures import RunFailure, last_error
 from factkit.params import ParamError
@@ -109,7 +111,7 @@ def is_main_process() -> bool:
 def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
     """Write down what `trainer` was given, or hold it to what is written down."""
     folder, written = model.parent, model.parent / RECIPE
-    recipes = json.loads(written.read_text("utf-8")) if written.is_file() else {}
+    recipes = _read_recipes(written) if os.path.lexists(written) else {}
     recipe = {
         name: _identity(value)
         for name, value in arguments.items()
@@ -137,21 +139,35 @@ def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
         )
 
 
+def _read_recipes(path: Path) -> dict[str, dict[str, str]]:
+    """What a recipe.json holds. Raises RecipeError if it is damaged."""
+    try:
+        kind = TypeAdapter(dict[str, dict[str, str]])
+        return kind.validate_json(path.read_bytes())
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RecipeError(
+            f"{path} can't be read ({reason}), so nobody knows what made the models "
+            f"beside it: move {path.parent} away"
+        ) from None
+
+
 def function_identity(function: Callable) -> str:
     """The name of a function and what it is made of.
 
     The kit's own are known by their name and the kit's version, so that moving code
-    makes no run stale; what was put into their module from outside is named, too. Any
-    other has a digest of its source, and a partial one is named with what it was given.
+    makes no run stale; what was put into their module from outside is named, too, and
+    a partial one with what it was given. Any other has a digest of all that it uses.
     """
-    if isinstance(function, functools.partial):
+    if isinstance(function, functools.partial) and _is_kits(function.func):
         given = [f", {k}={function_identity(f)}" for k, f in function.keywords.items()]
         return function_identity(function.func) + "".join(given)
+    if not _is_kits(function):
+        name = own_rewards.name_of(function)
+        return f"{name} {own_rewards.digest_of(function)}"
     name = f"{function.__module__}.{function.__qualname__}"
-    if not _comes_from(inspect.unwrap(function), Path(factkit.__file__).parent):
-        return f"{function.__qualname__} {source_digest(function)}"
     replaced = [
-        f", with {key} {source_digest(value)}"
+        f", with {key} {own_rewards.digest_of(value)}"
         for key, value in sorted(vars(sys.modules[function.__module__]).items())
         if inspect.isfunction(value)
         and not _comes_from(
@@ -159,6 +175,12 @@ def function_identity(function: Callable) -> str:
         )
     ]
     return f"{name} of factkit {version('factkit')}" + "".join(replaced)
+
+
+def _is_kits(function: Callable) -> bool:
+    """Whether it is a function of the kit."""
+    own = Path(factkit.__file__).parent
+    return inspect.isfunction(function) and _comes_from(function, own)
 
 
 def _identity(value: Any) -> str:

@@ -2,9 +2,7 @@
 
 import csv
 import importlib.util
-import json
 import shutil
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from factkit import assets, cpu, models, progress, quiet
 from factkit.failures import writing
 from factkit.params.stages import HardwareParams, TrainParams
-from factkit.train import precision
+from factkit.train import checkpoints, precision
 from factkit.train.launch import RECIPE, is_main_process
 from factkit.train.rollouts import settle_engine
 
@@ -255,45 +253,21 @@ def train_and_keep(
     """Train to the end, write folder/curve and folder/model, drop the checkpoints; the
     model's folder.
 
-    It goes on from the last whole checkpoint if there is any. algorithm: its name, for
-    the progress bar. merge: a LoRA adapter is merged into its base.
+    It goes on from the newest checkpoint that is as it was saved, if there is any.
+    algorithm: its name, for the progress bar. merge: a LoRA adapter is merged into its
+    base.
     """
     if trainer.args.device.type == "cpu":
         cpu.keep_activations_dtype(trainer.model)
-    checkpoints = Path(trainer.args.output_dir)
     label = f"{algorithm} {folder.name}" if is_main_process() else ""
-    with writing(checkpoints):
-        progress.train(trainer, label, last_whole(checkpoints))
+    with writing(Path(trainer.args.output_dir)):
+        checkpoints.record(trainer)
+        progress.train(trainer, label, checkpoints.newest(trainer))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
     save_whole(trainer, folder / model, merge)
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
     return folder / model
-
-
-def last_whole(folder: Path) -> str | None:
-    """The newest checkpoint of which no file was cut off, or None."""
-    checkpoints = folder.glob("checkpoint-*")
-    for path in sorted(checkpoints, key=lambda c: -int(c.name.rpartition("-")[2])):
-        if _is_whole(path):
-            return str(path)
-        print(f"{path} is cut off: going on from the one before it")
-    return None
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    """Whether its files are as long as their formats say; its state is written last."""
-    from safetensors import safe_open
-
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
-        for path in checkpoint.rglob("*.safetensors"):
-            with safe_open(path, "pt"):
-                pass
-    except Exception:
-        return False
-    pickles = [*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]
-    return all(map(zipfile.is_zipfile, pickles))  # whose index is at the end
 
 
 def keep_at(trainer: "Trainer", steps: Iterable[int], folder: Path) -> None:
