@@ -46,7 +46,11 @@ MOST = 512  # connections at once; more are sent away
 ROWS = 512  # responses or queries of a request
 BODY_BYTES = 64_000_000  # of a request or a reply; a larger one is refused
 
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# whose last four bytes are an IPv4 address: compatible, translated and NAT64
+EMBEDDED = tuple(
+    ipaddress.ip_network(network)
+    for network in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")
+)
 HEALS = (408, 425, 429)  # and 5xx: statuses that another attempt may not meet
 LONGEST_WAIT_S = 60.0  # between two attempts, whatever Retry-After says
 
@@ -365,10 +369,11 @@ def is_public(address: str) -> bool:
     ip = ip_address(address)
     if ip.version == 6:
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])
-        if ip in NAT64:
+        if any(ip in network for network in EMBEDDED):
             inner = ip_address(int(ip) & 0xFFFFFFFF)
         ip = inner or ip
-    return ip.is_global and not ip.is_multicast
+    local = ip.version == 6 and ip.is_site_local
+    return ip.is_global and not ip.is_multicast and not local
 
 
 class ServiceError(RunFailure):
@@ -429,9 +434,9 @@ class Client:
                 f"{parameter}: must be http://host:port…, without user or token"
             )
         self.parameter, self.command, self.lasting = parameter, command, lasting
-        token = environment_token(token_variable)
+        self.token = environment_token(token_variable)
         headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
         self.http = client(url, call_s, headers=headers)
 
     def ask(self, content: Any, read: Callable[[Any], T], patience_s: float) -> T:
@@ -473,4 +478,5 @@ class Client:
             return f"{type(error).__name__}; is it running, by {start}?"
         status = error.response.status_code
         fix = "see to the server" if status >= 500 else f"is {self.parameter} right?"
-        return f"HTTP {status}: {error.response.text[:500]}; {fix}"
+        told = error.response.text[:500].replace(self.token or "\0", "…")
+        return f"HTTP {status}: {told}; {fix}"

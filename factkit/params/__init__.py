@@ -227,4 +227,5 @@ def _short(value: Any) -> str:
 def _unknown(paper: str, source: str, key: str, value: Any) -> str:
     close = difflib.get_close_matches(key, class_of(paper).model_fields, n=1)
     fix = f"did you mean {close[0]}?" if close else "remove it"
-    return f"{source}: {key}={_short(value)}: no such parameter of {paper}; {fix}"
+    shown = HIDDEN if isinstance(value, str) else _short(value)
+    return f"{source}: {key}={shown}: no such parameter of {paper}; {fix}"

@@ -19,7 +19,8 @@ def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
     vllm_server: started by the user with p.policy, on N GPUs of its own; TRL sends it
     the weights before the first rollout and after each update, over NCCL:
 
-        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --tensor-parallel-size N \\
+        VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --host 127.0.0.1 \\
+          --tensor-parallel-size N \\
           --weight-transfer-config '{"backend": "nccl"}' \\
           --logprobs-mode processed_logprobs --max-model-len 16384
     """

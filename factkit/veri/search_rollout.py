@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu, models, prompts, runs, vllm_engine
+from factkit import cpu, models, prompts, runs, serving, vllm_engine
 from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.bm25 import CorpusIndex
@@ -364,9 +364,15 @@ def with_server(
 
     base_url: with /v1. Raises openai's errors once its retries are used up.
     """
-    from openai import OpenAI
+    from openai import DefaultHttpxClient, OpenAI
 
-    client = OpenAI(api_key=key, base_url=base_url, default_headers=headers)
+    http_client = DefaultHttpxClient(trust_env=serving.uses_proxy(base_url))
+    client = OpenAI(
+        api_key=key,
+        base_url=base_url,
+        default_headers=headers,
+        http_client=http_client,
+    )
 
     def turns_of(prompts: list[Tokens], most: int) -> list[Any]:
         reply = client.with_options(timeout=3600).completions.create(
