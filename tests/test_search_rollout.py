@@ -743,17 +743,24 @@ def searches(p, folder):
     return found
 
 
+SEARCHES = SimpleNamespace()  # what a test sees of them
+
+
+def search(queries, k, sets):
+    SEARCHES.fail(len(SEARCHES.asked))
+    SEARCHES.asked.append((queries, sets))
+    return in_process(INDEX)(queries, k)
+
+
+def counted_search(p):
+    return search
+
+
 def searching(monkeypatch, fail=lambda n: None):
     """Have rollouts search an index; fail(n) is called before the n-th search."""
-    find, asked = in_process(INDEX), []
-
-    def search(queries, k, sets):
-        fail(len(asked))
-        asked.append((queries, sets))
-        return find(queries, k)
-
-    monkeypatch.setattr(search_rollout, "searcher", lambda p: search)
-    return asked
+    SEARCHES.fail, SEARCHES.asked = fail, []
+    monkeypatch.setattr(search_rollout, "searcher", counted_search)
+    return SEARCHES.asked
 
 
 def train(start, folder, make_reward=searches, **values):
