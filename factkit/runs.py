@@ -154,6 +154,8 @@ class Run:
         Raises ValueError on NaN or no number, and if a metric is not the mean of its
         items.
         """
+        from factkit.verify import judge
+
         for name, value in metrics.items():
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"metric {name}={value!r} is not a finite number")
@@ -184,6 +186,8 @@ class Run:
             "recipe": json.loads(recipe.read_bytes()) if recipe.is_file() else {},
             "deviations": list(deviations),
         }
+        if judge.COUNTS["asked"]:
+            results["judgements"] = dict(judge.COUNTS)
         results = write_results(self.folder, results)
         self.lock.release(force=True)
         return results

@@ -71,9 +71,12 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
     headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
+    key_remedy = f"export the key that the endpoint takes as {p.judge_key}"
     try:
         with serving.client(url, TIMEOUT_S, headers=headers) as http:
             listed = http.get(f"{url.rstrip('/')}/models")
+        if listed.status_code in (401, 403):
+            return (what, f"{url}: HTTP {listed.status_code}", False, key_remedy)
         served = {m["id"]: m.get("max_model_len") for m in listed.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         found = f"{url}: {type(error).__name__}"
@@ -92,7 +95,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
         if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
-            remedy = f"export the key that the endpoint takes as {p.judge_key}"
+            remedy = key_remedy
         return (what, f"{url}{room}: no verdict{asked.causes()}", False, remedy)
     if strict and room and not _bounded(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"

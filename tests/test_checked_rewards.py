@@ -30,7 +30,7 @@ def check(values, tokens=2):
     return CheckedReward(mine)(completions=texts, completion_ids=[[5] * tokens] * n)
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS, ids=str)
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=range(len(NO_NUMBERS)))
 def test_a_reward_that_is_no_finite_number_is_refused_with_its_response(value):
     with pytest.raises(RewardError, match="reward mine: .*response 1"):
         check([0.5, value])
@@ -43,7 +43,7 @@ def test_numbers_of_any_library_are_rewards():
     assert {type(value) for value in checked} == {float, list, type(None)}
 
 
-@pytest.mark.parametrize("values", [None, 1.0, "rewards", iter([1.0])])
+@pytest.mark.parametrize("values", [None, 1.0, "rewards", iter([1.0])], ids=range(4))
 def test_what_is_no_list_of_rewards_is_refused(values):
     with pytest.raises(RewardError, match="not a list of rewards|for 7 responses"):
         check(values)

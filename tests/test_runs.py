@@ -7,6 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from factkit import params, past_runs, runs
 from factkit.params import ROOT
 from factkit.truthrl.arms import QuestionParams, QuestionSftParams
+from factkit.verify import judge
 
 
 def settings(tmp_path, **more):
@@ -41,6 +43,16 @@ def test_results_say_what_made_them(tmp_path):
     assert set(results) >= {"schema", "notebook", "profile", "status", "params"}
     assert set(results) >= {"wall_s", "started", "versions", "device", "git"}
     assert results["deviations"] == ["a deviation"]
+
+
+def test_results_count_what_a_judge_was_asked_asked_again_and_failed_on(
+    tmp_path, monkeypatch
+):
+    for counts in ({}, {"asked": 9, "asked_again": 4, "failed": 1}):
+        monkeypatch.setattr(judge, "COUNTS", Counter(counts))
+        p = settings(tmp_path / str(len(counts)), arm="sft")
+        results = runs.start("12_truthrl_train", p).finish({})
+        assert results.get("judgements", {}) == counts
 
 
 def test_items_are_the_terms_of_a_metric_s_mean(tmp_path):

@@ -84,6 +84,12 @@ def test_what_is_wrong_with_a_judge_is_told_with_the_remedy():
     assert not fine and "ConnectError" in told and "vllm serve org/judge" in remedy
 
 
+def test_a_key_that_the_list_of_models_refuses_is_told_as_such():
+    with answering(lambda *_: (401, "{}", {})) as url:
+        (_, told, fine, remedy), *_ = services.needed(judged(url))
+    assert not fine and "HTTP 401" in told and "OPENAI_API_KEY" in remedy
+
+
 def test_a_refused_key_is_told_as_such():
     def answer(path, headers, body):
         if path.endswith("models"):

@@ -80,18 +80,17 @@ def up_to(most: int, kind: Any) -> Any:
 REASONING = {
     **{
         f"<{tag}>": f"</{tag}>"
-        for tag in "think thinking thought reasoning analysis reflection seed:think "
-        "mm:think longcat_think".split()
+        for tag in "think thinking thought reason reasoning analysis reflection "
+        "seed:think mm:think longcat_think ifm|think ifm|think_fast".split()
     },
     "[think]": "[/think]",
     "◁think▷": "◁/think▷",
     "<|start_thinking|>": "<|end_thinking|>",
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|think:start|>": "<|think:end|>",
     "<|channel>thought": "<channel|>",
-    "<|channel|>analysis<|message|>": (
-        "<|end|><|start|>assistant<|channel|>final<|message|>"
-    ),
+    "<|channel|>analysis<|message|>": "<|channel|>final<|message|>",
 }
 OPENING = re.compile("|".join(map(re.escape, REASONING)), re.IGNORECASE)
 CLOSING = re.compile("|".join(map(re.escape, REASONING.values())), re.IGNORECASE)
@@ -235,6 +234,7 @@ def ask(
             values[i] = _parse(reply, rows[i], form)
     failures = [value for value in values if isinstance(value, Failure)]
     RECENT_FAILURES.extend(failures)
+    COUNTS.update(asked=len(rows), asked_again=len(unread), failed=len(failures))
     if failed:
         warnings.warn(
             f"{template}: asked again for {len(unread)} of {len(rows)} replies, "
@@ -252,6 +252,7 @@ def _ask_again(request: Request, reply: Reply) -> Request:
 
 
 RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
+COUNTS: Counter[str] = Counter()  # of this process: asked, asked_again, failed
 
 
 def causes(failures: Iterable[Failure] | None = None) -> str:
