@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,13 +55,29 @@ def require(checks: Iterable[Check]) -> None:
 
 
 def shorten(text: str) -> str:
-    """A text as it is, or its beginning in LINES lines of at most WIDTH characters."""
+    """A text as it is, or without its middle if it takes more than LINES lines of WIDTH
+    characters: the cause stands first in a message, and the fix last."""
     lines = text.strip().splitlines()
-    wrapped = [part for line in lines for part in textwrap.wrap(line, WIDTH) or [""]]
-    hidden = len(wrapped) - LINES + 1
-    if hidden <= 1:
+    if sum(map(_height, lines)) <= LINES:
         return text
-    return "\n".join([*wrapped[:-hidden], f"… and {hidden} more lines"])
+    backwards = [line[::-1] for line in reversed(lines)]
+    tail = [line[::-1] for line in reversed(_first(backwards, 3))]
+    return "\n".join([*_first(lines, LINES - 4), "…", *tail])
+
+
+def _height(line: str) -> int:
+    return max(1, -(-len(line) // WIDTH))
+
+
+def _first(lines: Iterable[str], height: int) -> list[str]:
+    """The first lines that take a height, the last of them cut off where need be."""
+    taken = []
+    for line in lines:
+        if height <= 0:
+            break
+        taken.append(line[: height * WIDTH])
+        height -= _height(line)
+    return taken
 
 
 def last_error(text: str) -> str:

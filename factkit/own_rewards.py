@@ -25,14 +25,10 @@ MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def name_of(reward: Callable) -> str:
-    """The name of a reward: a function's, or the class's of an object that is called.
-    Raises UserError if that is no name for a folder, as of a lambda."""
+    """The name of a reward: of a function, or of the class of a callable object."""
     while isinstance(reward, partial):
         reward = reward.func
-    name = getattr(reward, "__name__", type(reward).__name__)
-    if not name.isidentifier():
-        raise UserError(f"the reward {name} has no name; define it by `def` with one")
-    return name
+    return getattr(reward, "__name__", type(reward).__name__)
 
 
 def source_of(reward: Callable) -> str:
@@ -53,7 +49,8 @@ def digest_of(reward: Callable) -> str:
     notebook that it names, however deep, as `datasets` fingerprints them for its cache;
     and the source of your own modules that it names, or that these import. Code of
     installed packages and of the kit is not part of it. Comments and the cell that it
-    stands in do not matter.
+    stands in do not matter. A value that the reward itself changes, as a list of what
+    it has seen, makes it another reward: log such things by `log_metric`.
 
     Raises UserError if something can't be identified: an open file, a lock, a
     generator, functions that call each other, or a value that differs at each reading.

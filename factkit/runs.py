@@ -265,8 +265,12 @@ def start(
                 "again, or give another output_dir"
             )
     if reward:
-        name = f"{own_rewards.name_of(reward)}-s{params.seed}"
-        folder = folder.parent / OWN / name
+        name = own_rewards.name_of(reward)
+        if not name.isidentifier():  # of a lambda
+            raise RunError(
+                f"the reward {name} has no name: define it by `def` with one"
+            )
+        folder = folder.parent / OWN / f"{name}-s{params.seed}"
         digests["reward"] = own_rewards.digest_of(reward)
         source = own_rewards.source_of(reward)
     folder.parent.mkdir(parents=True, exist_ok=True)

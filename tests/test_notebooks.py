@@ -290,8 +290,8 @@ def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
     if paper == "truthrl":
         run_here("90_workshop_reward", tmp_path, **values)
         board = tmp_path / "tiny" / "90_workshop_reward"
-        results = read_results(board / "generous-s0")
-        assert results["arm"] == results["params"]["arm"] == "generous"
+        results = read_results(board / "own" / "generous-s0")
+        assert results["arm"] == results["params"]["arm"] == "own/generous"
         assert set(results["inputs"]["reward"]) <= set("0123456789abcdef")
 
 

@@ -134,7 +134,7 @@ def test_a_reward_is_another_when_what_it_uses_is_and_else_the_same(cell, digest
     assert first[0] == first[2] == again[0]
 
 
-def test_what_can_not_be_identified_is_refused_with_the_reason():
+def test_what_can_not_be_identified_is_refused_with_the_reason(tmp_path):
     lock, numbers = threading.Lock(), iter([1, 2, 3])
     with open(os.devnull, encoding="utf-8") as file:
         for thing in (lock, file, (n for n in numbers)):
@@ -144,8 +144,9 @@ def test_what_can_not_be_identified_is_refused_with_the_reason():
 
             with pytest.raises(UserError, match="the reward mine can't be told"):
                 own_rewards.digest_of(mine)
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     with pytest.raises(UserError, match="define it by `def`"):
-        own_rewards.name_of(lambda outcome, unknown: 0.0)
+        runs.start("90_workshop_reward", p, reward=lambda outcome, unknown: 0.0)
 
 
 def ternary(outcome, unknown):

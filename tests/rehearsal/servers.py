@@ -38,17 +38,13 @@ VLLM = (
 def environment(folder: Path) -> dict[str, str]:
     """What the notebooks, the servers and what they start are given."""
     shims = [str(HERE.parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    local = "127.0.0.1,localhost"
     return sweeps.environment(jobs=2) | {
         "PYTHONPATH": os.pathsep.join(filter(None, shims)),
         "FACTKIT_HUB": str(folder / "hub"),
         "FACTKIT_CACHE": str(folder / "cache"),
         "HF_HOME": str(folder / "huggingface"),
         SEARCH_KEY: web.KEY,
-        "HTTP_PROXY": f"http://127.0.0.1:{WEB}",
-        "http_proxy": f"http://127.0.0.1:{WEB}",
-        "NO_PROXY": local,
-        "no_proxy": local,
+        "REHEARSAL_WEB": str(WEB),
         "DS_ACCELERATOR": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_LOGGING_LEVEL": "WARNING",

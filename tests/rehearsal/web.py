@@ -3,14 +3,15 @@
     python tests/rehearsal/web.py PORT [LOG]
 
 As the search API: POST /search {q, num} with header X-API-KEY gives {organic: [{title,
-link, snippet, position}]}, the best pages by BM25. As an HTTP proxy: GET
-http://<address>/… gives the page that lives there, or its robots.txt.
+link, snippet, position}]}, the best pages by BM25. As each page's host: GET gives the
+page that lives there, or its robots.txt.
 
 Each page has a public address of its own: the kit refuses this machine's, and takes a
-page a second from a host. Set for whoever searches and reads:
+page a second from a host. Set for whoever searches and reads, with tests/site on the
+path, which has those addresses answered at PORT:
 
-    FACTKIT_SEARCH_KEY=rehearsal HTTP_PROXY=http://127.0.0.1:PORT
-    NO_PROXY=127.0.0.1,localhost    and search_url: http://127.0.0.1:PORT/search
+    FACTKIT_SEARCH_KEY=rehearsal REHEARSAL_WEB=PORT
+    and search_url: http://127.0.0.1:PORT/search
 
 What was asked goes to LOG, a JSON line each.
 """
@@ -32,7 +33,7 @@ from factkit.corpus import Chunk
 from factkit.retrieval.bm25 import CorpusIndex
 
 KEY = "rehearsal"
-NETWORK = "11.0"  # public by its number, and routed nowhere: the proxy alone answers
+NETWORK = "11.0"  # public by its number, and routed nowhere: this server answers
 FORBIDDEN = 3  # the place of the page whose robots.txt lets nobody in
 PICTURE = 5  # of the page that is no HTML
 
@@ -113,8 +114,9 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
             self._reply(200, "application/json", json.dumps(answer))
 
         def do_GET(self) -> None:
-            status, kind, text = web.page(self.path)
-            web.note(page=self.path, status=status)
+            address = f"http://{self.headers['Host']}{self.path}"
+            status, kind, text = web.page(address)
+            web.note(page=address, status=status)
             self._reply(status, kind, text)
 
         def _reply(self, status: int, kind: str, text: str) -> None:

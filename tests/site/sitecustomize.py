@@ -82,7 +82,21 @@ def client(module: Any) -> None:
     own.update_named_params = update_named_params
 
 
+def connections(module: Any) -> None:
+    """Where REHEARSAL_WEB names a port, the addresses of a rehearsal's web, which are
+    routed nowhere, are answered there."""
+    own = module.SyncBackend.connect_tcp
+
+    def connect_tcp(self: Any, host: str, port: int, *options: Any, **more: Any) -> Any:
+        if host.startswith("11.0.") and "REHEARSAL_WEB" in os.environ:
+            host, port = "127.0.0.1", int(os.environ["REHEARSAL_WEB"])
+        return own(self, host, port, *options, **more)
+
+    module.SyncBackend.connect_tcp = connect_tcp
+
+
 CHANGES = {
+    "httpcore._backends.sync": connections,
     "vllm.model_executor.layers.utils": linear_layers,
     "vllm.entrypoints.llm": engine,
     "vllm.lora.punica_wrapper.punica_cpu": adapters,
