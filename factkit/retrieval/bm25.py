@@ -20,21 +20,43 @@ from typing import Any
 import numpy as np
 
 from factkit.corpus import Chunk, Hit
+from factkit.spelling import fold
 
 K1, B = 1.5, 0.75
 # Part of the manifest of an `EntryIndex`: raise it whenever `tokenize` changes.
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 ARTICLES = frozenset(("a", "an", "the"))
 
-_WORD = re.compile(r"\w+")
+# Thai, Lao, Burmese, Khmer, Japanese, Chinese: no spaces between words
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+")
+_SIGNS = "\u0900-\u0963\u0966-\u0dff"  # of Indian scripts: vowels are part of a word
+_WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
 
 
 def tokenize(text: str) -> list[str]:
-    """The words that both BM25 libraries see: casefolded, NFKC, no stemming.
+    """The words that both BM25 libraries see: casefolded, without diacritics (`fold`),
+    no stemming.
 
-    Stop words stay: leaving them out lowers the leads' recall@1 from 0.77 to 0.75.
+    A text of which more than a quarter is in a script without spaces is indexed by
+    pairs of its characters, as search engines do without a dictionary; a name in such a
+    script inside other text is one word. Stop words stay: leaving them out lowers the
+    leads' recall@1 from 0.77 to 0.75.
     """
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    text = fold(text).casefold()
+    words = _WORD.findall(text)
+    if text.isascii() or 4 * sum(map(len, _RUN.findall(text))) <= len(text):
+        return words
+    return [pair for word in words for pair in _pairs(word)]
+
+
+def _pairs(word: str) -> list[str]:
+    if len(word) < 3 or not _RUN.match(word):
+        return [word]
+    return [word[i : i + 2] for i in range(len(word) - 1)]
 
 
 def without_diacritics(text: str) -> str:
