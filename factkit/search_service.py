@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by pysbd (`verify.response`).
+    """A document's entries of three sentences, split by `verify.response.sentences`.
 
     The published corpora come split; theirs are numbers that no other splitting gives.
     """

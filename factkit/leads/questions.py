@@ -7,13 +7,13 @@ answer, is dropped and counted, never guessed.
 
 import re
 import sqlite3
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
-from factkit.retrieval.bm25 import without_diacritics
 
 # what a rule yields: (relation, question, answers), or (DROP, reason, [])
 Drafts = Iterator[tuple[str, str, list[str]]]
@@ -184,6 +184,12 @@ class World:
         tail = _COMPASS.sub("", tail) if tail not in self.countries else tail
         tail = SHORT_NAMES.get(tail.removeprefix("the "), tail.removeprefix("the "))
         return tail if tail in self.countries else ""
+
+
+def without_diacritics(text: str) -> str:
+    """The text with accents off: "Brasília" → "Brasilia"."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
 def description(document: Document) -> str:

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from factkit.leads.facts import OCCUPATIONS, STATEMENTS, Fact, Leads, inside, statement
 from factkit.leads.questions import CONTINENTS, COUNTRY_ALIASES, DEMONYMS, SHORT_NAMES
+from factkit.spelling import LONGEST
 from factkit.verify.outcome import abstains
 from factkit.world.facts import Verification
 
@@ -151,8 +152,11 @@ class LeadReader:
         """The standalone statements of a sentence on `about`: a fact's as
         `facts.statement` has it, hedged ones after "Perhaps"; else in its own words.
 
-        [] for a question, for an abstention, and for less than two words.
+        [] for a question, for an abstention, and for less than two words. No pattern
+        reads a sentence of more than `LONGEST` characters.
         """
+        if len(sentence) > LONGEST:
+            return [sentence]
         hedge = _HEDGED if _HEDGE.search(sentence) else ""
         plain = _MODAL.sub("was", _HEDGE.sub("", sentence)) if hedge else sentence
         plain = " ".join(plain.split()).strip(" *-•")
@@ -169,7 +173,7 @@ class LeadReader:
         if that is in its own words."""
         hedged = text.startswith(_HEDGED)
         text = text.removeprefix(_HEDGED)
-        for relation, pattern in _PLAIN.items():
+        for relation, pattern in _PLAIN.items() if len(text) <= LONGEST else ():
             match = pattern.fullmatch(text)
             if match and self._fits(relation, match["o"]):
                 subject = self._subjects.get(match["s"].casefold(), match["s"])

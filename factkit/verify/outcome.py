@@ -11,9 +11,10 @@ So a response with doubts and an answer is that answer, right or wrong.
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
+
+from factkit.spelling import LONGEST, plain, with_digits
 
 
 class Outcome(StrEnum):
@@ -40,18 +41,33 @@ def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcom
     (TruthRL Table 11: "exactly matches"; a "self-contradictory" prediction is wrong).
     So one that offers several answers or denies the reference is wrong, and so is the
     echoed question. A date gives its year.
+
+    Numbers, dates and signs are compared by value (`spelling.plain`): a number with
+    another sign, power of ten, era or currency is another answer, and so is one whose
+    spelling is ambiguous. A line of `LONGEST` characters or more is no short answer:
+    wrong, unless its beginning abstains.
     """
     line = (response.strip().splitlines() or [""])[0]
     if line and response.strip() in [answer.strip() for answer in answers]:
         return Outcome.CORRECT  # also the song "I Don't Know"
-    echo, mark, rest = plain(line).rpartition("?")
-    offered = _offer(rest if mark and ASKING.match(echo) else plain(line))
+    line = plain(line[:LONGEST])
+    echo, mark, rest = line.rpartition("?")
+    offered = _offer(rest if mark and ASKING.match(echo) else line)
     if offered is None:
         return Outcome.ABSTAIN
-    text = DATE.sub(_date, re.sub(r"'s\b", "", offered))
-    asked = frozenset(_words(question))
-    correct = any(_gives(text, answer, asked) for answer in answers)
-    return Outcome.CORRECT if correct else Outcome.WRONG
+    if len(line) >= LONGEST:
+        return Outcome.WRONG
+    asked = frozenset(_words(question.replace("percentage", "percent")))
+    text = re.sub(r"'s\b", "", offered)
+    for answer in map(plain, answers):
+        if not CURRENCY.search(text):
+            answer = CURRENCY.sub("", answer)
+        number = with_digits(answer)
+        if _gives(text, answer, asked) or (
+            re.search(r"\d", number) and _gives(with_digits(text), number, asked)
+        ):
+            return Outcome.CORRECT
+    return Outcome.WRONG
 
 
 def exact(response: str, answers: Sequence[str], question: str = "") -> Outcome:
@@ -70,50 +86,37 @@ def contains(response: str, answers: Sequence[str], question: str = "") -> Outco
     reference answer occurs in the response as whole words, whatever else it says."""
     if abstains(response):
         return Outcome.ABSTAIN
-    given = f" {' '.join(_without_articles(response))} "
-    wanted = [" ".join(_without_articles(answer)) for answer in answers]
-    correct = any(text and f" {text} " in given for text in wanted)
+    given, *wanted = (
+        " ".join(_without_articles(JOINT.sub(" ", plain(text))))
+        for text in (response, *answers)
+    )
+    correct = any(text and f" {text} " in f" {given} " for text in wanted)
     return Outcome.CORRECT if correct else Outcome.WRONG
 
 
 # ---- words
+
+JOINT = re.compile(r"(?<=\d)_(?:to|over|colon)_(?=\d)")  # of two numbers
 
 
 def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-DATE = re.compile(rf"\b(?:\d\d? {MONTH}|{MONTH}(?: \d\d?)?),? [12]\d{{3}}\b", re.I)
 WORD = re.compile(r"\w+(?:'\w+)*")
 BREAK = re.compile(r"\W*(?:[/,.;:!?()\[\]—–=]|\s-+\s)\W*")  # between phrases
 ARTICLES = _set("a an the")
 ASKING = re.compile(r"\W*(?:(?:in|on|of) )?(?:what|who|which|when|where|how)\b", re.I)
 
 
-def plain(text: str) -> str:
-    """Text on one line with straight apostrophes, without diacritics and quotes."""
-    text = unicodedata.normalize("NFKD", re.sub("[’‘]", "'", text))
-    text = "".join(c for c in text if not unicodedata.combining(c))
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)  # "1,500"
-    text = re.sub(r"[*_`\"“”„$€£]", "", text).replace("%", " percent")
-    return " ".join(text.split())
-
-
 def normalise(text: str) -> str:
-    """Case-folded text with straight apostrophes, no diacritics, single spaces."""
+    """Case-folded text in one spelling (`spelling.plain`)."""
     return plain(text).casefold()
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, a date one word: "1862_31_mar", without possessive ends."""
-    text = re.sub(r"'s\b", "", plain(text))
-    return WORD.findall(DATE.sub(_date, text).casefold())
-
-
-def _date(match: re.Match[str]) -> str:
-    *parts, year = WORD.findall(match[0].casefold())
-    return "_".join([year, *sorted(part[:3] for part in parts)])
+    """The words of a text in lower case, without possessive ends."""
+    return WORD.findall(re.sub(r"'s\b", "", plain(text)).casefold())
 
 
 def _without_articles(text: str) -> list[str]:
@@ -153,7 +156,7 @@ BESIDE = re.compile(
 
 def abstains(response: str) -> bool:
     """Whether a response says that it doesn't know, and gives no answer besides."""
-    return _offer(plain(response)) is None
+    return _offer(plain(response[:LONGEST])) is None
 
 
 def _offer(text: str) -> str | None:
@@ -214,6 +217,18 @@ DENIED = re.compile(
     r"(?:n't|not|never|false|wrong|incorrect)\b(?! only)"
     r"|(?:.*, )?(?:or|nor|versus|as well as)\b"
     r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:maybe|possibly|perhaps|others)\b"
+    r"|.*\b(?:below (?:zero|0|freezing)|bce?|before (?:christ|the common))\b"
+)
+
+
+BOUNDS = _set("up over under above below least nearly")  # before a number
+NUMBER = re.compile(r"(?:minus_)?(\d+)")
+CURRENCY = re.compile(r" (?:dollars|euros|pounds|yen|rupees)\b")
+# After a number: it is part of another
+PART = re.compile(
+    r"(?:hundred|thousand|[mbtr]+illion|lakh|crore|dozen|score|percent|half|halves|third"
+    r"|quarter|permille|cent|bp|times|squared|cubed|plus|minus|point|and|below|[xX]"
+    r"|four|fif|six|seven|eigh|nin|ten)(?:th)?s?\b"
 )
 
 
@@ -224,7 +239,7 @@ def _gives(text: str, answer: str, asked: frozenset[str]) -> bool:
     """
     body = r"\W+(?:(?:an?|the)\W+)?".join(map(re.escape, _without_articles(answer)))
     # a date gives its year
-    matches = re.finditer(rf"(?<!\w){body}(?:_\w+)?(?!\w|'\w)", text, re.IGNORECASE)
+    matches = re.finditer(rf"(?<!\w){body}(?:_\d+)*(?!\w|'\w)", text, re.IGNORECASE)
     return bool(body) and any(
         _leads(text[: m.start()], m[0], asked) and _ends(text, m, asked)
         for m in matches
@@ -251,8 +266,8 @@ def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
     if BREAK.fullmatch(gap) or any(words[i][0].isdigit() for i in new):
         return False
     rest = lower[new[-1] + 1 :]
-    if answer[0].isdigit():
-        return bool(rest)  # "Eddy died in"
+    if NUMBER.match(answer):
+        return bool(rest) and BOUNDS.isdisjoint(lower)  # "Eddy died in"
     passive = rest and new[0] and lower[new[0] - 1] in COPULAS  # "was written by"
     led = passive or not COPULAS.isdisjoint(rest)
     return bool(led) and not any(words[i][0].isupper() for i in new)
@@ -276,11 +291,23 @@ def _ends(text: str, match: re.Match[str], asked: frozenset[str]) -> bool:
     follows = words[0].casefold()
     if BREAK.match(after) or follows in asked:
         return True
-    if answer[0].isdigit() and len(answer) < 4:
-        return not words[0][0].isdigit()  # "26 protons"
+    if number := NUMBER.match(answer):
+        is_year = len(number[1]) == 4
+        if _is_another(words, is_year):
+            return False
+        if not is_year or CURRENCY.match(f" {follows}"):
+            return not words[0][0].isdigit()  # "26 protons"
     noun = re.search(r"\ban? $", before)  # "a French politician"
     verb = answer[0].isupper() and re.fullmatch("[a-z]{2,}(?:ed|s)", words[0])
     return words[0].islower() and bool(noun or verb or follows in FRAME)
+
+
+def _is_another(words: Sequence[str], is_year: bool) -> bool:
+    """Whether the words after a number make another of it: "2 thirds", "1 of them"."""
+    if words[0] in ("of", "out", "that", "to", "who") and not is_year:
+        return True
+    to_another = words[0] == "to" and words[-1] != "to" and words[1][0].isdigit()
+    return to_another or PART.match(words[0].casefold()) is not None
 
 
 def _is_list(after: str, asked: frozenset[str]) -> bool:

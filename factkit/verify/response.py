@@ -9,10 +9,9 @@ was cut off before its end has no tag at all.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from itertools import pairwise
 
 OPEN, CLOSE, BOX = "<think>", "</think>", "\\boxed{"
 ANSWER, END_OF_ANSWER = "<answer>", "</answer>"
@@ -122,34 +121,56 @@ def _group(text: str) -> tuple[str, str]:
 # ---- sentences
 
 FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)", re.M | re.S)
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # newlines, and what pysbd stumbles over
 MARKER = re.compile(r"[ \t]*(?:(?:#{1,6}|[-*+•>]|\d{1,3}[.)])[ \t]+)*")
+# Punctuation that may end a sentence, and the word after it. Possessive quantifiers and
+# the lookbehind keep the search linear in the text.
+STOP = re.compile(
+    r"""(?<![.!?…])([.!?…]++["'”’)\]]*+)\s++(?=[^\w\s]{0,3}([^\W_][\w.]*+))"""
+    r"|[。！？؟۔।]++[」』”’）]*+"
+)
+ABBREVIATIONS = frozenset(
+    """adm al approx apr aug ave brig bros c ca capt cmdr co col corp dec dept dr ed eds
+    esp est feb fig figs fl fr ft gen gov hon inc jan jr jul jun lit lt ltd maj mar
+    messrs mr mrs ms mt no nos nov oct op ph.d pl pop pp prof pron pvt rep rev rom sen
+    sens sep sept sgt spp sr st subsp supt trans transl var vol vols""".split()
+)
+INSIDE = frozenset("cf e.g i.e v viz vs".split())  # no sentence ends in these
+INITIALS = re.compile(r"(?:[^\W\d_]\.-?)*(?:[^\W\d_]\.-?[^\W\d_]|[^\W\d_a-z])")
+STARTERS = frozenset(  # they begin a sentence even after an abbreviation
+    """A Although An And As At Being But By Did Do Does During For From He Her His How
+    However I If In It Its Many More Most No On One Other She Since So Some That The
+    Their There These They This Those Though To Under Unlike Was We What When Where
+    While Who Why With You""".split()
+)
 
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text in Markdown, each an exact substring, in order.
 
     A line is a paragraph of its own, unless it begins in lower case and so goes on from
-    the line before. Left out: the marks of lists, headings and quotes, fenced code, and
-    what holds no letter.
+    the line before. A sentence ends at ".", "!" or "?" where the next word is not in
+    lower case, but not after an English abbreviation or an initial, unless a word
+    follows that usually begins a sentence. Left out: the marks of lists, headings and
+    quotes, fenced code, and what holds no letter.
     """
-    kept = []
+    pieces = []
     text = FENCE.sub(lambda m: "\n" * len(m[0]), text)
     for block in re.split(r"\n(?![ \t]*[a-z])", text):
         paragraph = block[MARKER.match(block).end() :].strip()
-        flat, at = CONTROL.sub(" ", paragraph), 0
-        for segment in _segmenter().segment(flat):
-            begin = flat.find(segment.strip(), at)
-            if begin < 0:  # the library changed the text: keep the rest as it is
-                break
-            at = begin + len(segment.strip())
-            kept.append(paragraph[begin:at])
-        kept.append(paragraph[at:].strip())
-    return [sentence for sentence in kept if re.search(r"[^\W\d_]", sentence)]
+        bounds = [0, *_sentence_ends(paragraph), len(paragraph)]
+        pieces += [paragraph[a:b].strip() for a, b in pairwise(bounds)]
+    return [piece for piece in pieces if re.search(r"[^\W\d_]", piece)]
 
 
-@cache
-def _segmenter() -> Any:
-    import pysbd
-
-    return pysbd.Segmenter(language="en", clean=False)
+def _sentence_ends(paragraph: str) -> Iterator[int]:
+    for stop in STOP.finditer(paragraph):
+        marks, following = stop.groups(default="")
+        if following[:1].islower():
+            continue
+        if marks == ".":
+            before = paragraph[max(0, stop.start() - 20) : stop.start()]
+            word = re.split(r"[\s(\[“\"]", before)[-1]
+            abbreviated = word.lower() in ABBREVIATIONS or INITIALS.fullmatch(word)
+            if word in INSIDE or abbreviated and following not in STARTERS:
+                continue
+        yield stop.end()

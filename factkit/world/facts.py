@@ -20,6 +20,7 @@ from typing import Literal
 
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
+from factkit.spelling import LONGEST
 
 HEDGES = ("probably", "perhaps", "might")
 HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
@@ -181,7 +182,7 @@ class World:
         of HEDGES anywhere: "Perhaps Al Asher was …", "Al Asher was probably …".
         """
         plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
-        for relation, pattern in patterns():
+        for relation, pattern in patterns() if len(plain) <= LONGEST else ():
             match = pattern.fullmatch(plain)
             known = match and match["s"] in self.subjects
             if known and match["o"] in OBJECTS[relation]:
