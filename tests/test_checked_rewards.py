@@ -1,6 +1,8 @@
 """What no reward may be on its way into training, in real trainers."""
 
 import math
+import re
+import time
 
 import numpy as np
 import pytest
@@ -69,15 +71,30 @@ def test_failures_are_judged_while_training_and_over_the_whole_run():
         score([None])
 
 
-def test_a_reward_that_computes_for_ever_ends_with_the_longest_response(monkeypatch):
+def hang(completions, **_):
+    """Takes exponential time on a response of a's."""
+    return [float(bool(re.match(r"(a+)+$", text))) for text in completions]
+
+
+HOSTILE = "a" * 60 + "!"
+
+
+def test_a_reward_that_hangs_ends_with_the_response_that_it_reads(monkeypatch):
+    monkeypatch.setattr(rewards, "CPU_S", 0.2)
+    with pytest.raises(RewardError, match=f"reward hang: computed .*{HOSTILE}"):
+        CheckedReward(hang)(
+            completions=["aa", HOSTILE, "b" * 90], completion_ids=[[5]] * 3
+        )
+
+
+def test_waiting_takes_nothing_of_a_reward_s_time(monkeypatch):
     monkeypatch.setattr(rewards, "CPU_S", 0.2)
 
-    def stuck(**_):
-        while True:
-            pass
+    def wait(completions, **_):
+        time.sleep(0.3)
+        return [1.0] * len(completions)
 
-    with pytest.raises(RewardError, match="reward stuck: computed for .*long one"):
-        CheckedReward(stuck)(completions=["a", "the long one"], completion_ids=[[], []])
+    assert CheckedReward(wait)(completions=["a"], completion_ids=[[5]]) == [1.0]
 
 
 # In trainers

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback
@@ -14,9 +15,9 @@ from factkit.prompts import completion_texts
 from factkit.verify import judge
 from factkit.verify.verifier import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
 
-CPU_S = (
-    600.0  # of processor time for the rewards of a batch; waiting for a judge is none
-)
+# of processor time for the rewards of a batch; waiting for a judge takes none
+CPU_S = 600.0
+PART = 20  # characters by which a text tells its response
 
 
 class RewardError(UserError):
@@ -89,20 +90,31 @@ class CheckedReward(TrainerCallback):
             yield
             return
 
-        def stop(*_: Any) -> None:
-            longest = max(completion_texts(completions), key=len, default="")
+        def stop(_: int, frame: FrameType | None) -> None:
+            text = _response_at(frame, completion_texts(completions))
             self._refuse(
-                f"computed for {CPU_S:g} s on {len(completions)} responses; the "
-                f"longest: {longest[:200]!r}"
+                f"computed for {CPU_S:g} s, last on the response {text[:200]!r}"
             )
 
         before = signal.signal(signal.SIGVTALRM, stop)
-        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
+        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S, 1.0)  # again, if it is caught
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
+
+
+def _response_at(frame: FrameType | None, responses: Sequence[str]) -> str:
+    """The response of which a function on the stack holds a part, else the longest."""
+    while frame:
+        for value in frame.f_locals.values():
+            text = value.strip() if isinstance(value, str) else ""
+            for response in responses if len(text) >= PART else ():
+                if text in response:
+                    return response
+        frame = frame.f_back
+    return max(responses, key=len, default="")
 
 
 def _number_or_numbers(reward: Any, tokens: int) -> float | list[float] | None:
