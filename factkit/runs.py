@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from pydantic import TypeAdapter
 
-from factkit import UserError, cpu, own_rewards, statistics
+from factkit import UserError, cpu, identity, statistics
 from factkit.assets import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
@@ -248,7 +248,7 @@ def start(
     other inputs, it is moved aside to <name>.stale-<n>, never mixed with the new run.
     wait: for another process that writes the folder, if there is one. reward: a
     function of the caller's own; the run is in own/<its name>-s<seed>, apart from the
-    kit's arms, and depends on all that `own_rewards.digest_of` finds in it.
+    kit's arms, and depends on all that `identity` finds in it.
 
     Raises RunError if an input is missing, cut off or of a run with other values of
     what both depend on, another process writes the folder, or its run.json can't be
@@ -265,17 +265,16 @@ def start(
                 "again, or give another output_dir"
             )
     if reward:
-        name = own_rewards.name_of(reward)
+        name = identity.callable_name(reward)
         if not name.isidentifier():  # of a lambda
             raise RunError(
                 f"the reward {name} has no name: define it by `def` with one"
             )
         folder = folder.parent / OWN / f"{name}-s{params.seed}"
-        digests["reward"] = own_rewards.digest_of(reward)
-        source = own_rewards.source_of(reward)
+        digests["reward"], source = identity.describe_source(reward)
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder, wait)
-    identity = {"params": params.model_dump(include=keys), "inputs": digests}
+    made_of = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
     files = folder.iterdir() if folder.is_dir() else ()
     if any(file.suffix in (".json", ".jsonl", ".csv") for file in files):
@@ -285,13 +284,13 @@ def start(
         later = {k: fields[k].default for k in keys if not fields[k].is_required()}
         had = {k: v for k, v in before["params"].items() if k not in ADDRESSES}
         before["params"] = later | had
-        if before != identity:
+        if before != made_of:
             if reward and before["inputs"].get("reward") != digests["reward"]:
                 _show_change(folder / REWARD_SOURCE, source)
-            _move_aside(folder, before["params"], identity["params"])
+            _move_aside(folder, before["params"], made_of["params"])
     folder.mkdir(exist_ok=True)
     if not record.exists():
-        text = json.dumps({"identity": identity, "started": _now()}, indent=1)
+        text = json.dumps({"identity": made_of, "started": _now()}, indent=1)
         write_atomically(record, text)
     if reward:
         write_atomically(folder / REWARD_SOURCE, source)
@@ -371,8 +370,8 @@ def _recorded(record: Path) -> RunRecord:
 
 
 def _show_change(stored: Path, source: str) -> None:
-    """Print how a reward's source differs from the one that a run was made with, or
-    where else the difference may be, in ten lines at most."""
+    """Print how a reward and what it uses differ from those that a run was made with,
+    in ten lines at most."""
     before = stored.read_text("utf-8") if stored.is_file() else ""
     lines = difflib.unified_diff(
         before.splitlines(), source.splitlines(), "before", "now", lineterm="", n=0
@@ -380,7 +379,7 @@ def _show_change(stored: Path, source: str) -> None:
     changed = [line for line in lines if before and not line.startswith("@@")]
     if not changed:
         changed = [
-            "not its source, but a value, function or module that it uses.",
+            "not the source of it or of what it uses, but a value that is not shown.",
             "If you changed none, one has a random order, as list(set(…)): sort it.",
         ]
     print("The reward has changed:", *changed[:8], sep="\n")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from factkit import UserError, own_rewards, params, past_runs, runs
+from factkit import UserError, identity, params, past_runs, runs
 from factkit.params import ROOT
 from factkit.train.launch import function_identity
 from factkit.truthrl import rewards
@@ -78,7 +78,7 @@ CELLS = {
 }
 DIGESTS = """
 import json, sys, __main__
-from factkit.own_rewards import digest_of
+from factkit.identity import source_digest as digest_of
 digests = {}
 for name, sources in json.loads(sys.argv[1]).items():
     digests[name] = []
@@ -143,7 +143,7 @@ def test_what_can_not_be_identified_is_refused_with_the_reason(tmp_path):
                 return 0.0
 
             with pytest.raises(UserError, match="the reward mine can't be told"):
-                own_rewards.digest_of(mine)
+                identity.source_digest(mine)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     with pytest.raises(UserError, match="define it by `def`"):
         runs.start("90_workshop_reward", p, reward=lambda outcome, unknown: 0.0)
@@ -199,7 +199,7 @@ def test_partial_and_callable_rewards_are_named_and_trained_with(tmp_path):
         for reward in (half, none)
     ]
     assert identities[0] != identities[1] and "own=mine " in identities[0]
-    assert own_rewards.name_of(half) == "mine"
+    assert identity.callable_name(half) == "mine"
     p = params.load("truthrl", "tiny", {"arm": "ternary"})
     assert rewards.reward_function(p, tmp_path, own=half).__name__ == "mine"
 

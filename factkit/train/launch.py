@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 import factkit
-from factkit import child, own_rewards, vllm_engine
+from factkit import child, identity, vllm_engine
 from factkit.assets import write_atomically
 from factkit.failures import RunFailure, last_error
 from factkit.params import ParamError
@@ -163,11 +163,11 @@ def function_identity(function: Callable) -> str:
         given = [f", {k}={function_identity(f)}" for k, f in function.keywords.items()]
         return function_identity(function.func) + "".join(given)
     if not _is_kits(function):
-        name = own_rewards.name_of(function)
-        return f"{name} {own_rewards.digest_of(function)}"
+        name = identity.callable_name(function)
+        return f"{name} {identity.source_digest(function)}"
     name = f"{function.__module__}.{function.__qualname__}"
     replaced = [
-        f", with {key} {own_rewards.digest_of(value)}"
+        f", with {key} {identity.source_digest(value)}"
         for key, value in sorted(vars(sys.modules[function.__module__]).items())
         if inspect.isfunction(value)
         and not _comes_from(

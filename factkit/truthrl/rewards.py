@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit import models, own_rewards
+from factkit import identity, models
 from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome
 
@@ -177,7 +177,7 @@ def reward_function(
             for result, unknown, q in rows
         ]
 
-    truthrl_reward.__name__ = own_rewards.name_of(own) if own else f"truthrl_{p.arm}"
+    truthrl_reward.__name__ = identity.callable_name(own) if own else f"truthrl_{p.arm}"
     return truthrl_reward
 
 
