@@ -22,6 +22,16 @@ SPLIT = {
     "- First item\n* Second item\n3. Third": ["First item", "Second item", "Third"],
     "Before.\n```py\nx = 1. Not this.\n```\nAfter.": ["Before.", "After."],
     "Name: Ann\nBorn: 1950": ["Name: Ann", "Born: 1950"],
+    "It dates from c. 1308. See Fig. 2 (Vol. 3). Next.": [
+        *("It dates from c. 1308.", "See Fig. 2 (Vol. 3).", "Next.")
+    ],
+    "E. T. A. Hoffmann of the U.S. Army wrote. It was in the U.S. He left!": [
+        "E. T. A. Hoffmann of the U.S. Army wrote.",
+        *("It was in the U.S.", "He left!"),
+    ],
+    'He said "Go." Then... nothing. 東京は首都。京都も。': [
+        *('He said "Go."', "Then... nothing.", "東京は首都。", "京都も。")
+    ],
     "": [],
     " \n\n1.\n---\n...": [],
 }

@@ -97,3 +97,72 @@ def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():
         for other in by_relation[example.relation]:
             expected = CORRECT if other in example.answers else WRONG
             assert outcome(other, example.answers, example.question) is expected
+
+
+# By kind: a reference | responses that give it | responses that give another answer.
+SPELLINGS = {
+    "signs": """-40|−40|minus forty|It is −40 °C.||40|+40|40 degrees below zero
+40|40||−40|-40|(−40)|–40|>40|±40|40+|up to 40
++1|1||−1|minus one""",
+    "powers": """10²|10^2|10**2||102|10|10³|10 squared|10⁻²
+102|102||10²|10^2|10*2
+m²|m2||m³""",
+    "names with symbols": """C|C.||C++|C#|C*|Objective-C|C/C++
+C++|C++.|It is C++.||C|C#
+R&B|R and B||R|B
+.NET|.NET||NET|ASP.NET
+Canal+|Canal+||Canal
+F#|F♯|F sharp||F""",
+    "magnitudes": """2|2|2 people||2 million|2k|2%|2 thirds|2½|2.5|2 dozen|2 or 3
+2 million|2,000,000|2M|two million||2|2 billion|2.5 million
+71%|71 percent|71 per cent||71|7.1%""",
+    "currencies": """$5|5 dollars|US$5|$5||€5|5 euros|$50
+5|$5|5||5 million dollars""",
+    "eras": """44 BC|44 BCE|44 B.C.|BC 44|15 March 44 BC||44|AD 44|44 CE
+44|AD 44|44 CE|44||44 BC|44 B.C.E.|44 years before Christ
+3rd century BC|third century BCE||3rd century|3rd century AD""",
+    "digit groups": """1500|1 500|1\u202f500|1'500|1,500||1.500|15 00|1 5000|500
+1,500,000|1.500.000|1 500 000|1.5 million||1,500
+1.5|1,5||15|1|5|1 5|1/5""",
+    "number words": """5|five|There are five.||fifth|five hundred|twenty-five
+21|twenty-one|twenty one||twenty|1|twenty-first
+1|one||It is one of the largest.|no one|twenty-one
+Louis XIV|Louis 14||Louis XVI|Louis""",
+    "dates": """9 December 1868|1868-12-09|December 9th, 1868|the 9th of December 1868
+|Dec. 9, 1868|Wednesday, 9 December 1868||1868-09-12|9/12/1868|December 1868|1868
+31 December 1868|31/12/1868|12/31/1868|31.12.1868||12 December 1868
+1868|1868-12-09|9/12/1868||1868 BC|1869-12-09
+July 4|4 July|the 4th of July||July 14|June 4""",
+    "letters": """Łódź|Lodz|ŁÓDŹ||Lod
+Øresund|Oresund||Øre
+İstanbul|Istanbul|istanbul||Stanbul
+Straße|Strasse|STRASSE||Strase
+Jean-Luc|Jean‑Luc|Jean Luc||Luc
+がく|がく||かく
+कि|कि||की
+42|４２|٤٢|४२||24""",
+}
+
+
+def test_numbers_dates_names_and_letters_are_compared_by_what_they_mean():
+    misread = []
+    for kind, table in SPELLINGS.items():
+        for row in table.replace("\n|", "|").split("\n"):
+            right, wrong = row.split("||")
+            reference, *given = right.split("|")
+            for response in (reference, *given, *wrong.split("|")):
+                expected = WRONG if response in wrong.split("|") else CORRECT
+                if outcome(response, [reference]) is not expected:
+                    misread.append((kind, reference, response))
+    assert misread == []
+
+
+def test_a_percentage_may_lack_its_sign_where_the_question_asks_for_one():
+    question = "What percentage of the Earth is water?"
+    assert outcome("71%", ["71"], question) is CORRECT
+    assert outcome("71%", ["71"], "How many?") is WRONG
+
+
+def test_a_long_line_is_no_short_answer():
+    assert outcome("It is Paris. " + "So it is. " * 100, ["Paris"]) is WRONG
+    assert outcome("I don't know. " * 100, ["Paris"]) is ABSTAIN

@@ -12,6 +12,7 @@ from factkit.retrieval.bm25 import (
     CorpusIndex,
     PromptIndex,
     answer_in_chunks,
+    tokenize,
 )
 
 PAGES = [
@@ -128,3 +129,31 @@ def test_answer_is_found_as_a_row_of_whole_words_in_one_chunk():
         chunks = chunks_of(["other", text])
         assert answer_in_chunks(answers, chunks) is there, (answers, text)
     assert not answer_in_chunks(["New York"], chunks_of(["in New", "York"]))
+
+
+FOREIGN = {  # a text: what it is found by
+    "İstanbul lies on two continents": "Istanbul|istanbul|İSTANBUL",
+    "Malmö and Łódź are cities": "Malmo|Lodz|MALMÖ",
+    "Die Straße der Ægir": "strasse|Aegir",
+    "東京は日本の首都です": "東京|日本の首都",
+    "北京是中国的首都": "北京|中国",
+    "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย": "กรุงเทพ|ประเทศไทย",
+    "दिल्ली भारत की राजधानी है": "दिल्ली",
+}
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_texts_are_found_without_diacritics_and_without_spaces(index):
+    chunks = [Chunk(text, "d", text, 1) for text in FOREIGN]
+    found = index(chunks)
+    for text, queries in FOREIGN.items():
+        for query in queries.split("|"):
+            assert found.search(query, 1)[0].chunk.id == text, query
+
+
+def test_ascii_text_has_its_words_in_lower_case_and_other_names_are_one_word():
+    assert tokenize("It's A_1 (Ab-2)!") == ["it", "s", "a_1", "ab", "2"]
+    assert tokenize("Shikoku (四国地方) in Japan")[1] == "四国地方"
+    chunk = Chunk("d", "d", "He studied at 北京大学 in Beijing.", 1)
+    assert answer_in_chunks(["北京大学"], [chunk])
+    assert not answer_in_chunks(["南京大学"], [chunk])
