@@ -126,9 +126,9 @@ def listed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     for version in (1, 2):
         source = f"W = {version}\ndef f(): return W\n"
-        (folder / f"mymod{version}.py").write_text(source)
+        (folder / f"mymod{version}.py").write_text(source, "utf-8")
         outer = f"import mymod{version} as m\ndef g(): return m.f()\n"
-        (folder / f"outer{version}.py").write_text(outer)
+        (folder / f"outer{version}.py").write_text(outer, "utf-8")
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", LISTED],
@@ -184,7 +184,7 @@ def test_a_module_that_was_loaded_anew_is_another(tmp_path, monkeypatch):
     path = tmp_path / "prices_of_mine.py"
     digests = []
     for price in ("1", "22"):
-        path.write_text(f"W = {price}\ndef f():\n    return W\n")
+        path.write_text(f"W = {price}\ndef f():\n    return W\n", "utf-8")
         module = importlib.import_module("prices_of_mine")
         f = importlib.reload(module).f
         digests.append(source_digest(lambda r, o, f=f: f()))
