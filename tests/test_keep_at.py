@@ -51,7 +51,14 @@ def start(tmp_path_factory):
     return str(folder)
 
 
-FAULTS = {}  # what happens to a run; no part of what its reward is
+class State(dict):
+    """What happens to a run; no part of what its reward is."""
+
+    def __reduce__(self):
+        return State, ()
+
+
+FAULTS = State()
 
 
 def make_reward(p, folder):

@@ -743,12 +743,19 @@ def searches(p, folder):
     return found
 
 
-SEARCHES = SimpleNamespace()  # what a test sees of them
+class State(dict):
+    """What a test sees; no part of what its search is."""
+
+    def __reduce__(self):
+        return State, ()
+
+
+SEARCHES = State()
 
 
 def search(queries, k, sets):
-    SEARCHES.fail(len(SEARCHES.asked))
-    SEARCHES.asked.append((queries, sets))
+    SEARCHES["fail"](len(SEARCHES["asked"]))
+    SEARCHES["asked"].append((queries, sets))
     return in_process(INDEX)(queries, k)
 
 
@@ -758,9 +765,9 @@ def counted_search(p):
 
 def searching(monkeypatch, fail=lambda n: None):
     """Have rollouts search an index; fail(n) is called before the n-th search."""
-    SEARCHES.fail, SEARCHES.asked = fail, []
+    SEARCHES.update(fail=fail, asked=[])
     monkeypatch.setattr(search_rollout, "searcher", counted_search)
-    return SEARCHES.asked
+    return SEARCHES["asked"]
 
 
 def train(start, folder, make_reward=searches, **values):
