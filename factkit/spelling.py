@@ -65,7 +65,7 @@ _DAY = r"(\d\d?)(?:st|nd|rd|th)?"
 _YEAR = r"([12]\d{3}|\d+_bc)(?!\w)"
 _SIGNS = {"+": "_plus", "#": "_sharp", "♯": "_sharp", "♭": "_flat"}
 _BEFORE = {"–": "minus_", "<": "below_", ">": "above_", "±": "about_", "+": ""}
-_BEFORE |= {"≤": "below_", "≥": "above_", "≠": "not_"}
+_BEFORE |= {"≤": "below_", "≥": "above_"}
 _JOINTS = {"-": "_to_", "–": "_to_", "/": "_over_", ":": "_colon_", "^": "_power_"}
 
 
@@ -162,7 +162,7 @@ RULES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?=\d+_)", re.I, ""),
         # signs, and what joins two numbers
         (r"(?:(?<![\w)\].,%-])-+|\b(?:minus|negative) )(?=\d)", re.I, "minus_"),
-        (r"(?<!\w)(?:(–)|([<>±≤≥≠+]) ?)(?=\d)", 0, lambda m: _BEFORE[m[1] or m[2]]),
+        (r"(?<!\w)(?:(–)|([<>±≤≥+]) ?)(?=\d)", 0, lambda m: _BEFORE[m[1] or m[2]]),
         (r"(?<=\d)\^[({]?-(?=\d)", 0, "^minus_"),
         (r"(?<=[A-Za-z])\^(?=\d)", 0, ""),
         (r"(?<=\d)([-–/:^])[({]?(?=\d|minus)", 0, lambda m: _JOINTS[m[1]]),
@@ -194,7 +194,7 @@ def _letter(char: str) -> str:
         return str(int(char))
     if category.startswith("M"):
         return f"_{ord(char):x}"
-    return "" if category == "Cf" else char
+    return "" if category in ("Cf", "Cs") else char
 
 
 @lru_cache(10_000)
@@ -208,7 +208,7 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
     text = fold(text)
     if not text.isascii():
-        text = "".join(map(_letter, text))
+        text = "".join(map(_letter, text.replace("≠", " not ")))
     text = " ".join(text.split())
     for pattern, replacement in RULES:
         text = pattern.sub(replacement, text)

@@ -83,9 +83,10 @@ def test_years_match_as_numbers_only(gold, said):
     assert outcome(f"in {said}", [str(gold)]) is expected
 
 
-@given(st.text(max_size=200))
+@given(st.text(st.characters(), max_size=200))
 def test_any_text_has_an_outcome(response):
     assert outcome(response, ["Paris", "1868"]) in Outcome
+    assert outcome(response + "\ud800", ["5"], response) in Outcome
 
 
 def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():
@@ -161,6 +162,11 @@ def test_a_percentage_may_lack_its_sign_where_the_question_asks_for_one():
     question = "What percentage of the Earth is water?"
     assert outcome("71%", ["71"], question) is CORRECT
     assert outcome("71%", ["71"], "How many?") is WRONG
+
+
+def test_an_answer_that_is_said_to_be_none_is_wrong():
+    for response in ("≠ Paris", "=\u0338 Paris", "It is ≠ Paris"):
+        assert outcome(response, ["Paris"]) is WRONG
 
 
 def test_a_long_line_is_no_short_answer():

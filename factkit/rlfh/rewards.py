@@ -34,6 +34,7 @@ from factkit.rlfh.feedback import (
     annotator,
     kinds,
 )
+from factkit.spelling import LONGEST
 from factkit.verify.response import answers
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def in_response(sentence: str, response: str, after: int = 0) -> Match:
     """
     if (whole := response.find(sentence, after)) >= 0:
         return Match(whole, 0, len(sentence))
+    sentence = sentence[:LONGEST]  # the search below takes its length times the text's
     later, first = (
         SequenceMatcher(None, text, sentence, autojunk=False).find_longest_match()
         for text in (response[after:], response)
