@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from factkit import Check, arms, assets, child, params, search, services, serving
+from factkit import (
+    Check,
+    arms,
+    assets,
+    child,
+    connections,
+    params,
+    search,
+    services,
+)
 
 GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
@@ -308,7 +317,7 @@ def _health(what: str, url: str) -> Check:
 
     where = f"{url.rstrip('/')}/health"
     try:
-        with serving.client(where, services.TIMEOUT_S) as http:
+        with connections.client(where, services.TIMEOUT_S) as http:
             status = http.get(where).status_code
     except httpx.HTTPError as error:
         return (what, f"{where}: {type(error).__name__}", False, "start it there")

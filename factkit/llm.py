@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from factkit import UserError, models, serving
+from factkit import UserError, connections, models
 from factkit.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class LLM:
             http_client = Attempts(
                 timeout=limits.timeout_s,
                 follow_redirects=False,
-                trust_env=serving.uses_proxy(self.base_url),
+                trust_env=connections.uses_proxy(self.base_url),
                 headers={"Accept-Encoding": "identity"},
             )
         except ImportError as error:  # a SOCKS proxy
@@ -345,8 +345,10 @@ async def _read_bounded(response: Any) -> None:
             raise OpenAIError("the reply is compressed, against the request")
         async for part in response.aiter_raw():
             body += part
-            if len(body) > serving.BODY_BYTES:
-                raise OpenAIError(f"the reply has more than {serving.BODY_BYTES} bytes")
+            if len(body) > connections.BODY_BYTES:
+                raise OpenAIError(
+                    f"the reply has more than {connections.BODY_BYTES} bytes"
+                )
     finally:
         await response.aclose()
     response._content = bytes(body)

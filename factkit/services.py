@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import Check, arms, assets, require, runs, serving
+from factkit import Check, arms, assets, connections, require, runs
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY, RequestParams
@@ -73,7 +73,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
     key_remedy = f"export the key that the endpoint takes as {p.judge_key}"
     try:
-        with serving.client(url, TIMEOUT_S, headers=headers) as http:
+        with connections.client(url, TIMEOUT_S, headers=headers) as http:
             listed = http.get(f"{url.rstrip('/')}/models")
         if listed.status_code in (401, 403):
             return (what, f"{url}: HTTP {listed.status_code}", False, key_remedy)
@@ -120,7 +120,7 @@ def rollout_server(p: Any) -> Check:
         f"says; from a folder of another name with --served-model-name {p.policy}"
     )
     try:
-        with serving.client(url, TIMEOUT_S) as http:
+        with connections.client(url, TIMEOUT_S) as http:
             served = http.get(url).json()["data"][0]  # what TRL takes
         names = [served["id"], served.get("root") or ""]
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:

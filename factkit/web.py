@@ -26,7 +26,7 @@ from urllib.robotparser import RobotFileParser
 import httpx
 from tenacity import stop_after_attempt
 
-from factkit import serving
+from factkit import connections
 from factkit.corpus import Document
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
@@ -149,9 +149,9 @@ class _Web:
         self._rules: dict[str, RobotFileParser] = {}
         agent = f"{AGENT}/{version('factkit')} (evidence for research)"
         headers = {"User-Agent": agent}
-        self._search = serving.client(endpoint, PAGE_S, headers=headers)
+        self._search = connections.client(endpoint, PAGE_S, headers=headers)
         # through a proxy nobody could check which address answers
-        self._http = serving.client("", PAGE_S, public=True, headers=headers)
+        self._http = connections.client("", PAGE_S, public=True, headers=headers)
 
     def __enter__(self) -> "_Web":
         workers = min(4, os.cpu_count() or 1)
@@ -311,7 +311,7 @@ def page_of(body: bytes, charset: str | None, limit_s: int) -> Page:
 
 def _in_words(error: Exception) -> str:
     """The kind of an error: no address in it, no key, so that it can be counted."""
-    if isinstance(error, NotHad | serving.AddressError):
+    if isinstance(error, NotHad | connections.AddressError):
         return str(error)
     if isinstance(error, httpx.HTTPStatusError):
         return f"HTTP {error.response.status_code}"

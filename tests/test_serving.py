@@ -15,7 +15,7 @@ import httpx
 import pytest
 from retriever import MANIFEST, Spy, serving_index, until
 
-from factkit import serving
+from factkit import connections, serving
 from factkit.params import ROOT, ParamError
 
 SECRET = "zq7secret"
@@ -173,7 +173,7 @@ def answer_to(url, head, body=b""):
 
 
 def test_a_body_is_read_only_with_the_token_and_up_to_its_bound(monkeypatch):
-    monkeypatch.setattr(serving, "BODY_BYTES", 1000)
+    monkeypatch.setattr(connections, "BODY_BYTES", 1000)
     head = "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     token = f"Authorization: Bearer {SECRET}\r\n"
     endless = "Content-Length: 1000000000000\r\n\r\n"
@@ -214,9 +214,9 @@ BOMB = OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(10_000))
 
 
 def test_a_client_takes_no_compressed_reply_and_none_above_its_bound(monkeypatch):
-    monkeypatch.setattr(serving, "BODY_BYTES", 1000)
+    monkeypatch.setattr(connections, "BODY_BYTES", 1000)
     for reply, why in ((BOMB, "compressed"), (OK + b"\r\n" + bytes(2000), "1000")):
-        with scripted(reply) as (url, received), serving.client(url, 30) as client:
+        with scripted(reply) as (url, received), connections.client(url, 30) as client:
             with pytest.raises(httpx.RemoteProtocolError, match=why):
                 client.get(url)
             assert b"Accept-Encoding: identity" in received[0]
@@ -226,7 +226,7 @@ def test_a_client_takes_no_compressed_reply_and_none_above_its_bound(monkeypatch
 def test_a_reply_that_comes_byte_by_byte_ends_with_the_client_s_time(head):
     with (
         scripted(head, *[b"H"] * 100, pause=0.1) as (url, _),
-        serving.client(url, 0.5) as client,
+        connections.client(url, 0.5) as client,
         pytest.raises(httpx.ReadTimeout),
     ):
         client.get(url)
@@ -247,14 +247,14 @@ def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
-    with serving.client("", 10, public=True) as client:
+    with connections.client("", 10, public=True) as client:
         with pytest.raises(httpx.ConnectError, match="as far"):
             client.get("http://rebinds.example/")
         assert (looked_up, connected) == (["rebinds.example"], ["8.8.8.8"])
-        with pytest.raises(serving.AddressError, match="private"):
+        with pytest.raises(connections.AddressError, match="private"):
             client.get("http://rebinds.example/")
     inside = "64:ff9b::7f00:1 2002:7f00:1::1 ::ffff:10.0.0.1 ::10.0.0.1 fec0::1"
-    assert not any(map(serving.is_public, inside.split()))
+    assert not any(map(connections.is_public, inside.split()))
 
 
 def test_a_proxy_is_used_for_https_to_other_machines_alone(monkeypatch):
@@ -263,12 +263,12 @@ def test_a_proxy_is_used_for_https_to_other_machines_alone(monkeypatch):
         for name in ("http_proxy", "https_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy)
         for url in urls:
-            assert not serving.client(url, 1)._mounts
-        assert serving.client("https://judge.example/v1", 1)._mounts
-        with serving.client(proxy, 5) as client, suppress(httpx.TransportError):
+            assert not connections.client(url, 1)._mounts
+        assert connections.client("https://judge.example/v1", 1)._mounts
+        with connections.client(proxy, 5) as client, suppress(httpx.TransportError):
             client.get(urls[0])
         assert not seen
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
-    assert serving.client(urls[0], 1)
+    assert connections.client(urls[0], 1)
     with pytest.raises(ParamError, match="the proxy in the environment"):
-        serving.client("https://judge.example/v1", 1)
+        connections.client("https://judge.example/v1", 1)

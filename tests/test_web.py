@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import pytest
 from web_server import answering
 
-from factkit import serving, web
+from factkit import connections, serving, web
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
 from factkit.retrieval.evidence import read_evidence, write_evidence
@@ -113,7 +113,7 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setattr(web, "DELAY_S", 0)
     monkeypatch.setattr(serving, "wait_s", lambda state: 0.01)
     # stands for an address of the public internet that the test can serve from
-    monkeypatch.setattr(serving, "is_public", lambda a: a == "127.0.0.1")
+    monkeypatch.setattr(connections, "is_public", lambda a: a == "127.0.0.1")
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: Here())
 
     def run(fake, examples=None, pages=10):
@@ -232,7 +232,7 @@ def test_a_page_on_which_the_parser_hangs_or_dies_costs_only_itself(build, monke
     monkeypatch.setenv(web.SEARCH_KEY, KEY)
     for name, value in (("DELAY_S", 0), ("EXTRACT_S", 2), ("page_of", troubled)):
         monkeypatch.setattr(web, name, value)
-    monkeypatch.setattr(serving, "is_public", lambda a: True)
+    monkeypatch.setattr(connections, "is_public", lambda a: True)
     fake = sites(3)
     fake.pages["/long"] = page("Long")
     with serve(fake):
@@ -264,8 +264,10 @@ def test_no_private_address_is_asked_not_even_by_a_redirect(build, monkeypatch):
 def test_an_address_that_is_not_of_the_public_internet_is_known():
     private = "127.0.0.1 10.1.2.3 169.254.169.254 0.0.0.0 224.0.0.1 ::1 fe80::1%eth0"
     for address in f"{private} fd00::1 ff02::1 ::ffff:127.0.0.1".split():
-        assert not serving.is_public(address)
-    assert all(map(serving.is_public, ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"]))
+        assert not connections.is_public(address)
+    assert all(
+        map(connections.is_public, ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
+    )
 
 
 # Politeness

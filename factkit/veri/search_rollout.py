@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu, models, prompts, runs, serving, vllm_engine
+from factkit import connections, cpu, models, prompts, runs, vllm_engine
 from factkit.corpus import Chunk, listed
 from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.bm25 import CorpusIndex
@@ -366,7 +366,7 @@ def with_server(
     """
     from openai import DefaultHttpxClient, OpenAI
 
-    http_client = DefaultHttpxClient(trust_env=serving.uses_proxy(base_url))
+    http_client = DefaultHttpxClient(trust_env=connections.uses_proxy(base_url))
     client = OpenAI(
         api_key=key,
         base_url=base_url,

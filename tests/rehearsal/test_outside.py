@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from httpcore import SyncBackend
 from web_server import answering
 
-from factkit import serving, web
+from factkit import connections, web
 from factkit.datasets.examples import Example
 from factkit.params import ParamError
 from factkit.reason.evaluate import Steps
@@ -81,7 +81,7 @@ def test_a_wrong_key_is_refused(outside, tmp_path, monkeypatch):
 def test_every_page_has_a_public_address_of_its_own():
     own = rehearsal.Web(COUNTRY)
     assert len(own.pages) == len(COUNTRY.pages)
-    assert all(serving.is_public(host) for host in own.pages)
+    assert all(connections.is_public(host) for host in own.pages)
 
 
 # ---- the judge's proxy
