@@ -39,7 +39,7 @@ Set = Annotated[
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
 Host = Annotated[
-    str, typer.Option(help="Beyond loopback, FACTKIT_REWARD_TOKEN or …_SEARCH_TOKEN.")
+    str, typer.Option(help="Beyond loopback it needs FACTKIT_SEARCH_TOKEN.")
 ]
 
 
@@ -176,26 +176,6 @@ def report(
         for note in dict.fromkeys(notes.getvalue().splitlines()):
             print(note, file=sys.stderr)
     print(page)
-
-
-@app.command()
-def serve_rewards(
-    paper: Annotated[Literal["reason"], typer.Argument()] = "reason",
-    profile: Profile = "tiny",
-    variant: Variant = "",
-    host: Host = "127.0.0.1",
-    port: Port = 8002,
-    output_dir: Output = "outputs",
-    values: Set = (),
-) -> None:
-    """Serve a paper's rewards to training elsewhere.
-
-    Training names this service in reward_url. It ends at SIGTERM.
-    """
-    from factkit.reason import reward_service
-
-    changed = {"output_dir": output_dir} | _read_set(values)
-    reward_service.serve(params.load(paper, profile, changed, variant), host, port)
 
 
 @app.command(context_settings={"allow_extra_args": True})

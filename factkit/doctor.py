@@ -19,7 +19,6 @@ from factkit import (
     arms,
     assets,
     child,
-    connections,
     params,
     search,
     services,
@@ -254,8 +253,7 @@ def memory(paper: str, p: Any) -> dict[str, float]:
 
 def gpu_hours(paper: str, p: Any) -> dict[str, float]:
     """GPU-hours of an RL run, whose rollouts and training take turns on all GPUs."""
-    server = p.rollout_gpus if p.rollouts == "vllm_server" else 0
-    gpus, engines = p.num_processes + server, server or p.num_processes
+    gpus = p.num_processes
     billions, responses = SHAPES[p.policy].billions, p.rl_steps * p.rl_batch_size
     prompt, response, written = tokens(paper, p)
     rate = DECODE_TOKENS_S * 8 / billions  # tokens/s a GPU
@@ -264,7 +262,7 @@ def gpu_hours(paper: str, p: Any) -> dict[str, float]:
     flops = passes * billions * 1e9 * responses * (prompt + response)
     speed = GPU_FLOPS * UTILISATION[p.deepspeed] * p.num_processes
     return {
-        "rollouts": responses * written / rate / engines * gpus / 3600,
+        "rollouts": responses * written / rate / 3600,
         "training": flops / speed * gpus / 3600,
     }
 
@@ -302,26 +300,9 @@ def examine_services(paper: str, p: Any) -> list[Check]:
     if p.verifier == "judge":
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]
-    if p.rollouts == "vllm_server":
-        checks.append(services.rollout_server(p))
-    if getattr(p, "reward_url", ""):
-        checks.append(_health("reward service", p.reward_url))
     sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"
     checks += repository(p.policy, "model")
     return checks + (repository(GPQA, "dataset") if "gpqa" in sets else [])
-
-
-def _health(what: str, url: str) -> Check:
-    """Whether a service answers at its /health."""
-    import httpx
-
-    where = f"{url.rstrip('/')}/health"
-    try:
-        with connections.client(where, services.TIMEOUT_S) as http:
-            status = http.get(where).status_code
-    except httpx.HTTPError as error:
-        return (what, f"{where}: {type(error).__name__}", False, "start it there")
-    return (what, f"{where}: HTTP {status}", status == 200, "see to it there")
 
 
 def repository(name: str, kind: str) -> list[Check]:

@@ -59,10 +59,12 @@ def policy(
     path: str, p: "PolicyParams"
 ) -> tuple["PreTrainedModel | VllmEngine", "PreTrainedTokenizerBase"]:
     """Who samples and scores for the policy in `path`, and its tokenizer: the policy
-    here, or, where `p.rollouts` names vLLM, an engine; then this process holds none."""
+    here, or, where `p.rollouts` names vLLM, engines on all GPUs that train; then this
+    process holds none."""
     if p.rollouts == "transformers":
         return load_policy(path, p.dtype)
-    return VllmEngine(vllm_arguments(path, p)), load_tokenizer(path)
+    replicas = max(1, p.num_processes // p.vllm_tensor_parallel)
+    return VllmEngine(vllm_arguments(path, p), replicas), load_tokenizer(path)
 
 
 def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:

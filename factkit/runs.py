@@ -45,14 +45,14 @@ ENDING_S = 3.0  # a killed run's kernel takes a moment to end
 REFERENCE = ROOT / "outputs" / "reference"
 # where services answer, and how much at a time: a run goes on with other values
 ADDRESSES = {
-    *("vllm_server_url", "judge_url", "search_url", "reward_url", "relevance_url"),
-    *("judge_key", "judge_headers", "judge_concurrency", "judge_timeout"),
-    *("judge_max_calls", "vllm_memory", "micro_batch_size"),
+    *("judge_url", "search_url", "relevance_url", "judge_key", "judge_headers"),
+    *("judge_concurrency", "judge_timeout", "judge_max_calls"),
+    *("vllm_memory", "micro_batch_size"),
 }
 # and how else it is computed, and its name: not what comes out
 ELSEWHERE = ADDRESSES | {
     *("output_dir", "arm", "arms", "seed", "seeds", "rollouts", "num_processes"),
-    *("vllm_tensor_parallel", "vllm_server_gpus", "deepspeed", "lora_backend"),
+    *("vllm_tensor_parallel", "deepspeed", "lora_backend"),
     *("eval_batch_size", "max_context_length"),
 }
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "papermill")
@@ -279,10 +279,12 @@ def start(
     files = folder.iterdir() if folder.is_dir() else ()
     if any(file.suffix in (".json", ".jsonl", ".csv") for file in files):
         before = _recorded(record)["identity"]
-        # a parameter that came later had the value that left things as they were
+        # a parameter that came later had the value that left things as they were, and
+        # one that has gone said nothing of them
         fields = type(params).model_fields
         later = {k: fields[k].default for k in keys if not fields[k].is_required()}
-        had = {k: v for k, v in before["params"].items() if k not in ADDRESSES}
+        still = fields.keys() - ADDRESSES
+        had = {k: v for k, v in before["params"].items() if k in still}
         before["params"] = later | had
         if before != made_of:
             if reward and before["inputs"].get("reward") != digests["reward"]:

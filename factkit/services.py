@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import Check, arms, assets, connections, require, runs
+from factkit import Check, assets, connections, require
 from factkit.models import Sampling
 from factkit.params import ROOT
 from factkit.params.stages import SEARCH_KEY, RequestParams
@@ -17,19 +17,10 @@ TIMEOUT_S = 10.0
 SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
 
 
-def preflight(p: Any, trains: str = "") -> None:
+def preflight(p: Any) -> None:
     """Ask what a run needs, before the hours after which it is first used. Raises
-    UserError if some of it is no use.
-
-    trains: the notebook that trains p.arm; by GRPO it needs the rollout server, until
-    the model is there.
-    """
-    checks = needed(p, strict=False)
-    if trains and p.rollouts == "vllm_server":
-        by = arms.table(trains.split("_")[1])[p.arm].algorithm
-        done = (runs.run_folder(trains, p) / "model").exists()
-        checks += [rollout_server(p)] if by == "GRPO" and not done else []
-    require(checks)
+    UserError if some of it is no use."""
+    require(needed(p, strict=False))
 
 
 def needed(p: Any, strict: bool = True) -> list[Check]:
@@ -103,30 +94,6 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     words, fine = "right" if grade else "wrong", bool(grade) or not strict
     remedy = "a judge that calls 'It is Paris' wrong is of no use"
     return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
-
-
-def rollout_server(p: Any) -> Check:
-    """Whether the rollout server serves the policy, by its name or from a folder that
-    ends with it: TRL samples from whatever model is there.
-
-    The policy also where training starts from another one made of it, for its weights
-    are sent before the first rollout.
-    """
-    import httpx
-
-    what, url = "rollout server", f"{p.vllm_server_url.rstrip('/')}/v1/models"
-    remedy = (
-        f"serve {p.policy} there, as rollout_arguments in factkit/train/rollouts.py "
-        f"says; from a folder of another name with --served-model-name {p.policy}"
-    )
-    try:
-        with connections.client(url, TIMEOUT_S) as http:
-            served = http.get(url).json()["data"][0]  # what TRL takes
-        names = [served["id"], served.get("root") or ""]
-    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-        return (what, f"{url}: {type(error).__name__}", False, remedy)
-    fine = any(f"/{name}".endswith(f"/{p.policy}") for name in names)
-    return (what, f"{url} lists {names[0]}", fine, remedy)
 
 
 def _bounded(llm: "LLM") -> bool:

@@ -1,8 +1,8 @@
-"""A vLLM engine in a process of its own, which samples and scores for this one.
+"""vLLM engines in processes of their own, which sample and score for this one.
 
-A start takes a minute or two, so an engine is kept while its arguments stay the same;
-one runs at a time. It gives its GPUs back only when its process ends: before an engine
-with other arguments starts, before training or lm-eval does, and with this process.
+A start takes a minute or two, so engines are kept while their arguments stay the same.
+They give their GPUs back only when their processes end: before engines with other
+arguments start, before training or lm-eval does, and with this process.
 """
 
 import gc
@@ -32,30 +32,54 @@ class EngineError(UserError):
 
 @dataclass(frozen=True)
 class VllmEngine:
-    """The engine that `vllm.LLM(**arguments)` makes; it starts with its first job.
+    """Engines that `vllm.LLM(**arguments)` makes; they start with their first job.
 
     arguments: with `model`, and `tokenizer`: the model's folder, or its adapter's.
+    replicas: engines, each on GPUs of its own, to which prompts are dealt.
     """
 
     arguments: Mapping[str, Any]
+    replicas: int = 1
 
     def generate(
         self, prompts: Sequence[Tokens], settings: Sequence[dict[str, Any]]
     ) -> list[list[Sampled]]:
         """What `generate` below gives for prompts, each with settings of its own.
 
-        Raises EngineError if the engine fails; then the next job starts another.
+        Raises EngineError if an engine fails; then the next job starts others.
         """
-        if not (_live and _live[0][0] == self and _live[0][1].poll() is None):
-            free_gpus()
+        if not (_live and all(e == self and p.poll() is None for e, p, _ in _live)):
+            self._start()
+        n = min(self.replicas, len(prompts))
+        jobs = [(list(prompts[i::n]), list(settings[i::n])) for i in range(n)]
+        replies: list[Any] = [None] * len(prompts)
+        for i, reply in enumerate(self._replies(jobs)):
+            replies[i::n] = reply
+        return replies
+
+    def _start(self) -> None:
+        free_gpus()
+        for i in range(self.replicas):
             ours, theirs = Pipe()
             command = child.command(sys.executable, "-m", "factkit.vllm_engine")
             # what it prints goes where errors go
-            process = subprocess.Popen(command, stdin=theirs, stdout=2)
+            process = subprocess.Popen(
+                command, stdin=theirs, stdout=2, env=os.environ | self._gpus(i)
+            )
             theirs.close()
             _live.append((self, process, ours))
-            self._reply(dict(self.arguments))
-        return self._reply((list(prompts), list(settings)))
+        self._replies([dict(self.arguments)] * self.replicas)
+
+    def _gpus(self, i: int) -> dict[str, str]:
+        """The environment's variable with the GPUs of engine i, if there are several
+        engines and GPUs."""
+        import torch
+
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        known = seen.split(",") if seen else map(str, range(torch.cuda.device_count()))
+        n = self.arguments.get("tensor_parallel_size", 1)
+        own = list(known)[i * n : (i + 1) * n]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(own)} if own else {}
 
     def logps(self, texts: Sequence[Tokens]) -> list[list[float]]:
         """log π of each text's tokens but the first, at temperature 1."""
@@ -63,28 +87,31 @@ class VllmEngine:
         rows = self.generate(texts, [settings] * len(texts))
         return [logps for ((_, logps),) in rows]
 
-    def _reply(self, message: object) -> Any:
-        """The process's reply; without one it is ended."""
+    def _replies(self, messages: Sequence[object]) -> list[Any]:
+        """The reply of each process to its message; without one all are ended."""
+        pipes = [pipe for _, _, pipe in _live[: len(messages)]]
         try:
-            _live[0][2].send(message)
-            reply = _live[0][2].recv()
+            for pipe, message in zip(pipes, messages, strict=True):
+                pipe.send(message)
+            replies = [pipe.recv() for pipe in pipes]
         except (EOFError, OSError):
-            reply = "its process ended; what it printed last may say why"
+            replies = ["its process ended; what it printed last may say why"]
         except BaseException:  # a late reply would be taken for the next message's
             _end(0)
             raise
-        if isinstance(reply, str):
-            _end(IDLE_S)
-            name = self.arguments.get("tokenizer")
-            raise EngineError(f"the vLLM engine of {name} failed: {reply}")
-        return reply
+        for reply in replies:
+            if isinstance(reply, str):
+                _end(IDLE_S)
+                name = self.arguments.get("tokenizer")
+                raise EngineError(f"the vLLM engine of {name} failed: {reply}")
+        return replies
 
 
-_live: list[tuple[VllmEngine, subprocess.Popen, Connection]] = []  # one at most
+_live: list[tuple[VllmEngine, subprocess.Popen, Connection]] = []  # of one VllmEngine
 
 
 def free_gpus() -> None:
-    """End the engine, if one runs, and give back what this process no longer uses of
+    """End the engines, if any run, and give back what this process no longer uses of
     the GPUs' memory."""
     import torch
 

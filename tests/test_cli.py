@@ -25,7 +25,7 @@ def factkit(monkeypatch, capsys):
 
 
 def test_every_command_has_help(factkit, monkeypatch):
-    commands = "reproduce sweep check report serve-rewards fetch serve-search "
+    commands = "reproduce sweep check report fetch serve-search "
     for command in (commands + "verl assets doctor wheelhouse book").split():
         for columns in (40, 80):
             monkeypatch.setenv("COLUMNS", str(columns))

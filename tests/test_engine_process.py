@@ -150,13 +150,11 @@ def alone(first):
 # Who samples
 
 
-@pytest.mark.parametrize("rollouts", ["vllm_colocate", "vllm_server"])
-def test_where_vllm_samples_this_process_loads_no_policy(
-    rollouts, tmp_path, monkeypatch
-):
+def test_where_vllm_samples_this_process_loads_no_policy(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load_policy", None)
     monkeypatch.setattr(models, "load_tokenizer", lambda path: f"of {path}")
-    p = params.load("truthrl", "tiny", {"rollouts": rollouts, "dtype": "bfloat16"})
+    values = {"rollouts": "vllm_colocate", "dtype": "bfloat16"}
+    p = params.load("truthrl", "tiny", values)
     engine, tokenizer = models.policy("whole", p)
     assert tokenizer == "of whole"
     shared = {

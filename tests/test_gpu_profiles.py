@@ -76,12 +76,10 @@ def test_every_profile_makes_its_trainers_configurations(tmp_path):
         assert not config.vllm_importance_sampling_correction, path
         if p.rollouts == "vllm_colocate":
             assert config.vllm_mode == "colocate", path
+            assert config.vllm_enable_sleep_mode, path
             assert config.vllm_gpu_memory_utilization == p.vllm_memory
             assert config.vllm_max_model_length == p.max_context_length
             assert p.num_processes % p.vllm_tensor_parallel == 0
-        if p.rollouts == "vllm_server":
-            assert config.vllm_mode == "server", path
-            assert config.vllm_server_base_url == p.vllm_server_url
         adapter = setup.lora(p)
         assert (adapter.r if adapter else 0) == p.lora_rank, path
 
@@ -143,17 +141,20 @@ def test_a_dense_veriscore_trains_for_half_the_updates(monkeypatch, tmp_path):
     assert trained("veriscore", "tiny", rl_steps=8)[1] == 8
 
 
-def test_evaluation_takes_the_trainers_gpus_and_the_rollout_server_its_own(tmp_path):
-    for variant in ("", "qwen3-4b", "tulu3-8b"):
-        p = load("h100_full", variant, "rar")
-        assert (p.rollout_gpus, p.num_processes) == (1, 4)
-        own = models.vllm_arguments(p.policy, p)
-        harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)["model_args"]
-        for engine in (own, harness):
-            assert engine["tensor_parallel_size"] == 4
-            assert doctor.SHAPES[p.policy].kv % (4 * 128) == 0  # whole KV heads a GPU
-    for paper, variant, gpus in (("truthrl", "", 2), ("reason", "", 8)):
-        assert load("h100_full", variant, paper).rollout_gpus == gpus
+def test_evaluation_takes_all_gpus_that_train(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "load_tokenizer", lambda path: None)
+    for path, p in FILES.items():
+        if path.parent.name not in GPU:
+            continue
+        engines, _ = models.policy(p.policy, p)
+        of_each = engines.arguments["tensor_parallel_size"]
+        assert engines.replicas * of_each == p.num_processes, path
+        if path.stem.startswith("rar"):
+            harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)
+            of_each = harness["model_args"]["tensor_parallel_size"]
+            assert of_each == p.num_processes, path
+        heads = doctor.SHAPES[p.policy].kv // 128  # whole ones a GPU
+        assert heads % of_each == 0 or of_each == 1, path
 
 
 def test_a_batch_is_split_over_processes_and_passes_or_refused():
@@ -208,7 +209,7 @@ def test_processes_share_all_cores_whatever_a_sweep_s_threads(monkeypatch):
     from accelerate.utils.launch import prepare_multi_gpu_env
 
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # a sweep's
-    for cores, threads in ((112, "28"), (2, "1")):
+    for cores, threads in ((112, "14"), (2, "1")):
         monkeypatch.setattr(child, "cores", lambda n=cores: n)
         command = launch.launch_command(load("h100_full"), Path("job"))
         parsed = accelerate.launch_command_parser().parse_args(command[3:])
@@ -221,7 +222,6 @@ def test_training_leaves_the_notebook_s_process_where_it_must():
         ({}, False),
         ({"num_processes": 2}, True),
         ({"rollouts": "vllm_colocate"}, True),
-        ({"rollouts": "vllm_server"}, False),
         ({"lora_backend": "unsloth", "lora_rank": 8}, True),
     ):
         assert launch.needs_own_processes(load("tiny", **values)) is own

@@ -103,9 +103,7 @@ BAD = {
     "relevance_model": NAMES,
     "judge_url": URLS,
     "relevance_url": URLS,
-    "reward_url": URLS,
     "search_url": URLS,
-    "vllm_server_url": URLS,
     "judge_extra": EXTRA,
     "judge_concurrency": (*COUNTS, 10**6),
     "judge_timeout": (0.0, -1.0, 1e9, NAN, INF, "60"),
@@ -188,7 +186,6 @@ BAD = {
     "context_entries": (-1, 1.5, 10**6),
     "reward_pairs": (-1, 1.5, 10**6),
     "reward_lora_rank": (-1, 1.5, 10**6),
-    "vllm_server_gpus": (-1, 1.5, 10**6),
     **dict.fromkeys(
         """train_questions train_requests train_claims sft_requests sft_trajectories
         dev_questions dev_requests test_questions test_requests test_claims""".split(),

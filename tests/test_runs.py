@@ -163,7 +163,7 @@ def test_a_run_goes_on_where_services_have_moved(tmp_path):
     here = settings(tmp_path)
     assert keep(runs.start("12_truthrl_train", here), 1) == 1
     moved = {"judge_url": "http://node2:8001/v1", "judge_concurrency": 8}
-    moved |= {"vllm_server_url": "http://node3:8000", "micro_batch_size": 2}
+    moved |= {"vllm_memory": 0.5, "micro_batch_size": 2}
     there = settings(tmp_path, **moved)
     run = runs.start("12_truthrl_train", there)
     assert keep(run, 2) == 1

@@ -12,18 +12,14 @@ from web_server import answering
 from factkit import UserError, doctor, params, services
 
 NOWHERE = "http://127.0.0.1:9"
-SERVED = "/mnt/models/meta-llama/Llama-3.1-8B-Instruct"  # by the rollout server
 GRADE = json.dumps({"explanation": "the same city", "score": 1})
 
 
 @contextmanager
 def server(reply=GRADE, models=("org/judge",), city="Alex"):
-    """Its address: a judge that replies so, beside a healthy service."""
+    """Its address: a judge that replies so, and searches."""
 
     def answer(path, headers, body):
-        if path == "/sick/health":
-            return 503, "", {}
-        policy = [{"id": SERVED, "root": SERVED}]
         listed = [{"id": name, "max_model_len": 8192} for name in models]
         bounded = b"Alexandria" in body
         told = json.dumps({"name": city}) if bounded else reply
@@ -32,7 +28,6 @@ def server(reply=GRADE, models=("org/judge",), city="Alex"):
         named = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
         name = path.split("/")[1]
         found = [{"id": f"A page of {name}", "contents": "Its text"}]
-        listed = policy if name == "rollouts" else listed
         made = {"data": listed, "choices": [choice], "result": [found]}
         if name == "scifact":
             made["result"] = [[]]
@@ -117,12 +112,10 @@ def test_who_prefers_is_asked_by_the_model_and_at_the_place_that_it_falls_back_t
 def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.delenv("FACTKIT_SEARCH_KEY", raising=False)
     with server() as url:
-        values = {"vllm_server_url": f"{url}/rollouts", "reward_url": f"{url}/sick"}
-        p = params.load("reason", "h100_full", values)
+        p = params.load("reason", "h100_full")
         checks = {
             what: fine for what, _, fine, _ in doctor.examine_services("reason", p)
         }
-        assert checks["rollout server"] and not checks["reward service"]
         assert not checks["key of https://google.serper.dev/search"]
         monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
         (tmp_path / "a.parquet").touch()
@@ -167,43 +160,6 @@ def test_a_judge_whose_text_has_no_bounds_is_told_how_to_be_served():
     with server(city="Alexandria") as url:
         (_, told, fine, remedy), *_ = services.needed(judged(url))
     assert not fine and "no bounds" in told and "backend guidance" in remedy
-
-
-def of_rollouts(url, policy="meta-llama/Llama-3.1-8B-Instruct", **values):
-    own = {"rollouts": "vllm_server", "vllm_server_url": url, "policy": policy}
-    return params.load("truthrl", "tiny", own | values)
-
-
-def test_the_rollout_server_must_serve_the_policy():
-    with server() as url:
-        _, told, fine, _ = services.rollout_server(of_rollouts(f"{url}/rollouts/"))
-        assert fine and told == f"{url}/rollouts/v1/models lists {SERVED}"
-        for policy in ("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B"):
-            p = of_rollouts(f"{url}/rollouts", policy)
-            _, told, fine, remedy = services.rollout_server(p)
-            assert not fine and SERVED in told
-            assert f"--served-model-name {policy}" in remedy
-    with server(models=()) as url:  # nothing, or something else than a vLLM
-        _, told, fine, _ = services.rollout_server(of_rollouts(url))
-        assert (told, fine) == (f"{url}/v1/models: IndexError", False)
-
-
-def test_only_a_training_with_rollouts_asks_for_their_server(tmp_path):
-    def asked(arm, trains="12_truthrl_train", rollouts="vllm_server"):
-        values = {"arm": arm, "rollouts": rollouts, "output_dir": str(tmp_path)}
-        try:
-            services.preflight(of_rollouts(NOWHERE, **values), trains)
-        except UserError as error:
-            return "rollout server: " in str(error) and "ConnectError" in str(error)
-        return False
-
-    assert asked("ternary") and asked("rlkf")
-    assert not asked("ternary", "")  # notebook 10
-    assert not asked("ternary", rollouts="transformers")
-    assert not any(map(asked, ("prompting", "sft", "dpo", "iterative_dpo")))
-    made = tmp_path / "tiny" / "12_truthrl_train" / "ternary-s0" / "model"
-    made.mkdir(parents=True)  # trained: judged once more, say
-    assert not asked("ternary")
 
 
 def test_a_run_without_judge_or_key_stops_before_it_begins(monkeypatch):

@@ -84,9 +84,7 @@ class Start(RunParams):
 class HardwareParams(RunParams):
     """How to run on GPUs; the defaults are those of a machine without one."""
 
-    rollouts: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
-    vllm_server_url: fields.Url = "http://localhost:8000"
-    vllm_server_gpus: fields.FewOrZero = 0  # its own; 0: vllm_tensor_parallel
+    rollouts: Literal["transformers", "vllm_colocate"] = "transformers"
     vllm_tensor_parallel: fields.Few = 1
     vllm_memory: float = Field(0.3, gt=0, lt=1)  # share of a GPU's memory
     lora_backend: Literal["peft", "unsloth"] = "peft"
@@ -94,11 +92,6 @@ class HardwareParams(RunParams):
     deepspeed: Literal["", "zero3", "zero3_offload"] = ""
     micro_batch_size: fields.FewOrZero = 0  # sequences a GPU at a time; 0: all
     max_context_length: int = Field(2048, ge=16, le=fields.MOST_TOKENS)
-
-    @property
-    def rollout_gpus(self) -> int:
-        """GPUs of an engine that samples while the policy trains."""
-        return self.vllm_server_gpus or self.vllm_tensor_parallel
 
     def split_batch(self, total: int) -> tuple[int, int]:
         """How an update's `total` rows are split: (rows a pass, passes a process).

@@ -97,8 +97,9 @@ def arguments(
         model["think_end_token"] = CLOSE
     if backend == "vllm":
         engine = models.vllm_arguments(policy, p)
-        names_of = ("tensor_parallel_size", "gpu_memory_utilization")
-        model |= {name: engine[name] for name in names_of}
+        # its own way to several engines needs Ray: one on all GPUs that train
+        model["tensor_parallel_size"] = max(p.num_processes, p.vllm_tensor_parallel)
+        model["gpu_memory_utilization"] = engine["gpu_memory_utilization"]
     return {
         "model": backend,
         "model_args": model,

@@ -49,8 +49,6 @@ class ReasonDpoParams(ReasonSftParams, DpoParams):
 class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
-    reward_url: fields.Url = ""
-
 
 # arm → (λ, μ), the five rows of Table 2
 WEIGHTS = {

@@ -9,7 +9,7 @@ from factkit.curate import drawn
 from factkit.curate.drawn import Drawn
 from factkit.datasets.examples import Example
 from factkit.leads.policy import base_policy
-from factkit.reason import reward_service, rewards
+from factkit.reason import rewards
 from factkit.reason.arms import Reason, ReasonSftParams
 from factkit.train import grpo, offline
 
@@ -54,10 +54,7 @@ def train_arm(
 
 
 def reward_function(p: Reason, folder: Path) -> Callable[..., list[float | None]]:
-    """The reward of `p.arm` with TRL's `reward_funcs` signature: on the engine of p, or
-    by the reward service at p.reward_url."""
-    if p.reward_url:
-        return rewards.trl_reward(p.arm, reward_service.remote(p))
+    """The reward of `p.arm` with TRL's `reward_funcs` signature."""
     engine = rewards.engine_of(p)
     score = functools.partial(rewards.scored, p.arm, engine)
     return rewards.trl_reward(p.arm, score)

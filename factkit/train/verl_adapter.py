@@ -259,7 +259,7 @@ def overrides(
         f"{rollout}.temperature": p.temperature,
         f"{rollout}.top_p": p.top_p,
         f"{rollout}.max_model_len": p.max_context_length,
-        f"{rollout}.tensor_model_parallel_size": p.rollout_gpus,
+        f"{rollout}.tensor_model_parallel_size": p.vllm_tensor_parallel,
         f"{rollout}.gpu_memory_utilization": p.vllm_memory,
         f"{rollout}.log_prob_micro_batch_size_per_gpu": sequences,
         f"{rollout}.agent.default_agent_loop": paper if job.loop else SINGLE,

@@ -187,9 +187,9 @@ def load_scorer(
     """The reward model in `path` as a function of prompts and completions → scores.
 
     Texts are scored as the concatenation of prompt and completion, 8 at a time: with
-    references they are long, and policy and engine are on the GPU, too. Each process
-    holds the model whole: ZeRO-3 shards what is loaded under its configuration, and
-    only what its engine trains can be run then.
+    references they are long. Each process holds the model whole, in the host's memory
+    but while it scores, since policy and engine take the GPU's: ZeRO-3 shards what is
+    loaded under its configuration, and only what its engine trains can be run then.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -205,7 +205,7 @@ def load_scorer(
         deepspeed.set_hf_deepspeed_config(config)
     model.config.pad_token_id = tokenizer.pad_token_id
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.to(device).eval()
+    model.eval()
 
     def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
         texts = []
@@ -216,12 +216,14 @@ def load_scorer(
                 (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
             texts.append(prompt + completion.strip())
         scores: list[float] = []
+        model.to(device)
         for start in range(0, len(texts), 8):
             ids = tokenizer(texts[start : start + 8])["input_ids"]
             rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
             batch = tokenizer.pad(rows, return_tensors="pt").to(device)
             with torch.inference_mode():
                 scores += model(**batch).logits[:, 0].float().tolist()
+        model.to("cpu")
         return scores
 
     return score

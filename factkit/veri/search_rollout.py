@@ -22,6 +22,7 @@ from factkit.datasets.examples import Example, read_rows
 from factkit.retrieval.bm25 import CorpusIndex
 from factkit.retrieval.entries import shown
 from factkit.search import Search, in_process, over_http
+from factkit.train.rollouts import awake
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
 from factkit.vllm_engine import Sampled, Tokens
 from factkit.world.claims import marking
@@ -257,13 +258,8 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size
     )
     if p.rollouts == "vllm_colocate":
-        llm = trainer.vllm_generation.llm
-        yield with_engine(partial(vllm_engine.generate, llm), sampling)
-        return
-    if p.rollouts == "vllm_server":
-        trainer.accelerator.wait_for_everyone()  # for the first process to have sent
-        url = f"{p.vllm_server_url}/v1"
-        yield with_server(url, trainer.model.name_or_path, sampling)
+        with awake(trainer.vllm_generation) as llm:
+            yield with_engine(partial(vllm_engine.generate, llm), sampling)
         return
     from trl.models import unwrap_model_for_generation
 

@@ -133,15 +133,10 @@ class Rehearsal:
             yield self.run("rewards")
             if data.error:
                 return
-            later = {}
-            if getattr(self.p, "reward_url", ""):
-                values = self.values
-                later = {"rewards": servers.reward_service(self.p, values)}
-            with servers.running(later, self.folder):
-                trained = []
-                for arm in chosen:
-                    yield (done := self.run("train", arm))
-                    trained += [] if done.error else [arm]
+            trained = []
+            for arm in chosen:
+                yield (done := self.run("train", arm))
+                trained += [] if done.error else [arm]
             if trained:
                 yield self.run("ablations", arms=" ".join(trained), seeds="0")
                 yield self.run("figures")

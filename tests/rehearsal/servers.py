@@ -1,8 +1,8 @@
 """The servers beside a rehearsal, on the ports that the profiles ship.
 
 A judge (`vllm serve` of the small policy, behind judge_proxy.py), the web with its
-search, and what a profile names more: a rollout server, a retriever, a reward service,
-further judges. All end with the process that started them.
+search, and what a profile names more: a retriever, further judges. All end with the
+process that started them.
 """
 
 import os
@@ -49,7 +49,6 @@ def environment(folder: Path) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process an engine: half the start
-        "VLLM_SERVER_DEV_MODE": "1",  # a rollout server's weights change
         "TQDM_DISABLE": "1",
     }
 
@@ -68,7 +67,7 @@ def addresses(paper: str, folder: Path) -> dict[str, str]:
 
 def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
     """Server → its port and command line, in the order of their start."""
-    python, hub = sys.executable, folder / "hub"
+    python = sys.executable
     judges = {p.judge_model: p.judge_url}
     judges |= dict(j.split("@") for j in getattr(p, "second_judges", ()))
     if getattr(p, "relevance_url", ""):
@@ -85,12 +84,6 @@ def commands(p: Any, folder: Path) -> dict[str, tuple[int, list[str]]]:
     elif search_url:
         log = str(folder / "logs" / "asked.jsonl")
         made["web"] = (WEB, [python, str(HERE / "web.py"), str(WEB), log])
-    if p.rollouts == "vllm_server":
-        port, policy = _port(p.vllm_server_url), str(hub / p.policy)
-        more = ("--logprobs-mode", "processed_logprobs")
-        more += ("--max-model-len", str(p.max_context_length))
-        serve = [*VLLM, "--model", policy, *more, "--port", str(port)]
-        made["rollouts"] = (port, serve)
     return made
 
 
@@ -102,17 +95,6 @@ def engine(folder: Path) -> dict[str, tuple[int, list[str]]]:
     how = '{"backend": "guidance", "disable_any_whitespace": true}'
     bound = ("--structured-outputs-config", how)
     return {"engine": (ENGINE, [*VLLM, *model, *names, *bound, "--port", str(ENGINE)])}
-
-
-def reward_service(p: Any, values: Mapping[str, Any]) -> tuple[int, list[str]]:
-    """The service that p.reward_url names; it reads what the data run wrote."""
-    port = _port(p.reward_url)
-    command = [sys.executable, "-m", "factkit", "serve-rewards", "reason"]
-    command += ["--profile", p.profile, "--port", str(port)]
-    command += [*("--output-dir", p.output_dir), "--variant", p.variant]
-    for key, value in values.items():
-        command += ["--set", f"{key}={value}"]
-    return port, command
 
 
 @contextmanager

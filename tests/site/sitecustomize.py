@@ -7,10 +7,8 @@ stand-in for Unsloth and vLLM's version under the name of its GPU build.
 
 import os
 import sys
-import tempfile
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import Any
 
 
@@ -26,14 +24,37 @@ def linear_layers(module: Any) -> None:
 
 def engine(module: Any) -> None:
     """An engine of seconds is not worth compiling; and where a prompt is read in two
-    parts, vLLM turns a seeded generator back, which a CPU's does not know."""
-    own = module.LLM.__init__
+    parts, vLLM turns a seeded generator back, which a CPU's does not know.
+
+    vLLM has its sleep mode on accelerators only: here an engine that sleeps loses its
+    weights, as there, and one that is not awake samples nothing.
+    """
+    own = module.LLM
     here = {"enforce_eager": True, "enable_chunked_prefill": False}
+    kept = {"__init__": own.__init__, "generate": own.generate}
 
-    def start(self: Any, *arguments: Any, **options: Any) -> None:
-        own(self, *arguments, **(here | options))
+    def start(
+        self: Any, *arguments: Any, enable_sleep_mode: bool = False, **options: Any
+    ) -> None:
+        self.sleeps, self.asleep = enable_sleep_mode, set()
+        kept["__init__"](self, *arguments, **(here | options))
 
-    module.LLM.__init__ = start
+    def sleep(self: Any, level: int = 1, mode: str = "abort") -> None:
+        assert self.sleeps and level == 2, "TRL alone puts engines to sleep, at level 2"
+        self.asleep = {"weights", "kv_cache"}
+        worker = self.llm_engine.model_executor.driver_worker
+        for weight in worker.model_runner.model.parameters():
+            weight.data.fill_(float("nan"))
+
+    def wake_up(self: Any, tags: list[str] | None = None) -> None:
+        self.asleep -= set(tags or self.asleep)
+
+    def generate(self: Any, *arguments: Any, **options: Any) -> Any:
+        assert not self.asleep, f"the engine sampled while asleep: {self.asleep}"
+        return kept["generate"](self, *arguments, **options)
+
+    own.__init__, own.generate = start, generate
+    own.sleep, own.wake_up = sleep, wake_up
 
 
 def adapters(module: Any) -> None:
@@ -52,34 +73,6 @@ def backend(module: Any) -> None:
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         gloo = ("gloo", module.DistributedType.MULTI_CPU)
         module.PartialState._prepare_backend = lambda *_, **__: gloo
-
-
-def client(module: Any) -> None:
-    """TRL sends weights to a server by NCCL: here by a file, which the server reads."""
-    from safetensors.torch import save_file
-
-    def start(self: Any) -> None:
-        self._weights = {}
-
-    def update_named_params(self: Any, metadata: Any, named_params: Any) -> None:
-        alone = not self._updating_weights
-        if alone:
-            start(self)
-        for name, weight in named_params:
-            self._weights[name] = weight.detach().to("cpu", copy=True).contiguous()
-        if alone:
-            finish(self)
-
-    def finish(self: Any) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            save_file(self._weights, Path(folder) / "model.safetensors")
-            call = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
-            self._post(f"{self.base_url}/collective_rpc", json=call)
-
-    own = module.VLLMClient
-    own.init_communicator = lambda self, device=0: None
-    own._start_weight_update, own._finish_weight_update = start, finish
-    own.update_named_params = update_named_params
 
 
 def connections(module: Any) -> None:
@@ -101,7 +94,6 @@ CHANGES = {
     "vllm.entrypoints.llm": engine,
     "vllm.lora.punica_wrapper.punica_cpu": adapters,
     "accelerate.state": backend,
-    "trl.generation.vllm_client": client,
 }
 
 

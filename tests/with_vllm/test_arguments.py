@@ -1,7 +1,6 @@
 """What we hand to vLLM and Unsloth, against the parameters of these versions."""
 
 import ast
-import inspect
 import re
 import zipfile
 
@@ -9,7 +8,7 @@ import pytest
 
 from factkit import params
 from factkit.params import ROOT
-from factkit.train import rollouts, setup
+from factkit.train import setup
 
 WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))
 
@@ -33,13 +32,3 @@ def test_unsloth_takes_our_arguments():
     known |= set(re.findall(r'kwargs\.get\("(\w+)"', llama))  # what it hands on
     assert set(loading) <= known
     assert set(adapter) <= parameters(llama, "llama.py", "get_peft_model")
-
-
-def test_vllm_serve_has_the_flags_that_the_docstring_shows():
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-    flags = set(re.findall(r"--[\w-]+", inspect.getdoc(rollouts.rollout_arguments)))
-    parser = make_arg_parser(FlexibleArgumentParser())
-    known = {flag for action in parser._actions for flag in action.option_strings}
-    assert flags and flags <= known

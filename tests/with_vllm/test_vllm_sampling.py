@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ import torch
 from factkit import models, params, vllm_engine
 from factkit.evaluate import short_form
 from factkit.rar import evaluate as rar
-from factkit.train import rollouts
 from factkit.vllm_engine import EngineError, VllmEngine
 
 WORKS = ("Hamlet", "Faust", "Emma")
@@ -178,28 +176,3 @@ def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tm
         assert own == pytest.approx(other, abs=1e-2)
     assert not math.isnan(sum(map(sum, logps)))
     vllm_engine.free_gpus()
-
-
-def test_a_rollout_server_draws_each_prompt_by_the_run_s_seed_and_update(
-    endpoint, smollm
-):
-    from trl.generation.vllm_client import VLLMClient
-
-    client = VLLMClient(base_url=endpoint.removesuffix("/v1"), connection_timeout=60)
-    _, tokenizer = models.load_policy(smollm, "bfloat16")
-    (ids,) = tokenizer(["Once upon a time"])["input_ids"]
-
-    def drawn(seed, step):
-        trainer = SimpleNamespace(state=SimpleNamespace(global_step=step))
-        generate = rollouts.seeded(client.generate, seed, trainer)
-        how = {"n": 2, "max_tokens": 16, "temperature": 1.0, "features": None}
-        made = generate(prompts=[ids, ids], **how, generation_kwargs={})
-        assert made["prompt_ids"] == [ids, ids]
-        assert [len(row) for row in made["logprobs"]] == [16] * 4
-        return [tuple(row) for row in made["completion_ids"]]
-
-    first = drawn(seed=0, step=1)
-    assert len(set(first)) == 4
-    assert drawn(seed=0, step=1) == first
-    assert not set(first) & set(drawn(seed=0, step=2))
-    assert not set(first) & set(drawn(seed=1, step=1))
