@@ -198,15 +198,13 @@ class ServiceError(RunFailure):
     """A service gave no answer; the message names URL, reason and fix."""
 
 
-def retrying(
-    stop: Any, lasting: tuple[int, ...] = (), **more: Any
-) -> tenacity.Retrying:
-    """What tries a call again; lasting: the statuses 5xx that would only come again."""
+def retrying(stop: Any, **more: Any) -> tenacity.Retrying:
+    """What tries a call again where another attempt may succeed."""
 
     def may_heal(error: BaseException) -> bool:
         if isinstance(error, httpx.HTTPStatusError):
             status = error.response.status_code
-            return status in HEALS or status >= 500 and status not in lasting
+            return status in HEALS or status >= 500
         return isinstance(error, TimeoutError | httpx.TransportError)
 
     retry, wait = tenacity.retry_if_exception(may_heal), lambda state: wait_s(state)
@@ -230,7 +228,7 @@ class Client:
 
     parameter: that holds its address; command: of `python -m factkit`, which starts
     one; token_variable: of the environment, with its token. call_s: how many seconds
-    a call may take. lasting: as `retrying` takes it. Raises ParamError on a bad URL.
+    a call may take. Raises ParamError on a bad URL.
     """
 
     def __init__(
@@ -240,7 +238,6 @@ class Client:
         command: str,
         token_variable: str,
         call_s: float,
-        lasting: tuple[int, ...] = (),
     ) -> None:
         try:
             self.url = httpx.URL(url)
@@ -251,7 +248,7 @@ class Client:
             raise ParamError(
                 f"{parameter}: must be http://host:port…, without user or token"
             )
-        self.parameter, self.command, self.lasting = parameter, command, lasting
+        self.parameter, self.command = parameter, command
         self.token = environment_token(token_variable)
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -263,7 +260,7 @@ class Client:
         Raises ServiceError on the last attempt's failure, or if `read` raises.
         """
         body, stop = json.dumps(content), tenacity.stop_before_delay(patience_s)
-        attempts = retrying(stop, self.lasting, before_sleep=self._tell)
+        attempts = retrying(stop, before_sleep=self._tell)
 
         def post() -> httpx.Response:
             return self.http.post(self.url, content=body).raise_for_status()

@@ -240,6 +240,9 @@ def main(job: Path) -> None:
     child.end_with_parent()  # accelerate starts each in a session of its own
     module, name, arguments = pickle.loads((job / "job.pickle").read_bytes())
     if arguments["p"].lora_backend == "unsloth":
+        # its engine can sleep, with the share of memory that we name and no other
+        os.environ |= {"UNSLOTH_VLLM_STANDBY": "1"}
+        os.environ |= {"UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE": "1"}
         import unsloth  # noqa: F401  before trl, transformers and peft: it patches them
     train = inspect.unwrap(getattr(importlib.import_module(module), name))
     train(**arguments)

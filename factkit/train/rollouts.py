@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from factkit.failures import RunFailure
 from factkit.params.stages import HardwareParams, TrainParams
 from factkit.train import precision
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from trl import GRPOTrainer
     from trl.generation.vllm_generation import VLLMGeneration
     from vllm import LLM
+
+# by which Unsloth marks the method that hands its adapter to the engine
+UNSLOTH_WRAPPED = "_unsloth_vllm_generation_lora_wrapped"
 
 
 def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
@@ -38,11 +42,21 @@ def settle_engine(trainer: "GRPOTrainer", p: TrainParams) -> None:
     that depend on p.seed.
 
     An engine in the trainer's process sets the seed of both, the same for every run;
-    the processes of one engine need one seed.
+    the processes of one engine need one seed. Unsloth's engine has the trainer's
+    weights and takes the adapter with each request: raises RunFailure if Unsloth, which
+    only warns, could not change TRL's class so.
     """
     from transformers import set_seed
 
-    if p.lora_rank:
+    if p.lora_backend == "unsloth":
+        generation = trainer.vllm_generation
+        given = getattr(generation, "_unsloth_load_lora", None)
+        if not given or not hasattr(generation.generate, UNSLOTH_WRAPPED):
+            raise RunFailure(
+                "Unsloth did not change TRL's VLLMGeneration: rollouts would come from "
+                "the base model; take the pinned versions, or lora_backend=peft"
+            )
+    elif p.lora_rank:
         precision.sync_unmerged(trainer.vllm_generation, trainer.model)
     engine = trainer.accelerator.process_index // p.vllm_tensor_parallel
     set_seed(1000 * p.seed + engine)

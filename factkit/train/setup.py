@@ -57,7 +57,7 @@ def policy_trainer(
             precision.exact_rotary(loaded)
     if reference is not None and config.device.type == "cpu":
         cpu.tune(reference)
-    if rollouts and p.rollouts != "transformers" and p.lora_backend != "unsloth":
+    if rollouts and p.rollouts != "transformers":
         settle_engine(trainer, p)
     return trainer
 

@@ -1,10 +1,17 @@
 """In the place of Unsloth, which does not import without a GPU: the same by PEFT.
 
 Its two functions take what the kit gives them (tests/with_vllm/test_arguments.py holds
-that against Unsloth's own); TRL starts the engine that `fast_inference` asks for.
+that against Unsloth's own). TRL starts the engine that `fast_inference` asks for, and
+sends it the merged weights where Unsloth hands over the adapter; Unsloth's marks of
+that are here, too.
 """
 
 from typing import Any
+
+from trl.generation.vllm_generation import VLLMGeneration
+
+VLLMGeneration._unsloth_load_lora = True
+VLLMGeneration.generate._unsloth_vllm_generation_lora_wrapped = True
 
 
 class FastLanguageModel:
