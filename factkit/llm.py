@@ -312,7 +312,7 @@ class LLM:
 
     def _without_secrets(self, text: str) -> str:
         """A server's words without the key and the headers that it may repeat."""
-        for secret in filter(None, (self.api_key, *self.headers.values())):
+        for secret in filter(None, (self.api_key and self.key, *self.headers.values())):
             text = text.replace(secret, "…")
         return text
 
