@@ -135,7 +135,7 @@ Name = Annotated[
     Field(max_length=200),
     require(
         "must be a name without spaces or special characters",
-        re.compile(r"([\w/.][\w/.:@+-]*)?", re.ASCII).fullmatch,
+        re.compile(r"([\w/.@][\w/.:@+-]*)?", re.ASCII).fullmatch,
     ),
 ]
 Variant = Annotated[
