@@ -87,7 +87,8 @@ def _csv_rows(path: Path) -> Iterator[Any]:
     with open_text(path) as lines:
         table = csv.DictReader((last := line for line in lines), strict=True)
         names = table.fieldnames or []
-        if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*names}) < len(names):
+        named = [*filter(None, names)]  # spreadsheets add empty columns
+        if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*named}) < len(named):
             raise ValueError(f"the columns {names}: commas must part different names")
         for row in table:
             if None in row:
