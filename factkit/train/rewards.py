@@ -1,4 +1,4 @@
-"""What every reward goes through on its way into training: `CheckedReward`."""
+"""Checks of rewards before a trainer uses them."""
 
 import math
 import signal
