@@ -1,7 +1,7 @@
-"""HTTP exchanges with an end: bounds on time and size, addresses that are checked.
+"""HTTP clients with bounds on time and size, and with checked addresses.
 
-The proxy of the environment is used for https addresses alone, which it can't read, and
-never for this machine.
+The environment's proxy is used only for https, which it can't read, and never for this
+machine.
 """
 
 import ipaddress
@@ -100,10 +100,10 @@ class _Bounded(httpx.SyncByteStream):
 
 
 class _Deadline(httpcore.NetworkBackend):
-    """Connections of which each thread's exchange ends after `seconds`.
+    """Connections on which each thread's exchange ends after `seconds`.
 
-    httpcore's own limits are on each read, so that a reply that comes byte by byte
-    would take for ever. public: the address that was checked is the one connected to;
+    httpcore limits each read alone, so a reply sent byte by byte would never time out.
+    public: the address that was checked is the one connected to;
     a second look-up could give another one.
     """
 

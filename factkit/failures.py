@@ -1,4 +1,4 @@
-"""What a user sees of an error: its cause first, in ten lines at most."""
+"""Error messages for users: the cause first, ten lines at most."""
 
 import contextlib
 import errno

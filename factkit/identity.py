@@ -1,4 +1,4 @@
-"""What a function is made of: a digest that says whether it is still the same.
+"""A digest of a function and of all that it uses, to tell whether it has changed.
 
 The bytes of `pickle`, with what is the user's own by value: functions (code, defaults,
 closures, the globals that they use), classes, and objects of these classes. What is
@@ -82,9 +82,8 @@ def describe_source(function: Callable) -> tuple[str, str]:
     except Exception as error:
         raise UnidentifiableError(
             f"{callable_name(function)} can't be identified ({writer.part}: {error}), "
-            "and a changed function would pass for the old one: make it of functions, "
-            "numbers, texts and tables, and read files and settings beforehand, into "
-            "a variable"
+            "so a change of it would go unnoticed: use functions, numbers, texts and "
+            "tables alone, and read files and settings into a variable first"
         ) from error
     return writer.digest.hexdigest()[:12], "\n".join(writer.source) + "\n"
 

@@ -88,6 +88,9 @@ class Reply:
         return self.text is not None and reason in NORMAL_ENDS
 
 
+REPLY = TypeAdapter(Reply)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What calls may take.
@@ -172,7 +175,7 @@ class LLM:
         if (stored := self._cache.kept(key)) is None:
             return None
         try:
-            reply = TypeAdapter(Reply).validate_json(json.dumps(stored), strict=True)
+            reply = REPLY.validate_json(json.dumps(stored), strict=True)
         except ValidationError:
             why = f"{self._cache.folder}: row {key} is no reply, and is asked for again"
             warnings.warn(why, stacklevel=3)
@@ -312,7 +315,7 @@ class LLM:
 
     def _without_secrets(self, text: str) -> str:
         """A server's words without the key and the headers that it may repeat."""
-        for secret in filter(None, (self.api_key, *self.headers.values())):
+        for secret in filter(None, (self.api_key and self.key, *self.headers.values())):
             text = text.replace(secret, "…")
         return text
 

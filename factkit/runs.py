@@ -122,8 +122,6 @@ class Run:
 
         A line below it names the arms whose results are the reference's.
         """
-        import io
-
         from matplotlib import pyplot
 
         if self.reference_arms:

@@ -124,7 +124,7 @@ RULES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
         (r"%| per cent\b", 0, " percent"),
         ("‰", 0, " permille"),
         (
-            r"(?:\bUS)?([$€£¥₹]) ?(\d[\d.]*\b)|\b(\d[\d.]*) ?([$€£¥₹])",
+            r"(?:\bUS)?([$€£¥₹]) ?(\d[\d.]*\b)|(?<![\w.])(\d[\d.]*) ?([$€£¥₹])",
             0,
             lambda m: f"{m[2] or m[3]} {CURRENCIES[m[1] or m[4]]}",
         ),

@@ -239,9 +239,10 @@ def environment(jobs: int = 1) -> dict[str, str]:
     named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
     terminal = os.ttyname(2) if named else ""
     home, cache = Path(os.path.expanduser("~")), cache_dir()
-    moved = {} if os.access(home, os.W_OK) else {"XDG_CACHE_HOME": str(cache)}
-    if moved and "XDG_CACHE_HOME" not in os.environ:  # models are read where they were
-        moved["HF_HOME"] = os.environ.get("HF_HOME", f"{home}/.cache/huggingface")
+    moved = {}
+    if "XDG_CACHE_HOME" not in os.environ and not os.access(home, os.W_OK):
+        models = os.environ.get("HF_HOME", f"{home}/.cache/huggingface")
+        moved = {"XDG_CACHE_HOME": str(cache), "HF_HOME": models}
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),

@@ -1,8 +1,10 @@
 """What no reward may be on its way into training, in real trainers."""
 
+import hashlib
 import math
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -92,6 +94,20 @@ def test_waiting_takes_nothing_of_a_reward_s_time(monkeypatch):
 
     def wait(completions, **_):
         time.sleep(0.3)
+        return [1.0] * len(completions)
+
+    assert CheckedReward(wait)(completions=["a"], completion_ids=[[5]]) == [1.0]
+
+
+def test_other_threads_take_nothing_of_a_reward_s_time(monkeypatch):
+    monkeypatch.setattr(rewards, "CPU_S", 0.2)
+    block = b"x" * 10_000_000
+
+    def wait(completions, **_):
+        before = time.process_time()
+        with ThreadPoolExecutor(1) as pool:  # hashing releases the interpreter
+            pool.submit(lambda: [hashlib.sha256(block) for _ in range(60)]).result()
+        assert time.process_time() - before > 0.2
         return [1.0] * len(completions)
 
     assert CheckedReward(wait)(completions=["a"], completion_ids=[[5]]) == [1.0]

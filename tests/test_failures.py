@@ -131,6 +131,9 @@ def test_runs_have_none_of_a_user_s_settings_of_jupyter_snakemake_and_matplotlib
     own = sweeps.environment()
     assert own["XDG_CACHE_HOME"] == str(tmp_path)
     assert own["HF_HOME"] == os.path.expanduser("~/.cache/huggingface")
+    monkeypatch.setenv("XDG_CACHE_HOME", "kept")
+    own = sweeps.environment()
+    assert own["XDG_CACHE_HOME"] == "kept" and "HF_HOME" not in own
 
 
 def drawn():

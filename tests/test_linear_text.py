@@ -12,7 +12,7 @@ from factkit.verify.response import sentences
 UNITS = """
 a|A |1|1950 |[1950 1951 1952 1953] |[|((|"|'|“|.|. |a. |A. |A.|... |! |?! |, |a, |-| - 
 |a-b |—|a/|\\boxed{|{|}|<think>|</answer>|<|<a>|[[|[[a]], |``` |# |* |_|1. |é|ł
-|中|。|ไ|क|²|½|١|İ|%|$1|-1|1,|1,000,|1.000.|1 000 |million |twenty-|BC |12 Jan 19
+|中|。|ไ|क|²|½|١|İ|%|$1|-1|1,|1,000,|1.000.|1.|1 000 |million |twenty-|BC |12 Jan 19
 |is |not |not know |I |n't |I think|but |born |was born in |born 18|died |in 
 |by |the |a the |and was |who was |probably |(1900-|by de la |is a 
 |is the capital of |Label: SUPPORT |Evidence: |<search>|true |score: |^|&|+|#

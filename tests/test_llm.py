@@ -303,7 +303,7 @@ def test_a_key_that_the_server_repeats_is_not_told():
 
     with serve(repeat) as server:
         headers = {"X-Team": "facts"}
-        llm = LLM(server.url, "judge", None, QUICK, api_key="sk-Zq7", headers=headers)
+        llm = LLM(server.url, "judge", None, QUICK, api_key="sk-Zq7\n", headers=headers)
         (reply,) = llm.run([ask("p")])
     assert "HTTP 401" in reply.error and "sk-Zq7" not in reply.error
     assert "facts" not in reply.error

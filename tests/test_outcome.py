@@ -171,4 +171,5 @@ def test_an_answer_that_is_said_to_be_none_is_wrong():
 
 def test_a_long_line_is_no_short_answer():
     assert outcome("It is Paris. " + "So it is. " * 100, ["Paris"]) is WRONG
+    assert outcome("Paris" + " " * 1_200 + "or London", ["Paris"]) is WRONG
     assert outcome("I don't know. " * 100, ["Paris"]) is ABSTAIN

@@ -60,7 +60,7 @@ def of_file(path: str | Path) -> Iterator[Any]:
 
 
 def whole(read: Callable[[Any], Iterable[Any]], path: Any) -> Iterator[Any]:
-    """The rows that `read` gives of a file; DataError where it can't be read on."""
+    """Yield the rows that `read` gives of a file; DataError if the file is damaged."""
     try:
         yield from read(path)
     except DataError:
@@ -82,12 +82,13 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _csv_rows(path: Path) -> Iterator[Any]:
-    """The rows of a CSV file whose cells are parted by commas."""
+    """The rows of a CSV file whose cells are separated by commas."""
     csv.field_size_limit(2**31 - 1)  # of the process: a cell may hold a page
     with open_text(path) as lines:
         table = csv.DictReader((last := line for line in lines), strict=True)
         names = table.fieldnames or []
-        if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*names}) < len(names):
+        named = [*filter(None, names)]  # spreadsheets add empty columns
+        if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*named}) < len(named):
             raise ValueError(f"the columns {names}: commas must part different names")
         for row in table:
             if None in row:

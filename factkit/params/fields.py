@@ -17,7 +17,7 @@ POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 MOST_SEED = 4_000_000
 MOST, MOST_FEW, MOST_TOKENS = 10_000_000, 10_000, 2**20
 KEPT = """params notebooks factkit tests .git outputs/reference
-/bin /boot /etc /lib /proc /sbin /sys /usr""".split()
+/bin /boot /etc /lib /proc /sbin /sys /usr/bin /usr/lib /usr/lib64 /usr/sbin""".split()
 # of a judge's request, what the kit sets itself, under any server's name for it
 OWN_FIELDS = """model messages prompt max_tokens max_completion_tokens max_new_tokens
 temperature top_p n best_of stream stream_options response_format structured_outputs
@@ -135,7 +135,7 @@ Name = Annotated[
     Field(max_length=200),
     require(
         "must be a name without spaces or special characters",
-        re.compile(r"([\w/.][\w/.:@+-]*)?", re.ASCII).fullmatch,
+        re.compile(r"([\w/.@][\w/.:@+-]*)?", re.ASCII).fullmatch,
     ),
 ]
 Variant = Annotated[

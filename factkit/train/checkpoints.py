@@ -1,8 +1,8 @@
-"""Checkpoints: what files each has, and which one training goes on from.
+"""Checkpoints: record their files, and find the newest undamaged one to resume from.
 
-transformers goes on from whatever it finds: without optimizer.pt it starts a new
-optimizer, without the random numbers' state it draws others. Here a manifest with sizes
-and checksums is written last, and a checkpoint that does not agree with it is left.
+transformers resumes from whatever it finds: without optimizer.pt it starts a new
+optimizer, without the random state it draws other numbers. Here a manifest with sizes
+and checksums is written last, and a checkpoint that differs from it is not used.
 """
 
 import json

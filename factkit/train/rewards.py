@@ -1,8 +1,9 @@
-"""What every reward goes through on its way into training: `CheckedReward`."""
+"""Checks of rewards before a trainer uses them."""
 
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -15,7 +16,7 @@ from factkit.prompts import completion_texts
 from factkit.verify import judge
 from factkit.verify.verifier import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
 
-# of processor time for the rewards of a batch; waiting for a judge takes none
+# of the main thread's processor time for the rewards of a batch; waiting takes none
 CPU_S = 600.0
 PART = 20  # characters by which a text tells its response
 
@@ -90,7 +91,11 @@ class CheckedReward(TrainerCallback):
             yield
             return
 
+        began = time.thread_time()
+
         def stop(_: int, frame: FrameType | None) -> None:
+            if time.thread_time() - began < CPU_S:  # the timer counts all threads
+                return
             text = _response_at(frame, completion_texts(completions))
             self._refuse(
                 f"computed for {CPU_S:g} s, last on the response {text[:200]!r}"

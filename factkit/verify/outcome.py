@@ -50,9 +50,9 @@ def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcom
     line = (response.strip().splitlines() or [""])[0]
     if line and response.strip() in [answer.strip() for answer in answers]:
         return Outcome.CORRECT  # also the song "I Don't Know"
-    line = plain(line[:LONGEST])
-    echo, mark, rest = line.rpartition("?")
-    offered = _offer(rest if mark and ASKING.match(echo) else line)
+    beginning = plain(line[:LONGEST])
+    echo, mark, rest = beginning.rpartition("?")
+    offered = _offer(rest if mark and ASKING.match(echo) else beginning)
     if offered is None:
         return Outcome.ABSTAIN
     if len(line) >= LONGEST:
