@@ -123,7 +123,7 @@ def explain_storage(error: BaseException) -> str:
         return ""
     return (
         f"{path or 'a file'}: {problem}; {fix}, or {_alternative(str(path))}, and "
-        "start again: what is complete is kept"
+        "run the command again: finished parts are kept"
     )
 
 

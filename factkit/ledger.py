@@ -374,7 +374,7 @@ def _mean(values: Sequence[float]) -> float:
 def shown(table: "pd.DataFrame") -> "Styler":
     """Verdicts to look at: all of them, in small print, no wider than a page; prints
     them counted."""
-    print(in_words(table.verdict), without_silence(table))
+    print(in_words(table.verdict), count_same_answered(table))
     small = "font-size: 80%; padding: 2px 5px; text-align: left"
     prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
     styles = [
@@ -417,7 +417,7 @@ def in_words(verdicts: Sequence[str]) -> str:
     return f"{several}. If no arm differed, {by_chance(verdicts):.1f} would hold."
 
 
-def without_silence(table: "pd.DataFrame") -> str:
+def count_same_answered(table: "pd.DataFrame") -> str:
     """How many claims on a mean over answers still hold on the requests that both arms
     answered, in a sentence; empty if none holds."""
     holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]

@@ -177,7 +177,7 @@ class LLM:
         try:
             reply = REPLY.validate_json(json.dumps(stored), strict=True)
         except ValidationError:
-            why = f"{self._cache.folder}: row {key} is no reply, and is asked for again"
+            why = f"{self._cache.folder}: row {key} is not a reply: asked again"
             warnings.warn(why, stacklevel=3)
             return None
         return replace(reply, cached=True)

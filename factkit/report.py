@@ -171,7 +171,7 @@ def markdown(
             name = "-".join(filter(None, (profile, setting)))
             table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
             parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
-            parts += _without_silence(paper, found)
+            parts += _same_answered_table(paper, found)
     parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
     for profile in measured:
         folder = root or runs.REFERENCE
@@ -190,7 +190,7 @@ def markdown(
     return "\n".join(parts)
 
 
-def _without_silence(paper: str, results: Sequence[Any]) -> list[str]:
+def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
     """What training changes on the requests that a policy and its start both answered:
     a table, of papers whose main metric is a mean over answers."""
     if paper not in MEANS_OVER_ANSWERS:
@@ -210,7 +210,7 @@ def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]
     page = ledger.page(paper, root, measured)
     words = [
         f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
-        f"{ledger.without_silence(page[n])}\n"
+        f"{ledger.count_same_answered(page[n])}\n"
         for n in measured
     ]
     flat = page[_columns(measured)].replace(r"\|", "/", regex=True)

@@ -184,7 +184,7 @@ class _Web:
         if isinstance(stored, dict) and {*map(type, stored.values())} <= {str}:
             return stored
         if stored is not None:
-            why = f"row {key} holds no texts, and is asked for again"
+            why = f"row {key} has no pages: fetched again"
             warnings.warn(f"{self._cache.folder}: {why}", stacklevel=2)
         try:
             value = work(item)

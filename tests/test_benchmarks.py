@@ -199,9 +199,9 @@ def test_a_csv_file_s_cells_are_read_whole_or_the_file_is_refused(tmp_path):
     for content, problem in (
         (text.encode("cp1252"), "not UTF-8"),
         (text.encode("utf-16"), "written in UTF-16"),
-        (text.replace(",", ";").encode(), "commas must part"),
-        (text.replace(",", "\t").encode(), "commas must part"),
-        (text.replace("Page", "Question").encode(), "commas must part"),
+        (text.replace(",", ";").encode(), "separated by commas"),
+        (text.replace(",", "\t").encode(), "separated by commas"),
+        (text.replace("Page", "Question").encode(), "separated by commas"),
         (text.replace("How?", "How, when?").encode(), "line 3 has more cells"),
         (text.encode()[:-5], "its last line is cut off"),
         (text.encode() + b'id,"unclosed', "unexpected end of data"),

@@ -62,7 +62,7 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
         ("check truthrl --set policy=smollm", "policy='smollm'"),
         ("check truthrl --set beta=.inf", "--set: beta=inf"),
         ("report truthrl --profile h100_full", "no finished run"),
-        ("check truthrl --set seed=010", "--set seed: '010' is read in several ways"),
+        ("check truthrl --set seed=010", "--set seed: '010' is ambiguous in YAML"),
         ("check truthrl --set beta=1e-3", "write a number as 10 or 1.0e-5"),
         (f"check truthrl --set seed={'[' * 90_000}", "--set: seed='[[["),
         ("check truthrl --set judge_extra={'a':[[}", "--set: judge_extra="),

@@ -184,7 +184,7 @@ def test_a_gain_that_is_all_silence_is_none_on_the_same_answers(tmp_path):
     row = table.iloc[0]
     assert (row.verdict, row.ours[:5]) == ("holds", "+35.0")
     assert row["same answered"] == "+0.0 ± 0.0, fails"
-    assert "Of 1 claims" in ledger.without_silence(table)
+    assert "Of 1 claims" in ledger.count_same_answered(table)
     assert ledger.check([claim()], {"": results}).iloc[0]["same answered"] == "–"
 
 

@@ -68,7 +68,7 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
         except (ValueError, TypeError) as error:
             problem = " ".join(str(error).split())[:240]
             raise DataError(
-                f"{path}, row {number}: {problem}; mend it, or remove the file and run "
+                f"{path}, row {number}: {problem}; fix it, or remove the file and run "
                 "what writes it again"
             ) from None
     if not rows:

@@ -70,7 +70,7 @@ def whole(read: Callable[[Any], Iterable[Any]], path: Any) -> Iterator[Any]:
     except DAMAGED as error:
         reason = str(error) or type(error).__name__
         raise DataError(
-            f"{path}: damaged, or not what its name says: {reason}; mend it, or "
+            f"{path}: damaged, or not what its name says: {reason}; fix it, or "
             "fetch it again"
         ) from error
 
@@ -89,7 +89,9 @@ def _csv_rows(path: Path) -> Iterator[Any]:
         names = table.fieldnames or []
         named = [*filter(None, names)]  # spreadsheets add empty columns
         if len(names) == 1 and {";", "\t"} & {*names[0]} or len({*named}) < len(named):
-            raise ValueError(f"the columns {names}: commas must part different names")
+            raise ValueError(
+                f"the columns {names}: names must differ, separated by commas"
+            )
         for row in table:
             if None in row:
                 cells = f"line {table.line_num} has more cells than there are columns"

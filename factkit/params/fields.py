@@ -52,7 +52,7 @@ def are_some_of(text: str, known: Collection[str], least: int = 0) -> bool:
 
 def some_of(*known: str, least: int = 0) -> Any:
     """The type of a text of known names."""
-    message = f"there are {', '.join(known)}: name each once, between spaces"
+    message = f"there are {', '.join(known)}: list each once, separated by spaces"
     return Annotated[
         Text, require(message, lambda text: are_some_of(text, known, least))
     ]
@@ -150,7 +150,8 @@ Seeds = Annotated[
     Text,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
     require(
-        f"must be whole numbers from 0 to {MOST_SEED}, each once, by spaces", _are_seeds
+        f"must be whole numbers from 0 to {MOST_SEED}, each once, separated by spaces",
+        _are_seeds,
     ),
 ]
 MODEL = "must be a folder with config.json and model.safetensors, or owner/name"

@@ -96,7 +96,7 @@ def read_value(text: str) -> Any:
     if kind in ("str", "timestamp") and number is None and text != "None":
         return text
     raise ValueError(
-        f"{text!r} is read in several ways; write a number as 10 or 1.0e-5, a flag as "
+        f"{text!r} is ambiguous in YAML; write a number as 10 or 1.0e-5, a flag as "
         "true or false, a text in quotes"
     )
 
