@@ -23,7 +23,7 @@ SamplingParams = Name
 
 
 class LLM:
-    def __init__(self, model, tokenizer, logprobs_mode, max_model_len=0):
+    def __init__(self, model, tokenizer, logprobs_mode, max_model_len=0, **_):
         assert logprobs_mode == "raw_logprobs"
         if not max_model_len:
             raise ValueError("no memory left")
@@ -41,6 +41,8 @@ class LLM:
             raise ValueError("too long")
         if ids[0] == 15:
             time.sleep(600)
+        if ids[0] == 16:
+            ids = [int(i) for i in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
         steps = [{i: Name(logprob=-i / 8), 99: Name(logprob=0.0)} for i in ids]
         asked = getattr(own, "prompt_logprobs", None) == 0
         output = Name(token_ids=tuple(ids[::-1]), logprobs=None)
@@ -97,6 +99,17 @@ def test_one_that_dies_in_a_job_is_named_and_the_next_job_starts_another():
     with pytest.raises(EngineError, match="engine of m failed: its process ended"):
         ids_of(ENGINE, [13])
     assert ids_of(ENGINE, [1, 2]) == [[2, 1]]
+
+
+def test_prompts_are_dealt_to_engines_with_gpus_of_their_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
+    two = VllmEngine(ARGUMENTS | {"tensor_parallel_size": 2}, replicas=2)
+    assert ids_of(two, [1, 2], [16], [16], [3, 4]) == [[2, 1], [7, 6], [5, 4], [4, 3]]
+    assert ids_of(two, [16]) == [[5, 4]]
+    processes = [process for _, process, _ in vllm_engine._live]
+    with pytest.raises(EngineError, match="its process ended"):
+        ids_of(two, [1], [13])
+    assert all(process.poll() is not None for process in processes)
 
 
 def test_one_that_was_killed_between_jobs_is_started_again():
