@@ -6,6 +6,7 @@ round runs them in turn, in processes of their own; what counts is the median st
 the processor's time, without the first two. About three minutes.
 """
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -53,10 +54,11 @@ def rows() -> list[dict]:
 def token_reward(p: TokenLevelParams, folder: Path):
     """A reward at each token that takes no time; it writes down when it is asked."""
 
+    count = itertools.count()
+
     def odd(completion_ids, **_):
         now = [time.process_time(), sum(map(len, completion_ids))]
-        with (folder / "steps.jsonl").open("a", encoding="utf-8") as f:
-            f.write(json.dumps(now) + "\n")
+        (folder / f"step-{next(count):04}.json").write_text(json.dumps(now), "utf-8")
         return [[i % 2 for i in ids] for ids in completion_ids]
 
     return odd
@@ -93,8 +95,8 @@ def steps(method: str, start: str) -> tuple[float, list[int]]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, method, start, folder]
         subprocess.run(command, check=True, capture_output=True)
-        lines = (Path(folder) / "steps.jsonl").read_text("utf-8").splitlines()
-    times, tokens = zip(*map(json.loads, lines), strict=True)
+        steps = [f.read_text("utf-8") for f in sorted(Path(folder).glob("step-*.json"))]
+    times, tokens = zip(*map(json.loads, steps), strict=True)
     return statistics.median([b - a for a, b in pairwise(times)][2:]), list(tokens)
 
 

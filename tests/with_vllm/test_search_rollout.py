@@ -35,10 +35,11 @@ SEARCHING = "".join(f"<search>{q}</search>\n" for q in ("red fox", "iron", "old 
 ANSWER = "<answer>\nLabel: SUPPORT\nEvidence: [[Fox]]\n</answer>\n"
 PROMPTS = [SEARCHING, ANSWER * 3, f"{SEARCHING}<search>bear</search>\n", "Hello, who"]
 
-# beside what test_grpo has there: what the rollouts were, in folder/rollouts.jsonl
+# beside what test_grpo has there: what the rollouts were, in folder/rollouts-*.jsonl
 SEARCH_REWARD = """
-import json
 from dataclasses import asdict
+
+from factkit.datasets.examples import write_rows
 from factkit.veri import search_rollout
 from factkit.verify.trajectory import Turn, queries
 
@@ -48,8 +49,8 @@ def make_reward(p, folder):
 
     def keep(*arguments):
         made = make(*arguments)
-        with (folder / "rollouts.jsonl").open("a") as f:
-            f.write(json.dumps([asdict(rollout) for rollout in made]) + "\\n")
+        number = len(list(folder.glob("rollouts-*.jsonl")))
+        write_rows(folder / f"rollouts-{number}.jsonl", map(asdict, made))
         return made
 
     search_rollout.rollouts = keep
@@ -125,8 +126,9 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
         smollm, rows, make_reward, run, p, search_rollout.rollout_function
     )
     assert {f.suffix for f in model.iterdir()} >= {".safetensors", ".json"}
-    lines = (run / "rollouts.jsonl").read_text("utf-8").splitlines()
-    made = [[rollout_of(row) for row in json.loads(line)] for line in lines]
+    files = [run / f"rollouts-{number}.jsonl" for number in range(2)]
+    texts = [file.read_text("utf-8") for file in files]
+    made = [[rollout_of(json.loads(row)) for row in t.splitlines()] for t in texts]
     assert [len(batch) for batch in made] == [16, 16]
     _, tokenizer = models.load_policy(smollm)
     assert_sound(made[0] + made[1], tokenizer)
