@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, child, doctor, models, params
+from factkit import arms, child, gpu_memory, models, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rar import benchmarks
@@ -151,9 +151,20 @@ def test_evaluation_takes_the_trainers_gpus_and_the_rollout_server_its_own(tmp_p
         harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)["model_args"]
         for engine in (own, harness):
             assert engine["tensor_parallel_size"] == 4
-            assert doctor.SHAPES[p.policy].kv % (4 * 128) == 0  # whole KV heads a GPU
+            assert (
+                gpu_memory.SHAPES[p.policy].kv % (4 * 128) == 0
+            )  # whole KV heads a GPU
     for paper, variant, gpus in (("truthrl", "", 2), ("reason", "", 8)):
         assert load("h100_full", variant, paper).rollout_gpus == gpus
+
+
+def test_sft_takes_trl_s_chunked_loss_where_no_process_waits_for_another_s_chunks():
+    for values, loss in (
+        ({"lora_backend": "peft", "deepspeed": ""}, "chunked_nll"),
+        ({"lora_backend": "unsloth", "deepspeed": ""}, "nll"),  # has its own
+        ({"lora_backend": "peft", "deepspeed": "zero3"}, "nll"),
+    ):
+        assert offline.sft_loss(load().model_copy(update=values)) == loss
 
 
 def test_a_batch_is_split_over_processes_and_passes_or_refused():
