@@ -113,10 +113,17 @@ def peaks(paper: str, p: Any) -> dict[str, float]:
     prompt, response, _ = tokens(paper, p)
     engine, read, logits = map(gb.pop, ("rollout engine", "activations", "logits"))
     state, whole = sum(gb.values()), logits * (1 + prompt / response)
+
+    def working(stage: str, logits: float) -> float:
+        """GB of a stage's rows in a pass, which may be fewer than those of RL."""
+        total = getattr(p, f"{stage}_batch_size", p.rl_batch_size)
+        rows = p.split_batch(total)[0] / p.split_batch(p.rl_batch_size)[0]
+        return rows * (read + logits)
+
     nll = whole * NLL_BYTES / LOGIT_BYTES * bool(p.deepspeed)
     stages = {
-        "SFT": state - gb["reference"] + read + nll,
-        "DPO": state + 2 * (read + whole),
+        "SFT": state - gb["reference"] + working("sft", nll),
+        "DPO": state + 2 * working("dpo", whole),
         "rollouts": state + engine,
         "RL": state + read + logits,
     }
@@ -126,7 +133,8 @@ def peaks(paper: str, p: Any) -> dict[str, float]:
         stages["RL"] += scorer
         model = 4 * trained(p, 0) + 12 * trained(p, p.reward_lora_rank)  # and Adam's
         model *= _share(p)
-        stages["reward model"] = model + gb["gathered layer"] + 4 * read
+        model += gb["gathered layer"] + 4 * working("reward", 0)
+        stages["reward model"] = model
     used = {arms.table(paper)[name].algorithm for name in p.arm_names}
     used |= {"rollouts", "RL", "reward model"} if used & {"GRPO", "PPO"} else set()
     return {name: most for name, most in stages.items() if name in used}

@@ -175,6 +175,8 @@ def test_each_stage_holds_what_it_makes():
             "RL": state + gb["reference"] + read + 8 * logit * 4096,
         }
     )
+    one_row = gpu_memory.peaks("rar", load("rar", **NODE, dpo_batch_size=8))["DPO"]
+    assert one_row == pytest.approx((told["DPO"] + state + gb["reference"]) / 2)
     p = load("rar", "h100_lora", arms="sft")  # one stage; the loss in chunks, or fused
     gb = gpu_memory.memory("rar", p)
     own = sum(gb[k] for k in ("weights", "gradients", "optimizer", "activations"))
