@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from factkit import arms as papers_arms
+from factkit import bill as bills
 from factkit import failures, params
 from factkit.params.reading import read_value
 
@@ -266,14 +267,22 @@ def doctor(
     paper: Annotated[Name, typer.Option()] = "truthrl",
     profile: Profile = "laptop",
     variant: Variant = "",
+    price: Annotated[
+        float, typer.Option(min=0, help="USD a GPU-hour; the default is ours.")
+    ] = bills.PRICE,
+    markdown: Annotated[
+        bool, typer.Option(help="Write the bill's table in params/README.md.")
+    ] = False,
 ) -> None:
-    """Compare what a profile needs with this machine."""
+    """Tell what a profile costs and what this machine lacks."""
     from factkit import doctor as checks
 
+    if markdown:
+        page = params.ROOT / "params" / "README.md"
+        page.write_text(bills.with_table(page.read_text("utf-8")), "utf-8")
+        return
     p = params.load(paper, profile, variant=variant)
-    print(f"{paper} {profile} {variant} takes, reckoned from its parameters:\n")
-    for what, value, how in checks.estimate(paper, p):
-        print(f"    {what}: {value} ({how})")
+    print(bills.report(paper, p, price))
     print("\nThis machine:\n")
     examined = checks.examine(paper, profile, variant)
     for what, have, fine, remedy in examined:

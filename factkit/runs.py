@@ -47,7 +47,7 @@ REFERENCE = ROOT / "outputs" / "reference"
 ADDRESSES = {
     *("judge_url", "search_url", "relevance_url", "judge_key", "judge_headers"),
     *("judge_concurrency", "judge_timeout", "judge_max_calls"),
-    *("vllm_memory", "micro_batch_size"),
+    *("judge_gpus", "vllm_memory", "micro_batch_size"),
 }
 # and how else it is computed, and its name: not what comes out
 ELSEWHERE = ADDRESSES | {

@@ -1,5 +1,6 @@
 """What the judge, key and files of a run say, before a GPU is paid for."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,16 +37,31 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
         key = "set" if os.environ.get(SEARCH_KEY, "").strip() else "missing"
         remedy = f"export {SEARCH_KEY}=… (or search_url empty, with evidence at hand)"
         checks.append((f"key of {search_url}", key, key == "set", remedy))
-    copy = Path(assets.of_hub(p.policy))
-    if copy.is_dir() and not list(copy.glob("*.safetensors")):
-        remedy = "no pickles are loaded: save the model anew by save_pretrained"
-        checks.append((f"policy {copy}", "has no safetensors", False, remedy))
+    larger = "larger" in getattr(p, "arms", "") and p.larger_policy
+    checks += [check for name in (p.policy, larger) if name for check in weights(name)]
     if file and not search_url:
         path = ROOT / file
         remedy = "fetch it by hand (params/README.md), or name a search_url"
         found = "there" if path.is_file() else "missing"
         checks.append((f"wikipedia_path {path}", found, path.is_file(), remedy))
     return checks
+
+
+def weights(name: str) -> list[Check]:
+    """Whether a model's weights are safetensors, where its folder or the hub tells."""
+    from huggingface_hub import HfApi, constants
+
+    copy, files = Path(assets.of_hub(name)), []
+    if copy.is_dir():
+        files = [path.name for path in copy.iterdir()]
+    elif name.count("/") == 1 and not constants.is_offline_mode():
+        with contextlib.suppress(Exception):  # whatever a cut line makes of it
+            told = HfApi().model_info(name, timeout=TIMEOUT_S).siblings or ()
+            files = [sibling.rfilename for sibling in told]
+    fine = any(file.endswith(".safetensors") for file in files)
+    found = "safetensors" if fine else "has no safetensors"
+    remedy = "no pickles are loaded: save it once by save_pretrained, name that folder"
+    return [(f"weights of {name}", found, fine, remedy)] if files else []
 
 
 def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:

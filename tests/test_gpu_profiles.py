@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, child, doctor, models, params
+from factkit import arms, child, gpu_memory, models, params
 from factkit.params import ROOT
 from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.rar import benchmarks
@@ -153,8 +153,17 @@ def test_evaluation_takes_all_gpus_that_train(tmp_path, monkeypatch):
             harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)
             of_each = harness["model_args"]["tensor_parallel_size"]
             assert of_each == p.num_processes, path
-        heads = doctor.SHAPES[p.policy].kv // 128  # whole ones a GPU
+        heads = gpu_memory.SHAPES[p.policy].kv // 128  # whole ones a GPU
         assert heads % of_each == 0 or of_each == 1, path
+
+
+def test_sft_takes_trl_s_chunked_loss_where_no_process_waits_for_another_s_chunks():
+    for values, loss in (
+        ({"lora_backend": "peft", "deepspeed": ""}, "chunked_nll"),
+        ({"lora_backend": "unsloth", "deepspeed": ""}, "nll"),  # has its own
+        ({"lora_backend": "peft", "deepspeed": "zero3"}, "nll"),
+    ):
+        assert offline.sft_loss(load().model_copy(update=values)) == loss
 
 
 def test_a_batch_is_split_over_processes_and_passes_or_refused():

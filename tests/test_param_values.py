@@ -105,7 +105,7 @@ BAD = {
     "relevance_url": URLS,
     "search_url": URLS,
     "judge_extra": EXTRA,
-    "judge_concurrency": (*COUNTS, 10**6),
+    **dict.fromkeys(("judge_concurrency", "judge_gpus"), (*COUNTS, 10**6)),
     "judge_timeout": (0.0, -1.0, 1e9, NAN, INF, "60"),
     "judge_max_calls": (-1, 1.5, "9", None),
     "judge_thinking_tokens": (-1, 10**8, 1.5, "9"),

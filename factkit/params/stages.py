@@ -117,6 +117,7 @@ class JudgeParams(HardwareParams):
     verifier: fields.Name = "rules"  # each paper says which it knows
     judge_model: fields.Name = ""
     judge_url: fields.Url = "http://localhost:8001/v1"
+    judge_gpus: fields.Few = 1  # of the judge's replicas, for doctor's bill
     judge_concurrency: fields.Few = 64
     judge_timeout: float = Field(120.0, gt=0, le=86_400)
     judge_max_calls: int = Field(0, ge=0, le=10**12)  # 0: no cap

@@ -30,7 +30,6 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
 
 def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
     """TRL's configuration: loss on the completion, cosine, warm-up (TruthRL App. C)."""
-    import torch
     from trl import SFTConfig
 
     return SFTConfig(
@@ -41,10 +40,17 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
         warmup_steps=p.sft_warmup_ratio,  # below 1: a share of the steps
         max_length=p.max_context_length,  # TRL's default cuts at 1,024 tokens
         completion_only_loss=True,
-        # chunked: the same loss, without logits where there is no target
-        loss_type="nll" if torch.cuda.is_available() else "chunked_nll",
+        loss_type=sft_loss(p),
         train_sampling_strategy="group_by_length" if p.sft_by_length else "random",
     )
+
+
+def sft_loss(p: SftParams) -> str:
+    """TRL's default, which makes no logits where there is no target; else the same loss
+    on all logits: under ZeRO-3 the default gathers the head once a chunk, and processes
+    whose targets fill unequal numbers of chunks wait for each other (TRL 6696); Unsloth
+    has a fused loss of its own, which the default would go round."""
+    return "nll" if p.deepspeed or p.lora_backend == "unsloth" else "chunked_nll"
 
 
 @launch.made_once

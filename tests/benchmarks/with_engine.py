@@ -16,7 +16,7 @@ from typing import Any
 import bench_grpo
 import pandas as pd
 
-from factkit import child, doctor, params
+from factkit import child, gpu_memory, params
 from factkit.truthrl.arms import TruthRL
 
 ROUNDS = ("kit-0", "bare-0", "kit-1", "bare-1", "raw")  # one after the other
@@ -115,7 +115,7 @@ def _note(folder: Path, start: float, completions: list) -> None:
         file.write(json.dumps(line | {"torch_gb": used / 1e9}) + "\n")
 
 
-def untrained(shape: doctor.Shape, like: str, folder: Path) -> None:
+def untrained(shape: gpu_memory.Shape, like: str, folder: Path) -> None:
     """Write a model of that size with random weights, which ends no response, and the
     tokenizer of `like`."""
     import torch

