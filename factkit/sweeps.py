@@ -106,7 +106,9 @@ def snakemake(
     named = starts.union(arms) if getattr(p, "cold_start", True) else arms
     data = next((ROOT / "notebooks").glob(f"[1-6]0_{paper}_*.ipynb")).stem
     needed_runs = [runs.run_folder(data, p), *_folders(p, paper, named, seeds)]
-    calls = _calls(folder, () if dry else needed_runs, part=dry or bool(targets))
+    ablations = ablations and paper in papers_arms.PAPERS  # `compare` has no such rule
+    compared = () if dry or targets else ("figures", *["ablations"] * ablations)
+    calls = _calls(folder, () if dry else needed_runs, compared)
     try:
         with contextlib.closing(calls):  # and the locks that it holds
             for options in calls:
@@ -135,12 +137,14 @@ def snakemake(
         )
 
 
-def _calls(folder: Path, needed: Sequence[Path], part: bool) -> Iterator[list[str]]:
+def _calls(
+    folder: Path, needed: Sequence[Path], compared: Sequence[str]
+) -> Iterator[list[str]]:
     """Options of each call of Snakemake for a sweep: one, or two beside another sweep.
 
     Sweeps of a folder train at the same time: the first that claims a run makes it, the
     others wait until it is done. They compare and draw one at a time: whoever finds
-    another with this right trains first, and then waits. part: does not compare.
+    another with this right trains first, and then waits. compared: the rules for it.
     """
     from filelock import FileLock, Timeout
 
@@ -161,13 +165,13 @@ def _calls(folder: Path, needed: Sequence[Path], part: bool) -> Iterator[list[st
                 if _is_done(run):
                     break
                 time.sleep(child.POLL_S)
-        if part or take(last):
+        if not compared or take(last):
             yield options
             return
         yield [*options, "--until", "train"]
     print("waiting for another sweep, which compares first …")
-    with last:
-        yield options
+    with last:  # whose comparison is of other arms
+        yield [*options, "--forcerun", *compared]
 
 
 def _is_done(run: Path) -> bool:
@@ -194,9 +198,9 @@ def _refuse_other_values(
     """Snakemake leaves what is done: it must have been made with the values of `p`."""
     table, folder = papers_arms.table(paper), runs.profile_folder(p)
     done = {f: () for f in folder.glob(f"[1-6][01]_{paper}_*/main-s0")}
-    for arm, seed in itertools.product(arms, seeds):
-        for made in folder.glob(f"[1-6][12]_{paper}_train/{arm}-s{seed}"):
-            done[made] = table[arm].changes
+    for arm in arms:
+        own = _folders(p, paper, [arm], seeds)
+        done |= dict.fromkeys(own, table[arm].changes)
     for made, changes in done.items():
         keys = type(p).model_fields.keys() - changes
         if runs.read_results(made) and (other := runs.made_otherwise(made, p, keys)):
