@@ -8,14 +8,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from factkit import UserError, child, gpus, params, progress, runs
 from factkit import arms as papers_arms
-from factkit import child, params, progress, runs
 from factkit.assets import cache_dir, write_atomically
 from factkit.failures import RunFailure, explain_storage, last_error
 from factkit.params import ROOT
@@ -53,14 +53,24 @@ def snakemake(
     snakemake, which then shows all its output. A run that was killed is continued.
     bar: a label, for a bar of the runs in place of lines.
     Raises SweepError if a run fails or is interrupted, ParamError on an argument that
-    snakemake does not have, and if a run that is done was made with other values.
+    snakemake does not have, and if a run that is done was made with other values;
+    UserError if a run takes more GPUs than there are.
     """
-    from filelock import FileLock
-
-    folder = runs.profile_folder(p)
+    folder, dry = runs.profile_folder(p), bool(DRY_RUN & {*extra})
     elsewhere = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
     env = environment(1 if elsewhere else jobs)  # they share no cores of this machine
+    if elsewhere:  # nor a terminal
+        env |= {"FACTKIT_TTY": "", "TQDM_DISABLE": "1"}
     threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
+    on_cpu = p.profile in ("tiny", "laptop")
+    needed = 0 if on_cpu else max(p.num_processes, p.vllm_tensor_parallel)
+    ours = needed and not dry and not elsewhere
+    visible = len(gpus.visible()) if ours else 0
+    if ours and visible < needed:
+        raise UserError(
+            f"a run takes {needed} GPU(s) (num_processes, vllm_tensor_parallel), and "
+            f"{visible} are visible here: see CUDA_VISIBLE_DEVICES and nvidia-smi -L"
+        )
     _refuse_other_values(p, paper, arms, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     sweep = {  # snakemake types plain values: a variant 1.10 would be 1.1
@@ -73,31 +83,44 @@ def snakemake(
         "ablations": "yes" if ablations else "",
         "cold_start": "yes" if getattr(p, "cold_start", True) else "",
         "overrides": _overrides_file(folder, overrides or {}),
+        "gpus": str(needed),
+        "slots": "yes" if visible else "",
     }
     command = [
         *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
-        *("--directory", str(ROOT), "--cores", str(threads * jobs)),
-        *("--resources", f"gpu={jobs}"),
-        *("--rerun-triggers", "mtime", "--rerun-incomplete"),
-        "--nolock",  # ours is released when its process dies, however it dies
+        *("--directory", str(ROOT), "--rerun-triggers", "mtime"),
+        *(("--jobs", str(jobs)) if elsewhere else ("--cores", str(threads * jobs))),
+        *(("--resources", f"gpu={visible}") if visible else ()),
+        "--nolock",  # ours are released when their process dies, however it dies
         "--keep-going",
-        *(() if DRY_RUN & {*extra} else ("--quiet", "rules", "host")),
+        *(() if dry else ("--quiet", "rules", "host")),
         *extra,
-        *("--config", f"threads={threads}"),
-        f"sweep={json.dumps(sweep, ensure_ascii=False)}",
     ]
+    config = ["--config", f"threads={threads}"]
+    config.append(f"sweep={json.dumps(sweep, ensure_ascii=False)}")
     where, started = runs.relative(folder), time.time()
     if (profile := os.environ.get("SNAKEMAKE_PROFILE")) and "--profile" not in extra:
         print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
-    with FileLock(folder / ".sweep.lock"):
-        try:
-            code, output = _run(command, env, bar, bool(extra))
-        except KeyboardInterrupt:
-            raise SweepError(
-                f"interrupted; what is done below {where} stays, and the same command "
-                "goes on with the rest"
-            ) from None
+    starts = {papers_arms.table(paper)[arm].start for arm in arms} - {""}
+    named = starts.union(arms) if getattr(p, "cold_start", True) else arms
+    data = next((ROOT / "notebooks").glob(f"[1-6]0_{paper}_*.ipynb")).stem
+    needed_runs = [runs.run_folder(data, p), *_folders(p, paper, named, seeds)]
+    ablations = ablations and paper in papers_arms.PAPERS  # `compare` has no such rule
+    compared = () if dry or targets else ("figures", *["ablations"] * ablations)
+    calls = _calls(folder, () if dry else needed_runs, compared)
+    try:
+        with contextlib.closing(calls):  # and the locks that it holds
+            for options in calls:
+                own = [*command, *options, *config]
+                code, output = _run(own, env, bar, bool(extra))
+                if code:
+                    break
+    except KeyboardInterrupt:
+        raise SweepError(
+            f"interrupted; what is done below {where} stays, and the same command "
+            "goes on with the rest"
+        ) from None
     if code == 2:
         raise params.ParamError(
             f"snakemake does not take {' '.join(extra)} ({last_error(output)}); a list "
@@ -114,15 +137,70 @@ def snakemake(
         )
 
 
+def _calls(
+    folder: Path, needed: Sequence[Path], compared: Sequence[str]
+) -> Iterator[list[str]]:
+    """Options of each call of Snakemake for a sweep: one, or two beside another sweep.
+
+    Sweeps of a folder train at the same time: the first that claims a run makes it, the
+    others wait until it is done. They compare and draw one at a time: whoever finds
+    another with this right trains first, and then waits. compared: the rules for it.
+    """
+    from filelock import FileLock, Timeout
+
+    options, last = ["--rerun-incomplete"], FileLock(folder / ".sweep.lock")
+    with contextlib.ExitStack() as held:
+
+        def take(lock: FileLock) -> bool:
+            with contextlib.suppress(Timeout):
+                held.enter_context(lock.acquire(timeout=0))
+            return lock.is_locked
+
+        for run in sorted(needed):  # in one order: no two sweeps wait for each other
+            claim = FileLock(folder / f".{run.parent.name}-{run.name}.sweep.lock")
+            while not take(claim):
+                if options == ["--rerun-incomplete"]:
+                    options = ["--ignore-incomplete"]  # the marks are the other's
+                    print(f"waiting for another sweep's {run.parent.name}/{run.name} …")
+                if _is_done(run):
+                    break
+                time.sleep(child.POLL_S)
+        if not compared or take(last):
+            yield options
+            return
+        yield [*options, "--until", "train"]
+    print("waiting for another sweep, which compares first …")
+    with last:  # whose comparison is of other arms
+        yield [*options, "--forcerun", *compared]
+
+
+def _is_done(run: Path) -> bool:
+    """Whether a run has results of its notebook as it is."""
+    with contextlib.suppress(FileNotFoundError):
+        notebook = ROOT / "notebooks" / f"{run.parent.name}.ipynb"
+        return (run / "results.json").stat().st_mtime >= notebook.stat().st_mtime
+    return False
+
+
+def _folders(
+    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
+) -> list[Path]:
+    """The folders of the training runs of arms and seeds."""
+    notebook = next((ROOT / "notebooks").glob(f"[1-6][12]_{paper}_train.ipynb")).stem
+    each = itertools.product(arms, seeds)
+    runs_of = [p.model_copy(update={"arm": arm, "seed": seed}) for arm, seed in each]
+    return [runs.run_folder(notebook, own) for own in runs_of]
+
+
 def _refuse_other_values(
     p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
 ) -> None:
     """Snakemake leaves what is done: it must have been made with the values of `p`."""
     table, folder = papers_arms.table(paper), runs.profile_folder(p)
     done = {f: () for f in folder.glob(f"[1-6][01]_{paper}_*/main-s0")}
-    for arm, seed in itertools.product(arms, seeds):
-        for made in folder.glob(f"[1-6][12]_{paper}_train/{arm}-s{seed}"):
-            done[made] = table[arm].changes
+    for arm in arms:
+        own = _folders(p, paper, [arm], seeds)
+        done |= dict.fromkeys(own, table[arm].changes)
     for made, changes in done.items():
         keys = type(p).model_fields.keys() - changes
         if runs.read_results(made) and (other := runs.made_otherwise(made, p, keys)):
@@ -205,12 +283,7 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
     """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
     without results were trained. Raises SweepError if a run fails."""
     arms, seeds = p.arm_names, p.seed_numbers
-    notebook = next((ROOT / "notebooks").glob(f"[1-5]2_{paper}_train.ipynb")).stem
-    folders = [
-        runs.run_folder(notebook, p.model_copy(update={"arm": arm, "seed": seed}))
-        for arm in arms
-        for seed in seeds
-    ]
+    folders = _folders(p, paper, arms, seeds)
     missing = [folder for folder in folders if not runs.read_results(folder)]
     print(f"{len(folders) - len(missing)} of {len(folders)} runs are done")
     if missing:

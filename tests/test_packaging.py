@@ -24,7 +24,8 @@ def test_every_requirement_is_pinned_and_locked():
     for name, extras in (("cpu", ["dev"]), ("gpu", ["dev", "gpu"])):
         pins = BASE.union(*(EXTRAS[extra] for extra in extras))
         assert {pin.lower() for pin in pins} <= lock(name), name
-    assert lock("assets") == set(EXTRAS["assets"])
+    for name in ("assets", "slurm"):  # installed without what they depend on
+        assert lock(name) == set(EXTRAS[name])
 
 
 def test_environment_yml_holds_the_pins_of_base_and_gpu():

@@ -5,21 +5,22 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from factkit import doctor, params, runs, sweeps
+from factkit import UserError, doctor, gpus, params, runs, sweeps
 from factkit.params import ROOT
 
 
-def dry_run(out: Path, paper: str, *options: str) -> str:
+def dry_run(out: Path, paper: str, *options: str, extra: tuple[str, ...] = ()) -> str:
     """What a sweep says that it would do, below `out`."""
     command = [sys.executable, "-m", "factkit", "sweep", paper]
     command += ["--output-dir", str(out), *options, "--", "--dry-run"]
     done = subprocess.run(
-        [*command, "--printshellcmds"], capture_output=True, text=True, cwd=ROOT
+        [*command, "--printshellcmds", *extra], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
     assert not list(out.rglob("results.json"))
@@ -225,3 +226,154 @@ def test_what_was_made_with_other_values_is_not_shown_as_the_sweep_s(tmp_path):
     other = p.model_copy(update={"sft_epochs": 9})
     with pytest.raises(params.ParamError, match=r"sft_epochs=\d+ \(now 9\): give"):
         sweeps.snakemake(other, *ask, extra=only)
+
+
+CONTEND = """
+import os, time
+for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(","):
+    os.close(os.open(gpu, os.O_CREAT | os.O_EXCL))
+time.sleep(0.2)
+for gpu in os.environ["CUDA_VISIBLE_DEVICES"].split(","):
+    os.remove(gpu)
+"""
+
+
+def on_gpus(number, script, tmp_path):
+    """A process that holds GPUs out of three, which nvidia-smi does not know."""
+    own = {"CUDA_VISIBLE_DEVICES": "0,2,GPU-a1", "TMPDIR": str(tmp_path)}
+    python = [sys.executable, "-c", script]
+    command = [sys.executable, "-m", "factkit.gpus", str(number), *python]
+    env = os.environ | own | {"PATH": "", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=tmp_path, env=env)
+
+
+def test_no_gpu_is_given_to_two_runs_at_once(tmp_path):
+    """Nor do runs wait for each other's; what the user hides stays hidden."""
+    each = [on_gpus(n, CONTEND, tmp_path) for n in (1, 2, 3, 1, 2, 2, 1, 3)]
+    assert [process.wait(60) for process in each] == [0] * 8
+    assert on_gpus(4, CONTEND, tmp_path).wait() == 1
+
+
+def test_the_gpus_of_a_killed_run_are_free(tmp_path):
+    mark = "import pathlib, time; pathlib.Path('held').touch(); time.sleep(600)"
+    holder = on_gpus(3, mark, tmp_path)
+    while not (tmp_path / "held").exists():
+        assert holder.poll() is None
+        time.sleep(0.05)
+    waiting = on_gpus(3, CONTEND, tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(2)
+    holder.kill()
+    holder.wait()
+    assert waiting.wait(60) == 0
+
+
+def test_gpus_are_named_as_cuda_names_them_and_known_by_their_uuid(
+    monkeypatch, tmp_path
+):
+    smi = tmp_path / "nvidia-smi"
+    lines = [f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-5e-{i})" for i in range(4)]
+    smi.write_text("#!/bin/sh\necho '" + "\n".join(lines) + "'\n", "utf-8")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for names, uuids in (
+        (None, {str(i): f"GPU-5e-{i}" for i in range(4)}),
+        ("3,1", {"3": "GPU-5e-3", "1": "GPU-5e-1"}),
+        ("GPU-5e-1", {"GPU-5e-1": "GPU-5e-1"}),
+        ("", {}),
+        ("-1", {}),
+    ):
+        if names is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+        assert gpus.visible() == uuids, names
+
+
+@pytest.mark.parametrize("where", ["here", "slurm"])
+def test_a_run_asks_for_the_gpus_that_it_takes(where, tmp_path, monkeypatch):
+    """Both rules that use GPUs, and no other; a CPU's profile asks for none."""
+    pytest.importorskip("snakemake_executor_plugin_slurm") if where == "slurm" else None
+    for paper, profile, n in (
+        ("truthrl", "h100_full", 8),
+        ("truthrl", "h100_lora", 1),
+        ("rar", "h100_full", 8),
+        ("truthrl", "tiny", 0),
+    ):
+        options = ("--profile", profile, "--seeds", "0", "--arms", "sft")
+        more = ("--executor", "slurm") * (where == "slurm")
+        printed = dry_run(tmp_path, paper, *options, extra=more)
+        rules = re.findall(
+            r"^rule (\w+):\n(?:    .*\n)*?    resources: (.*)", printed, re.M
+        )
+        assert {rule: re.findall(r"gpu=(\d+)", r) for rule, r in rules} == {
+            **{rule: [str(n)] for rule in ("data", "train")},
+            **{rule: [] for rule in ("rewards", "ablations", "figures", "all")},
+        }
+
+
+def test_a_sweep_is_refused_where_a_run_takes_more_gpus_than_there_are(
+    monkeypatch, tmp_path
+):
+    values = {"output_dir": str(tmp_path), "judge_url": "http://127.0.0.1:1/v1"}
+    p = params.load("truthrl", "h100_full", values)
+    monkeypatch.setattr(
+        sweeps, "_run", lambda command, *_: seen.append(command) or (0, "")
+    )
+    seen, ask = [], ("truthrl", ["sft"], [0])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6")
+    with pytest.raises(UserError, match="takes 8 GPU.*and 7 are visible"):
+        sweeps.snakemake(p, *ask)
+    assert not seen
+    sweeps.snakemake(p, *ask, extra=["--executor", "slurm"])  # not this machine's
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    sweeps.snakemake(p, *ask)
+    assert ["gpu=8" in command for command in seen] == [False, True]
+    assert ['"slots": "yes"' in command[-1] for command in seen] == [False, True]
+
+
+PAPERMILL = """#!{python}
+import pathlib, sys, time
+from factkit import params, runs
+words = sys.argv
+name, partial = pathlib.Path(words[1]).stem, pathlib.Path(words[2])
+own = [i for i, word in enumerate(words) if word in ("-p", "-r")]
+values = {{words[i + 1]: words[i + 2] for i in own}}
+values = {{k: int(v) if k == "seed" else v for k, v in values.items()}}
+p = params.load("rar", "tiny", values)
+runs.device = str  # without torch
+run = runs.start(name, p)
+while values.get("arm") == "base" and not (partial.parents[1] / "dpo-s0").exists():
+    time.sleep(0.1)
+run.finish({{}})
+partial.touch()
+with open("{log}", "a") as log:
+    print(partial.parent.name, name, file=log)
+"""
+BESIDE = """
+import sys
+from factkit import params, sweeps
+made = sweeps.environment
+sweeps.environment = lambda *a: made(*a) | {"PATH": sys.argv[1] + ":" + made()["PATH"]}
+p = params.load("rar", "tiny", {"output_dir": sys.argv[2]})
+sweeps.snakemake(p, "rar", sys.argv[3].split(), [0], jobs=2, ablations=True)
+"""
+
+
+def test_two_sweeps_of_one_folder_train_side_by_side_and_make_each_run_once(tmp_path):
+    """`base` ends only when the other sweep's `dpo` has begun; `sft` is of both."""
+    out, log, fake = tmp_path / "out", tmp_path / "log", tmp_path / "papermill"
+    fake.write_text(PAPERMILL.format(python=sys.executable, log=log), "utf-8")
+    fake.chmod(0o755)
+    command = [sys.executable, "-c", BESIDE, str(tmp_path), str(out)]
+    sweeps_ = [
+        subprocess.Popen([*command, arms], cwd=ROOT, stdout=-1, stderr=-2, text=True)
+        for arms in ("base sft", "sft dpo")
+    ]
+    told = [process.communicate(timeout=300)[0] for process in sweeps_]
+    assert [process.returncode for process in sweeps_] == [0, 0], told
+    made = log.read_text("utf-8").splitlines()
+    trained = [f"{arm}-s0 22_rar_train" for arm in ("base", "sft", "dpo")]
+    once = [line for line in made if "_data" in line or "_train" in line]
+    assert sorted(once) == sorted(["main-s0 20_rar_data", *trained])
+    assert made.count("main-s0 23_rar_ablations") == 2
+    assert made.count("main-s0 24_rar_figures") == 2
+    assert "waiting for another sweep" in "".join(told)
