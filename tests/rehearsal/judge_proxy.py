@@ -4,10 +4,12 @@
 
 It never writes `<new_prompt>…</new_prompt>` by itself: these requests get a regex, by
 vLLM's own `structured_outputs`. Where a schema is asked for, vLLM binds the reply to
-it; here it also ends the texts in it soon. And its verdicts would all be alike: they
-are drawn, by the prompt's own seed. All else passes as it is.
+it; here it also ends the texts in it soon. Claims of a sentence are parts of it: what
+such a judge would write is none. And its verdicts would all be alike: they are drawn,
+by the prompt's own seed. All else passes as it is.
 """
 
+import json
 import re
 import sys
 import zlib
@@ -17,28 +19,45 @@ import httpx
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
+from factkit.verify.claims import is_claim_of
+
 SENTENCE = r"[A-Z][a-z]+( [A-Za-z]{2,12}){8,24}"
 FORMS = {  # what the prompt asks for → what the reply has to be
     "<new_prompt>the prompt</new_prompt>": rf"<new_prompt>{SENTENCE}\?</new_prompt>",
 }
 WORDS = r"[A-Z][a-z]+( [A-Za-z]{2,8}){1,5}"  # of a text in a schema
 MOST = 3  # items of a list
+CLAIMS = {"claims", "statements"}  # lists of what a sentence says
 PASSED = ("content-type", "authorization")
 
 
 def with_form(body: dict) -> dict:
     """A chat completion's body, with a regex where its prompt asks for a tag, and a
     schema's texts and lists made short."""
-    prompt = str(body["messages"][-1]["content"])
+    prompt = str(body["messages"][0]["content"])  # the last may ask for it once more
     forms = [form for mark, form in FORMS.items() if mark in prompt]
     drawn = {"temperature": 1.0, "seed": zlib.crc32(prompt.encode())}
     if schema := body.get("response_format", {}).get("json_schema"):
-        short = schema | {"schema": shortened(schema["schema"], items_of(prompt))}
+        made = shortened(schema["schema"], items_of(prompt))
+        if told := re.findall(r"^Sentence: (.+)$", prompt, re.MULTILINE):
+            for name in CLAIMS & made["properties"].keys():
+                made["properties"][name] = claims_of(json.loads(told[-1]))
+        short = schema | {"schema": made}
         bound = {"type": "json_schema", "json_schema": short}
         return body | drawn | {"response_format": bound}
     if forms and "response_format" not in body:
         return body | drawn | {"structured_outputs": {"regex": forms[0]}}
     return body
+
+
+def claims_of(sentence: str) -> dict:
+    """The schema of a list of claims: parts of their sentence."""
+    words = sentence.split()
+    parts = (sentence, " ".join(words[:6]), " ".join(words[-6:]))
+    claims = [part for part in dict.fromkeys(parts) if is_claim_of(part, sentence)]
+    least = min(1, len(claims))
+    items = {"type": "string", "enum": claims or [""]}
+    return {"type": "array", "items": items, "minItems": least, "maxItems": len(claims)}
 
 
 def items_of(prompt: str) -> int:

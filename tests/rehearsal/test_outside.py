@@ -134,6 +134,21 @@ def test_what_the_regexes_allow_is_what_the_kit_reads():
     assert re.fullmatch(new, reply) and parse_new_prompt(reply) == f"{words}?"
 
 
+def test_claims_are_parts_of_their_sentence():
+    for sentence, number in (
+        ("Zara is a poet from Orvania and lived there.", 3),
+        ("?", 0),
+    ):
+        asked = f"Sentence: {json.dumps(sentence)}\nAfter: []"
+        form = {"json_schema": {"schema": Claims.model_json_schema()}}
+        sent = judge_proxy.with_form(body(asked) | {"response_format": form})
+        listed = sent["response_format"]["json_schema"]["schema"]["properties"][
+            "claims"
+        ]
+        assert (listed["minItems"], listed["maxItems"]) == (min(1, number), number)
+        assert number == 0 or all(text in sentence for text in listed["items"]["enum"])
+
+
 def test_the_proxy_passes_on_what_it_does_not_change():
     def echo(path, headers, content):
         told = json.dumps([path, json.loads(content)])
