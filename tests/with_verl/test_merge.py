@@ -1,14 +1,14 @@
 """A checkpoint of verl's own becomes a run's model."""
 
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
 import verl_papers
+from omegaconf import OmegaConf
 from torch import multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 
@@ -25,15 +25,17 @@ def save(rank, policy, folder, store):
         "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS
     )
     mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",))
-    model = LlamaForCausalLM.from_pretrained(policy)
-    for part in (*model.model.layers, model):
-        fully_shard(part, mesh=mesh)
+    model = FSDP(
+        LlamaForCausalLM.from_pretrained(policy),
+        device_mesh=mesh,
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+    contents = {"save_contents": ["model"], "load_contents": ["model"]}
     manager = FSDPCheckpointManager(
         model,
         processing_class=AutoTokenizer.from_pretrained(policy),
-        checkpoint_config=SimpleNamespace(
-            save_contents=["model"], load_contents=["model"], get=lambda *_: None
-        ),
+        checkpoint_config=OmegaConf.create(contents),
     )
     manager.save_checkpoint(str(folder), global_step=1)
     torch.distributed.destroy_process_group()
