@@ -93,7 +93,8 @@ def test_a_checkpoint_of_another_step_or_run_is_refused(trained):
     with pytest.raises(launch.RecipeError, match="not trained by verl"):
         adopt(last)
     (folder / launch.RECIPE).unlink()
-    adopt(last)
+    (folder / "model.partial").mkdir()  # of a call that was killed
+    assert [path.name for path in adopt(last).parent.iterdir()] == ["model"]
     again = paper.p.model_copy(update={"beta": 0.5})
     with pytest.raises(launch.RecipeError, match="beta=.*now '0.5'"):
         adapter.write("rar", again, home)  # verl would go on from the checkpoint

@@ -325,9 +325,7 @@ def check_sizes(get: Callable[[str], Any]) -> None:
     update (TrainingWorker.train_mini_batch), rollouts are whole updates, and fixed
     micro-batches, if any are asked for, divide a share (prepare_micro_batches).
     """
-    actor, rollout, ref = map(
-        "actor_rollout_ref.{}".format, ("actor", "rollout", "ref")
-    )
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     prompts, n = get("data.train_batch_size"), get(f"{rollout}.n")
     update = get(f"{actor}.ppo_mini_batch_size")
     critics = get("critic.ppo_mini_batch_size") or update
@@ -336,18 +334,18 @@ def check_sizes(get: Callable[[str], Any]) -> None:
         raise params.ParamError(f"data.train_batch_size={prompts}: {fix}")
     each, micro = get("trainer.n_gpus_per_node"), "log_prob_micro_batch_size_per_gpu"
     gpus = (get("trainer.nnodes") or 1) * each
-    tensors, fixed = "tensor_model_parallel_size", "ppo_micro_batch_size_per_gpu"
-    for key, size, total in (
-        (
-            "trainer.nnodes × trainer.n_gpus_per_node",
-            gpus,
-            math.gcd(update, critics) * n,
-        ),
-        (f"{rollout}.{tensors}", get(f"{rollout}.{tensors}"), each),
-        (f"{actor}.{fixed}", get(f"{actor}.{fixed}"), update * n // gpus),
-        (f"{rollout}.{micro}", get(f"{rollout}.{micro}"), prompts * n // gpus),
-        (f"{ref}.{micro}", get(f"{ref}.{micro}"), prompts * n // gpus),
-    ):
+    totals = {
+        f"{rollout}.tensor_model_parallel_size": each,
+        f"{actor}.ppo_micro_batch_size_per_gpu": update * n // gpus,
+        f"{rollout}.{micro}": prompts * n // gpus,
+        f"actor_rollout_ref.ref.{micro}": prompts * n // gpus,
+    }
+    shared = (
+        "trainer.nnodes × trainer.n_gpus_per_node",
+        gpus,
+        math.gcd(update, critics) * n,
+    )
+    for key, size, total in [shared, *((k, get(k), t) for k, t in totals.items())]:
         if size and total % size:
             fix = max(d for d in range(1, size) if total % d == 0)
             raise params.ParamError(f"{key}={size}: must divide {total}; take {fix}")
