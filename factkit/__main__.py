@@ -190,6 +190,9 @@ def verl(
 ) -> None:
     """Train an arm (--set arm=…) by verl on Ray. After -- : verl's own overrides.
 
+    How batches split among the GPUs is checked first. `adopt` makes the last checkpoint
+    the run's model.
+
     Example: python -m factkit verl rar --set arm=veriscore -- trainer.nnodes=2
     """
     from factkit import runs
@@ -199,10 +202,28 @@ def verl(
     p = params.load(paper, profile, changed, variant)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
-    verl_adapter.write(paper, p, folder)
+    verl_adapter.write(paper, p, folder, context.args)
+    verl_adapter.check_config(folder, paper, context.args)
     config = ["--config-dir", str(folder), "--config-name", paper]
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *config, *context.args]
     os.execv(sys.executable, command)
+
+
+@app.command()
+def adopt(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="…/checkpoints/global_step_N, of the last step.")
+    ],
+) -> None:
+    """Make verl's checkpoint the model of its run.
+
+    The paper's train notebook of the same arm, seed and parameters then goes on from it
+    to results.json. Shards are merged by verl: call it by the Python that has verl.
+    """
+    from factkit import runs
+    from factkit.train.verl_checkpoints import adopt
+
+    print(f"{runs.relative(adopt(checkpoint))}: run the train notebook now")
 
 
 @app.command()

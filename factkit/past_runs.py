@@ -92,8 +92,10 @@ def _way(result: Result) -> dict[str, Any]:
     way = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()
     way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}
-    for recipe in result.get("recipe", {}).values():
+    for trainer, recipe in result.get("recipe", {}).items():
         way |= {k: v for k, v in recipe.items() if k.startswith("make_")}
+        if trainer == "verl":
+            way["trainer"] = f"verl {recipe['verl_overrides']}".rstrip()
     return way
 
 

@@ -258,7 +258,9 @@ def _ran(found: Sequence[Any]) -> str:
     """Where runs were made, and how long one took, in a line."""
     taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
     devices = sorted({r["device"] for r in found if "device" in r})
+    by_verl = sorted({r["arm"] for r in found if "verl" in r.get("recipe", {})})
     return (
         f"{len(found)} runs on {'; '.join(devices)}; "
         f"{min(taken):.1f} to {max(taken):.1f} minutes each."
+        + (f" Trained by verl: {', '.join(by_verl)}." if by_verl else "")
     )

@@ -159,7 +159,12 @@ class Run:
                 raise ValueError(f"metric {name}={value!r} is not a finite number")
         if items:
             self._write_items(metrics, items)
-        recipe = self.folder / "recipe.json"
+        path = self.folder / "recipe.json"
+        recipe = json.loads(path.read_bytes()) if path.is_file() else {}
+        if made := recipe.get("verl"):
+            text = "trained by verl: {checkpoint} {verl_overrides}".format_map(made)
+            others = (s for s in deviations if not s.startswith("trained by TRL"))
+            deviations = [*others, text.rstrip()]
         values = {k: _portable(v) for k, v in self.params.model_dump().items()}
         if "reward" in self.inputs:  # not the arm whose set-up it shares
             values["arm"] = self.arm
@@ -181,7 +186,7 @@ class Run:
             | {"python": platform.python_version()},
             "device": device(),
             "git": git_commit(),
-            "recipe": json.loads(recipe.read_bytes()) if recipe.is_file() else {},
+            "recipe": recipe,
             "deviations": list(deviations),
         }
         if judge.COUNTS["asked"]:
@@ -270,8 +275,7 @@ def start(
             )
         folder = folder.parent / OWN / f"{name}-s{params.seed}"
         digests["reward"], source = identity.describe_source(reward)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = _lock(folder, wait)
+    lock = lock_folder(folder, wait)
     made_of = {"params": params.model_dump(include=keys), "inputs": digests}
     record = folder / "run.json"
     files = folder.iterdir() if folder.is_dir() else ()
@@ -334,7 +338,7 @@ def _digest(path: Path, p: RunParams) -> str:
     return digest
 
 
-def _lock(folder: Path, wait: bool) -> "FileLock":
+def lock_folder(folder: Path, wait: bool = False) -> "FileLock":
     """The right to write a run's folder; it ends with this process, however it ends.
 
     The lock's file stands beside the folder, which may be moved aside, and says who has
@@ -342,6 +346,7 @@ def _lock(folder: Path, wait: bool) -> "FileLock":
     """
     from filelock import FileLock, Timeout
 
+    folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f".{folder.name}.lock")
     lock = FileLock(path, is_singleton=True)
     try:

@@ -27,7 +27,7 @@ def factkit(monkeypatch, capsys):
 
 def test_every_command_has_help(factkit, monkeypatch):
     commands = "reproduce sweep check report fetch serve-search "
-    for command in (commands + "verl assets doctor wheelhouse book").split():
+    for command in (commands + "verl adopt assets doctor wheelhouse book").split():
         for columns in (40, 80):
             monkeypatch.setenv("COLUMNS", str(columns))
             code, page, _ = factkit(command, "--help")

@@ -110,6 +110,59 @@ def test_a_trajectory_has_the_length_of_table_4(tmp_path):
     assert not paper.job.changes
 
 
+# How batches split among GPUs
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("params/h100_full/*.yaml")))
+def test_a_shipped_profile_trains_on_whole_nodes_with_its_engine(file):
+    name, _, variant = file.stem.partition("-")
+    if name not in verl_papers.PAPERS:
+        return
+    p = params.load(name, "h100_full", variant=variant)
+    values = overrides(name, p)
+    assert values["trainer.n_gpus_per_node"] == p.num_processes
+    size = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    assert values[size] == p.vllm_tensor_parallel
+    for nodes in (1, 2, 4):
+        adapter.check_sizes((values | {"trainer.nnodes": nodes}).get)
+
+
+ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{x}" for x in ("actor", "rollout", "ref"))
+
+
+@pytest.mark.parametrize(
+    ("paper", "changes", "message"),
+    [
+        ("rlfh", {"trainer.nnodes": 3}, "trainer.nnodes .*=24: .* 128; take 16"),
+        ("veri", {"trainer.nnodes": 3}, None),  # 192 = 24 × 8
+        ("veri", {"trainer.nnodes": 5}, "=40: must divide 192; take 32"),
+        # 128 and 192 responses on 32 GPUs in fixed micro-batches of 8 and 4
+        ("rlfh", {f"{ACTOR}.ppo_micro_batch_size_per_gpu": 8}, "must divide 4; take 4"),
+        ("veri", {f"{ACTOR}.ppo_micro_batch_size_per_gpu": 4}, "must divide 6; take 3"),
+        ("veri", {f"{REF}.log_prob_micro_batch_size_per_gpu": 16}, "24; take 12"),
+        ("veri", {f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": 9}, "24; take 8"),
+        ("veri", {f"{ROLLOUT}.tensor_model_parallel_size": 3}, "divide 8; take 2"),
+        (
+            "veri",
+            {"data.train_batch_size": 96},
+            "=96: must be whole updates of 64; take 128",
+        ),
+        (
+            "veri",
+            {f"{ROLLOUT}.n": 5, f"{ACTOR}.ppo_mini_batch_size": 1},
+            "=32: must divide 5; take 5",
+        ),
+    ],
+)
+def test_sizes_at_which_verl_would_stop_are_refused_with_a_fix(paper, changes, message):
+    p = params.load(paper, "h100_full")
+    values = overrides(paper, p) | {"trainer.nnodes": 4} | changes
+    if message is None:
+        return adapter.check_sizes(values.get)
+    with pytest.raises(ParamError, match=message):
+        adapter.check_sizes(values.get)
+
+
 # Plain text through a chat template
 
 

@@ -64,8 +64,6 @@ def ppo(p: "Rlfh", start: str) -> dict[str, Any]:
         "algorithm.gamma": p.gamma,
         "algorithm.lam": p.gae_lambda,
         "algorithm.use_kl_in_reward": True,
-        "algorithm.kl_penalty": "kl",  # k1, as `token_trainer.PPOTrainer`
-        "algorithm.kl_ctrl.type": "fixed",
         "algorithm.kl_ctrl.kl_coef": p.beta,
         f"{actor}.use_kl_loss": False,
         f"{actor}.ppo_epochs": p.ppo_epochs,
@@ -74,6 +72,4 @@ def ppo(p: "Rlfh", start: str) -> dict[str, Any]:
         "critic.optim.lr": p.value_learning_rate,
         "critic.optim.weight_decay": 0.0,
         "critic.cliprange_value": p.value_clip,
-        "critic.ppo_micro_batch_size_per_gpu": p.micro_batch_size
-        or p.rl_batch_size // p.num_processes,
     }

@@ -3,7 +3,8 @@
 A folder's recipe.json says, for each trainer that worked in it, what it was given: the
 start, the rows, and the functions that make rewards and rollouts. The same trainer with
 another recipe is refused: it would go on with, or return, another thing's model.
-Parameters are the run's identity (`runs.start`) and not part of it.
+Parameters are the run's identity (`runs.start`) and not part of it, but where verl
+trained (`verl_checkpoints`): its recipe stands for that of any trainer.
 """
 
 import functools
@@ -29,6 +30,7 @@ from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams
 
 RECIPE = "recipe.json"
+VERL = "verl"  # the trainer's name there
 
 
 class LaunchError(RunFailure):
@@ -111,12 +113,18 @@ def is_main_process() -> bool:
 def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
     """Write down what `trainer` was given, or hold it to what is written down."""
     folder, written = model.parent, model.parent / RECIPE
-    recipes = _read_recipes(written) if os.path.lexists(written) else {}
+    if not os.path.lexists(written) and (model / RECIPE).is_file():
+        write_atomically(written, (model / RECIPE).read_bytes())
+    recipes = read_recipes(folder)
     recipe = {
-        name: _identity(value)
+        name: argument_identity(value)
         for name, value in arguments.items()
         if not isinstance(value, RunParams | Path) and value is not None
     }
+    if made := recipes.get(VERL):
+        recipe |= {k: str(v) for k, v in arguments["p"].model_dump().items()}
+        recipe = {k: v for k, v in recipe.items() if k in made}
+        recipes[trainer] = {k: made[k] for k in recipe}
     before = recipes.get(trainer)
     if before is None:
         if model.exists():
@@ -127,7 +135,15 @@ def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         recipes[trainer] = recipe
         write_atomically(written, json.dumps(recipes, indent=1))
-    elif before != recipe:
+    else:
+        require_same(folder, before, recipe)
+
+
+def require_same(
+    folder: Path, before: Mapping[str, str], recipe: Mapping[str, str]
+) -> None:
+    """Raises RecipeError, with what differs, if a folder was made by another recipe."""
+    if before != recipe:
         differing = [
             f"{name}={before.get(name)!r} (now {value!r})"
             for name, value in recipe.items()
@@ -139,8 +155,12 @@ def _check(trainer: str, arguments: Mapping[str, Any], model: Path) -> None:
         )
 
 
-def _read_recipes(path: Path) -> dict[str, dict[str, str]]:
-    """What a recipe.json holds. Raises RecipeError if it is damaged."""
+def read_recipes(folder: Path) -> dict[str, dict[str, str]]:
+    """What a folder's recipe.json holds, if there is one. Raises RecipeError if it is
+    damaged."""
+    path = folder / RECIPE
+    if not os.path.lexists(path):
+        return {}
     try:
         kind = TypeAdapter(dict[str, dict[str, str]])
         return kind.validate_json(path.read_bytes())
@@ -183,7 +203,7 @@ def _is_kits(function: Callable) -> bool:
     return inspect.isfunction(function) and _comes_from(function, own)
 
 
-def _identity(value: Any) -> str:
+def argument_identity(value: Any) -> str:
     """What stands for an argument: a function's name, a model's recipe, a digest."""
     if callable(value):
         return function_identity(value)

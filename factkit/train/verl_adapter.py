@@ -14,6 +14,7 @@ has none left. The asynchronous trainers would sample anew for ever.
 """
 
 import asyncio
+import contextlib
 import functools
 import math
 import pkgutil
@@ -24,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit import arms, params
+from factkit import arms, params, runs
 from factkit.assets import write_atomically
 from factkit.params.fields import POLICIES
 from factkit.params.stages import RlParams
+from factkit.train import launch
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -43,6 +45,7 @@ PLAIN = (
     "{{ messages[0].content }}",
 )
 UNBOUND = 1.0e9  # above e^20, at which verl cuts a ratio: the dual clip is idle
+TOKENS = 16_384  # of a micro-batch on a GPU, unless one sequence may have more
 
 
 @dataclass(frozen=True)
@@ -142,11 +145,16 @@ def parameters(config: "DictConfig") -> Any:
 # What verl reads
 
 
-def write(paper: str, p: RlParams, folder: str | Path) -> Path:
+def write(
+    paper: str, p: RlParams, folder: str | Path, changes: Sequence[str] = ()
+) -> Path:
     """Write verl's data, agent loops and config: all that it needs to train `p.arm`.
 
-    train.parquet, agent_loop.yaml, <paper>.yaml; returns their folder. Raises
-    ParamError on what verl can't follow, DataError without the paper's data.
+    train.parquet, agent_loop.yaml, <paper>.yaml; returns their folder. The config says
+    under `factkit.recipe` what makes the policy; changes: overrides that verl is given
+    beside it. Raises ParamError on what verl can't follow, and if the folder has
+    checkpoints of another recipe, with which verl would go on; DataError without the
+    paper's data.
     """
     import pandas as pd
     from transformers import AutoTokenizer
@@ -164,7 +172,12 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
         tokenizer = AutoTokenizer.from_pretrained(job.start)
         template = plain_template([row["prompt"] for row in rows], tokenizer)
     reward = f"{job.make_reward.__module__}:{job.make_reward.__name__}"
-    kit = {"paper": paper, "reward": reward, "parameters": job.p.model_dump()}
+    recipe = _recipe(job, paper, changes)
+    if (folder / "checkpoints").exists():
+        made = yaml.safe_load((folder / f"{paper}.yaml").read_text("utf-8"))
+        launch.require_same(folder, made["factkit"]["recipe"], recipe)
+    kit = {"paper": paper, "reward": reward, "recipe": recipe}
+    kit["parameters"] = job.p.model_dump()
     config = {"defaults": ["ppo_trainer", "_self_"], "factkit": kit}
     config |= _nested(overrides(job, paper, folder, template))
     loop = job.loop and f"{job.loop.__module__}.{job.loop.__name__}"
@@ -175,6 +188,15 @@ def write(paper: str, p: RlParams, folder: str | Path) -> Path:
         text = yaml.safe_dump(content, sort_keys=False)
         write_atomically(folder / f"{name}.yaml", text)
     return folder
+
+
+def _recipe(job: Job, paper: str, changes: Sequence[str]) -> dict[str, str]:
+    """What the kit's own trainer would be given, what the arm depends on, overrides."""
+    given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
+    recipe = {k: launch.argument_identity(v) for k, v in given.items()}
+    keys = arms.table(paper)[job.p.arm].reads.model_fields.keys() - runs.ELSEWHERE
+    recipe |= {key: str(getattr(job.p, key)) for key in sorted(keys)}
+    return recipe | {"verl_overrides": " ".join(changes)}
 
 
 def _refuse(paper: str, p: RlParams, refused: Mapping[str, Any]) -> None:
@@ -215,14 +237,14 @@ def overrides(
     """What differs from verl's own ppo_trainer.yaml: its dotted key → value.
 
     The objective is that of `grpo.grpo_config`; a batch is of prompts here, a step a
-    rollout, and the policy is sharded by FSDP. template: every prompt goes through one;
+    rollout, and the policy is sharded by FSDP. Micro-batches are packed by tokens, so
+    that none has to divide what a GPU gets; verl's losses are means over the whole
+    update, however it is packed. template: every prompt goes through one;
     None for the tokenizer's own.
     """
     p, by_std = job.p, job.p.loss == "grpo"
     prompts = p.rl_batch_size // p.num_generations  # an update
-    updates = p.minibatches * getattr(p, "ppo_epochs", 1)  # a rollout
-    steps = math.ceil(p.rl_steps / updates)
-    sequences = p.micro_batch_size or p.rl_batch_size // p.num_processes
+    steps = rollouts(p, p.rl_steps)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return {
         "reward.num_workers": 1,
@@ -243,7 +265,8 @@ def overrides(
         f"{actor}.optim.lr_warmup_steps_ratio": p.rl_warmup_ratio,
         f"{actor}.optim.weight_decay": 0.0,
         f"{actor}.ppo_mini_batch_size": prompts,
-        f"{actor}.ppo_micro_batch_size_per_gpu": sequences,
+        f"{actor}.use_dynamic_bsz": True,  # of the reference and the critic, too
+        f"{actor}.ppo_max_token_len_per_gpu": max(TOKENS, p.max_context_length),
         f"{actor}.clip_ratio": p.epsilon,
         f"{actor}.clip_ratio_low": p.epsilon,
         f"{actor}.clip_ratio_high": p.epsilon,
@@ -253,7 +276,6 @@ def overrides(
         f"{actor}.use_kl_loss": p.beta > 0,
         f"{actor}.kl_loss_coef": p.beta,
         f"{actor}.kl_loss_type": "low_var_kl",  # k3
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": sequences,
         f"{rollout}.name": "vllm",
         f"{rollout}.n": p.num_generations,
         f"{rollout}.temperature": p.temperature,
@@ -261,21 +283,72 @@ def overrides(
         f"{rollout}.max_model_len": p.max_context_length,
         f"{rollout}.tensor_model_parallel_size": p.vllm_tensor_parallel,
         f"{rollout}.gpu_memory_utilization": p.vllm_memory,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": sequences,
         f"{rollout}.agent.default_agent_loop": paper if job.loop else SINGLE,
         f"{rollout}.agent.agent_loop_config_path": str(folder / "agent_loop.yaml"),
         "trainer.n_gpus_per_node": p.num_processes,
         "trainer.total_epochs": steps,  # at most: an epoch is a rollout at least
         "trainer.total_training_steps": steps,
-        "trainer.save_freq": math.ceil(p.checkpoint_steps / updates),
+        "trainer.save_freq": rollouts(p, p.checkpoint_steps),
         "trainer.val_before_train": False,
-        "trainer.test_freq": -1,
-        "trainer.project_name": "factkit",
-        "trainer.experiment_name": f"{paper}-{p.arm}-s{p.seed}",
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.logger": ["console"],
         **job.changes,
     }
+
+
+def rollouts(p: RlParams, updates: int) -> int:
+    """verl's steps for so many updates of the kit."""
+    return math.ceil(updates / (p.minibatches * getattr(p, "ppo_epochs", 1)))
+
+
+def check_config(folder: Path, paper: str, changes: Sequence[str]) -> None:
+    """`check_sizes` of what `write` wrote, composed with the overrides as verl does it;
+    what is no override verl refuses by itself."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    own = [c for c in changes if "=" in c and not c.startswith("-")]  # no flags
+    own.append("hydra.searchpath=[pkg://verl.trainer.config]")
+    with (
+        contextlib.suppress(HydraException),
+        initialize_config_dir(str(folder), version_base=None),
+    ):
+        check_sizes(functools.partial(OmegaConf.select, compose(paper, own)))
+
+
+def check_sizes(get: Callable[[str], Any]) -> None:
+    """Raise ParamError, with a fix, on sizes that verl 0.9.1 can't split among GPUs; it
+    would stop at most of them after the first rollout, which is paid for by then.
+
+    get: dotted key of verl's config → its value. Every GPU takes a whole share of an
+    update (TrainingWorker.train_mini_batch), rollouts are whole updates, and fixed
+    micro-batches, if any are asked for, divide a share (prepare_micro_batches).
+    """
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    prompts, n = get("data.train_batch_size"), get(f"{rollout}.n")
+    update = get(f"{actor}.ppo_mini_batch_size")
+    critics = get("critic.ppo_mini_batch_size") or update
+    if rest := -prompts % math.lcm(update, critics):
+        fix = f"must be whole updates of {update}; take {prompts + rest}"
+        raise params.ParamError(f"data.train_batch_size={prompts}: {fix}")
+    each, micro = get("trainer.n_gpus_per_node"), "log_prob_micro_batch_size_per_gpu"
+    gpus = (get("trainer.nnodes") or 1) * each
+    totals = {
+        f"{rollout}.tensor_model_parallel_size": each,
+        f"{actor}.ppo_micro_batch_size_per_gpu": update * n // gpus,
+        f"{rollout}.{micro}": prompts * n // gpus,
+        f"actor_rollout_ref.ref.{micro}": prompts * n // gpus,
+    }
+    shared = (
+        "trainer.nnodes × trainer.n_gpus_per_node",
+        gpus,
+        math.gcd(update, critics) * n,
+    )
+    for key, size, total in [shared, *((k, get(k), t) for k, t in totals.items())]:
+        if size and total % size:
+            fix = max(d for d in range(1, size) if total % d == 0)
+            raise params.ParamError(f"{key}={size}: must divide {total}; take {fix}")
 
 
 def _nested(flat: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The papers' RL through verl's own code: data, agent loops, rewards, updates."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,6 +29,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.utils.losses import ppo_loss
 
@@ -40,6 +42,11 @@ from factkit.world import facts as worlds
 
 # Ray's workers cannot import this module
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+SIZES = (
+    "data.train_batch_size",
+    "actor_rollout_ref.rollout.n",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+)
 GROUPED = [name for name in verl_papers.PAPERS if name != "rlfh"]
 # a reward manager on whose annotator "Perhaps" is lost
 FAILING = """
@@ -117,6 +124,39 @@ def test_each_key_is_one_of_verl_s_which_takes_the_values_on_two_nodes(profile):
     validate_config(config, need_reference_policy(config), need_critic(config))
 
 
+def test_verl_packs_whatever_share_of_an_update_a_gpu_has(profile):
+    """On four nodes fixed micro-batches of RLFH's 8, Veri-R1's 4 stop it."""
+    _, p, config = profile
+    actor = config.actor_rollout_ref.actor
+    share = actor.ppo_mini_batch_size * config.actor_rollout_ref.rollout.n // 32
+    lengths = torch.linspace(1, p.max_context_length, share).long().tolist()
+    rows = {"input_ids": jagged([torch.ones(n).long() for n in lengths])}
+
+    def pack(**how):
+        batch = TensorDict(rows, batch_size=share)
+        for key, value in how.items():
+            assign_non_tensor_data(batch, key, value)
+        return prepare_micro_batches(batch)[0]
+
+    sizes = {key: OmegaConf.select(config, key) for key in SIZES}
+    tokens = actor.ppo_max_token_len_per_gpu
+    packed = pack(use_dynamic_bsz=actor.use_dynamic_bsz, max_token_len_per_gpu=tokens)
+    assert sum(map(len, packed)) == share
+    for size in (2, 4, 8):
+        fixed = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": size}
+        fixed |= {"trainer.nnodes": 4, "trainer.n_gpus_per_node": 8}
+        refused = contextlib.nullcontext(), contextlib.nullcontext()
+        if share % size:
+            refused = (
+                pytest.raises(AssertionError, match="must be divisible"),
+                pytest.raises(params.ParamError, match=f"must divide {share}"),
+            )
+        with refused[0]:
+            pack(use_dynamic_bsz=False, micro_batch_size_per_gpu=size)
+        with refused[1]:
+            adapter.check_sizes((sizes | fixed).get)
+
+
 def test_an_update_has_the_paper_s_objective(profile):
     """Four responses of up to six tokens, some of them told by the system."""
     name, p, config = profile
@@ -169,7 +209,7 @@ def jagged(rows):
 
 
 def test_one_command_writes_and_hands_over_to_verl(papers):
-    """Hydra shows the config in place of a training."""
+    """What verl is told beside it counts in what is checked before."""
     paper, _ = papers["rar"]
     p, folder = paper.p, Path(paper.p.output_dir)
     own = {k: v for k, v in verl_papers.SMALL["rar"].items() if k != "arm"}
@@ -177,8 +217,12 @@ def test_one_command_writes_and_hands_over_to_verl(papers):
     given = [part for k, v in values.items() for part in ("--set", f"{k}={v}")]
     command = [sys.executable, "-m", "factkit", "verl", "rar", "--profile", "tiny"]
     command += ["--output-dir", p.output_dir, *given]
-    command += ["--", "trainer.nnodes=2", "--cfg", "job"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    shown = ["--cfg", "job"]  # in place of a training
+    how = {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run([*command, "--", "trainer.nnodes=3", *shown], **how)
+    assert done.returncode == 2
+    assert "n_gpus_per_node=3: must divide 128; take 2" in done.stderr
+    done = subprocess.run([*command, "--", "trainer.nnodes=2", *shown], **how)
     assert not done.returncode, done.stderr
     shown = OmegaConf.create(done.stdout)
     assert shown.trainer.nnodes == 2
