@@ -152,7 +152,8 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
             }
         )
     table = pd.DataFrame(rows)
-    return table if table["results"].any() else table.drop(columns="results")
+    empty = {"same answered": "–", "results": ""}  # which some papers and runs have not
+    return table.drop(columns=[c for c, text in empty.items() if all(table[c] == text)])
 
 
 def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
@@ -420,6 +421,8 @@ def in_words(verdicts: Sequence[str]) -> str:
 def count_same_answered(table: "pd.DataFrame") -> str:
     """How many claims on a mean over answers still hold on the requests that both arms
     answered, in a sentence; empty if none holds."""
+    if "same answered" not in table:
+        return ""
     holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]
     if holding.empty:
         return ""

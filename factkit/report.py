@@ -213,7 +213,8 @@ def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]
         f"{ledger.count_same_answered(page[n])}\n"
         for n in measured
     ]
-    flat = page[_columns(measured)].replace(r"\|", "/", regex=True)
+    columns = [column for column in _columns(measured) if column in page]
+    flat = page[columns].replace(r"\|", "/", regex=True)
     flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
     table = flat.to_markdown(index=False) + "\n"
     return ["## The paper's claims\n", *words, table]
