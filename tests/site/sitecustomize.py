@@ -37,6 +37,10 @@ def engine(module: Any) -> None:
         self: Any, *arguments: Any, enable_sleep_mode: bool = False, **options: Any
     ) -> None:
         self.sleeps, self.asleep = enable_sleep_mode, set()
+        if (workers := options.get("tensor_parallel_size", 1)) > 1:
+            cores = sorted(os.sched_getaffinity(0))  # else each wants a NUMA node
+            own = (str(cores[i % len(cores)]) for i in range(workers))
+            os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(own)
         kept["__init__"](self, *arguments, **(here | options))
 
     def sleep(self: Any, level: int = 1, mode: str = "abort") -> None:
