@@ -338,9 +338,9 @@ def test_what_the_readers_of_numbers_differ_in_is_refused_with_the_fix(tmp_path)
         *("nan", "1_0.5", "５", "-010", "", "infinity", "1_0"),
     ):
         path.write_text(f"seed: {text}\n", "utf-8")
-        with pytest.raises(params.ParamError, match="several ways; write a"):
+        with pytest.raises(params.ParamError, match="ambiguous in YAML; write a"):
             params.read_yaml(path)
-        with pytest.raises(ValueError, match="several ways; write a"):
+        with pytest.raises(ValueError, match="ambiguous in YAML; write a"):
             reading.read_value(text)
 
 
@@ -373,13 +373,13 @@ def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):
         "seed": 8,
     }
     for words, wrong in (
-        ([*start, "-p", "seed", "010"], "papermill -p seed: '010' is read in several"),
+        ([*start, "-p", "seed", "010"], "papermill -p seed: '010' is ambiguous in YAML"),
         (
             [*start, "-f", "own.yaml"],
-            "own.yaml, line 1: seed: '010' is read in several",
+            "own.yaml, line 1: seed: '010' is ambiguous in YAML",
         ),
         (["python", "-m", "papermill", "a", "-f", "own.yaml"], "own.yaml, line 1"),
-        ([*start, "--parameters", "beta", "1e-5"], "several ways"),
+        ([*start, "--parameters", "beta", "1e-5"], "ambiguous in YAML"),
         ([*start, "-y", "{seed: 010}"], "papermill -y, line 1: seed: '010' is read in"),
         ([*start, "-f", "fine.yaml", "-p", "seed", "8", "-r", "arms", "010"], ""),
         ([*start, "-f", "s3://bucket/own.yaml", "--no-such-option"], ""),

@@ -56,6 +56,7 @@ MODELS = {
     "Qwen/Qwen3-4B": "thinks",
     "Qwen/Qwen3-8B": "thinks",
     "Qwen/Qwen3-32B": "thinks",
+    "Qwen/Qwen3-30B-A3B-Instruct-2507": "chat",
     "allenai/Llama-3.1-Tulu-3-8B": "chat",
     "google/gemma-3-27b-it": "chat",
     "mistralai/Mixtral-8x7B-Instruct-v0.1": "chat",
