@@ -373,14 +373,14 @@ def test_papermill_s_own_arguments_are_read_as_files_are(monkeypatch, tmp_path):
         "seed": 8,
     }
     for words, wrong in (
-        ([*start, "-p", "seed", "010"], "papermill -p seed: '010' is ambiguous in YAML"),
+        ([*start, "-p", "seed", "010"], "papermill -p seed: '010' is ambiguous"),
         (
             [*start, "-f", "own.yaml"],
             "own.yaml, line 1: seed: '010' is ambiguous in YAML",
         ),
         (["python", "-m", "papermill", "a", "-f", "own.yaml"], "own.yaml, line 1"),
         ([*start, "--parameters", "beta", "1e-5"], "ambiguous in YAML"),
-        ([*start, "-y", "{seed: 010}"], "papermill -y, line 1: seed: '010' is read in"),
+        ([*start, "-y", "{seed: 010}"], "papermill -y, line 1: seed: '010' is ambig"),
         ([*start, "-f", "fine.yaml", "-p", "seed", "8", "-r", "arms", "010"], ""),
         ([*start, "-f", "s3://bucket/own.yaml", "--no-such-option"], ""),
         (["jupyter", "lab", "-p", "seed", "010"], ""),
