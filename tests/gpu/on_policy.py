@@ -8,6 +8,7 @@ that TRL and Unsloth are not asked which weights the engine had.
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,8 @@ def distances(policy: str, rollouts: list[dict[str, Any]], p: RlParams) -> list[
                 logits = model(ids).logits[0, len(prompt) - 1 : -1].float()  # (T, V)
             logps = (logits / p.temperature).log_softmax(-1)
             own = logps.gather(1, ids[0, len(prompt) :, None])[:, 0]
-            deltas.append((own.cpu() - torch.tensor(engines)).abs())
+            known = [math.nan if x is None else x for x in engines]  # TRL's for NaN
+            deltas.append((own.cpu() - torch.tensor(known)).abs())
         means.append(torch.cat(deltas).mean().item())
     return means
 

@@ -28,13 +28,12 @@ SIZES = {
 # an Unsloth whose engine has the base policy's weights, whatever the adapter
 FORGETFUL = """
 exec(open(%r).read())
-weights = VLLMGeneration._iter_named_params
 
 def of_base(self):
-    with self.model.disable_adapter():
-        for name, module in self.model.named_modules():
-            if hasattr(module, "base_layer"):
-                yield name.removeprefix("base_model.model.") + ".weight", module.weight
+    for name, weight in self.model.named_parameters():
+        if self.model.prefix not in name:
+            name = name.removeprefix("base_model.model.").replace(".base_layer", "")
+            yield name, weight.data
 
 VLLMGeneration._iter_named_params = of_base
 """
@@ -80,9 +79,9 @@ def test_rollouts_of_the_base_policy_are_no_proof(check, modules):
 
 
 def test_each_paper_trains_beside_an_engine(check, tmp_path):
-    code, jobs = check("papers")
+    code, jobs = check("papers", "evaluate")
     assert {job["status"] for job in jobs.values()} == {"tried without a GPU"}, jobs
-    assert code == 0 and len(jobs) == 5 + 6
+    assert code == 0 and len(jobs) == 5 + 6 + 1
     curves = list((tmp_path / "out").glob("tiny/*_train/*/metrics.csv"))
     before = {path: path.stat().st_mtime_ns for path in curves}
     assert len(list((tmp_path / "out").glob("tiny/*_train/*/results.json"))) == 1
