@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from factkit import assets, child, doctor, params, runs, sweeps
+from factkit import assets, child, gpu_memory, params, runs, sweeps
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("sleep", "lora", "zero3", "shipped", "papers", "evaluate")
@@ -170,8 +170,9 @@ def perform(job: Job, given: Namespace) -> dict[str, Any]:
         folder = given.out / job.part
         shutil.rmtree(folder, ignore_errors=True)
         done |= on_policy.prove(p, folder, large=job.part != "shipped")
-        if p.policy in doctor.SHAPES:
-            done["doctor_gb"] = sum(doctor.memory(job.paper, p).values())
+        if job.part == "shipped":
+            peaks = gpu_memory.peaks(job.paper, p)
+            done["doctor_gb"] = max(peaks["rollouts"], peaks["RL"])
         return done
     import papermill
 
