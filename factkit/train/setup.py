@@ -1,7 +1,6 @@
 """What every trainer is given: policy, LoRA, batches, checkpoints, curve."""
 
 import csv
-import importlib.util
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -111,18 +110,9 @@ def load_trainable(
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=getattr(torch, dtype),
-        attn_implementation=attention(dtype),
-        **models.SAFE,
+        path, dtype=getattr(torch, dtype), **models.SAFE
     )
     return model, models.load_tokenizer(path)  # the trainer puts it on its GPU
-
-
-def attention(dtype: str) -> str:
-    """flash_attention_2 (App. C) where it is there and takes the dtype, else sdpa."""
-    installed = importlib.util.find_spec("flash_attn") is not None
-    return "flash_attention_2" if installed and dtype == "bfloat16" else "sdpa"
 
 
 def unsloth_arguments(

@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from factkit import assets, params
@@ -35,19 +34,15 @@ def rows(p: TruthRL) -> list[dict]:
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
 
 
-def kit_steps(
-    p: TruthRL, folder: Path, make_reward: Callable = reward_function
-) -> None:
+def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
     from factkit.train import grpo
     from factkit.world.policy import base_policy
 
-    grpo.grpo(base_policy(p), rows(p), make_reward, folder, p)
+    grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
 
-def bare_steps(
-    p: TruthRL, folder: Path, make_reward: Callable = reward_function
-) -> None:
+def bare_steps(p: TruthRL, folder: Path) -> None:
     """Train with TRL alone: same configuration, same reward, nothing of the kit's."""
     import torch
     from datasets import Dataset
@@ -63,7 +58,7 @@ def bare_steps(
         model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),
         processing_class=AutoTokenizer.from_pretrained(path, padding_side="left"),
         train_dataset=Dataset.from_list(rows(p)),
-        reward_funcs=make_reward(p, folder),
+        reward_funcs=reward_function(p, folder),
         peft_config=setup.lora(p),
         args=grpo.grpo_config(p, folder / "checkpoint"),
     )
