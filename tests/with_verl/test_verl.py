@@ -37,6 +37,7 @@ from factkit import params
 from factkit.rlfh import rewards as rlfh
 from factkit.rlfh.feedback import exact_annotator
 from factkit.train import verl_adapter as adapter
+from factkit.train.rewards import CheckedReward
 from factkit.veri import search_rollout
 from factkit.world import facts as worlds
 
@@ -317,12 +318,13 @@ def test_after_too_many_failures_no_response_has_rewards(papers):
         return [None if i < 11 else [] for i in range(len(ids))]
 
     manager = worker.reward_manager
-    manager._reward = rlfh.token_reward(annotate, paper.tokenizer, paper.p)
+    reward = rlfh.token_reward(annotate, paper.tokenizer, paper.p)
+    manager._reward = CheckedReward(reward)
     found = asked_at_once(worker, batch, times=200)  # all, but for the first, at once
-    assert all("see to the verifier" in str(error) for error in found[1:])
+    assert all("See to the verifier" in str(error) for error in found[1:])
     manager._reward = lambda id, **_: [[]] * len(id)
     (after,) = asked_at_once(worker, batch)
-    assert "see to the verifier" in str(after)
+    assert "See to the verifier" in str(after)
 
 
 # A step of the trainer
