@@ -15,7 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from factkit import UserError, child
+from factkit import UserError, child, gpus
 
 if TYPE_CHECKING:
     from vllm import LLM, RequestOutput
@@ -71,14 +71,9 @@ class VllmEngine:
         self._replies([dict(self.arguments)] * self.replicas)
 
     def _gpus(self, i: int) -> dict[str, str]:
-        """The environment's variable with the GPUs of engine i, if there are several
-        engines and GPUs."""
-        import torch
-
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        known = seen.split(",") if seen else map(str, range(torch.cuda.device_count()))
+        """The environment's variable with the GPUs of engine i, where there are any."""
         n = self.arguments.get("tensor_parallel_size", 1)
-        own = list(known)[i * n : (i + 1) * n]
+        own = list(gpus.visible())[i * n : (i + 1) * n]
         return {"CUDA_VISIBLE_DEVICES": ",".join(own)} if own else {}
 
     def logps(self, texts: Sequence[Tokens]) -> list[list[float]]:

@@ -77,16 +77,9 @@ def _write_whole(step: Path, start: str, folder: Path) -> None:
         pickles = shutil.ignore_patterns("*.bin", "*.pt", "*.pth", "*.pkl", "*.py")
         shutil.copytree(whole, folder, ignore=pickles)
     else:
-        merge = [
-            sys.executable,
-            "-m",
-            "verl.model_merger",
-            "merge",
-            "--backend",
-            "fsdp",
-        ]
+        merge = "-m verl.model_merger merge --backend fsdp".split()
         merge += ["--local_dir", str(actor), "--target_dir", str(folder)]
-        done = subprocess.run(merge, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, *merge], capture_output=True, text=True)
         if done.returncode:
             error = last_error(done.stderr)
             raise UserError(f"{actor}: {sys.executable} can't merge it: {error}")
