@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from factkit import files
 from factkit import arms as papers_arms
 from factkit import bill as bills
 from factkit import failures, params
@@ -280,7 +281,7 @@ def assets(
         print(f"  {path}")
     if prepare:
         print("policy:", embedded.policy_path("smollm2-135m-instruct"))
-    print("cache:", embedded.cache_dir())
+    print("cache:", files.cache_dir())
 
 
 @app.command()

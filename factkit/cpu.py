@@ -21,17 +21,6 @@ LONG = 128  # query tokens beyond which PyTorch's own is as fast in float32, or 
 WIDE = 4096  # tokens of a vocabulary beyond which PyTorch's own draw is slow
 
 
-def dtype(name: str) -> str:
-    """What weights of this dtype are computed in on this processor: float32 in place of
-    bfloat16 where it has no instructions for that, as x86-64 without AVX-512: there
-    a product in bfloat16 takes six to nine times as long."""
-    import torch
-
-    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return name
-    return "float32"
-
-
 def tune(model: "PreTrainedModel") -> None:
     """Have a model on the CPU take the fast ways below; call it before it is trained.
 

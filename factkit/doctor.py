@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from factkit import files
 from factkit import (
     Check,
     assets,
@@ -69,7 +70,7 @@ def _room(paper: str, p: Any) -> list[Check]:
 def examine_services(paper: str, p: Any) -> list[Check]:
     """A check of each service, gated repository and file that the parameters name."""
     checks = services.needed(p)
-    checks += search.checks(p) if paper == "veri" else []
+    checks += search.checks(p.search_url, p.eval_sets, p.claims_path) if paper == "veri" else []
     if p.verifier == "judge":
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]
@@ -100,7 +101,7 @@ def repository(name: str, kind: str) -> list[Check]:
 
 def _cache() -> Check:
     """Whether the cache's databases lie on a disk of this machine."""
-    folder = assets.cache_dir().resolve()
+    folder = files.cache_dir().resolve()
     mounts = psutil.disk_partitions(all=True)
     above = [m for m in mounts if folder.is_relative_to(m.mountpoint)]
     kind = max(above, key=lambda m: len(m.mountpoint)).fstype if above else "unknown"

@@ -129,7 +129,7 @@ def explain_storage(error: BaseException) -> str:
 
 def _alternative(path: str) -> str:
     """The setting that puts a file elsewhere."""
-    from factkit.assets import cache_path
+    from factkit.files import cache_path
 
     if path.startswith(str(cache_path())):
         return "set FACTKIT_CACHE to another folder"

@@ -93,7 +93,7 @@ def load_policy(
     """A causal language model and its tokenizer, padded on the left, ready to use.
 
     path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16", on a
-    processor without that float32 (`cpu.dtype`).
+    processor without that float32 (`machine.dtype`).
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -101,7 +101,7 @@ def load_policy(
     quiet.bars()
     base = _adapter_base(path)
     on_gpu = torch.cuda.is_available()
-    own = dtype if on_gpu else cpu.dtype(dtype)
+    own = dtype if on_gpu else machine.dtype(dtype)
     model = AutoModelForCausalLM.from_pretrained(
         base or path, dtype=getattr(torch, own), **SAFE
     )

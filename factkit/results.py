@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired
@@ -12,10 +13,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
 from factkit import UserError
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 
 FILE = "results.json"
 ITEMS = "items.csv"
+# judge calls of this process: asked, asked_again, failed
+JUDGEMENTS: Counter[str] = Counter()
 REQUIRED = (ITEMS, "metrics.csv")
 CHECKED = (*REQUIRED, "samples.jsonl")  # which may be left out of a copy
 

@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from pydantic import TypeAdapter
 
-from factkit import UserError, cpu, identity, statistics
-from factkit.assets import write_atomically
+from factkit import UserError, identity, machine, statistics
+from factkit.files import write_atomically
 from factkit.params import ROOT, papermill_files
 from factkit.params.stages import RunParams
 from factkit.results import (
     ITEMS,
+    JUDGEMENTS,
     ResultsError,
     RunRecord,
     read_results,
@@ -152,8 +152,6 @@ class Run:
         Raises ValueError on NaN or no number, and if a metric is not the mean of its
         items.
         """
-        from factkit.verify import judge
-
         for name, value in metrics.items():
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"metric {name}={value!r} is not a finite number")
@@ -184,13 +182,13 @@ class Run:
             "started": self.started,
             "versions": {name: version(name) for name in REPORTED_PACKAGES}
             | {"python": platform.python_version()},
-            "device": device(),
-            "git": git_commit(),
+            "device": machine.device(),
+            "git": machine.git_commit(),
             "recipe": recipe,
             "deviations": list(deviations),
         }
-        if judge.COUNTS["asked"]:
-            results["judgements"] = dict(judge.COUNTS)
+        if JUDGEMENTS["asked"]:
+            results["judgements"] = dict(JUDGEMENTS)
         results = write_results(self.folder, results)
         self.lock.release(force=True)
         return results
@@ -471,42 +469,6 @@ def item_values(
     return dict(zip(table.index[kept], pairs, strict=True))
 
 
-# ---- this machine
-
-
-def device() -> str:
-    """The hardware in words: GPU names, or the number of CPU threads torch uses, and
-    whether the processor takes float32 in place of bfloat16."""
-    import torch
-
-    if torch.cuda.is_available():
-        n = torch.cuda.device_count()
-        return f"{n} × {torch.cuda.get_device_name(0)}"
-    words = f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
-    lacks = cpu.dtype("bfloat16") != "bfloat16"
-    return f"{words} without bfloat16 (float32 in its place)" if lacks else words
-
-
-def git_commit() -> str:
-    """The commit of the kit's working tree, with a + if it has changes; without one,
-    "none" and the reason, as "none: not a git repository"."""
-    # of another owner's tree, too: who runs its code may read its history
-    git = ["git", "-C", str(ROOT), "-c", "safe.directory=*"]
-    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    own["LC_ALL"] = "C"
-    how = {"capture_output": True, "encoding": "utf-8", "env": own}
-    try:
-        top = subprocess.run([*git, "rev-parse", "--show-toplevel"], **how)
-    except OSError:
-        return "none: git is not installed"
-    if top.returncode:  # fatal: not a git repository (or any …
-        reason = top.stderr.partition("fatal: ")[2] or "git failed"
-        return f"none: {re.split(r' [(]| at |$', reason, flags=re.M)[0]}"
-    if Path(top.stdout.strip()).resolve() != ROOT:
-        return "none: inside another git repository"
-    describe = [*git, "describe", "--always", "--dirty=+", "--abbrev=12"]
-    commit = subprocess.run(describe, **how).stdout.strip()
-    return commit or "none: no commit yet"
 
 
 def relative(path: Path) -> str:

@@ -14,14 +14,11 @@ So code that was written for Search-R1's server runs with ours (`search_service`
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit import Check, serving
 from factkit.corpus import Chunk, Index
 from factkit.params import ROOT
-
-if TYPE_CHECKING:
-    from factkit.veri.arms import VeriParams
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
 # sets say which corpus is searched; where there is one they may be left out
@@ -73,13 +70,16 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
     return _each_once(ask)
 
 
-def checks(p: "VeriParams") -> list[Check]:
-    """Whether the retrievers answer and the files are there that p names."""
-    sets = p.eval_sets.split() if SET in p.search_url else [""]
-    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
+def checks(search_url: str, eval_sets: str, claims_path: str) -> list[Check]:
+    """Check that the retrievers at search_url answer and that claims_path has files.
+
+    eval_sets: names, separated by spaces, of the claim sets that are searched.
+    """
+    sets = eval_sets.split() if SET in search_url else [""]
+    urls = {name: search_url.replace(SET, name) for name in sets if search_url}
     rows = [_finds(f"retriever {name}", url) for name, url in urls.items()]
-    if p.claims_path:
-        folder = ROOT / p.claims_path
+    if claims_path:
+        folder = ROOT / claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
         files = f"claims_path {folder}", f"{number} files", number > 0
         rows.append((*files, "python -m factkit fetch veri"))

@@ -16,7 +16,7 @@ import yaml
 
 from factkit import UserError, child, gpus, params, progress, runs
 from factkit import arms as papers_arms
-from factkit.assets import cache_dir, write_atomically
+from factkit.files import cache_dir, write_atomically
 from factkit.failures import RunFailure, explain_storage, last_error
 from factkit.params import ROOT
 

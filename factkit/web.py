@@ -137,7 +137,7 @@ class _Web:
     """Searches and pages, through the disk cache; of each, or why it can't be had."""
 
     def __init__(self, endpoint: str, n: int, cache: Path) -> None:
-        from factkit.llm import Cache
+        from factkit.cache import Cache
 
         self._key = environment_token(SEARCH_KEY)
         if not self._key:

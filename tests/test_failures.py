@@ -12,6 +12,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from safetensors import SafetensorError
 
+from factkit import files
 from factkit import assets, failures, figures, runs, sweeps
 from factkit.params import ROOT
 
@@ -71,14 +72,14 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_half_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     path = tmp_path / "items.csv"
-    assets.write_atomically(path, "old")
+    files.write_atomically(path, "old")
     monkeypatch.setattr(os, "fsync", full)
     for content in ("new", b"new"):
         with pytest.raises(OSError) as error:
-            assets.write_atomically(path, content)
+            files.write_atomically(path, content)
         assert str(path) in failures.explain_storage(error.value)
     for own in ((lambda _: None), full):  # what is filled may fail, or its renaming
-        with pytest.raises(OSError), assets.whole_folder(tmp_path / "model") as partial:
+        with pytest.raises(OSError), files.whole_folder(tmp_path / "model") as partial:
             (partial / "weights").write_bytes(b"0" * 9)
             own(partial)
     assert [path] == [*tmp_path.iterdir()] and path.read_text("utf-8") == "old"
@@ -93,7 +94,7 @@ def test_a_prepared_model_in_a_read_only_cache_is_used(tmp_path, monkeypatch):
     assert [model] == [*tmp_path.iterdir()]  # no lock beside it
     monkeypatch.setenv("FACTKIT_CACHE", str(model / "config.json"))
     with pytest.raises(assets.AssetError, match="can't be created.*FACTKIT_CACHE"):
-        assets.cache_dir()
+        files.cache_dir()
 
 
 def test_a_notebook_shows_a_full_disk_in_a_line_and_other_errors_whole(capsys):
@@ -179,26 +180,26 @@ def test_the_commit_is_of_the_kit_s_own_repository_or_the_reason_is_recorded(
     for name, value in (("GIT_DIR", "/nowhere"), ("LANGUAGE", "de")):
         monkeypatch.setenv(name, value)  # as within a hook of git's
     monkeypatch.setattr(runs, "ROOT", tmp_path)
-    assert runs.git_commit() == "none: not a git repository"
+    assert machine.git_commit() == "none: not a git repository"
     monkeypatch.delenv("GIT_DIR")
     git(tmp_path, "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", "/nowhere")
-    assert runs.git_commit() == "none: no commit yet"
+    assert machine.git_commit() == "none: no commit yet"
     monkeypatch.delenv("GIT_DIR")
     git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "One")
-    assert len(runs.git_commit()) == 12
+    assert len(machine.git_commit()) == 12
     (tmp_path / "kit").mkdir()
     (tmp_path / "kit" / "file").write_text("a", "utf-8")
     git(tmp_path, "add", ".")
-    assert runs.git_commit().endswith("+")
+    assert machine.git_commit().endswith("+")
     if os.getuid() == 0:  # who else may give a file away
         os.chown(tmp_path, 1234, 1234)
         os.chown(tmp_path / ".git", 1234, 1234)
-        assert len(runs.git_commit()) == 13
+        assert len(machine.git_commit()) == 13
     monkeypatch.setattr(runs, "ROOT", tmp_path / "kit")  # an archive unpacked there
-    assert runs.git_commit() == "none: inside another git repository"
+    assert machine.git_commit() == "none: inside another git repository"
     monkeypatch.setenv("PATH", "")
-    assert runs.git_commit() == "none: git is not installed"
+    assert machine.git_commit() == "none: git is not installed"
 
 
 def failed_run(folder, name, *error):

@@ -311,7 +311,7 @@ def test_a_reply_is_asked_for_no_third_time_and_the_causes_are_told():
     assert [len(batch) for batch in llm.batches] == [4, 4]
     assert len(judge.causes()) < 300
     with pytest.raises(ValueError, match="4 × not one JSON object"):
-        verifier.failed_share([None], "failures")
+        judge.failed_share([None], "failures")
 
 
 def test_a_second_reply_that_does_not_come_leaves_the_first_as_the_cause():

@@ -14,7 +14,8 @@ import pytest
 
 from factkit import params, past_runs, runs
 from factkit.params import ROOT
-from factkit.truthrl.arms import QuestionParams, QuestionSftParams
+from factkit.params.stages import QuestionParams
+from factkit.truthrl.arms import QuestionSftParams
 from factkit.verify import judge
 
 
@@ -49,7 +50,7 @@ def test_results_count_what_a_judge_was_asked_asked_again_and_failed_on(
     tmp_path, monkeypatch
 ):
     for counts in ({}, {"asked": 9, "asked_again": 4, "failed": 1}):
-        monkeypatch.setattr(judge, "COUNTS", Counter(counts))
+        monkeypatch.setattr(runs, "JUDGEMENTS", Counter(counts))
         p = settings(tmp_path / str(len(counts)), arm="sft")
         results = runs.start("12_truthrl_train", p).finish({})
         assert results.get("judgements", {}) == counts

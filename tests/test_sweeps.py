@@ -339,7 +339,7 @@ own = [i for i, word in enumerate(words) if word in ("-p", "-r")]
 values = {{words[i + 1]: words[i + 2] for i in own}}
 values = {{k: int(v) if k == "seed" else v for k, v in values.items()}}
 p = params.load("rar", "tiny", values)
-runs.device = str  # without torch
+machine.device = str  # without torch
 run = runs.start(name, p)
 while values.get("arm") == "base" and not (partial.parents[1] / "dpo-s0").exists():
     time.sleep(0.1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import TypeAdapter
 
 from factkit import models, prompts
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.datasets.examples import DataError, Example
 from factkit.failures import writing
 from factkit.progress import progress_bar

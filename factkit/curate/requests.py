@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit import files
 from factkit import assets, corpus
 from factkit.corpus import Chunk, Document, Index
 from factkit.curate.splits import Sets, in_set
@@ -174,7 +175,7 @@ def gather(
     if p.search_url:
         from factkit import web
 
-        cache, limits = assets.cache_dir() / "web", (p.pages, p.least_pages)
+        cache, limits = files.cache_dir() / "web", (p.pages, p.least_pages)
         return web.run_online(examples, p.search_url, cache, *limits)
     index, documents = source or _embedded(p)
     return evidence.build_offline(examples, index, documents, p.pages, p.least_pages)

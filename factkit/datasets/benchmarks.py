@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from factkit import files
 from factkit import assets
 from factkit.corpus import Chunk, Document
 from factkit.datasets import rows
@@ -194,12 +195,12 @@ def crag_pages(path: str = "") -> dict[str, list[Document]]:
     file's SHA-256. A damaged row has no pages.
     """
     file = rows.local(BENCHMARKS["crag"], path)
-    kept = assets.cache_dir() / "crag" / f"{rows.sha256(file)}-{PLAIN_TEXT}.jsonl"
+    kept = files.cache_dir() / "crag" / f"{rows.sha256(file)}-{PLAIN_TEXT}.jsonl"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         pages = _crag_pages(file).items()
         lines = (json.dumps([i, [vars(d) for d in own]]) + "\n" for i, own in pages)
-        assets.write_atomically(kept, "".join(lines))
+        files.write_atomically(kept, "".join(lines))
     return {i: [Document(**d) for d in own] for i, own in rows.json_lines(kept)}
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from factkit import UserError
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 
 LONG_FORM = "long_form"  # the label of requests that need no reference answer
 # kinds of requests, `meta["kind"]`: to tell of somebody; in so many facts; a short

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import models
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.corpus import Document, Hit
 from factkit.datasets.examples import DataError, Example, read_rows, write_rows
 from factkit.evaluate import exposure_bin, shown
@@ -31,7 +31,7 @@ from factkit.retrieval.evidence import EvidenceCache
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
 from factkit.verify.outcome import Support
 from factkit.verify.response import answers
-from factkit.verify.verifier import failed_share
+from factkit.verify.judge import failed_share
 
 if TYPE_CHECKING:
     import pandas as pd

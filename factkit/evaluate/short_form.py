@@ -12,11 +12,11 @@ from factkit.datasets.examples import Example, read_rows, write_rows
 from factkit.evaluate import shown
 from factkit.verify.outcome import Outcome, abstains, normalise
 from factkit.verify.response import final_answer, split_box
-from factkit.verify.verifier import failed_share
+from factkit.verify.judge import failed_share
 from factkit.vllm_engine import Sampled
 
 if TYPE_CHECKING:
-    from factkit.truthrl.arms import QuestionParams
+    from factkit.params.stages import QuestionParams
     from factkit.verify.verifier import ReasoningJudge, Verifier
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")

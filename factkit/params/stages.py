@@ -307,6 +307,57 @@ class RewardModelParams(RlParams):
     reward_epochs: fields.Few
 
 
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # datasets.benchmarks  # data sets of data.benchmarks
+
+
+class QuestionParams(PolicyParams):
+    """The questions, how they are asked, probed and answered with evidence."""
+
+    verifier: Literal["rules", "exact", "judge"] = "rules"
+    other_judges: fields.Judges = ""
+    answer_format: Literal["plain", "boxed"]
+    prompt_template: fields.Template
+    prompting_template: fields.Template
+    abstaining_template: fields.Template
+    majority_samples: fields.Few
+
+    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions_path: fields.DataFile = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_questions: fields.Size
+    dev_questions: fields.Size
+    test_questions: fields.Size
+    comparison_questions: fields.Count = 150
+    least_known: fields.Share = 0.0  # share of right samples of a relation
+    most_known: fields.Share = 1.0  # that is asked
+    split_seed: fields.Seed = 0
+    probe_samples: fields.Samples
+    probe_temperature: fields.Temperature
+    known_share: fields.Share
+
+    retriever: Literal["", "bm25", "e5"] = ""
+    encoder: fields.Model = "intfloat/e5-base-v2"
+    wikipedia_path: fields.DataFile = ""
+    retrieved_chunks: fields.Few = 3
+    chunk_tokens: fields.ChunkTokens = 128
+
+    @model_validator(mode="after")
+    def _some_relations_are_asked(self) -> Self:
+        if self.least_known > self.most_known:
+            raise ValueError(
+                f"least_known={self.least_known} is above most_known={self.most_known}"
+            )
+        return self
+
+    @property
+    def second_judges(self) -> list[str]:
+        """Further judges of the same answers (Table 5): `other_judges`, or, where rules
+        judge, a string match and whether the response holds the answer."""
+        if self.verifier == "judge":
+            return self.other_judges.split()
+        return [name for name in ("exact", "contains") if name != self.verifier]
+
+
 class RequestParams(PolicyParams):
     """Requests that are answered at length, their evidence, and who verifies."""
 

@@ -4,10 +4,14 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from factkit.datasets.examples import Example
+
+class Question(Protocol):
+    """What a template is filled with: an `Example`, say."""
+
+    question: str
+    meta: dict[str, Any]
 
 
 def template(name: str) -> str:
@@ -23,7 +27,7 @@ def template(name: str) -> str:
     return path.read_text(encoding="utf-8-sig").removesuffix("\n")
 
 
-def ask(text: str, example: "Example") -> str:
+def ask(text: str, example: Question) -> str:
     """A template filled with an example's question and, where it has places for them,
     its references and the time it was asked (`meta`; empty if there are none)."""
     fields = {"question": example.question}

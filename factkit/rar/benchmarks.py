@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from factkit import UserError, assets, models, vllm_engine
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.rar.arms import RUN_CODE, SUITES, RarParams
 from factkit.verify import response
 from factkit.verify.response import CLOSE

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit import models, statistics
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.datasets.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.evaluate import long_form
 from factkit.evaluate.short_form import rates
 from factkit.rar.arms import RarParams
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
-from factkit.verify.verifier import failed_share, verifier
+from factkit.verify.judge import failed_share
+from factkit.verify.verifier import verifier
 from factkit.vllm_engine import VllmEngine
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from factkit.verify import judge
 from factkit.verify.engine import facts_of
 from factkit.verify.judge import Form, free, up_to, whole
 from factkit.verify.response import answers, parts, sentences
-from factkit.verify.verifier import failed_share, judge_llm
+from factkit.verify.judge import failed_share
+from factkit.verify.verifier import judge_llm
 
 if TYPE_CHECKING:
     from factkit.llm import LLM

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from factkit import files
 from factkit import assets, quiet
 from factkit.corpus import Chunk, Hit
 from factkit.models import SAFE
@@ -102,7 +103,7 @@ class DenseIndex:
     chunks: a list, or what reads a corpus anew each time one goes through it, of which
     one part is in memory at a time; then `key` says which corpus it is.
 
-    The embeddings, float16 (N, d), lie in `assets.cache_dir()/dense/<hash>` as .npy
+    The embeddings, float16 (N, d), lie in `files.cache_dir()/dense/<hash>` as .npy
     parts of BLOCK chunks each and are memory-mapped: 21 million passages of E5-base
     are 32 GB, of which a search holds one part at a time. A part is written whole or
     not at all, so a build that was killed goes on with the first part missing.
@@ -157,11 +158,11 @@ class DenseIndex:
         for chunk in () if key else self.chunks:
             # the length keeps ["ab", "c"] and ["a", "bc"] apart
             digest.update(f"{len(chunk.text)} {chunk.text}".encode())
-        folder = assets.cache_dir() / "dense" / digest.hexdigest()[:32]
+        folder = files.cache_dir() / "dense" / digest.hexdigest()[:32]
         folder.mkdir(parents=True, exist_ok=True)
         whole = folder / "chunks"  # how many; there once all of them are
         if not whole.exists():
-            assets.write_atomically(whole, str(self._build(folder)))
+            files.write_atomically(whole, str(self._build(folder)))
         parts = range(-(-int(whole.read_text("utf-8")) // BLOCK))
         return [np.load(_part(folder, number), mmap_mode="r") for number in parts]
 
@@ -178,7 +179,7 @@ class DenseIndex:
                 if not (path := _part(folder, number)).exists():
                     embedded = self.encoder.passages(texts).astype(np.float16)
                     np.save(buffer := io.BytesIO(), embedded)
-                    assets.write_atomically(path, buffer.getvalue())
+                    files.write_atomically(path, buffer.getvalue())
                 bar.update(len(texts))
 
 

@@ -8,7 +8,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.assets import cache_dir, whole_folder, write_atomically
+from factkit.files import cache_dir, whole_folder, write_atomically
 from factkit.corpus import Chunk, Hit
 from factkit.datasets.examples import DataError
 from factkit.progress import progress_bar

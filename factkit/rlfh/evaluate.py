@@ -18,7 +18,7 @@ from factkit.evaluate import exposure_bin, long_form
 from factkit.evaluate.long_form import Checked
 from factkit.rlfh.feedback import Feedback, kinds
 from factkit.verify.outcome import Support, normalise
-from factkit.verify.verifier import failed_share
+from factkit.verify.judge import failed_share
 
 if TYPE_CHECKING:
     from factkit.rlfh.arms import RlfhParams

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.results import file_checksum
 from factkit.train.launch import is_main_process
 

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 import factkit
 from factkit import child, identity, vllm_engine
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.failures import RunFailure, last_error
 from factkit.params import ParamError
 from factkit.params.stages import HardwareParams, RunParams

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from factkit import UserError
 from factkit.prompts import completion_texts
 from factkit.verify import judge
-from factkit.verify.verifier import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
+from factkit.verify.judge import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
 
 # of the main thread's processor time for the rewards of a batch; waiting takes none
 CPU_S = 600.0

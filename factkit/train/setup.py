@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit import files
 from factkit import assets, cpu, models, progress, quiet
 from factkit.failures import writing
 from factkit.params.stages import HardwareParams, TrainParams
@@ -297,7 +298,7 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
                 trainer.processing_class.save_pretrained(partial)
                 if (recipe := folder.parent / RECIPE).exists():
                     shutil.copy(recipe, partial)
-                assets.rename_whole(partial, folder)
+                files.rename_whole(partial, folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from factkit import arms, params, runs
-from factkit.assets import write_atomically
+from factkit.files import write_atomically
 from factkit.params.fields import POLICIES
 from factkit.params.stages import RlParams
 from factkit.train import launch

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from safetensors import SafetensorError
 
+from factkit import files
 from factkit import UserError, arms, assets, models, params, runs
 from factkit.failures import last_error
 from factkit.results import file_checksum
@@ -58,7 +59,7 @@ def adopt(checkpoint: Path) -> Path:
             recipe = kit["recipe"] | {"checkpoint": name, "weights": " ".join(weights)}
             text = json.dumps({launch.VERL: recipe}, indent=1)
             (partial / launch.RECIPE).write_text(text, "utf-8")
-            assets.rename_whole(partial, model)
+            files.rename_whole(partial, model)
     return folder / "model"
 
 

@@ -13,7 +13,7 @@ from factkit.leads.questions import lead_questions
 from factkit.retrieval.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.retrieval.dense import DenseIndex, Encoder
 from factkit.retrieval.entry_index import kept_index
-from factkit.truthrl.arms import QuestionParams
+from factkit.params.stages import QuestionParams
 from factkit.world import facts as world
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]

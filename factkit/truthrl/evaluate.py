@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from factkit.curate.drawn import Probe
 from factkit.evaluate.short_form import Answered, majority, rates
 from factkit.verify.outcome import Outcome
-from factkit.verify.verifier import failed_share
+from factkit.verify.judge import failed_share
 
 if TYPE_CHECKING:
     from factkit.verify.verifier import Verifier

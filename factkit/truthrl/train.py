@@ -11,7 +11,8 @@ from factkit.curate.drawn import Probe, pair, required, row, turn
 from factkit.datasets.examples import Example
 from factkit.train import grpo, offline
 from factkit.truthrl import rewards
-from factkit.truthrl.arms import QuestionParams, QuestionSftParams, TruthRL
+from factkit.params.stages import QuestionParams
+from factkit.truthrl.arms import QuestionSftParams, TruthRL
 from factkit.verify.outcome import Outcome
 from factkit.verify.verifier import verifier
 from factkit.world.policy import base_policy

@@ -32,7 +32,8 @@ from factkit.veri.evaluate import Verified, of_examples
 from factkit.veri.search_rollout import asked
 from factkit.verify import judge
 from factkit.verify.trajectory import NEI, Turn, answer_of, information
-from factkit.verify.verifier import failed_share, judge_llm
+from factkit.verify.judge import failed_share
+from factkit.verify.verifier import judge_llm
 from factkit.world import claims as world_claims
 from factkit.world import facts as world
 

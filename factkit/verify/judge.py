@@ -234,7 +234,7 @@ def ask(
             values[i] = _parse(reply, rows[i], form)
     failures = [value for value in values if isinstance(value, Failure)]
     RECENT_FAILURES.extend(failures)
-    COUNTS.update(asked=len(rows), asked_again=len(unread), failed=len(failures))
+    JUDGEMENTS.update(asked=len(rows), asked_again=len(unread), failed=len(failures))
     if failed:
         warnings.warn(
             f"{template}: asked again for {len(unread)} of {len(rows)} replies, "
@@ -251,8 +251,9 @@ def _ask_again(request: Request, reply: Reply) -> Request:
     return replace(request, messages=(*request.messages, first, order))
 
 
+MOST_JUDGE_FAILURES = 0.05  # of the responses; more, and a run fails
+FEWEST_RESPONSES = 200  # before the share of failures can fail a run
 RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
-COUNTS: Counter[str] = Counter()  # of this process: asked, asked_again, failed
 
 
 def causes(failures: Iterable[Failure] | None = None) -> str:
@@ -331,3 +332,14 @@ def compare(
         (a.label == "a") / 2 + (b.label == "b") / 2 if a and b else None
         for a, b in zip(choices[::2], choices[1::2], strict=True)
     ]
+
+
+def failed_share(values: Sequence[object], name: str) -> float:
+    """The share of None among an evaluation's values. Raises ValueError above 5 %."""
+    share = list(values).count(None) / max(len(values), 1)
+    if share > MOST_JUDGE_FAILURES:
+        raise ValueError(
+            f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
+            f"may fail{causes()}. See to the judge's endpoint and run again"
+        )
+    return share

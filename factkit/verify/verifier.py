@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from factkit import files
 from factkit import assets, params
 from factkit.verify import judge, response
 from factkit.verify.outcome import Outcome, contains, exact, outcome
@@ -17,7 +18,7 @@ from factkit.verify.outcome import Outcome, contains, exact, outcome
 if TYPE_CHECKING:
     from factkit.llm import LLM
     from factkit.params.stages import JudgeParams
-    from factkit.truthrl.arms import QuestionParams
+    from factkit.params.stages import QuestionParams
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 
@@ -94,7 +95,7 @@ def judge_llm(p: "JudgeParams", model: str, url: str, cached: bool = True) -> "L
     return llm.LLM(
         url,
         model,
-        assets.cache_dir() / "llm" if cached else None,
+        files.cache_dir() / "llm" if cached else None,
         limits,
         api_key=os.environ.get(p.judge_key),
         headers=read_headers(p.judge_headers),
@@ -116,20 +117,3 @@ def read_headers(variable: str) -> dict[str, str]:
             f"judge_headers={variable}: the variable must hold a JSON object of texts, "
             f'as export {variable}=\'{{"X-Team": "facts"}}\''
         ) from None
-
-
-# ---- failures
-
-MOST_JUDGE_FAILURES = 0.05  # of the responses; more, and a run fails
-FEWEST_RESPONSES = 200  # before the share of failures can fail a run
-
-
-def failed_share(values: Sequence[object], name: str) -> float:
-    """The share of None among an evaluation's values. Raises ValueError above 5 %."""
-    share = list(values).count(None) / max(len(values), 1)
-    if share > MOST_JUDGE_FAILURES:
-        raise ValueError(
-            f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
-            f"may fail{judge.causes()}. See to the judge's endpoint and run again"
-        )
-    return share

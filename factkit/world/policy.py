@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from factkit import files
 from factkit import assets, progress, quiet
 from factkit.params.stages import PolicyParams
 from factkit.world import facts
@@ -69,7 +70,7 @@ def pretrained(
     if not config.exists():  # a whole one needs no lock: its disk may be read-only
         with FileLock(f"{folder}.lock"):
             if not config.exists():
-                with assets.whole_folder(folder) as partial:
+                with files.whole_folder(folder) as partial:
                     _pretrain(p, pack(texts, tokenizer, row_tokens), tokenizer, partial)
     return str(folder)
 

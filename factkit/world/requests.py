@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.datasets.examples import COUNTED, MAY_ABSTAIN, OPEN, Example
-from factkit.verify.verifier import failed_share
+from factkit.verify.judge import failed_share
 from factkit.world import facts as fact_world
 from factkit.world import texts as world_text
 from factkit.world.facts import (

@@ -187,7 +187,7 @@ def peak() -> float:
 
     from factkit import cpu
 
-    a = torch.randn(2048, 2048, dtype=getattr(torch, cpu.dtype("bfloat16")))
+    a = torch.randn(2048, 2048, dtype=getattr(torch, machine.dtype("bfloat16")))
     best = 1e9
     for _ in range(5):
         start = time.perf_counter()

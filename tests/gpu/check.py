@@ -252,11 +252,11 @@ def report(jobs: Sequence[Job], given: Namespace) -> int:
     """Write and print what came of the jobs; the exit status."""
     known = {" ".join(job): {"status": LATE} | job.state(given) for job in jobs}
     summary = {
-        "device": runs.device(),
+        "device": machine.device(),
         "nvidia-smi": subprocess.getoutput(SMI + "name,memory.total,driver_version"),
         "cores": child.cores(),
         "packages": {d.name: d.version for d in distributions() if d.name in PACKAGES},
-        "git": runs.git_commit(),
+        "git": machine.git_commit(),
         "jobs": known,
     }
     text = json.dumps(summary, indent=1)

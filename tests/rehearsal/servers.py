@@ -30,7 +30,7 @@ WIKIPEDIA_2023 = "factscore/enwiki-20230401.db"
 PATIENCE_S = 900.0  # on a machine that is busy
 VLLM = (
     *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
-    *("--host", "127.0.0.1", "--dtype", cpu.dtype("bfloat16"), "--enforce-eager"),
+    *("--host", "127.0.0.1", "--dtype", machine.dtype("bfloat16"), "--enforce-eager"),
     "--no-enable-chunked-prefill",  # as tests/site says of engines
 )
 

@@ -46,7 +46,7 @@ def endpoint(smollm, tmp_path_factory):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     log = tmp_path_factory.mktemp("serve") / "log"
-    dtype = cpu.dtype("bfloat16")
+    dtype = machine.dtype("bfloat16")
     command = [
         # what `vllm serve` runs; its command looks for a package named vllm
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
