@@ -2,8 +2,8 @@
 
 import sys
 
-from factkit import failures, quiet
-from factkit.failures import Check, UserError, require
+from factkit.run import failures, quiet
+from factkit.run.failures import Check, UserError, require
 
 __all__ = ["Check", "UserError", "require", "show_source"]
 

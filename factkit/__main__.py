@@ -10,11 +10,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from factkit import files
-from factkit import arms as papers_arms
-from factkit import bill as bills
-from factkit import failures, params
-from factkit.params.reading import read_value
+from factkit.gpu import bill as bills
+from factkit.run import arms as papers_arms
+from factkit.run import failures, files, params
+from factkit.run.params.reading import read_value
 
 app = typer.Typer(
     add_completion=False,
@@ -69,7 +68,7 @@ def wheelhouse(
     book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
 ) -> None:
     """Collect wheels, models and worlds for laptops offline."""
-    from factkit.wheelhouse import fill
+    from factkit.report.wheelhouse import fill
 
     fill(folder, pip_args.split(), book)
 
@@ -81,7 +80,7 @@ def book(
     output_dir: Output = "outputs",
 ) -> None:
     """Execute the notebooks, as HTML pages to read offline."""
-    from factkit.book import build
+    from factkit.report.book import build
 
     print(build(folder, profile, output_dir)[-1])
 
@@ -114,8 +113,8 @@ def _fan_out(
     p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int], **options: Any
 ) -> None:
     """Run arms × seeds, and print the results of their setting and where they are."""
-    from factkit import past_runs, runs, sweeps
-    from factkit.figures import tables
+    from factkit.report.figures import tables
+    from factkit.run import past_runs, runs, sweeps
 
     sweeps.snakemake(p, paper, arms, seeds, **options)
     if sweeps.DRY_RUN & {*options.get("extra", ())}:
@@ -158,7 +157,7 @@ def report(
     Of a setting without runs below --output-dir, the reference results are taken. A
     damaged run is named, with the reason and the fix, and left out.
     """
-    from factkit import report as pages
+    from factkit.report import pages
 
     root = params.ROOT / output_dir
     profiles = [profile] if profile else params.PROFILES
@@ -196,7 +195,7 @@ def verl(
 
     Example: python -m factkit verl rar --set arm=veriscore -- trainer.nnodes=2
     """
-    from factkit import runs
+    from factkit.run import runs
     from factkit.train import verl_adapter
 
     changed = {"output_dir": output_dir} | _read_set(values)
@@ -221,7 +220,7 @@ def adopt(
     The paper's train notebook of the same arm, seed and parameters then goes on from it
     to results.json. Shards are merged by verl: call it by the Python that has verl.
     """
-    from factkit import runs
+    from factkit.run import runs
     from factkit.train.verl_checkpoints import adopt
 
     print(f"{runs.relative(adopt(checkpoint))}: run the train notebook now")
@@ -238,7 +237,7 @@ def fetch(
     15 GB to fetch; 60 GB on disk (claims_path), and the indexes. When it is stopped,
     the same command goes on.
     """
-    from factkit.veri import fetch as corpora
+    from factkit.papers.veri import fetch as corpora
 
     folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
@@ -260,7 +259,7 @@ def serve_search(
 
     Rollouts name this service in search_url. It ends at SIGTERM.
     """
-    from factkit import search_service
+    from factkit.gpu import search_service
 
     search_service.serve(entries, host, port)
 
@@ -272,7 +271,7 @@ def assets(
     ] = False,
 ) -> None:
     """Verify and list the embedded corpus and models."""
-    from factkit import assets as embedded
+    from factkit.data import assets as embedded
 
     for name, asset in embedded.ASSETS.items():
         path = embedded.verified(name)
@@ -297,7 +296,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Tell what a profile costs and what this machine lacks."""
-    from factkit import doctor as checks
+    from factkit.gpu import doctor as checks
 
     if markdown:
         page = params.ROOT / "params" / "README.md"

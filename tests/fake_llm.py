@@ -5,7 +5,7 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
-from factkit.llm import Reply
+from factkit.verify.llm import Reply
 
 hostile = st.text() | st.lists(
     st.sampled_from(

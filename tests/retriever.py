@@ -4,9 +4,10 @@ import threading
 import time
 from contextlib import contextmanager
 
-from factkit import search_service, serving
-from factkit.corpus import Chunk
-from factkit.retrieval.bm25 import CorpusIndex
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.corpus import Chunk
+from factkit.gpu import search_service
+from factkit.run import serving
 
 MANIFEST = {"name": "animals", "entries": 6}
 TEXTS = {

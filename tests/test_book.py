@@ -7,7 +7,7 @@ import subprocess
 import nbformat
 import pytest
 
-from factkit import book
+from factkit.report import book
 
 
 @pytest.fixture(scope="module")

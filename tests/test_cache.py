@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from factkit.llm import FILE, Cache
+from factkit.verify.llm import FILE, Cache
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_any_text_of_any_length_is_kept_as_it_was(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from factkit.cache import Cache
+from factkit.run.cache import Cache
 me, cache = sys.argv[1], Cache(Path(sys.argv[2]))
 for i in range(50):
     for key in (f"shared{i}", f"own{me}-{i}"):

@@ -6,12 +6,14 @@ import pytest
 import torch
 import transformers
 
-from factkit import assets, models, params
-from factkit.curate.drawn import Probe, turn
-from factkit.datasets.examples import Example
+from factkit.answers.drawn import Probe, turn
+from factkit.data import assets
+from factkit.data.examples import Example
+from factkit.papers.truthrl import rewards as truthrl
+from factkit.papers.truthrl import train as training
+from factkit.policy import models
+from factkit.run import params
 from factkit.train import grpo, offline, setup
-from factkit.truthrl import rewards as truthrl
-from factkit.truthrl import train as training
 from factkit.verify.outcome import Outcome
 
 pytestmark = pytest.mark.assets

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from factkit import params
-from factkit.rlfh.token_trainer import token_level
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.facts.world.policy import build_policy
+from factkit.papers.rlfh.token_trainer import token_level
+from factkit.run import params
 from factkit.train import grpo, rewards
 from factkit.train.rewards import CheckedReward, RewardError
-from factkit.world import facts as world
-from factkit.world import texts as world_text
-from factkit.world.policy import build_policy
 
 NO_NUMBERS = [
     *(math.nan, math.inf, -math.inf, np.float32("nan"), torch.tensor(math.inf)),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from retriever import until
 
-from factkit.params import ROOT
+from factkit.run.params import ROOT
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads /proc"
@@ -30,7 +30,7 @@ from factkit.train import launch
 launch._run_job([sys.executable, str(folder / "vllm.py")], folder)
 """,
     "a vLLM engine": """
-from factkit.vllm_engine import VllmEngine
+from factkit.policy.vllm_engine import VllmEngine
 VllmEngine({}).generate([[1]], [{}])
 """,
 }

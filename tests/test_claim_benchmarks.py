@@ -13,9 +13,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from factkit.datasets.examples import LABELS, DataError, Example
-from factkit.retrieval.entries import shown
-from factkit.veri import benchmarks
+from factkit.data.entries import shown
+from factkit.data.examples import LABELS, DataError, Example
+from factkit.papers.veri import benchmarks
 
 SUPPORT, REFUTE, NEI = LABELS
 ROWS = {

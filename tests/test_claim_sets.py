@@ -10,17 +10,17 @@ import pytest
 from fake_endpoint import answer, prompt_of, refuse, serve
 from small_tokenizers import of_words
 
-from factkit import params
-from factkit.corpus import listed
-from factkit.datasets.examples import LABELS, DataError, Example, refuse_overlap
-from factkit.llm import LLM, Limits
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.entries import entries_of_sentences, shown
-from factkit.search import in_process
-from factkit.veri import data as claim_data
-from factkit.veri import search_rollout
-from factkit.verify import verifier
-from factkit.world import facts as w
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.corpus import listed
+from factkit.data.entries import entries_of_sentences, shown
+from factkit.data.examples import LABELS, DataError, Example, refuse_overlap
+from factkit.data.search import in_process
+from factkit.facts.world import facts as w
+from factkit.papers.veri import data as claim_data
+from factkit.papers.veri import search_rollout
+from factkit.run import params
+from factkit.verify import judge
+from factkit.verify.llm import LLM, Limits
 
 SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}

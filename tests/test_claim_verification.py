@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from factkit.veri import evaluate as cv
-from factkit.veri.evaluate import Verified, scores
+from factkit.papers.veri import evaluate as cv
+from factkit.papers.veri.evaluate import Verified, scores
 from factkit.verify.trajectory import LABELS, Turn
 
 SUPPORT, REFUTE, NEI = LABELS

@@ -6,8 +6,8 @@ from fake_llm import FakeLLM, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from factkit.llm import Reply
 from factkit.verify.claims import Claim, llm_claim_verifier, llm_extractor, support_of
+from factkit.verify.llm import Reply
 from factkit.verify.outcome import Support
 from factkit.verify.response import sentences
 

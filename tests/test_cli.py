@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from factkit import ledger
 from factkit.__main__ import main
-from factkit.params import ROOT
+from factkit.report import ledger
+from factkit.run.params import ROOT
 
 
 @pytest.fixture
@@ -133,11 +133,11 @@ WRITE = """
 import sys
 from pathlib import Path
 from factkit import params
-from factkit.veri import data as claim_data
-from factkit.world import claims as world_claims
-from factkit.curate.splits import split_by_entity
-from factkit.truthrl import data
-from factkit.world import facts
+from factkit.papers.veri import data as claim_data
+from factkit.facts.world import claims as world_claims
+from factkit.data.splits import split_by_entity
+from factkit.papers.truthrl import data
+from factkit.facts.world import facts
 p = params.load("truthrl", sys.argv[1])
 made, _ = data.questions(p)
 split = split_by_entity(made, {"train": 300, "test": 200})

@@ -3,23 +3,23 @@
 import pytest
 from fake_llm import FakeLLM, field, told
 
-from factkit import params
-from factkit.compare import evaluate, rewards, train
-from factkit.compare.arms import ARMS, TRAINED
-from factkit.corpus import Document
-from factkit.datasets.examples import MAY_ABSTAIN, OPEN
-from factkit.evaluate.long_form import Checked, search_words
-from factkit.rar.rewards import EvidenceEngine
-from factkit.rar.rewards import rewards_of as rar_rewards_of
-from factkit.reason.rewards import PreferenceEngine, scored
-from factkit.retrieval.evidence import EvidenceCache
-from factkit.rlfh.feedback import llm_annotator
+from factkit.answers.engine import ExactEngine
+from factkit.answers.long_form import Checked, search_words
+from factkit.data.corpus import Document
+from factkit.data.evidence import EvidenceCache
+from factkit.data.examples import MAY_ABSTAIN, OPEN
+from factkit.facts.world import facts as worlds
+from factkit.facts.world import requests as world_requests
+from factkit.papers.compare import evaluate, rewards, train
+from factkit.papers.compare.arms import ARMS, TRAINED
+from factkit.papers.rar.rewards import EvidenceEngine
+from factkit.papers.rar.rewards import rewards_of as rar_rewards_of
+from factkit.papers.reason.rewards import PreferenceEngine, scored
+from factkit.papers.rlfh.feedback import llm_annotator
+from factkit.run import params
 from factkit.train import grpo
 from factkit.verify import claims, judge
-from factkit.verify.engine import ExactEngine
 from factkit.verify.outcome import Support
-from factkit.world import facts as worlds
-from factkit.world import requests as world_requests
 
 WORLD = worlds.build_world(people=40)
 PERSON = WORLD.people[0]
@@ -77,7 +77,7 @@ def test_a_short_answer_is_the_statement_that_it_makes():
 
 def test_only_the_reward_differs_between_arms(monkeypatch, tmp_path):
     """Start, rows and their order, and every parameter but RLFH's method."""
-    from factkit.rlfh import token_trainer
+    from factkit.papers.rlfh import token_trainer
 
     given = {}
 

@@ -7,7 +7,8 @@ import weakref
 import pytest
 from small_tokenizers import of_words
 
-from factkit import cpu, models, runs
+from factkit.policy import cpu, models
+from factkit.run import machine
 
 GROUP = 3  # completions a prompt
 

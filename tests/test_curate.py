@@ -6,16 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import models, params
-from factkit.corpus import Document
-from factkit.curate import drawn, splits
-from factkit.curate.drawn import Probe
-from factkit.datasets import benchmarks, long_form_prompts
-from factkit.datasets.examples import DataError, Example, refuse_overlap
-from factkit.rar import requests as rar_requests
-from factkit.truthrl import train as training
+from factkit.answers import drawn
+from factkit.answers.drawn import Probe
+from factkit.answers.verifier import verifier
+from factkit.data import benchmarks, long_form_prompts, splits
+from factkit.data.corpus import Document
+from factkit.data.examples import DataError, Example, refuse_overlap
+from factkit.papers.rar import requests as rar_requests
+from factkit.papers.truthrl import train as training
+from factkit.policy import models
+from factkit.run import params
 from factkit.verify.outcome import Outcome
-from factkit.verify.verifier import verifier
 
 CORRECT, ABSTAIN, WRONG = Outcome
 PLAIN = params.load("truthrl", "tiny")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit import assets, params
-from factkit.corpus import Chunk
-from factkit.retrieval import dense
-from factkit.retrieval.dense import DenseIndex, Encoder
+from factkit.data import assets, dense
+from factkit.data.corpus import Chunk
+from factkit.data.dense import DenseIndex, Encoder
+from factkit.run import params
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, "tests")
 from test_dense import TEXTS, LetterEncoder, chunks_of
-from factkit.retrieval import dense
+from factkit.data import dense
 
 class Killed(LetterEncoder):
     def passages(self, texts):

@@ -2,7 +2,8 @@
 
 import yaml
 
-from factkit import arms, deviations, params, published
+from factkit.report import deviations, published
+from factkit.run import arms, params
 
 FILES = sorted(params.ROOT.glob("params/*/*.yaml"))
 
@@ -55,7 +56,7 @@ def test_each_sentence_that_no_parameter_shows_holds_for_some_arm_and_not_for_al
         ]
         runs += [p.model_copy(update={"search_url": "http://localhost"}) for p in runs]
         told = [(p.model_dump(), deviations.of(paper, p)) for p in runs]
-        for row in published.rows(f"{paper}_deviations"):
+        for row in published.read_rows(paper, "deviations"):
             held = [row["sentence"].format_map(values) in own for values, own in told]
             assert any(held) and all(held) != bool(row["when"]), row
 

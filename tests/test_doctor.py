@@ -7,7 +7,10 @@ import psutil
 import pytest
 from huggingface_hub import HfApi, constants
 
-from factkit import UserError, arms, bill, doctor, gpu_memory, params, services
+from factkit import UserError
+from factkit.gpu import bill, doctor, services
+from factkit.gpu import memory as gpu_memory
+from factkit.run import arms, params
 
 LLAMA = gpu_memory.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
 VARIANTS = [  # paper, profile, variant

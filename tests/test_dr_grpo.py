@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.facts.world.policy import build_policy
+from factkit.run import params
 from factkit.train import grpo, rewards
-from factkit.world import facts as world
-from factkit.world import texts as world_text
-from factkit.world.policy import build_policy
 
 LENGTH, GROUP = 6, 4  # max_completion_length, num_generations
 # of three groups; None: the verifier failed

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import models, params
-from factkit.curate import drawn
-from factkit.curate.drawn import (
+from factkit.answers import drawn
+from factkit.answers.drawn import (
     Drawn,
     best_rows,
     gap_pairs,
@@ -16,8 +15,10 @@ from factkit.curate.drawn import (
     margin_pairs,
     widest_pair,
 )
-from factkit.datasets.examples import DataError, Example
-from factkit.vllm_engine import VllmEngine
+from factkit.data.examples import DataError, Example
+from factkit.policy import models
+from factkit.policy.vllm_engine import VllmEngine
+from factkit.run import params
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")

@@ -2,15 +2,15 @@
 
 import pytest
 
-from factkit import params, runs
-from factkit.datasets.examples import BEST_GUESS, write_examples
-from factkit.leads import facts, requests
-from factkit.leads.reader import LeadReader
-from factkit.rar.rewards import engine_of
+from factkit.answers.engine import ExactEngine, rating
+from factkit.data.examples import BEST_GUESS, write_examples
+from factkit.facts.leads import facts, requests
+from factkit.facts.leads.reader import LeadReader
+from factkit.facts.world import facts as w
+from factkit.facts.world import requests as wp
+from factkit.papers.rar.rewards import engine_of
+from factkit.run import params, runs
 from factkit.verify.claims import Support
-from factkit.verify.engine import ExactEngine, rating
-from factkit.world import facts as w
-from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 

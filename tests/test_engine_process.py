@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from retriever import until
 
-from factkit import models, params, vllm_engine
-from factkit.params import ROOT
-from factkit.rar import benchmarks
+from factkit.papers.rar import benchmarks
+from factkit.policy import models, vllm_engine
+from factkit.policy.vllm_engine import EngineError, VllmEngine
+from factkit.run import params
+from factkit.run.params import ROOT
 from factkit.train import launch
-from factkit.vllm_engine import EngineError, VllmEngine
 
 FAKE = """
 import os, signal, time

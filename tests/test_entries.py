@@ -11,17 +11,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit.corpus import Chunk
-from factkit.datasets.examples import DataError
-from factkit.params import ROOT
-from factkit.retrieval.entries import (
+from factkit.data.corpus import Chunk
+from factkit.data.entries import (
     entries_of_sentences,
     page_id,
     page_of,
     sentence_id,
     shown,
 )
-from factkit.retrieval.entry_index import MANIFEST, EntryIndex, build_index
+from factkit.data.entry_index import MANIFEST, EntryIndex, build_index
+from factkit.data.examples import DataError
+from factkit.run.params import ROOT
 
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.text(min_size=1, max_size=20))
@@ -130,8 +130,8 @@ def test_a_build_that_fails_leaves_all_as_it_was(built, tmp_path):
 ENDLESS = """
 import itertools, sys
 from pathlib import Path
-from factkit.corpus import Chunk
-from factkit.retrieval.entry_index import build_index
+from factkit.data.corpus import Chunk
+from factkit.data.entry_index import build_index
 
 def entries():
     for i in itertools.count():

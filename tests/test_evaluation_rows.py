@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import pytest
 
-from factkit.datasets.examples import DataError, read_rows, write_rows
-from factkit.evaluate.long_form import Checked
-from factkit.evaluate.short_form import Answered
-from factkit.veri.evaluate import Verified
+from factkit.answers.long_form import Checked
+from factkit.answers.short_form import Answered
+from factkit.data.examples import DataError, read_rows, write_rows
+from factkit.papers.veri.evaluate import Verified
 from factkit.verify.claims import Claim, Support
 from factkit.verify.outcome import Outcome
 from factkit.verify.trajectory import Turn

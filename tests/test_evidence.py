@@ -4,17 +4,12 @@ import json
 
 import pytest
 
-from factkit.corpus import Chunk, Document, chunk_documents
-from factkit.datasets.examples import DataError, Example
-from factkit.retrieval.bm25 import CorpusIndex, PromptIndex
-from factkit.retrieval.evidence import (
-    EvidenceCache,
-    build_offline,
-    query_of,
-    read_evidence,
-)
-from factkit.world import facts as worlds
-from factkit.world import texts as world_text
+from factkit.data.bm25 import CorpusIndex, PromptIndex
+from factkit.data.corpus import Chunk, Document, chunk_documents
+from factkit.data.evidence import EvidenceCache, build_offline, query_of, read_evidence
+from factkit.data.examples import DataError, Example
+from factkit.facts.world import facts as worlds
+from factkit.facts.world import texts as world_text
 
 
 @pytest.fixture(scope="module")

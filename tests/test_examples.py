@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from factkit.datasets.examples import (
+from factkit.data.examples import (
     DataError,
     Example,
     read_examples,

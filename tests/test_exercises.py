@@ -1,6 +1,6 @@
 """An attempt at an exercise is told what is wrong with it."""
 
-from factkit.exercises import check
+from factkit.report.exercises import check
 
 
 def test_an_attempt_is_told_what_is_wrong(capsys):

@@ -12,9 +12,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from safetensors import SafetensorError
 
-from factkit import files
-from factkit import assets, failures, figures, runs, sweeps
-from factkit.params import ROOT
+from factkit.data import assets
+from factkit.report import figures
+from factkit.run import failures, files, machine, runs, sweeps
+from factkit.run.params import ROOT
 
 
 def height(text, width=80):
@@ -179,7 +180,7 @@ def test_the_commit_is_of_the_kit_s_own_repository_or_the_reason_is_recorded(
 ):
     for name, value in (("GIT_DIR", "/nowhere"), ("LANGUAGE", "de")):
         monkeypatch.setenv(name, value)  # as within a hook of git's
-    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
     assert machine.git_commit() == "none: not a git repository"
     monkeypatch.delenv("GIT_DIR")
     git(tmp_path, "init", "--quiet")
@@ -196,7 +197,7 @@ def test_the_commit_is_of_the_kit_s_own_repository_or_the_reason_is_recorded(
         os.chown(tmp_path, 1234, 1234)
         os.chown(tmp_path / ".git", 1234, 1234)
         assert len(machine.git_commit()) == 13
-    monkeypatch.setattr(runs, "ROOT", tmp_path / "kit")  # an archive unpacked there
+    monkeypatch.setattr(machine, "ROOT", tmp_path / "kit")  # an archive unpacked there
     assert machine.git_commit() == "none: inside another git repository"
     monkeypatch.setenv("PATH", "")
     assert machine.git_commit() == "none: git is not installed"

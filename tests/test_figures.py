@@ -14,8 +14,9 @@ from drawings import (
     with_metrics,
 )
 
-from factkit import ledger, params, past_runs, published, runs
-from factkit.figures import arm_panels, tables
+from factkit.report.figures import arm_panels, tables
+from factkit.report import ledger, published
+from factkit.run import params, past_runs, runs
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}
 DPO_ITERATIONS = ["iterative_dpo_1", "iterative_dpo_2"]
@@ -62,7 +63,7 @@ def test_the_papers_numbers_stand_beside_ours():
     assert list(table.loc["dpo"]) == [6.8, 43.7, "20.0", "–"]
     assert list(table["ours", "T"][DPO_ITERATIONS]) == ["20.0", "10.0"]
     assert table.at["ternary", ("ours", "T")].startswith("25.0 ±")
-    without_references = published.of_paper(1, setting="without retrieval")
+    without_references = published.select_rows(1, setting="without retrieval")
     assert set(without_references.setting) == {"without retrieval"}
     assert set(without_references.dataset) == {"CRAG"}
 
@@ -174,7 +175,7 @@ def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():
 
 def test_outcomes_are_stacked_to_one_beside_the_published_bar():
     groups = tables.by_arm([result("ternary"), result("mine")])
-    paper = published.of_paper(1).set_index("arm")
+    paper = published.select_rows(1).set_index("arm")
     (ax,) = arm_panels.outcomes(groups, paper=paper).axes
     *ours, correct, wrong, rest = heights(ax)
     assert ours == [[0.5, 0.5], [0.3, 0.3], [0.2, 0.2]]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from small_tokenizers import of_words
 
-from factkit import params
-from factkit.params import ROOT
+from factkit.run import params
+from factkit.run.params import ROOT
 
 FOLDER = ROOT / "tests" / "gpu"
 JOBS = """

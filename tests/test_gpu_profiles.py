@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 from small_tokenizers import of_words
 
-from factkit import arms, child, gpu_memory, models, params
-from factkit.params import ROOT
-from factkit.params.stages import DpoParams, SftParams, TokenLevelParams
-from factkit.rar import benchmarks
-from factkit.rar import train as train_rar
-from factkit.rlfh import token_trainer
+from factkit.gpu import memory as gpu_memory
+from factkit.papers.rar import benchmarks
+from factkit.papers.rar import train as train_rar
+from factkit.papers.rlfh import token_trainer
+from factkit.policy import models
+from factkit.run import arms, child, params
+from factkit.run.params import ROOT
+from factkit.run.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.train import grpo, launch, offline, setup
 
 GPU = ("h100_lora", "h100_full")

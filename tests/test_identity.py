@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from factkit.identity import UnidentifiableError, callable_name, source_digest
-from factkit.params import ROOT
+from factkit.run.identity import UnidentifiableError, callable_name, source_digest
+from factkit.run.params import ROOT
 
 # kind → cells with ¤ where two versions differ; the last one defines `mine`
 CHANGED = {
@@ -105,7 +105,7 @@ SAME = {  # pairs of cells that make the same reward
 LISTED = f"""
 import sys
 from IPython.core.interactiveshell import InteractiveShell
-from factkit.identity import source_digest
+from factkit.run.identity import source_digest
 sys.path.insert(0, ".")
 shell = InteractiveShell.instance()
 def digest(cells):

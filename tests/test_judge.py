@@ -4,9 +4,9 @@ import json
 
 from fake_llm import FakeLLM, text_of
 
-from factkit.llm import Reply
 from factkit.verify import judge
 from factkit.verify.judge import GRADED, graded
+from factkit.verify.llm import Reply
 from factkit.verify.outcome import Outcome
 
 ROW = ("Capital?", ["Paris", "Lutetia"], "Paris")

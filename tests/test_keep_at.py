@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 from accelerate import Accelerator
 
-from factkit import models, params
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.facts.world.policy import build_policy
+from factkit.policy import models
+from factkit.run import params
 from factkit.train import checkpoints, grpo, rewards
-from factkit.world import facts as world
-from factkit.world import texts as world_text
-from factkit.world.policy import build_policy
 
 VALUES = {
     "rl_steps": 4,

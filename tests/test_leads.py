@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import factkit
-from factkit.assets import verified
-from factkit.corpus import Document, load_leads
-from factkit.leads.questions import lead_questions
+from factkit.data.assets import verified
+from factkit.data.corpus import Document, load_leads
+from factkit.facts.leads.questions import lead_questions
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_the_real_leads_give_enough_plain_unique_questions_every_time():
 
 @pytest.mark.assets
 def test_the_hand_checked_questions_are_still_asked_with_the_same_answers():
-    path = Path(factkit.__file__).parent / "published" / "leads_hand_check.csv"
+    path = Path(factkit.__file__).parent / "facts" / "leads" / "hand_check.csv"
     with path.open(encoding="utf-8") as f:
         checked = [(r["id"], r["question"], r["answer"]) for r in csv.DictReader(f)]
     examples, _ = lead_questions(load_leads(), verified("elements"))

@@ -4,9 +4,9 @@ import csv
 
 import pytest
 
-from factkit import params
-from factkit.leads import facts, reader
-from factkit.leads.facts import Fact
+from factkit.facts.leads import facts, reader
+from factkit.facts.leads.facts import Fact
+from factkit.run import params
 
 pytestmark = pytest.mark.assets
 DARWIN = "Charles Darwin"

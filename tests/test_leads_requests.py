@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
-from factkit import params, prompts
-from factkit.datasets.examples import (
+from factkit import prompts
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.examples import (
     BEST_GUESS,
     COUNTED,
     LABELS,
@@ -17,14 +18,14 @@ from factkit.datasets.examples import (
     refuse_overlap,
     write_examples,
 )
-from factkit.leads import facts, policy, reader, requests
-from factkit.leads.facts import Fact
-from factkit.leads.requests import LeadClaims
-from factkit.rar.requests import request_sets
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.rlfh.requests import rlfh_sets
-from factkit.search import in_process
-from factkit.veri import data as trajectories
+from factkit.data.search import in_process
+from factkit.facts.leads import facts, policy, reader, requests
+from factkit.facts.leads.facts import Fact
+from factkit.facts.leads.requests import LeadClaims
+from factkit.papers.rar.requests import request_sets
+from factkit.papers.rlfh.requests import rlfh_sets
+from factkit.papers.veri import data as trajectories
+from factkit.run import params
 from factkit.verify import trajectory as t
 
 pytestmark = pytest.mark.assets

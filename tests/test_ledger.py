@@ -5,10 +5,11 @@ import csv
 import numpy as np
 import pytest
 
-from factkit import ledger, params, past_runs, statistics
-from factkit.figures import tables
-from factkit.ledger import Claim
-from factkit.results import write_results
+from factkit.report.figures import tables
+from factkit.report.ledger import Claim
+from factkit.report import ledger
+from factkit.run import params, past_runs, statistics
+from factkit.run.results import write_results
 
 N = 40
 RESULT = {

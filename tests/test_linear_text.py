@@ -20,14 +20,14 @@ a|A |1|1950 |[1950 1951 1952 1953] |[|((|"|'|“|.|. |a. |A. |A.|... |! |?! |, |
 
 READ_ALL = """
 import json, resource, sys
-from factkit.leads import facts, reader
-from factkit.llm import Reply
+from factkit.facts.leads import facts, reader
+from factkit.verify.llm import Reply
 from factkit.prompts import neutral
-from factkit.reason import evaluate as reason
-from factkit.retrieval import bm25
-from factkit.rlfh import evaluate as rlfh
+from factkit.papers.reason import evaluate as reason
+from factkit.data import bm25
+from factkit.papers.rlfh import evaluate as rlfh
 from factkit.verify import judge, outcome, response, trajectory
-from factkit.world import facts as world
+from factkit.facts.world import facts as world
 
 leads, made = facts.Leads({}, frozenset(["France"])), world.build_world(people=20)
 man = facts.Fact("Ann Lee", "birth_year", "1900")

@@ -13,9 +13,9 @@ import openai
 import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
-from factkit import models
-from factkit.llm import LLM, Limits, Reply, Request, cache_key
+from factkit.policy import models
 from factkit.verify.judge import Choice
+from factkit.verify.llm import LLM, Limits, Reply, Request, cache_key
 
 QUICK = Limits(timeout_s=5, attempts=3)
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.corpus import Document
-from factkit.datasets.examples import DataError, Example
-from factkit.evaluate import long_form
-from factkit.evaluate.long_form import Checked
+from factkit.answers import long_form
+from factkit.answers.long_form import Checked
+from factkit.data.corpus import Document
+from factkit.data.examples import DataError, Example
 from factkit.verify.claims import Claim, Support
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741

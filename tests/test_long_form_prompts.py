@@ -8,10 +8,10 @@ import pytest
 from fake_endpoint import answer, prompt_of, serve
 
 from factkit import prompts
-from factkit.curate.requests import keep_factual
-from factkit.datasets.examples import DataError, Example
-from factkit.datasets.long_form_prompts import LONG_FORM, SOURCES, load
-from factkit.llm import LLM, Limits
+from factkit.answers.requests import keep_factual
+from factkit.data.examples import DataError, Example
+from factkit.data.long_form_prompts import LONG_FORM, SOURCES, load
+from factkit.verify.llm import LLM, Limits
 
 IN_COLUMNS = {  # the column that holds the prompt
     "fava": "prompt",

@@ -2,17 +2,17 @@
 
 import pytest
 
-from factkit import models
-from factkit.vllm_engine import VllmEngine
+from factkit.policy import models
+from factkit.policy.vllm_engine import VllmEngine
 
 
 @pytest.fixture(scope="module")
 def tiny():
     from transformers import set_seed
 
-    from factkit.world import facts as world
-    from factkit.world import texts as world_text
-    from factkit.world.policy import build_policy
+    from factkit.facts.world import facts as world
+    from factkit.facts.world import texts as world_text
+    from factkit.facts.world.policy import build_policy
 
     made = world.build_world(people=40, seed=0)
     tokenizer = world_text.build_tokenizer(made)

@@ -20,9 +20,11 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from factkit import arms, book, params, past_runs, report
-from factkit.params import ROOT
-from factkit.runs import REFERENCE, RunError, read_results
+from factkit.report import book
+from factkit.report import pages as report
+from factkit.run import arms, params, past_runs
+from factkit.run.params import ROOT
+from factkit.run.runs import REFERENCE, RunError, read_results
 
 matplotlib.use("agg")  # as where there is no screen
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

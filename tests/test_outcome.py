@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factkit.facts.world import facts as world
 from factkit.verify.outcome import Outcome, outcome
-from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 

@@ -4,9 +4,10 @@ import functools
 
 import pytest
 
-from factkit import UserError, identity, params, past_runs, runs
+from factkit import UserError
+from factkit.papers.truthrl import rewards
+from factkit.run import identity, params, past_runs, runs
 from factkit.train.launch import function_identity
-from factkit.truthrl import rewards
 
 
 def test_a_lambda_is_refused_for_no_run_can_be_named_after_it(tmp_path):

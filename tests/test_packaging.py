@@ -7,7 +7,7 @@ import tomllib
 
 import yaml
 
-from factkit.params import ROOT
+from factkit.run.params import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BASE, EXTRAS = set(PROJECT["dependencies"]), PROJECT["optional-dependencies"]

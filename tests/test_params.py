@@ -8,8 +8,8 @@ import sys
 import nbformat
 import pytest
 
-from factkit import params
-from factkit.params import reading
+from factkit.run import params
+from factkit.run.params import reading
 
 YAMLS = sorted(params.ROOT.glob("params/*/*.yaml"))
 NOTEBOOKS = sorted(params.ROOT.glob("notebooks/*.ipynb"))
@@ -394,5 +394,5 @@ def test_another_paper_s_file_is_refused_in_a_line_that_names_the_paper():
 
 
 def test_the_check_loads_no_model_library():
-    code = "import sys, factkit.params; sys.exit('torch' in sys.modules)"
+    code = "import sys, factkit.run.params; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -8,7 +8,7 @@ import torch
 from peft import get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from factkit import params
+from factkit.run import params
 from factkit.train import precision, setup
 
 

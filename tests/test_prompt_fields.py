@@ -7,11 +7,11 @@ from fake_llm import FakeLLM, hostile, template_of, text_of
 from hypothesis import given, settings
 
 from factkit import prompts
-from factkit.llm import Reply
-from factkit.rar.rewards import EvidenceEngine
-from factkit.reason.rewards import PreferenceEngine
-from factkit.rlfh import feedback as rlfh
+from factkit.papers.rar.rewards import EvidenceEngine
+from factkit.papers.reason.rewards import PreferenceEngine
+from factkit.papers.rlfh import feedback as rlfh
 from factkit.verify import claims
+from factkit.verify.llm import Reply
 
 UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
 

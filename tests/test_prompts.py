@@ -6,9 +6,9 @@ import re
 import pytest
 
 from factkit import prompts
-from factkit.llm import Reply
-from factkit.params import ROOT
+from factkit.run.params import ROOT
 from factkit.verify.judge import Grade, read
+from factkit.verify.llm import Reply
 from factkit.verify.response import boxed
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))

@@ -5,8 +5,8 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 
-from factkit import ledger
-from factkit import published as papers
+from factkit.report import ledger
+from factkit.report import published as papers
 
 CRAG, LLAMA = "CRAG", "Llama3.1-8B-Inst"
 DATASETS = [CRAG, "NQ", "HotpotQA", "MuSiQue", "Average"]
@@ -36,18 +36,19 @@ POINTS, SHARE = 0.051, 0.6  # what rounding may add: of points, of whole per cen
 VALUES = {1: ["T", "H", "A"], 2: ["T", "H", "U"], 6: ["T", "H", "reasoning_score"]}
 
 
-def published(name):
-    return pd.read_csv(str(files("factkit") / "published" / f"{name}.csv"))
+def published(paper, name):
+    path = files("factkit") / "papers" / paper / "published" / f"{name}.csv"
+    return pd.read_csv(str(path))
 
 
 def table(number, paper="truthrl"):
     """A table of a paper, in per cent."""
-    return published(f"{paper}_table{number}")
+    return published(paper, f"table{number}")
 
 
 def prose(paper, what, arm):
     """The number that a paper's text states of an arm."""
-    return published(f"{paper}_text").set_index(["what", "arm"]).value[what, arm]
+    return published(paper, "text").set_index(["what", "arm"]).value[what, arm]
 
 
 def values(number):

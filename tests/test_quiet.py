@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from factkit import progress, quiet
+from factkit.run import progress, quiet
 
 HEAD = "There were missing keys in the checkpoint model loaded: "
 
@@ -101,7 +101,7 @@ def test_a_bar_tells_from_where_it_goes_on_and_is_closed_if_it_is_stopped(
 def test_transformers_own_bars_are_not_drawn_and_the_kit_s_are(capsys, monkeypatch):
     from transformers.utils import logging as of_transformers
 
-    from factkit.progress import progress_bar
+    from factkit.run.progress import progress_bar
 
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     quiet.bars()

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from factkit import params
-from factkit.rar import benchmarks
-from factkit.rar.arms import RUN_CODE
-from factkit.rar.benchmarks import BenchmarkError, arguments, lengths, scores
+from factkit.papers.rar import benchmarks
+from factkit.papers.rar.arms import RUN_CODE
+from factkit.papers.rar.benchmarks import BenchmarkError, arguments, lengths, scores
+from factkit.run import params
 
 FAKE = """
 import json, os, pathlib, sys

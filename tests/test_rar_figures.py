@@ -17,10 +17,10 @@ from drawings import (
     without,
 )
 
-from factkit.evaluate.long_form import Checked
-from factkit.figures import run_panels
-from factkit.rar import figures as draw
-from factkit.rar.arms import ARMS
+from factkit.answers.long_form import Checked
+from factkit.papers.rar import figures as draw
+from factkit.papers.rar.arms import ARMS
+from factkit.report.figures import run_panels
 from factkit.verify.claims import Claim, Support
 
 RAR_ARMS = tuple(ARMS)

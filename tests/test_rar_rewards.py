@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit import prompts
-from factkit.corpus import Document
-from factkit.datasets.examples import DataError
-from factkit.llm import Reply
-from factkit.rar import rewards as rar
-from factkit.retrieval.evidence import EvidenceCache
+from factkit.data.corpus import Document
+from factkit.data.evidence import EvidenceCache
+from factkit.data.examples import DataError
+from factkit.facts.world import facts as w
+from factkit.facts.world import texts as world_text
+from factkit.papers.rar import rewards as rar
 from factkit.verify.claims import Support
 from factkit.verify.judge import read
-from factkit.world import facts as w
-from factkit.world import texts as world_text
+from factkit.verify.llm import Reply
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 

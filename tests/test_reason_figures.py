@@ -12,9 +12,9 @@ from drawings import (
     without,
 )
 
-from factkit import published
-from factkit.reason import figures as draw
-from factkit.reason.arms import ARMS
+from factkit.papers.reason import figures as draw
+from factkit.papers.reason.arms import ARMS
+from factkit.report import published
 
 REASON_ARMS = tuple(ARMS)
 METRICS = {
@@ -42,7 +42,7 @@ def results():
 
 @pytest.fixture
 def table_2():
-    return published.table(2, "reason")
+    return published.read_table(2, "reason")
 
 
 def test_the_trade_off_has_a_mark_an_arm_that_says_its_weights(results):

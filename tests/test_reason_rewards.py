@@ -7,17 +7,17 @@ from fake_llm import FakeLLM, field, told
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from factkit import params
-from factkit.datasets.examples import DataError
-from factkit.llm import Reply
-from factkit.reason import rewards as reason
-from factkit.reason.rewards import precisions, reward, scored
-from factkit.verify import engine as engines
+from factkit.answers import engine as engines
+from factkit.answers.engine import ExactEngine
+from factkit.data.examples import DataError
+from factkit.facts.world import facts as w
+from factkit.facts.world import requests as wp
+from factkit.papers.reason import rewards as reason
+from factkit.papers.reason.rewards import precisions, reward, scored
+from factkit.run import params
 from factkit.verify.claims import Support
-from factkit.verify.engine import ExactEngine
+from factkit.verify.llm import Reply
 from factkit.verify.response import TAGS, Reasoned, parts, written
-from factkit.world import facts as w
-from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t)))

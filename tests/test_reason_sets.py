@@ -4,18 +4,18 @@ from collections import Counter
 
 import pytest
 
-from factkit import params
-from factkit.datasets.examples import DataError, Example, refuse_overlap
-from factkit.datasets.rows import RowError
-from factkit.leads import facts
-from factkit.leads.policy import of_cold_start
-from factkit.llm import Reply
-from factkit.reason.requests import (
+from factkit.data.examples import DataError, Example, refuse_overlap
+from factkit.data.rows import RowError
+from factkit.facts.leads import facts
+from factkit.facts.leads.policy import of_cold_start
+from factkit.facts.world import requests as wp
+from factkit.papers.reason.requests import (
     parse_new_prompt,
     reason_sets,
     synthetic_prompts,
 )
-from factkit.world import requests as wp
+from factkit.run import params
+from factkit.verify.llm import Reply
 
 SIZES = {
     "sft_requests": 12,

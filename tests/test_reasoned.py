@@ -5,15 +5,16 @@ from types import SimpleNamespace
 import pytest
 from fake_llm import FakeLLM, field, told
 
-from factkit import models, params
-from factkit.datasets.examples import Example
-from factkit.evaluate import long_form
-from factkit.reason import evaluate as reasoned
-from factkit.statistics import means
-from factkit.verify.engine import ExactEngine
+from factkit.answers import long_form
+from factkit.answers.engine import ExactEngine
+from factkit.data.examples import Example
+from factkit.facts.world import facts as w
+from factkit.facts.world import requests as wp
+from factkit.papers.reason import evaluate as reasoned
+from factkit.policy import models
+from factkit.run import params
+from factkit.run.statistics import means
 from factkit.verify.response import written
-from factkit.world import facts as w
-from factkit.world import requests as wp
 
 WORLD = w.build_world(3, people=30)
 A, B, C, D = WORLD.people[:4]

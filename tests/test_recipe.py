@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from factkit import params
+from factkit.papers.truthrl import rewards as truthrl
+from factkit.run import params
 from factkit.train import launch
 from factkit.train.launch import RecipeError, function_identity
-from factkit.truthrl import rewards as truthrl
 
 ROWS = [{"prompt": "a"}, {"prompt": "b"}]
 

@@ -3,8 +3,8 @@
 import csv
 import json
 
-from factkit import arms, params
-from factkit.params import ROOT
+from factkit.run import arms, params
+from factkit.run.params import ROOT
 
 REFERENCE = ROOT / "outputs" / "reference"
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are

@@ -7,11 +7,11 @@ import pytest
 from small_tokenizers import of_words
 from tokenizers import pre_tokenizers
 
-from factkit import params
-from factkit.datasets import benchmarks
-from factkit.truthrl import data
-from factkit.world import facts as world
-from factkit.world import texts as world_text
+from factkit.data import benchmarks
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.papers.truthrl import data
+from factkit.run import params
 
 BORN = "When was Ada Byron born?"
 HUB = {

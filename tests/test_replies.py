@@ -15,15 +15,15 @@ from fake_llm import FakeLLM, told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.curate.requests import Factual
-from factkit.llm import LLM, Limits, Reply
-from factkit.rar.rewards import Check, Rating
-from factkit.reason import evaluate
-from factkit.reason.rewards import Preference
-from factkit.rlfh import feedback
-from factkit.verify import claims, judge, verifier
+from factkit.answers.requests import Factual
+from factkit.papers.rar.rewards import Check, Rating
+from factkit.papers.reason import evaluate
+from factkit.papers.reason.rewards import Preference
+from factkit.papers.rlfh import feedback
+from factkit.verify import claims, judge
 from factkit.verify.claims import Claims, Label, is_claim_of
 from factkit.verify.judge import CLOSING, Choice, Grade, read
+from factkit.verify.llm import LLM, Limits, Reply
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
 FORMS = {

@@ -2,8 +2,9 @@
 
 import re
 
-from factkit import arms, report, runs
-from factkit.params import ROOT
+from factkit.report import pages as report
+from factkit.run import arms, runs
+from factkit.run.params import ROOT
 
 REMEDY = "write it anew: python -m factkit report --markdown"
 

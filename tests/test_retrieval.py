@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import byte_level, of_words
 
-from factkit.corpus import Chunk, Document, chunk_documents, load_leads
-from factkit.retrieval.bm25 import (
-    CorpusIndex,
-    PromptIndex,
-    answer_in_chunks,
-    tokenize,
-)
+from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks, tokenize
+from factkit.data.corpus import Chunk, Document, chunk_documents, load_leads
 
 PAGES = [
     "The red fox jumps. The fox sleeps in the den.",

@@ -2,16 +2,16 @@
 
 import pytest
 
-from factkit import params
-from factkit.corpus import load_leads
-from factkit.datasets.examples import Example
-from factkit.evaluate.long_form import Checked
-from factkit.rlfh import evaluate
-from factkit.rlfh.evaluate import refuses
-from factkit.rlfh.feedback import Sentence, Statement, Truth
+from factkit.answers.engine import ExactEngine
+from factkit.answers.long_form import Checked
+from factkit.data.corpus import load_leads
+from factkit.data.examples import Example
+from factkit.facts.world import facts as world
+from factkit.papers.rlfh import evaluate
+from factkit.papers.rlfh.evaluate import refuses
+from factkit.papers.rlfh.feedback import Sentence, Statement, Truth
+from factkit.run import params
 from factkit.verify.claims import Claim, Support
-from factkit.verify.engine import ExactEngine
-from factkit.world import facts as world
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
 

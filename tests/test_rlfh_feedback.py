@@ -4,10 +4,10 @@ import pytest
 from fake_llm import FakeLLM, field, told
 
 from factkit import prompts
-from factkit.datasets.examples import Example
-from factkit.llm import Reply
-from factkit.rlfh import feedback
-from factkit.rlfh.feedback import (
+from factkit.data.examples import Example
+from factkit.facts.world import facts as worlds
+from factkit.papers.rlfh import feedback
+from factkit.papers.rlfh.feedback import (
     SCALE,
     Label,
     Sentence,
@@ -19,7 +19,7 @@ from factkit.rlfh.feedback import (
     llm_annotator,
 )
 from factkit.verify.judge import read
-from factkit.world import facts as worlds
+from factkit.verify.llm import Reply
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
 WORLD = worlds.build_world(people=40)

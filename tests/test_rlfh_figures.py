@@ -10,7 +10,7 @@ from drawings import (
     with_metrics,
 )
 
-from factkit.rlfh import figures as draw
+from factkit.papers.rlfh import figures as draw
 
 METRICS = {
     "factual_precision": 0.5,

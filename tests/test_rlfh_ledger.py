@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from factkit import ledger, published
-from factkit.evaluate.long_form import Checked
-from factkit.rlfh import evaluate as statements
-from factkit.rlfh.arms import ARMS
-from factkit.rlfh.feedback import Sentence
-from factkit.statistics import means
+from factkit.answers.long_form import Checked
+from factkit.papers.rlfh import evaluate as statements
+from factkit.papers.rlfh.arms import ARMS
+from factkit.papers.rlfh.feedback import Sentence
+from factkit.report import ledger, published
+from factkit.run.statistics import means
 from factkit.verify.claims import Claim, Support
 
 RLFH_ARMS = tuple(ARMS)
@@ -47,7 +47,7 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
 
 def printed(table, name, of):
     """What a table prints of an arm or a model, on a set."""
-    rows = published.table(table, "rlfh")
+    rows = published.read_table(table, "rlfh")
     if table == 1 and of in RLFH_ARMS + ("iti", "dola"):
         rows = rows[rows.model == "Vicuna-7B"]
     keys = [key for key in ("arm", "model") if key in rows]

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import byte_level
 
-from factkit import assets, params
-from factkit.models import offsets_of
-from factkit.rlfh import rewards as rlfh
-from factkit.rlfh.feedback import Sentence, Statement, Truth
-from factkit.rlfh.rewards import in_response, last_in_sentence, spread
-from factkit.world import facts as worlds
-from factkit.world import texts as wt
+from factkit.data import assets
+from factkit.facts.world import facts as worlds
+from factkit.facts.world import texts as wt
+from factkit.papers.rlfh import rewards as rlfh
+from factkit.papers.rlfh.feedback import Sentence, Statement, Truth
+from factkit.papers.rlfh.rewards import in_response, last_in_sentence, spread
+from factkit.policy.models import offsets_of
+from factkit.run import params
 
 README = {"truth_map": "readme", "informativeness_map": "readme"}
 TURING = "Turing was an American born in 1911."

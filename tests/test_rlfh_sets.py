@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from factkit import params
-from factkit.corpus import Document
-from factkit.curate.requests import FILES
-from factkit.datasets.examples import DataError, Example, refuse_overlap
-from factkit.rlfh import requests as curating
-from factkit.rlfh.requests import hotpotqa, squad_v2
+from factkit.answers.requests import FILES
+from factkit.data.corpus import Document
+from factkit.data.examples import DataError, Example, refuse_overlap
+from factkit.papers.rlfh import requests as curating
+from factkit.papers.rlfh.requests import hotpotqa, squad_v2
+from factkit.run import params
 
 SOURCES = ("hotpotqa", "squad_v2", "biography")
 

@@ -13,11 +13,11 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from small_tokenizers import of_words
 
-from factkit import params
-from factkit.params.stages import TokenLevelParams
-from factkit.rlfh import rewards as rlfh
-from factkit.rlfh import token_trainer
-from factkit.rlfh.token_trainer import GroupTrainer, token_level
+from factkit.papers.rlfh import rewards as rlfh
+from factkit.papers.rlfh import token_trainer
+from factkit.papers.rlfh.token_trainer import GroupTrainer, token_level
+from factkit.run import params
+from factkit.run.params.stages import TokenLevelParams
 from factkit.train import rewards, setup
 
 GAMMA, LAMBDA = 0.9, 0.8
@@ -132,7 +132,7 @@ def test_the_value_loss_is_half_the_squared_error_flat_beyond_the_clip():
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """An untrained Llama of one layer that knows ten words."""
-    from factkit.world.policy import build_policy
+    from factkit.facts.world.policy import build_policy
 
     special = {"pad_token": "<pad>", "eos_token": "<eos>"}
     tokenizer = of_words("<pad>", "<eos>", *"abcdefgh", **special)

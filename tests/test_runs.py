@@ -12,11 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, past_runs, runs
-from factkit.params import ROOT
-from factkit.params.stages import QuestionParams
-from factkit.truthrl.arms import QuestionSftParams
-from factkit.verify import judge
+from factkit.papers.truthrl.arms import QuestionSftParams
+from factkit.run import params, past_runs, runs
+from factkit.run.params import ROOT
+from factkit.run.params.stages import QuestionParams
 
 
 def settings(tmp_path, **more):
@@ -137,7 +136,7 @@ def test_a_user_s_error_is_one_line_in_a_notebook():
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()
-    shell.run_cell("from factkit.runs import RunError")
+    shell.run_cell("from factkit.run.runs import RunError")
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         shell.run_cell("raise RunError('run 10 first')")
     assert shown.getvalue().strip() == "RunError: run 10 first"

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retriever import ENTRIES, INDEX, serving_index, until
 
-from factkit import search, serving
-from factkit.corpus import Chunk
-from factkit.params import ROOT, ParamError
-from factkit.retrieval.entry_index import EntryIndex, build_index
-from factkit.search import (
+from factkit.data import search
+from factkit.data.corpus import Chunk
+from factkit.data.entry_index import EntryIndex, build_index
+from factkit.data.search import (
     QUERY_CHARS,
     document_of,
     entry_of,
@@ -24,7 +23,9 @@ from factkit.search import (
     over_http,
     searchable,
 )
-from factkit.serving import ServiceError
+from factkit.run import serving
+from factkit.run.params import ROOT, ParamError
+from factkit.run.serving import ServiceError
 
 SECRET = "zq7secret"
 QUERIES = [

@@ -20,27 +20,28 @@ from retriever import ENTRIES as CHUNKS
 from retriever import INDEX, serving_index
 from small_tokenizers import of_words
 
-from factkit import models, params, vllm_engine
-from factkit import search as searching_for
-from factkit.datasets.examples import Example, read_rows
-from factkit.retrieval.entries import page_entry, shown
-from factkit.search import in_process
-from factkit.serving import ServiceError
-from factkit.train import grpo, offline, setup
-from factkit.veri import search_rollout
-from factkit.veri import train as training
-from factkit.veri.evaluate import Verified
-from factkit.veri.search_rollout import (
+from factkit.data import search as searching_for
+from factkit.data.entries import page_entry, shown
+from factkit.data.examples import Example, read_rows
+from factkit.data.search import in_process
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.papers.veri import search_rollout
+from factkit.papers.veri import train as training
+from factkit.papers.veri.evaluate import Verified
+from factkit.papers.veri.search_rollout import (
     FORCED,
     STOPS,
     observation,
     prompt_tokens,
     sft_row,
 )
+from factkit.policy import models, vllm_engine
+from factkit.run import params
+from factkit.run.serving import ServiceError
+from factkit.train import grpo, offline, setup
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn, answer_of, well_formed
-from factkit.world import facts as world
-from factkit.world import texts as world_text
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {

@@ -9,7 +9,9 @@ from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import GatedRepoError
 from web_server import answering
 
-from factkit import UserError, doctor, params, services
+from factkit import UserError
+from factkit.gpu import doctor, services
+from factkit.run import params
 
 NOWHERE = "http://127.0.0.1:9"
 GRADE = json.dumps({"explanation": "the same city", "score": 1})

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from retriever import MANIFEST, Spy, serving_index, until
 
-from factkit import connections, serving
-from factkit.params import ROOT, ParamError
+from factkit.run import connections, serving
+from factkit.run.params import ROOT, ParamError
 
 SECRET = "zq7secret"
 

@@ -5,13 +5,14 @@ from dataclasses import asdict
 
 import pytest
 
-from factkit import models, params
-from factkit.datasets.examples import Example, write_rows
-from factkit.evaluate import exposure_bin, short_form
-from factkit.evaluate.short_form import Answered
+from factkit.answers import exposure_bin, short_form
+from factkit.answers.short_form import Answered
+from factkit.answers.verifier import verifier
+from factkit.data.examples import Example, write_rows
+from factkit.policy import models
+from factkit.policy.vllm_engine import VllmEngine
+from factkit.run import params
 from factkit.verify.outcome import Outcome
-from factkit.verify.verifier import verifier
-from factkit.vllm_engine import VllmEngine
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from factkit import statistics
+from factkit.run import statistics
 
 
 def items(values, prefix="q"):

@@ -7,8 +7,8 @@ import time
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from factkit.params import ROOT
-from factkit.runs import read_results
+from factkit.run.params import ROOT
+from factkit.run.runs import read_results
 from tests.test_notebooks import cells, run_here, smallest
 
 BAR = re.compile(r"[\w -]+: +\d+%\|.*\| \d+/\d+ \[.*\]")

@@ -4,14 +4,8 @@ import json
 
 from fake_llm import FakeLLM, told
 
-from factkit.llm import Reply
-from factkit.reason.evaluate import (
-    RULES,
-    Steps,
-    annotate,
-    shares,
-    tag,
-)
+from factkit.papers.reason.evaluate import RULES, Steps, annotate, shares, tag
+from factkit.verify.llm import Reply
 
 # An annotator
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factkit import UserError, doctor, gpus, params, runs, sweeps
-from factkit.params import ROOT
+from factkit import UserError
+from factkit.gpu import doctor
+from factkit.run import gpus, params, runs, sweeps
+from factkit.run.params import ROOT
 
 
 def dry_run(out: Path, paper: str, *options: str, extra: tuple[str, ...] = ()) -> str:
@@ -242,7 +244,7 @@ def on_gpus(number, script, tmp_path):
     """A process that holds GPUs out of three, which nvidia-smi does not know."""
     own = {"CUDA_VISIBLE_DEVICES": "0,2,GPU-a1", "TMPDIR": str(tmp_path)}
     python = [sys.executable, "-c", script]
-    command = [sys.executable, "-m", "factkit.gpus", str(number), *python]
+    command = [sys.executable, "-m", "factkit.run.gpus", str(number), *python]
     env = os.environ | own | {"PATH": "", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=tmp_path, env=env)
 

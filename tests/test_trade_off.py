@@ -6,22 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import models, params
-from factkit.datasets.examples import BEST_GUESS
-from factkit.evaluate.long_form import Checked, by_exposure
-from factkit.rar import evaluate as trade_off
-from factkit.rar.evaluate import (
-    Answers,
-    answer,
-    measure,
-    wins,
-)
-from factkit.verify import judge, verifier
+from factkit.answers import verifier
+from factkit.answers.engine import ExactEngine
+from factkit.answers.long_form import Checked, by_exposure
+from factkit.data.examples import BEST_GUESS
+from factkit.facts.world import facts as w
+from factkit.facts.world import requests as wp
+from factkit.papers.rar import evaluate as trade_off
+from factkit.papers.rar.evaluate import Answers, answer, measure, wins
+from factkit.policy import models
+from factkit.policy.vllm_engine import VllmEngine
+from factkit.run import params
+from factkit.verify import judge
 from factkit.verify.claims import Claim, Support
-from factkit.verify.engine import ExactEngine
-from factkit.vllm_engine import VllmEngine
-from factkit.world import facts as w
-from factkit.world import requests as wp
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 WORLD = w.build_world(3, people=30)

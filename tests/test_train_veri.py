@@ -4,20 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit import params, runs
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search import in_process
-from factkit.serving import ServiceError
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.search import in_process
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.papers.veri import data as claim_data
+from factkit.papers.veri import rewards, search_rollout
+from factkit.papers.veri import train as veri
+from factkit.papers.veri.arms import ARMS
+from factkit.papers.veri.evaluate import of_examples
+from factkit.run import params, runs
+from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline
-from factkit.veri import data as claim_data
-from factkit.veri import rewards, search_rollout
-from factkit.veri import train as veri
-from factkit.veri.arms import ARMS
-from factkit.veri.evaluate import of_examples
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import Turn
-from factkit.world import facts as world
-from factkit.world import texts as world_text
 
 VERI_ARMS = tuple(ARMS)
 VERI_ONLINE_ARMS = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from factkit.curate.drawn import Probe
-from factkit.evaluate import short_form
-from factkit.evaluate.short_form import Answered
-from factkit.statistics import means
-from factkit.truthrl import evaluate as measured
+from factkit.answers import short_form
+from factkit.answers.drawn import Probe
+from factkit.answers.short_form import Answered
+from factkit.papers.truthrl import evaluate as measured
+from factkit.run.statistics import means
 from factkit.verify.outcome import Outcome
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit import arms, params
-from factkit.truthrl import rewards as truthrl
-from factkit.verify import verifier
+from factkit.answers import verifier
+from factkit.facts.world import facts as world
+from factkit.papers.truthrl import rewards as truthrl
+from factkit.run import arms, params
 from factkit.verify.outcome import Outcome
-from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 BINARY, TERNARY = (1, -1, -1), (1, 0, -1)

@@ -10,11 +10,11 @@ import pytest
 import tenacity
 from web_server import answering
 
-from factkit import params, serving
-from factkit.datasets.examples import DataError
-from factkit.veri import data as claim_data
-from factkit.veri import fetch
-from factkit.veri.benchmarks import CORPUS_OF
+from factkit.data.examples import DataError
+from factkit.papers.veri import data as claim_data
+from factkit.papers.veri import fetch
+from factkit.papers.veri.benchmarks import CORPUS_OF
+from factkit.run import params, serving
 
 TEXT = b"0123456789" * 50_000
 

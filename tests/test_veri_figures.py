@@ -14,9 +14,9 @@ from drawings import (
     texts,
 )
 
-from factkit.figures import tables
-from factkit.veri import figures as draw
-from factkit.veri.evaluate import Verified, items, summary
+from factkit.papers.veri import figures as draw
+from factkit.papers.veri.evaluate import Verified, items, summary
+from factkit.report.figures import tables
 from factkit.verify.trajectory import LABELS, NEI, Turn
 
 SUPPORT, REFUTE, _ = LABELS

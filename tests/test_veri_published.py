@@ -9,10 +9,11 @@ import re
 
 import pytest
 
-from factkit import ledger, params, published
-from factkit.veri.arms import ARMS
-from factkit.veri.evaluate import COMPARED, OF_A_SET
-from factkit.veri.rewards import AT
+from factkit.papers.veri.arms import ARMS
+from factkit.papers.veri.evaluate import COMPARED, OF_A_SET
+from factkit.papers.veri.rewards import AT
+from factkit.report import ledger, published
+from factkit.run import params
 
 SETS = ["feverous", "exfever", "fever", "scifact", "hover"]
 THREE = SETS[:4]  # the sets with three labels
@@ -37,7 +38,7 @@ ROLLOUTS = {
 
 
 def table(number):
-    return published.table(number, "veri").set_index(["model", "arm"])
+    return published.read_table(number, "veri").set_index(["model", "arm"])
 
 
 def names(of):

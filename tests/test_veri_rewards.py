@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from factkit.veri import rewards as veri
-from factkit.veri.rewards import reward, validity
+from factkit.papers.veri import rewards as veri
+from factkit.papers.veri.rewards import reward, validity
 from factkit.verify.trajectory import LABELS, Answer
 
 SUPPORT, REFUTE, NEI = LABELS

@@ -2,10 +2,11 @@
 
 import pytest
 
-from factkit import params
-from factkit.verify import judge, verifier
+from factkit.answers import verifier
+from factkit.facts.world import facts as world
+from factkit.run import params
+from factkit.verify import judge
 from factkit.verify.outcome import Outcome
-from factkit.world import facts as world
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 PLAIN = params.load("truthrl", "tiny")

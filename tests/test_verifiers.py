@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factkit import params
+from factkit.run import params
 from factkit.verify.claims import Support
 
 SUPPORTED, CONTRADICTED, _ = Support

@@ -11,9 +11,9 @@ from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from factkit import params
-from factkit.datasets.examples import DataError
-from factkit.params import ROOT, ParamError
+from factkit.data.examples import DataError
+from factkit.run import params
+from factkit.run.params import ROOT, ParamError
 from factkit.train import verl_adapter as adapter
 
 

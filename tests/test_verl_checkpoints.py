@@ -8,9 +8,11 @@ import verl_papers
 from test_notebooks import run_here, smallest
 from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 
-from factkit import UserError, params, report, runs
-from factkit.leads.policy import base_policy
-from factkit.params import ROOT
+from factkit import UserError
+from factkit.facts.leads.policy import base_policy
+from factkit.report import pages as report
+from factkit.run import params, runs
+from factkit.run.params import ROOT
 from factkit.train import launch
 from factkit.train import verl_adapter as adapter
 from factkit.train.verl_checkpoints import adopt

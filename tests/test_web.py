@@ -15,11 +15,12 @@ from urllib.parse import urljoin
 import pytest
 from web_server import answering
 
-from factkit import connections, serving, web
-from factkit.datasets.examples import Example
-from factkit.params import ParamError
-from factkit.retrieval.evidence import read_evidence, write_evidence
-from factkit.web import run_online
+from factkit.data import web
+from factkit.data.evidence import read_evidence, write_evidence
+from factkit.data.examples import Example
+from factkit.data.web import run_online
+from factkit.run import connections, serving
+from factkit.run.params import ParamError
 
 KEY = "very-secret-key-123"
 HTML = {"Content-Type": "text/html; charset=utf-8"}

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from factkit import models
-from factkit.params import ROOT
-from factkit.world import facts, texts
-from factkit.world.policy import build_policy
+from factkit.facts.world import facts, texts
+from factkit.facts.world.policy import build_policy
+from factkit.policy import models
+from factkit.run.params import ROOT
 
 
 def test_pickled_weights_are_refused(tmp_path):

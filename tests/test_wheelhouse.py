@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from factkit import wheelhouse
+from factkit.report import wheelhouse
 
 # loopback is down in a new namespace, and a notebook's kernel is reached by it
 LOOPBACK = (

@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from factkit.world import facts as w
-from factkit.world import texts as wt
-from factkit.world.claims import claims
-from factkit.world.policy import build_policy, pack
+from factkit.facts.world import facts as w
+from factkit.facts.world import texts as wt
+from factkit.facts.world.claims import claims
+from factkit.facts.world.policy import build_policy, pack
 
 
 @pytest.fixture(scope="module")

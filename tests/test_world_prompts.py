@@ -6,15 +6,15 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from factkit import params
-from factkit.datasets.examples import BEST_GUESS, refuse_overlap
-from factkit.rar import rewards as rar
-from factkit.rar.requests import KINDS, request_sets
+from factkit.answers.engine import ExactEngine
+from factkit.data.examples import BEST_GUESS, refuse_overlap
+from factkit.facts.world import facts as w
+from factkit.facts.world import requests as wp
+from factkit.facts.world import texts as world_text
+from factkit.papers.rar import rewards as rar
+from factkit.papers.rar.requests import KINDS, request_sets
+from factkit.run import params
 from factkit.verify.claims import Support
-from factkit.verify.engine import ExactEngine
-from factkit.world import facts as w
-from factkit.world import requests as wp
-from factkit.world import texts as world_text
 
 SHORT = (wp.MAY_ABSTAIN, BEST_GUESS)
 

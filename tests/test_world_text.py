@@ -7,9 +7,9 @@ from hashlib import sha256
 
 import pytest
 
+from factkit.facts.world import facts as w
+from factkit.facts.world import texts as wt
 from factkit.verify.response import TAGS
-from factkit.world import facts as w
-from factkit.world import texts as wt
 
 ABSTENTION = f"{w.ABSTENTION}."
 FORMATS = ("plain", "boxed", "long", "reasoned", "joined")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.entries import shown
-from factkit.search import in_process
-from factkit.veri.search_rollout import FORCED, HEAD, TAIL
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.entries import shown
+from factkit.data.search import in_process
+from factkit.facts.world import claims as wt
+from factkit.facts.world import facts as w
+from factkit.facts.world import texts as world_text
+from factkit.facts.world.claims import PLAIN, Habits
+from factkit.papers.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
-from factkit.world import claims as wt
-from factkit.world import facts as w
-from factkit.world import texts as world_text
-from factkit.world.claims import PLAIN, Habits
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass
 
 from transformers import LlamaConfig
 
-from factkit import arms, params, runs
-from factkit.curate.drawn import Probe
-from factkit.datasets.examples import write_examples, write_rows
-from factkit.params.stages import RlParams
-from factkit.rar.requests import request_sets
-from factkit.reason.requests import reason_sets
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.rlfh.requests import rlfh_sets
-from factkit.search import in_process
-from factkit.truthrl import data as questions
-from factkit.veri import data as claim_data
-from factkit.veri.train import write_given
+from factkit.answers.drawn import Probe
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.examples import write_examples, write_rows
+from factkit.data.search import in_process
+from factkit.facts.world import facts as worlds
+from factkit.facts.world import texts as world_text
+from factkit.papers.rar.requests import request_sets
+from factkit.papers.reason.requests import reason_sets
+from factkit.papers.rlfh.requests import rlfh_sets
+from factkit.papers.truthrl import data as questions
+from factkit.papers.veri import data as claim_data
+from factkit.papers.veri.train import write_given
+from factkit.run import arms, params, runs
+from factkit.run.params.stages import RlParams
 from factkit.verify.outcome import Outcome
-from factkit.world import facts as worlds
-from factkit.world import texts as world_text
 
 PAPERS = arms.PAPERS
 REQUESTS = {"train_requests": 32, "dev_requests": 8, "test_requests": 8}
@@ -49,7 +49,7 @@ class Paper:
     @property
     def job(self):
         """What the paper hands to verl."""
-        return pkgutil.resolve_name(f"factkit.verl_jobs:{self.name}")(self.p)
+        return pkgutil.resolve_name(f"factkit.gpu.verl_jobs:{self.name}")(self.p)
 
 
 def made(name, folder):

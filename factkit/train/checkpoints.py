@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from factkit.files import write_atomically
-from factkit.results import file_checksum
+from factkit.run.files import write_atomically
+from factkit.run.results import file_checksum
 from factkit.train.launch import is_main_process
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import cpu
-from factkit.params.stages import RlParams
+from factkit.policy import cpu
+from factkit.run.params.stages import RlParams
 from factkit.train import launch, setup
 from factkit.train.rollouts import rollout_arguments
 

@@ -23,11 +23,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 import factkit
-from factkit import child, identity, vllm_engine
-from factkit.files import write_atomically
-from factkit.failures import RunFailure, last_error
-from factkit.params import ParamError
-from factkit.params.stages import HardwareParams, RunParams
+from factkit.policy import vllm_engine
+from factkit.run import child, identity
+from factkit.run.failures import RunFailure, last_error
+from factkit.run.files import write_atomically
+from factkit.run.params import ParamError
+from factkit.run.params.stages import HardwareParams, RunParams
 
 RECIPE = "recipe.json"
 VERL = "verl"  # the trainer's name there
@@ -185,7 +186,9 @@ def function_identity(function: Callable) -> str:
     if not _is_kits(function):
         name = identity.callable_name(function)
         return f"{name} {identity.source_digest(function)}"
-    name = f"{function.__module__}.{function.__qualname__}"
+    # the last two parts alone: a module may move from one room to another
+    module = ".".join(function.__module__.split(".")[-2:])
+    name = f"factkit.{module}.{function.__qualname__}"
     replaced = [
         f", with {key} {identity.source_digest(value)}"
         for key, value in sorted(vars(sys.modules[function.__module__]).items())

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import models, quiet
-from factkit.params.stages import DpoParams, RewardModelParams, SftParams
+from factkit.data import assets
+from factkit.run import quiet
+from factkit.run.params.stages import DpoParams, RewardModelParams, SftParams
 from factkit.train import launch, setup
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def train_reward_model(
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     adapter = p.model_copy(update={"lora_rank": p.reward_lora_rank})
     model = AutoModelForSequenceClassification.from_pretrained(
-        start, num_labels=1, dtype=torch.float32, **models.SAFE
+        start, num_labels=1, dtype=torch.float32, **assets.SAFE
     )
     model.config.pad_token_id = tokenizer.pad_token_id
     trainer = RewardTrainer(

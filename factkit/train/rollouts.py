@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from factkit.failures import RunFailure
-from factkit.params.stages import HardwareParams, TrainParams
+from factkit.run.failures import RunFailure
+from factkit.run.params.stages import HardwareParams, TrainParams
 from factkit.train import precision
 
 if TYPE_CHECKING:

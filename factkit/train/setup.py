@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit import files
-from factkit import assets, cpu, models, progress, quiet
-from factkit.failures import writing
-from factkit.params.stages import HardwareParams, TrainParams
+from factkit.data import assets
+from factkit.policy import cpu, models
+from factkit.run import files, progress, quiet
+from factkit.run.failures import writing
+from factkit.run.params.stages import HardwareParams, TrainParams
 from factkit.train import checkpoints, precision
 from factkit.train.launch import RECIPE, is_main_process
 from factkit.train.rollouts import settle_engine
@@ -111,7 +112,7 @@ def load_trainable(
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype=getattr(torch, dtype), **models.SAFE
+        path, dtype=getattr(torch, dtype), **assets.SAFE
     )
     return model, models.load_tokenizer(path)  # the trainer puts it on its GPU
 
@@ -132,7 +133,7 @@ def unsloth_arguments(
         "max_seq_length": p.max_context_length,
         "load_in_4bit": False,
         "use_exact_model_name": True,
-        **models.SAFE,
+        **assets.SAFE,
         "random_state": p.seed,
         "fast_inference": rollouts and p.rollouts == "vllm_colocate",
         "gpu_memory_utilization": p.vllm_memory,
@@ -315,7 +316,7 @@ def _merge(folder: Path, dtype: str) -> None:
     adapter = PeftConfig.from_pretrained(folder)
     if adapter.task_type == "SEQ_CLS":
         base = AutoModelForSequenceClassification.from_pretrained(
-            adapter.base_model_name_or_path, num_labels=1, dtype=dtype, **models.SAFE
+            adapter.base_model_name_or_path, num_labels=1, dtype=dtype, **assets.SAFE
         )
         model = PeftModel.from_pretrained(base, folder, use_safetensors=True)
     else:

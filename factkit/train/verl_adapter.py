@@ -2,7 +2,7 @@
 
 What verl loads by name, and a writer of what it reads; params/README.md has the set-up
 and the commands. Rows, rewards and parameters are those of the paper's training
-notebook, which `factkit.verl_jobs` hands in. A response is scored as soon
+notebook, which `factkit.gpu.verl_jobs` hands in. A response is scored as soon
 as it is sampled, by the paper's reward with TRL's signature.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit import arms, params, runs
-from factkit.files import write_atomically
-from factkit.params.fields import POLICIES
-from factkit.params.stages import RlParams
+from factkit.run import arms, params, runs
+from factkit.run.files import write_atomically
+from factkit.run.params.fields import POLICIES
+from factkit.run.params.stages import RlParams
 from factkit.train import launch
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ TOKENS = 16_384  # of a micro-batch on a GPU, unless one sequence may have more
 
 @dataclass(frozen=True)
 class Job:
-    """What a paper hands to verl (`factkit.verl_jobs`).
+    """What a paper hands to verl (`factkit.gpu.verl_jobs`).
 
     p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
     agent loop, if not its own of one turn and number. changes: to verl's config, dotted
@@ -164,7 +164,7 @@ def write(
     # the kit makes such a policy as it goes; verl's adapters are not set up here
     no = {"policy": p.policy in POLICIES, "arm": not by_rl, "lora_rank": p.lora_rank}
     _refuse(paper, p, no)
-    job = pkgutil.resolve_name(f"factkit.verl_jobs:{paper}")(p)
+    job = pkgutil.resolve_name(f"factkit.gpu.verl_jobs:{paper}")(p)
     _refuse(paper, p, job.refused)
     rows = verl_rows(job.rows, paper)
     template = None

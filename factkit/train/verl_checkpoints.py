@@ -9,10 +9,11 @@ from pathlib import Path
 import yaml
 from safetensors import SafetensorError
 
-from factkit import files
-from factkit import UserError, arms, assets, models, params, runs
-from factkit.failures import last_error
-from factkit.results import file_checksum
+from factkit import UserError
+from factkit.data import assets
+from factkit.run import arms, files, params, runs
+from factkit.run.failures import last_error
+from factkit.run.results import file_checksum
 from factkit.train import launch
 from factkit.train.verl_adapter import rollouts
 
@@ -92,7 +93,7 @@ def _write_whole(step: Path, start: str, folder: Path) -> None:
             folder,
             config=AutoConfig.from_pretrained(start),
             output_loading_info=True,
-            **models.SAFE,
+            **assets.SAFE,
         )
         if any(info.values()):
             raise ValueError(f"not its weights: {info}")

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from factkit import progress
-from factkit.params.stages import RlParams
+from factkit.run import progress
+from factkit.run.params.stages import RlParams
 from factkit.train import grpo, setup
 
 SMALL = {  # two updates of one rollout: in the second the policy has moved

@@ -20,7 +20,7 @@ from factkit.verify.outcome import Support
 from factkit.verify.response import sentences
 
 if TYPE_CHECKING:
-    from factkit.llm import LLM
+    from factkit.verify.llm import LLM
 
 BEFORE, AFTER = 3, 1  # sentences of context
 CLAIM_TOKENS = 1536

@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from factkit import prompts
-from factkit.llm import LLM, Reply, Request, shorten
-from factkit.models import Sampling
+from factkit.policy.models import Sampling
+from factkit.run.results import JUDGEMENTS
+from factkit.verify.llm import LLM, Reply, Request, shorten
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from factkit.spelling import LONGEST, plain, with_digits
+from factkit.data.spelling import LONGEST, plain, with_digits
 
 
 class Outcome(StrEnum):

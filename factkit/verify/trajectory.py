@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from factkit import prompts
-from factkit.corpus import Chunk, listed
-from factkit.datasets.examples import LABELS
+from factkit.data.corpus import Chunk, listed
+from factkit.data.examples import LABELS
 
 NEI = LABELS[2]
 MAX_SEARCHES = 3  # App. B

@@ -13,9 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from factkit import assets, params
-from factkit.truthrl.arms import TruthRL
-from factkit.truthrl.rewards import reward_function
+from factkit.data import assets
+from factkit.papers.truthrl.arms import TruthRL
+from factkit.papers.truthrl.rewards import reward_function
+from factkit.run import params
 
 SETTINGS = {
     "tiny": {"rl_steps": 22, "checkpoint_steps": 1000},
@@ -26,9 +27,9 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 
 def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
-    from factkit.curate.drawn import Probe
-    from factkit.truthrl.data import questions
-    from factkit.truthrl.train import prompt_rows
+    from factkit.answers.drawn import Probe
+    from factkit.papers.truthrl.data import questions
+    from factkit.papers.truthrl.train import prompt_rows
 
     asked = questions(p)[0][:256]
     return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
@@ -36,8 +37,8 @@ def rows(p: TruthRL) -> list[dict]:
 
 def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
+    from factkit.facts.world.policy import base_policy
     from factkit.train import grpo
-    from factkit.world.policy import base_policy
 
     grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
 
@@ -49,8 +50,8 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
+    from factkit.facts.world.policy import base_policy
     from factkit.train import grpo, setup
-    from factkit.world.policy import base_policy
 
     path = base_policy(p)
     dtype = getattr(torch, p.dtype) if p.lora_rank else torch.float32

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import bench_veriscore as veriscore
 import pandas as pd
 
-from factkit import params
+from factkit.run import params
 
 if TYPE_CHECKING:
-    from factkit.reason.rewards import PreferenceEngine
+    from factkit.papers.reason.rewards import PreferenceEngine
 
 RESPONSES, LEADS, ROUNDS, SAMPLE = 64, 6, 3, 2
 Case = tuple[str, int, int]  # arm, responses, calls at once
@@ -39,7 +39,7 @@ class ReasonedBatch(veriscore.Batch):
         Raises AssertionError unless each has claims, all are supported, and the answer
         is preferred where that counts, as the endpoint makes them.
         """
-        from factkit.reason.rewards import WEIGHTS, counts, scored
+        from factkit.papers.reason.rewards import WEIGHTS, counts, scored
         from factkit.verify.response import written
 
         ids, prompts, answers = rows
@@ -50,7 +50,7 @@ class ReasonedBatch(veriscore.Batch):
 
     def engine(self, llm) -> "PreferenceEngine":
         """The engine of a run with a judge."""
-        from factkit.reason.rewards import PreferenceEngine
+        from factkit.papers.reason.rewards import PreferenceEngine
 
         claims = super().engine(llm)
         shared = ("extract", "verify", "pieces", "search", "claim_chunks")

@@ -13,14 +13,15 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from factkit import models, params
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.search import in_process
-from factkit.veri import data as claim_data
-from factkit.veri import search_rollout
-from factkit.veri.arms import Veri
-from factkit.veri.search_rollout import Rollout, Tokens, with_model
-from factkit.veri.train import policy_of
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.search import in_process
+from factkit.papers.veri import data as claim_data
+from factkit.papers.veri import search_rollout
+from factkit.papers.veri.arms import Veri
+from factkit.papers.veri.search_rollout import Rollout, Tokens, with_model
+from factkit.papers.veri.train import policy_of
+from factkit.policy import models
+from factkit.run import params
 from factkit.verify.trajectory import queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150

@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-from factkit import params
+from factkit.run import machine, params
 
 BATCH, STEPS = 16, 3  # completions a GRPO step (more take 10 GB); steps of a run
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
@@ -28,9 +28,8 @@ KINDS = ("grpo_short", "grpo_long", "sft", "sampling")
 
 
 def take_the_libraries_way() -> None:
-    """Switch off what `factkit.cpu` does beyond the libraries, but for its dtype: in
-    bfloat16 a processor without it takes minutes a step."""
-    from factkit import cpu
+    """Switch off what `policy.cpu` does beyond the libraries; the dtype stays."""
+    from factkit.policy import cpu
     from factkit.train import offline
 
     config = offline.sft_config
@@ -47,7 +46,7 @@ def with_loss(config, loss: str):
 
 def requests(kind: str, n: int) -> list[str]:
     """Prompts of 55 to 110 tokens with a passage, or of about 25 ("grpo_long")."""
-    from factkit.corpus import load_leads
+    from factkit.data.corpus import load_leads
 
     rng = random.Random(0)
     leads = [d.text.split() for d in load_leads()[:2000]]
@@ -127,8 +126,8 @@ def train(kind: str, folder: Path) -> dict[str, object]:
     """Steps of the kit's own GRPO or SFT, timed."""
     from transformers import TrainerCallback
 
+    from factkit.facts.world import policy as starts
     from factkit.train import grpo, offline, setup
-    from factkit.world import policy as starts
 
     class Timer(TrainerCallback):
         def on_step_begin(self, args, state, control, model=None, **_):
@@ -169,8 +168,8 @@ def train(kind: str, folder: Path) -> dict[str, object]:
 
 def decode() -> dict[str, object]:
     """64 prompts decoded greedily, as an evaluation does."""
-    from factkit import models
-    from factkit.world import policy as starts
+    from factkit.facts.world import policy as starts
+    from factkit.policy import models
 
     p = params.load("truthrl", "laptop", {"max_completion_length": 12})
     model, tokenizer = models.load_policy(starts.base_policy(p), p.dtype)
@@ -184,8 +183,6 @@ def decode() -> dict[str, object]:
 def peak() -> float:
     """GFLOP/s of the best of five large products, in the dtype that the kit takes."""
     import torch
-
-    from factkit import cpu
 
     a = torch.randn(2048, 2048, dtype=getattr(torch, machine.dtype("bfloat16")))
     best = 1e9

@@ -16,10 +16,10 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from factkit import params
-from factkit.params.stages import TokenLevelParams
-from factkit.world import facts as world
-from factkit.world import texts as world_text
+from factkit.facts.world import facts as world
+from factkit.facts.world import texts as world_text
+from factkit.run import params
+from factkit.run.params.stages import TokenLevelParams
 
 ROUNDS = 3
 SETTINGS = {
@@ -38,7 +38,7 @@ def untrained(folder: str) -> None:
     """Write a policy with the words of the tiny world, 128 wide, 4 layers."""
     import torch
 
-    from factkit.world.policy import build_policy
+    from factkit.facts.world.policy import build_policy
 
     tokenizer = world_text.build_tokenizer(world.build_world())
     torch.manual_seed(0)
@@ -65,7 +65,7 @@ def token_reward(p: TokenLevelParams, folder: Path):
 
 
 def ppo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
-    from factkit.rlfh import token_trainer
+    from factkit.papers.rlfh import token_trainer
 
     token_trainer.token_level(start, rows(), token_reward, folder, p)
 
@@ -76,7 +76,7 @@ def grpo_steps(start: str, folder: Path, p: TokenLevelParams) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
-    from factkit.rlfh import token_trainer
+    from factkit.papers.rlfh import token_trainer
 
     reward = token_reward(p, folder)
     trainer = GRPOTrainer(

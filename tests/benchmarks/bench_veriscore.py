@@ -33,7 +33,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the package's environment runs this file too, without the kit
-    from factkit.rar.rewards import EvidenceEngine
+    from factkit.papers.rar.rewards import EvidenceEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-veriscore"
@@ -223,10 +223,10 @@ class Batch:
     """
 
     def __init__(self, responses: int = RESPONSES, leads_each: int = 1) -> None:
-        from factkit.corpus import Chunk, load_leads
-        from factkit.datasets.examples import Example
-        from factkit.retrieval.bm25 import CorpusIndex
-        from factkit.retrieval.evidence import build_offline
+        from factkit.data.bm25 import CorpusIndex
+        from factkit.data.corpus import Chunk, load_leads
+        from factkit.data.evidence import build_offline
+        from factkit.data.examples import Example
 
         leads = load_leads()
         drawn = iter(random.Random(0).sample(leads, responses * leads_each))
@@ -259,7 +259,7 @@ class Batch:
 
         Raises AssertionError as `score`.
         """
-        from factkit.llm import LLM, Limits
+        from factkit.verify.llm import LLM, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
             limits = Limits(concurrency)
@@ -277,7 +277,7 @@ class Batch:
 
         Raises AssertionError if a reward is not 1, as the endpoint makes them.
         """
-        from factkit.rar.rewards import rewards_of
+        from factkit.papers.rar.rewards import rewards_of
 
         rewards = rewards_of(arm, engine, *rows)
         assert rewards == [1.0] * len(rewards), "a call failed"
@@ -286,10 +286,10 @@ class Batch:
         """The engine of a run with a judge, with the paper's sizes."""
         from transformers import AutoTokenizer
 
-        from factkit import assets
-        from factkit.evaluate.long_form import search_words
-        from factkit.rar.rewards import EvidenceEngine
-        from factkit.retrieval.evidence import EvidenceCache
+        from factkit.answers.long_form import search_words
+        from factkit.data import assets
+        from factkit.data.evidence import EvidenceCache
+        from factkit.papers.rar.rewards import EvidenceEngine
         from factkit.verify import claims
 
         path = assets.policy_path("smollm2-135m-instruct")
@@ -327,7 +327,7 @@ def speed(batch: Batch) -> None:
 
 def cost(batch: Batch) -> None:
     """Print calls and tokens a response of two arms, and the ratios."""
-    from factkit import assets
+    from factkit.data import assets
 
     path = Path(assets.policy_path("smollm2-135m-instruct"))
     totals = []

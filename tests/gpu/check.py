@@ -29,7 +29,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from factkit import assets, child, gpu_memory, params, runs, sweeps
+from factkit.data import assets
+from factkit.gpu import memory as gpu_memory
+from factkit.run import child, machine, params, runs, sweeps
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("sleep", "lora", "zero3", "shipped", "papers", "evaluate")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from factkit import models
-from factkit.params.stages import RlParams
+from factkit.policy import models
+from factkit.run.params.stages import RlParams
 
 ROWS, TOKENS = 16, 256  # of a rollout that are written down
 NEAR = 0.1  # nats a token: bfloat16 alone makes some hundredths
@@ -30,8 +30,8 @@ def prove(p: RlParams, folder: Path, large: bool = True) -> dict[str, float]:
     Raises AssertionError if the rollouts were another policy's, a weight is missing, or
     the engine kept the GPU's memory.
     """
+    from factkit.facts.world.policy import base_policy
     from factkit.train import grpo
-    from factkit.world.policy import base_policy
 
     base = base_policy(p)
     texts = [f"Where was number {n} born?\nAnswer:" for n in range(256)]

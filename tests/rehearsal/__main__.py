@@ -27,9 +27,10 @@ import servers
 import yaml
 from sizes import PAPERS, sizes
 
-from factkit import arms, assets, params, runs
-from factkit.params import ROOT
-from factkit.veri import fetch
+from factkit.data import assets
+from factkit.papers.veri import fetch
+from factkit.run import arms, params, runs
+from factkit.run.params import ROOT
 
 PROFILES = ("h100_lora", "h100_full")
 FOLDER = ROOT / ".rehearsal"

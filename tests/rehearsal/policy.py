@@ -17,8 +17,9 @@ import jinja2
 from country import Country, Fact
 from hub import TEMPLATES
 
-from factkit import params, prompts
-from factkit.datasets.examples import LABELS
+from factkit import prompts
+from factkit.data.examples import LABELS
+from factkit.run import params
 from factkit.train import offline
 
 CONTEXT = 8192  # tokens

@@ -19,10 +19,10 @@ import httpx
 import web
 from hub import MODELS, VERI
 
-from factkit import child, cpu, sweeps
-from factkit.params import ROOT
-from factkit.params.stages import SEARCH_KEY
-from factkit.veri import fetch
+from factkit.papers.veri import fetch
+from factkit.run import child, machine, sweeps
+from factkit.run.params import ROOT
+from factkit.run.params.stages import SEARCH_KEY
 
 HERE = Path(__file__).parent
 WEB, ENGINE = 8009, 8101  # ports of our own

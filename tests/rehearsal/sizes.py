@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from factkit import params
+from factkit.run import params
 
 FILE = Path(__file__).with_name("sizes.yaml")
 PAPERS = ("truthrl", "rar", "reason", "rlfh", "veri")

@@ -13,21 +13,21 @@ from country import Country
 from fake_llm import FakeLLM, field, told
 from sizes import sizes
 
-from factkit import corpus, params
-from factkit.curate.splits import split_by_entity
-from factkit.datasets import benchmarks, long_form_prompts
-from factkit.datasets.examples import DataError
-from factkit.llm import Reply
-from factkit.rar import requests as rar_requests
-from factkit.reason import requests as reason_requests
-from factkit.retrieval.bm25 import answer_in_chunks
-from factkit.retrieval.entries import shown
-from factkit.retrieval.entry_index import EntryIndex
-from factkit.rlfh import requests as rlfh_requests
-from factkit.truthrl import data as truthrl_data
-from factkit.veri import benchmarks as claims
-from factkit.veri import data as veri_data
-from factkit.veri import fetch
+from factkit.data import benchmarks, corpus, long_form_prompts
+from factkit.data.bm25 import answer_in_chunks
+from factkit.data.entries import shown
+from factkit.data.entry_index import EntryIndex
+from factkit.data.examples import DataError
+from factkit.data.splits import split_by_entity
+from factkit.papers.rar import requests as rar_requests
+from factkit.papers.reason import requests as reason_requests
+from factkit.papers.rlfh import requests as rlfh_requests
+from factkit.papers.truthrl import data as truthrl_data
+from factkit.papers.veri import benchmarks as claims
+from factkit.papers.veri import data as veri_data
+from factkit.papers.veri import fetch
+from factkit.run import params
+from factkit.verify.llm import Reply
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,13 @@ from fastapi.testclient import TestClient
 from httpcore import SyncBackend
 from web_server import answering
 
-from factkit import connections, web
-from factkit.datasets.examples import Example
-from factkit.params import ParamError
-from factkit.reason.evaluate import Steps
-from factkit.reason.requests import parse_new_prompt
-from factkit.rlfh.feedback import Ratings
+from factkit.data import web
+from factkit.data.examples import Example
+from factkit.papers.reason.evaluate import Steps
+from factkit.papers.reason.requests import parse_new_prompt
+from factkit.papers.rlfh.feedback import Ratings
+from factkit.run import connections
+from factkit.run.params import ParamError
 from factkit.verify.claims import Claims
 from factkit.verify.judge import Grade
 

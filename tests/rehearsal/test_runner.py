@@ -15,8 +15,8 @@ import yaml
 from country import Country
 from sizes import sizes
 
-from factkit import params
-from factkit.params import ROOT
+from factkit.run import params
+from factkit.run.params import ROOT
 from factkit.verify import response
 
 HERE = Path(__file__).parent

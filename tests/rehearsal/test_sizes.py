@@ -4,8 +4,8 @@ import pytest
 from hub import ENCODER, MODELS
 from sizes import sizes
 
-from factkit import params
-from factkit.params import ROOT
+from factkit.run import params
+from factkit.run.params import ROOT
 from factkit.train.setup import batch_arguments
 
 GPU = ("h100_lora", "h100_full")

@@ -29,8 +29,8 @@ from urllib.parse import quote, urlsplit
 from country import Country, Page
 from question_sets import web_page
 
-from factkit.corpus import Chunk
-from factkit.retrieval.bm25 import CorpusIndex
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.corpus import Chunk
 
 KEY = "rehearsal"
 NETWORK = "11.0"  # public by its number, and routed nowhere: this server answers

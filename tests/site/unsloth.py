@@ -17,7 +17,7 @@ VLLMGeneration.generate._unsloth_vllm_generation_lora_wrapped = True
 class FastLanguageModel:
     @staticmethod
     def from_pretrained(model_name: str, dtype: Any, **options: Any) -> tuple:
-        from factkit import models
+        from factkit.policy import models
 
         return models.load_policy(model_name, str(dtype).removeprefix("torch."))
 

@@ -33,13 +33,13 @@ from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.utils.losses import ppo_loss
 
-from factkit import params
-from factkit.rlfh import rewards as rlfh
-from factkit.rlfh.feedback import exact_annotator
+from factkit.facts.world import facts as worlds
+from factkit.papers.rlfh import rewards as rlfh
+from factkit.papers.rlfh.feedback import exact_annotator
+from factkit.papers.veri import search_rollout
+from factkit.run import params
 from factkit.train import verl_adapter as adapter
 from factkit.train.rewards import CheckedReward
-from factkit.veri import search_rollout
-from factkit.world import facts as worlds
 
 # Ray's workers cannot import this module
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from factkit import assets, cpu
+from factkit.data import assets
+from factkit.run import machine
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")

@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
-from factkit import params
-from factkit.params import ROOT
+from factkit.run import params
+from factkit.run.params import ROOT
 from factkit.train import rollouts, setup
 
 WHEELS = sorted(ROOT.glob(".venv-vllm/wheels/unsloth-*.whl"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from factkit.params import ROOT
+from factkit.run.params import ROOT
 
 sys.path.append(str(ROOT / "tests"))
 from test_notebooks import SMALLEST  # noqa: E402

@@ -5,7 +5,7 @@ import importlib
 
 import pytest
 
-from factkit import params
+from factkit.run import params
 from factkit.train import grpo
 
 # Trainer and engine compute in float32 here, so that the engine's log π is exact; in

@@ -13,18 +13,19 @@ import pytest
 import torch
 from test_grpo import REWARD
 
-from factkit import models, params, runs, vllm_engine
-from factkit.datasets.examples import Example, write_rows
-from factkit.retrieval.bm25 import CorpusIndex
-from factkit.retrieval.entries import entries_of_sentences, page_entry
-from factkit.search import in_process
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.entries import entries_of_sentences, page_entry
+from factkit.data.examples import Example, write_rows
+from factkit.data.search import in_process
+from factkit.papers.veri import search_rollout
+from factkit.papers.veri import train as training
+from factkit.papers.veri.arms import VeriRlParams
+from factkit.papers.veri.search_rollout import STOPS, with_server
+from factkit.policy import models, vllm_engine
+from factkit.policy.vllm_engine import VllmEngine
+from factkit.run import params, runs
 from factkit.train import grpo
-from factkit.veri import search_rollout
-from factkit.veri import train as training
-from factkit.veri.arms import VeriRlParams
-from factkit.veri.search_rollout import STOPS, with_server
 from factkit.verify.trajectory import Turn, queries
-from factkit.vllm_engine import VllmEngine
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
 ENTRIES = [
@@ -39,8 +40,8 @@ PROMPTS = [SEARCHING, ANSWER * 3, f"{SEARCHING}<search>bear</search>\n", "Hello,
 SEARCH_REWARD = """
 from dataclasses import asdict
 
-from factkit.datasets.examples import write_rows
-from factkit.veri import search_rollout
+from factkit.data.examples import write_rows
+from factkit.papers.veri import search_rollout
 from factkit.verify.trajectory import Turn, queries
 
 

@@ -10,11 +10,11 @@ import pytest
 from test_grpo import REWARD
 from test_zero3 import assert_whole
 
-from factkit import params
-from factkit.params.stages import TokenLevelParams
-from factkit.rlfh import token_trainer
+from factkit.facts.world.policy import base_policy
+from factkit.papers.rlfh import token_trainer
+from factkit.run import params
+from factkit.run.params.stages import TokenLevelParams
 from factkit.train.launch import LaunchError
-from factkit.world.policy import base_policy
 
 TOKEN_REWARD = """
 import os
@@ -108,8 +108,8 @@ from transformers import AutoModelForCausalLM
 from transformers.integrations import HfDeepSpeedConfig
 
 from factkit import params
-from factkit.rlfh.token_trainer import ValueHead
-from factkit.world.policy import base_policy
+from factkit.papers.rlfh.token_trainer import ValueHead
+from factkit.facts.world.policy import base_policy
 
 base = base_policy(params.load("truthrl", "tiny", %r))
 deepspeed.init_distributed("gloo")

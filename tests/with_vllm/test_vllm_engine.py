@@ -7,12 +7,11 @@ that each reply has its form, or counts as failed, is what is tested.
 import pytest
 from transformers import AutoTokenizer
 
-from factkit import llm
-from factkit.corpus import load_leads
-from factkit.evaluate.long_form import search_words
-from factkit.rar.rewards import EvidenceEngine, rewards_of
-from factkit.retrieval.evidence import EvidenceCache
-from factkit.verify import claims
+from factkit.answers.long_form import search_words
+from factkit.data.corpus import load_leads
+from factkit.data.evidence import EvidenceCache
+from factkit.papers.rar.rewards import EvidenceEngine, rewards_of
+from factkit.verify import claims, llm
 from factkit.verify.response import sentences
 
 N = 6  # responses

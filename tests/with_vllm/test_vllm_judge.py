@@ -2,9 +2,8 @@
 
 import json
 
-from factkit import llm
-from factkit.models import Sampling
-from factkit.verify import claims, judge
+from factkit.policy.models import Sampling
+from factkit.verify import claims, judge, llm
 
 VERDICTS = ["correct", "incorrect", "abstain"]
 SCHEMA = {

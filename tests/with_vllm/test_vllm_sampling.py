@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from factkit import models, params, vllm_engine
-from factkit.evaluate import short_form
-from factkit.rar import evaluate as rar
-from factkit.vllm_engine import EngineError, VllmEngine
+from factkit.answers import short_form
+from factkit.papers.rar import evaluate as rar
+from factkit.policy import models, vllm_engine
+from factkit.policy.vllm_engine import EngineError, VllmEngine
+from factkit.run import params
 
 WORKS = ("Hamlet", "Faust", "Emma")
 ASKED = [f"Question: Who wrote {work}?\nAnswer:" for work in WORKS]

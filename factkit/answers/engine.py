@@ -1,0 +1,273 @@
+"""The verification engine of a run: what rewards and evaluation ask about responses.
+
+Two engines of one interface. `ExactEngine` needs no model where every fact is known:
+a `Reader`, the fact world or the leads', reads a sentence into statements and knows
+which are true, so no verdict is None. `ClaimEngine` asks models what is claimed and
+whether evidence supports it, of all responses at once and of equal claims once. What
+one paper alone asks for is in an engine of its own.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from factkit.answers.long_form import Search, search_words
+from factkit.answers.verifier import judge_llm
+from factkit.data import assets
+from factkit.data.evidence import EvidenceCache, read_evidence
+from factkit.data.examples import DataError, Example, read_examples
+from factkit.facts.world import facts as worlds
+from factkit.run import runs
+from factkit.verify import claims
+from factkit.verify.claims import (
+    Claim,
+    ClaimVerifier,
+    Extractor,
+    Supports,
+    support_of,
+    without_repeats,
+)
+from factkit.verify.outcome import Support
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from factkit.data.corpus import Document
+    from factkit.facts.leads.reader import LeadReader
+    from factkit.run.params.stages import RequestParams
+
+REFERENCES = "references.json"  # prompt id → the reference policy's own answer
+Reader: TypeAlias = "worlds.World | LeadReader"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimEngine:
+    """Claims read by models, with evidence from each prompt's cached documents.
+
+    ids of its methods: of the prompts; all lists have a value a response, None where
+    the model that was asked failed. pieces: the cache that claims are held against, of
+    256-token chunks in Binary RAR; search: what evaluation holds them against.
+    """
+
+    extract: Extractor
+    verify: ClaimVerifier
+    pieces: EvidenceCache
+    search: Search
+    claim_chunks: int = 4
+
+    def supports(self, ids, prompts, responses) -> Supports:
+        """Of each claim of each response: supported, contradicted, inconclusive."""
+
+        def evidence_of(i: int, claim: Claim) -> list[str]:
+            return self.evidence_of(ids[i], claim.text)
+
+        return support_of(self.extract(prompts, responses), evidence_of, self.verify)
+
+    def evidence_of(self, prompt_id: str, text: str) -> list[str]:
+        """The chunks that a text is held against, best first."""
+        hits = self.pieces.search(prompt_id, text, self.claim_chunks)
+        return [hit.chunk.text for hit in hits]
+
+    @property
+    def reader(self) -> tuple[Extractor, Search, ClaimVerifier]:
+        """How long answers are evaluated: by claims, and evidence of their own."""
+        return self.extract, self.search, self.verify
+
+
+@dataclass(frozen=True)
+class ExactEngine:
+    """The engine of all papers on long answers, as `ClaimEngine`.
+
+    examples: prompt id → the prompt; references: → the reference policy's answer.
+    """
+
+    facts: Reader
+    examples: Mapping[str, Example]
+    references: Mapping[str, str] = field(default_factory=dict)
+
+    def supports(self, ids, prompts, responses) -> Supports:
+        """The support of each claim of each response."""
+        return [
+            [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
+            for i, r in zip(ids, responses, strict=True)
+        ]
+
+    def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
+        """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
+        supports = self.supports(ids, prompts, responses)
+        return [float(Support.CONTRADICTED not in told) for told in supports]
+
+    def rating(self, ids, prompts, responses) -> list[float | None]:
+        """`rating` of the claims' supports."""
+        return list(map(rating, self.supports(ids, prompts, responses)))
+
+    def quality(self, ids, prompts, responses) -> list[float | None]:
+        """How well a request is answered, 0–10, true or not.
+
+        Of the sentences, the share that states something of the subject, times the
+        number of different relations told, of those there are or the wanted ones;
+        halved if another number of sentences than wanted. What an LM judge is to the
+        papers: it likes detail and keeping to the point, and does not know what is
+        true. A short answer is worth 10 if it is of the asked kind.
+        """
+        rows = zip(ids, responses, strict=True)
+        return [self._quality(self.examples[i], response) for i, response in rows]
+
+    def relevance(self, ids, prompts, responses) -> list[float | None]:
+        """How far a response keeps to its subject, in [0, 1]: the share of its
+        sentences that state something of it, true or not; halved if it has another
+        number than wanted. How much it says does not count."""
+        rows = zip(ids, responses, strict=True)
+        return [self._told(self.examples[i], response)[0] for i, response in rows]
+
+    def preferred(self, ids, prompts, responses) -> list[float | None]:
+        """1.0 if no less relevant than the reference policy's answer, and relevant at
+        all, else 0.0 (Learning to Reason Eq. 2): a rule has ties, a judge has none.
+        True or not, as the paper's judge is told to."""
+        if lacking := [i for i in ids if i not in self.references]:
+            raise DataError(
+                f"prompt {lacking[0]!r}: no answer of the reference policy to compare "
+                "with; run 30_reason_data again"
+            )
+        ours = self.relevance(ids, prompts, responses)
+        theirs = self.relevance(ids, prompts, [self.references[i] for i in ids])
+        return [float(a > 0 and a >= b) for a, b in zip(ours, theirs, strict=True)]
+
+    @property
+    def reader(self) -> tuple[Extractor, Search, ClaimVerifier]:
+        """How long answers are evaluated: by their statements, without evidence."""
+        about = {e.question: e.entity for e in self.examples.values()}
+
+        def extract(prompts, responses) -> list[list[Claim] | None]:
+            rows = zip(prompts, responses, strict=True)
+            return [self._stated(r, about.get(prompt, "")) for prompt, r in rows]
+
+        return (
+            extract,
+            lambda prompt_id, query, k: [],
+            lambda rows: [Support(self.facts.verify(claim)) for claim, _ in rows],
+        )
+
+    def claims(self, prompt_id: str, response: str) -> list[Claim]:
+        """The statements of a response, in each wording once; a short answer's with
+        its question."""
+        example = self.examples[prompt_id]
+        if example.relation:
+            short = response.strip().removesuffix(".")
+            stated = self.facts.answer(example.entity, example.relation, short)
+            if stated:
+                return [Claim(stated, response.strip())]
+        return self._stated(response, example.entity)
+
+    def _stated(self, response: str, about: str) -> list[Claim]:
+        sentences = self.facts.sentences(response, about)
+        return without_repeats(
+            [(s, self.facts.statements(s, about)) for s in sentences]
+        )
+
+    def _told(self, example: Example, response: str) -> tuple[float, set[str]]:
+        """A response's relevance, and the relations that it tells of its subject: of
+        each sentence that of its first fact."""
+        told = self.facts.sentences(response, example.entity)
+        relations = []
+        for sentence in told:
+            statements = self.facts.statements(sentence, example.entity)
+            fact = next(filter(None, map(self.facts.parse, statements)), None)
+            if fact and fact[0].subject == example.entity:
+                relations.append(fact[0].relation)
+        as_many = 1.0 if example.meta.get("wanted") in (None, len(told)) else 0.5
+        return as_many * len(relations) / max(len(told), 1), set(relations)
+
+    def _quality(self, example: Example, response: str) -> float:
+        if example.relation:
+            claims = self.claims(example.id, response)
+            facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
+            kinds = [(fact.subject, fact.relation) for fact in facts]
+            return 10.0 * ((example.entity, example.relation) in kinds)
+        relevance, relations = self._told(example, response)
+        there = {f.relation for f in self.facts.facts_of(example.entity)}
+        wanted = example.meta.get("wanted") or len(there)
+        detail = min(len(relations) / wanted, 1.0) if relations else 0.0
+        return float(round(10 * detail * relevance))
+
+
+def rating(supports: Sequence[Support]) -> float:
+    """The rating that Fig. 10's guide gives a response with claims of these supports.
+
+    | the guide, 0–10 | claims | rating |
+    |---|---|---|
+    | 0–2 multiple clear contradictions | n ≥ 2 contradicted | max(4 − n, 0) |
+    | 3–4 one clear contradiction | one, something else not supported | 3 |
+    | | one, all others supported | 4 |
+    | 5 uncertain | none contradicted, more than half inconclusive | 5 |
+    | 6–7 mostly accurate, minor concerns | several inconclusive, at most half | 6 |
+    | | one inconclusive, at most half | 7 |
+    | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
+
+    Where the guide leaves a range, the place in it is ours. Stands in for the judge
+    where the support of each claim is known.
+    """
+    wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
+    if wrong > 1:
+        return float(max(4 - wrong, 0))
+    if wrong:
+        return 3.0 if open_ else 4.0
+    if 2 * open_ > len(supports):
+        return 5.0
+    return {0: 10.0, 1: 7.0}.get(open_, 6.0)
+
+
+# ---- the engine of a run
+
+
+def engine_of(p: "RequestParams") -> ExactEngine | ClaimEngine:
+    """The engine that `p.verifier` names (world, leads, judge), of claims alone."""
+    if p.verifier != "judge":
+        return exact_engine(p)
+    return ClaimEngine(**claim_parts(p, *stored_evidence(p)))
+
+
+def exact_engine(p: "RequestParams") -> ExactEngine:
+    """Exact verification of the requests of the paper's data."""
+    data = runs.run_folder(p.data_notebook, p)
+    rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]
+    stored = data / REFERENCES
+    references = json.loads(stored.read_text("utf-8")) if stored.exists() else {}
+    return ExactEngine(facts_of(p), {e.id: e for e in rows}, references)
+
+
+def facts_of(p: "RequestParams") -> Reader:
+    """The facts that `p.verifier` holds a response against: the world's, the leads'."""
+    if p.verifier == "leads":
+        from factkit.facts.leads import facts, reader
+
+        return reader.LeadReader(facts.load())
+    return worlds.build_world(people=p.world_people, seed=p.world_seed)
+
+
+def stored_evidence(
+    p: "RequestParams",
+) -> "tuple[dict[str, list[Document]], PreTrainedTokenizerBase]":
+    """The evidence that the data notebook stored, and what counts its tokens."""
+    from transformers import AutoTokenizer
+
+    data = runs.run_folder(p.data_notebook, p)
+    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
+    return read_evidence(data / "evidence.jsonl"), tokenizer
+
+
+def claim_parts(
+    p: "RequestParams",
+    evidence: "Mapping[str, Sequence[Document]]",
+    tokenizer: "PreTrainedTokenizerBase",
+) -> dict[str, Any]:
+    """The fields of `ClaimEngine` by the judge of p."""
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return {
+        "extract": claims.llm_extractor(llm),
+        "verify": claims.llm_claim_verifier(llm),
+        "pieces": EvidenceCache(evidence, tokenizer, p.claim_chunk_tokens),
+        "search": search_words(evidence),
+        "claim_chunks": p.claim_chunks,
+    }

@@ -1,1 +1,0 @@
-"""Turning raw questions into training data: probing, pairs, filters."""

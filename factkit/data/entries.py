@@ -1,0 +1,99 @@
+"""Entries: what a search finds to verify claims with, and what evidence is called.
+
+Veri-R1 searches entries of three consecutive sentences (App. B, E). Its published data
+names evidence in two ways:
+
+| claims of | an entry | its id | evidence |
+|---|---|---|---|
+| FEVEROUS, FEVER, SciFact | three sentences | `NME_sentences_0_2` | `NME_sentence_2` |
+| EX-FEVER, HoVer | a page's summary | `Vin Diesel` | `Vin Diesel` |
+
+So an entry is found as a whole, and `shown` cuts it into what the model reads and may
+cite. The ids of evidence are those of the published files; the id of an entry of
+sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0 in their
+page. The text of an entry begins with the title in a line of its own, as in the
+published corpus: a sentence from the middle of a page says "he".
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from factkit.data.corpus import Chunk
+
+SENTENCES = 3  # of an entry (Veri-R1 App. B)
+
+_SENTENCE = re.compile(r"(?P<page>.+)_sentence_\d{1,9}", re.DOTALL)
+_ENTRY = re.compile(r"(?P<page>.+)_sentences_(?P<first>\d{1,9})_\d{1,9}", re.DOTALL)
+_BRACKETS = str.maketrans("[]", "()")
+
+
+def page_id(title: str) -> str:
+    """A title as ids hold it: NFC, on one line, with round brackets for square ones."""
+    return " ".join(unicodedata.normalize("NFC", title).translate(_BRACKETS).split())
+
+
+def sentence_id(title: str, number: int) -> str:
+    """The id of a page's sentence, counted from 0: evidence."""
+    return f"{page_id(title)}_sentence_{number}"
+
+
+def page_of(evidence: str) -> str:
+    """The page of an id of evidence: a sentence's page, a page itself."""
+    sentence = _SENTENCE.fullmatch(evidence)
+    return sentence["page"] if sentence else evidence
+
+
+def entries_of_sentences(
+    title: str, sentences: Sequence[str] | Mapping[int, str], heading: str = ""
+) -> list[Chunk]:
+    """A page's entries of three consecutive sentences.
+
+    sentences: in their order, or number → sentence where some numbers are missing. What
+    is empty keeps its number; three empty ones are no entry. heading: what to begin
+    the text with instead of the title. An id names three sentences, even where the page
+    ends sooner. `n_tokens` counts words between spaces.
+    """
+    if not isinstance(sentences, Mapping):
+        sentences = dict(enumerate(sentences))
+    page, heading = page_id(title), " ".join((heading or title).split())
+    groups: dict[int, list[str]] = {}
+    for number, sentence in sorted(sentences.items()):
+        if sentence := " ".join(sentence.split()):
+            lines = groups.setdefault(number // SENTENCES, [""] * SENTENCES)
+            lines[number % SENTENCES] = sentence
+    entries = []
+    for group, lines in groups.items():
+        first, text = group * SENTENCES, "\n".join([heading, *lines]).rstrip("\n")
+        name = f"{page}_sentences_{first}_{first + SENTENCES - 1}"
+        entries.append(_chunk(name, page, text))
+    return entries
+
+
+def page_entry(title: str, text: str) -> Chunk:
+    """A page's summary as one entry, whose id is the page's (EX-FEVER, HoVer)."""
+    heading, body = " ".join(title.split()), " ".join(text.split())
+    return _chunk(page_id(title), page_id(title), f"{heading}\n{body}")
+
+
+def shown(entry: Chunk) -> list[Chunk]:
+    """What of an entry the model reads and may cite: its sentences, or the page.
+
+    The title is in the id and no longer in the text. Raises ValueError on a chunk that
+    is no entry: its text has no title in a line of its own.
+    """
+    _, *lines = entry.text.split("\n")
+    if not lines:
+        raise ValueError(f"{entry.id!r} is no entry: {entry.text[:60]!r} has no title")
+    sentences = _ENTRY.fullmatch(entry.id)
+    if not sentences:
+        return [_chunk(entry.id, entry.doc_id, " ".join(lines))]
+    return [
+        _chunk(sentence_id(sentences["page"], number), entry.doc_id, line)
+        for number, line in enumerate(lines, int(sentences["first"]))
+        if line
+    ]
+
+
+def _chunk(name: str, page: str, text: str) -> Chunk:
+    return Chunk(name, page, text, len(text.split()))

@@ -1,0 +1,150 @@
+"""The per-prompt document cache DS_cache(x) of Binary RAR: its file, building it
+offline, searching it.
+
+Ours: the cache is built from an embedded corpus, whose documents are always reliable;
+`factkit.data.web` builds it from the web, as the paper does.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from factkit.data.corpus import Document, Hit, Index, chunk_documents
+from factkit.data.examples import DataError, Example, read_rows, write_rows
+from factkit.data.bm25 import PromptIndex
+
+Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
+
+# the fates of a prompt when its evidence is built
+KEPT, TOO_FEW, NO_REFERENCE = "kept", "too few documents", "no reference response"
+
+
+class _Row(BaseModel, extra="forbid"):
+    id: str = Field(min_length=1)
+    documents: list[Document] = Field(min_length=1)
+
+
+def write_evidence(path: Path, evidence: Evidence) -> None:
+    """Write rows {id, documents}, a prompt a row.
+
+    A document is {id, title, text, source}; its `meta` is not kept.
+    """
+    write_rows(
+        path,
+        (
+            {"id": i, "documents": [_kept(document) for document in documents]}
+            for i, documents in evidence.items()
+        ),
+    )
+
+
+def _kept(document: Document) -> dict[str, str]:
+    return {name: x for name, x in vars(document).items() if name != "meta"}
+
+
+def read_evidence(path: Path) -> dict[str, list[Document]]:
+    """Read what `write_evidence` wrote: prompt id → documents.
+
+    Raises DataError as `read_rows`, and where a row repeats a prompt.
+    """
+    evidence: dict[str, list[Document]] = {}
+    for number, row in enumerate(read_rows(path, _Row), start=1):
+        if row.id in evidence:
+            raise DataError(f"{path}, row {number}: id {row.id!r} is an earlier row's")
+        evidence[row.id] = row.documents
+    return evidence
+
+
+class EvidenceCache:
+    """DS_cache(x): each prompt's documents, searched by BM25 (Binary RAR §3.3, App. C).
+
+    tokenizer: the policy's, a fast one; chunk_tokens: its tokens a chunk. A prompt's
+    index is built at its first search; the 256 used last are kept.
+    """
+
+    def __init__(self, evidence: Evidence, tokenizer, chunk_tokens: int) -> None:
+        self.evidence = evidence
+
+        def index(prompt_id: str) -> PromptIndex:
+            pages = evidence[prompt_id]
+            return PromptIndex(chunk_documents(pages, tokenizer, chunk_tokens))
+
+        self._index = lru_cache(maxsize=256)(index)
+
+    def search(self, prompt_id: str, query: str, k: int) -> list[Hit]:
+        """The prompt's k best chunks, best first; fewer where fewer share a word.
+
+        Raises DataError for a prompt without evidence, ValueError if k < 1.
+        """
+        if prompt_id not in self.evidence:
+            raise DataError(
+                f"no evidence for prompt {prompt_id!r} (it is there for "
+                f"{len(self.evidence)} prompts); build it for this data set"
+            )
+        return self._index(prompt_id).search(query, k)
+
+
+def query_of(prompt: str, response: str, with_prompt: bool = True) -> str:
+    """What C(x, y) is searched with: prompt and response (Binary RAR §3.3).
+
+    with_prompt=False: the response alone, as the paper's public code does.
+    """
+    return f"{prompt}\n{response}" if with_prompt else response
+
+
+def build_offline(
+    examples: Iterable[Example],
+    index: Index,
+    documents: Mapping[str, Document],
+    pages: int,
+    at_least: int,
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    """Each prompt's documents from a corpus, and how many prompts had which fate.
+
+    An example's own `evidence` comes first, then the documents of the chunks that
+    `index` finds best for question and reference response (`answers[0]`), `pages` in
+    all. An example with fewer than `at_least`, or without reference, is left out.
+    documents: id → document, of the corpus that `index` is made from.
+    Ours; Binary RAR App. C asks a web search. Raises DataError for an id that repeats,
+    KeyError for an example's document that is not in `documents`.
+    """
+    evidence: dict[str, list[Document]] = {}
+    counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0})
+    for example in unrepeated(examples):
+        if not (reference := reference_of(example)):
+            counts[NO_REFERENCE] += 1
+            continue
+        best = _best_documents(index, query_of(example.question, reference), pages)
+        ids = list(dict.fromkeys([*example.evidence, *best]))[:pages]
+        counts[KEPT if len(ids) >= at_least else TOO_FEW] += 1
+        if len(ids) >= at_least:
+            evidence[example.id] = [documents[i] for i in ids]
+    return evidence, counts
+
+
+def unrepeated(examples: Iterable[Example]) -> list[Example]:
+    """The examples. Raises DataError if two have one id: evidence is kept by id."""
+    examples = list(examples)
+    for example_id, n in Counter(e.id for e in examples).items():
+        if n > 1:
+            raise DataError(f"example {example_id!r} occurs {n} times; keep one")
+    return examples
+
+
+def reference_of(example: Example) -> str:
+    """The reference response; "" if there is none."""
+    return example.answers[0].strip() if example.answers else ""
+
+
+def _best_documents(index: Index, query: str, n: int) -> list[str]:
+    """The ids of the n documents with the best chunks, best first, or of all found."""
+    k = n
+    while True:
+        hits = index.search(query, k)
+        ids = list(dict.fromkeys(hit.chunk.doc_id for hit in hits))
+        if len(ids) >= n or len(hits) < k:
+            return ids[:n]
+        k *= 2  # several of the chunks were one document's

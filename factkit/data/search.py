@@ -1,0 +1,174 @@
+"""What a rollout searches with: an index in process, or a retriever by HTTP.
+
+A query is a model's own text, so it may be anything. `searchable` makes of it what is
+sent; where nothing is left, nothing is found and nobody asked. A failure is never an
+empty result: it is raised.
+
+The retriever has the contract of Search-R1: POST /retrieve {"queries": ["…"], "topk":
+3, "return_scores": true} gives {"result": …}, for each query [{"document": {"id",
+"contents"}, "score"}, …], best first, or, without return_scores, the documents alone.
+So code that was written for Search-R1's server runs with ours (`search_service`), and
+`over_http` with either.
+"""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from factkit import Check
+from factkit.run import serving
+from factkit.data.corpus import Chunk, Index
+from factkit.run.params import ROOT
+
+# queries, k, each query's claim set → the k best entries of each query, best first. The
+# sets say which corpus is searched; where there is one they may be left out
+Search = Callable[..., list[list[Chunk]]]
+
+SET = "{set}"  # in a search_url: the claim set whose corpus is behind it
+TOKEN_VARIABLE = "FACTKIT_SEARCH_TOKEN"
+QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
+QUERIES = 256  # of a request; more go in several, one after the other
+CALL_S = 120.0  # seconds that a server may be silent
+PATIENCE_S = 300.0  # after which a request is not tried again
+
+
+def in_process(index: Index) -> Search:
+    """A search of an index; it raises ValueError if k < 1."""
+
+    def ask(queries: list[str], k: int) -> list[list[Chunk]]:
+        return [[hit.chunk for hit in index.search(query, k)] for query in queries]
+
+    return _each_once(ask)
+
+
+def over_http(url: str, patience_s: float | None = None) -> Search:
+    """A search by a server with the contract of Search-R1; see `serving.Client`.
+
+    A url with {set} is that of a corpus for each claim set. The search raises
+    ServiceError if it gets no entries, or other than asked for, after patience_s
+    seconds, by default PATIENCE_S.
+    """
+    if SET in url:
+        return _by_set(cache(lambda name: over_http(url.replace(SET, name))))
+    service = ("search_url", "serve-search", TOKEN_VARIABLE)
+    client = serving.Client(url, *service, CALL_S)
+
+    def ask(queries: list[str], k: int) -> list[list[Chunk]]:
+        if len(queries) > QUERIES:
+            return ask(queries[:QUERIES], k) + ask(queries[QUERIES:], k)
+
+        def read(reply: dict[str, Any]) -> list[list[Chunk]]:
+            rows = reply["result"]
+            if [type(row) for row in rows] != [list] * len(queries):
+                raise TypeError("not a list of entries for each query")
+            return [[entry_of(i.get("document", i)) for i in row[:k]] for row in rows]
+
+        content = {"queries": queries, "topk": k, "return_scores": True}
+        patience = PATIENCE_S if patience_s is None else patience_s
+        return client.ask(content, read, patience)
+
+    return _each_once(ask)
+
+
+def checks(search_url: str, eval_sets: str, claims_path: str) -> list[Check]:
+    """Check that the retrievers at search_url answer and that claims_path has files.
+
+    eval_sets: names, separated by spaces, of the claim sets that are searched.
+    """
+    sets = eval_sets.split() if SET in search_url else [""]
+    urls = {name: search_url.replace(SET, name) for name in sets if search_url}
+    rows = [_finds(f"retriever {name}", url) for name, url in urls.items()]
+    if claims_path:
+        folder = ROOT / claims_path
+        number = sum(path.is_file() for path in folder.rglob("*"))
+        files = f"claims_path {folder}", f"{number} files", number > 0
+        rows.append((*files, "python -m factkit fetch veri"))
+    return rows
+
+
+def _finds(what: str, url: str) -> Check:
+    """Whether a server finds an entry."""
+    remedy = "python -m factkit serve-search … there (params/README.md)"
+    try:
+        (hits,) = over_http(url, patience_s=0)(["What is the capital of France?"], 1)
+    except serving.ServiceError as error:
+        return (what, str(error), False, remedy)
+    names = ", ".join(hit.id for hit in hits) or "nothing"
+    return (what, f"{url} finds {names}", bool(hits), remedy)
+
+
+def _by_set(search_of: Callable[[str], Search]) -> Search:
+    """A search of each query in the corpus of its claim's set."""
+    search_of("set")  # a bad address is told at once
+
+    def search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        if len(sets) != len(queries):
+            raise ValueError(f"{len(queries)} queries of {len(sets)} claims' sets")
+        found: list[list[Chunk]] = [[] for _ in queries]
+        for name in dict.fromkeys(sets):
+            places = [i for i, other in enumerate(sets) if other == name]
+            rows = search_of(name)([queries[i] for i in places], k)
+            for i, entries in zip(places, rows, strict=True):
+                found[i] = entries
+        return found
+
+    return search
+
+
+def _each_once(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
+    """A search that asks for equal queries once, and for none that are empty."""
+
+    def search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        wanted = [searchable(query) for query in queries]
+        unique = [query for query in dict.fromkeys(wanted) if query]
+        rows = ask(unique, k) if unique else []
+        entries = dict(zip(unique, rows, strict=True))
+        return [list(entries.get(query, ())) for query in wanted]
+
+    return search
+
+
+def searchable(query: str) -> str:
+    """A query as it is searched for: on one line, of QUERY_CHARS characters at most.
+
+    Control characters and halves of surrogate pairs end a word, as a space does. Markup
+    stays: for an index its signs are no words.
+    """
+    kept = (
+        " " if unicodedata.category(c) in ("Cc", "Cs") else c
+        for c in query[:QUERY_CHARS]
+    )
+    return " ".join("".join(kept).split())
+
+
+def document_of(entry: Chunk) -> dict[str, Any]:
+    """An entry as Search-R1's servers reply with it: its title, the first of several
+    lines, in quotes. `doc_id` and `n_tokens` are ours."""
+    title, line_break, rest = entry.text.partition("\n")
+    contents = f'"{title}"\n{rest}' if line_break else title
+    ours = {"doc_id": entry.doc_id, "n_tokens": entry.n_tokens}
+    return {"id": entry.id, "contents": contents} | ours
+
+
+def entry_of(document: dict[str, Any]) -> Chunk:
+    """The entry that a document is made of: its title without quotes, and its text.
+
+    Where the server is not ours, doc_id is the title and n_tokens counts words between
+    spaces. Raises KeyError, TypeError or AttributeError if it is no document.
+    """
+    contents = document["contents"].encode("utf-8", "replace").decode()
+    title, line_break, rest = contents.partition("\n")
+    if line_break and len(title) > 1 and title[0] == title[-1] == '"':
+        title = title[1:-1]
+    text = f"{title}{line_break}{rest}"
+    name = document["id"]
+    if not isinstance(name, str | int):
+        raise TypeError("an id that is no text")
+    page = document.get("doc_id", title if line_break else name)
+    n_tokens = document.get("n_tokens", len(text.split()))
+    return Chunk(str(name), str(page), text, n_tokens)

@@ -1,0 +1,319 @@
+"""Building the per-prompt document cache from the web (Binary RAR App. C).
+
+A search endpoint by URL and key gives addresses; of their pages trafilatura takes the
+text. robots.txt is asked first, a host is asked one thing at a time, a page has a time
+and a size, and no address of this machine or its network is asked at all. What was
+found and read is kept on disk, so that a rerun asks nobody twice; what failed is not,
+so that a rerun tries it again.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.robotparser import RobotFileParser
+
+import httpx
+from tenacity import stop_after_attempt
+
+from factkit.run import connections
+from factkit.data.corpus import Document
+from factkit.data.examples import Example
+from factkit.run.params import ParamError
+from factkit.run.params.stages import SEARCH_KEY
+from factkit.run.progress import progress_bar
+from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, reference_of, unrepeated
+from factkit.run.serving import environment_token, retrying
+
+SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
+QUERY_CHARS = 2_000  # ours: search engines ignore or refuse what is longer
+SEARCHES = 8  # at once
+ATTEMPTS = 5  # at a search; a page has one
+AGENT = "factkit"  # the name by which a robots.txt may address the kit
+MOST_REDIRECTS = 5
+HOSTS_AT_ONCE = 32
+DELAY_S = 1.0  # between two pages of a host; a robots.txt may ask for more …
+LONGEST_DELAY_S = 60.0  # … but not for more than this
+PAGE_S = 20.0  # for a search's reply, or a page, to arrive
+PAGE_BYTES = 2_000_000  # read of a page, the rest is cut off
+EXTRACT_S = 10  # of processor time that taking a page's text may work
+HTML = ("text/html", "application/xhtml+xml")
+
+Page = dict[str, str]  # title and text; without text it was no HTML, or held none
+
+
+class NotHad(Exception):
+    """A search or a page failed; the message is the kind of reason, to be counted."""
+
+
+def run_online(
+    examples: Iterable[Example],
+    endpoint: str,
+    cache: Path,
+    pages: int,
+    at_least: int,
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    """Each prompt's web pages, and how many prompts and pages had which fate.
+
+    The reference response (`answers[0]`) is searched for, without the prompt; of the
+    first `pages` results those that can be read are kept, equal texts once. A prompt
+    with fewer than `at_least` is left out. endpoint: takes POST JSON {q, num} with
+    header X-API-KEY, the variable FACTKIT_SEARCH_KEY, and replies {organic: [{title,
+    link}]}. cache: a folder on a local disk. Fates are those of `build_offline`,
+    "search failed", "search: HTTP 400", "page: robots.txt" … Raises ParamError if the
+    key is absent, unusable or refused, or the endpoint is no web address; DataError for
+    an id that repeats.
+    """
+    if not endpoint.startswith(("https://", "http://")):
+        raise ParamError(f"search_url={endpoint!r}; it must begin with https://")
+    queries = {
+        e.id: " ".join(reference_of(e).split())[:QUERY_CHARS]
+        for e in unrepeated(examples)
+    }
+    by_host: dict[str, dict[str, None]] = {}  # what one thread reads, page after page
+    with _Web(endpoint, pages, cache) as web:
+        unique = list(dict.fromkeys(filter(None, queries.values())))
+        results = dict(zip(unique, web.each(web.search, unique, SEARCHES), strict=True))
+        if web.refused:
+            raise ParamError(f"{web.refused}; set {SEARCH_KEY} to a valid key")
+        for titles in results.values():
+            for address in () if isinstance(titles, str) else titles:
+                by_host.setdefault(urlsplit(address).netloc, {})[address] = None
+        parts = web.each(web.pages, list(by_host.values()), HOSTS_AT_ONCE)
+        read = {address: page for part in parts for address, page in part.items()}
+    evidence: dict[str, list[Document]] = {}
+    counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0, SEARCH_FAILED: 0})
+    for prompt_id, query in queries.items():
+        titles = results[query] if query else {}
+        if isinstance(titles, str):
+            counts.update([SEARCH_FAILED, f"search: {titles}"])
+            continue
+        documents = _documents(titles, read, counts)
+        enough = len(documents) >= at_least
+        counts[(KEPT if enough else TOO_FEW) if query else NO_REFERENCE] += 1
+        if query and enough:
+            evidence[prompt_id] = documents
+    return evidence, counts
+
+
+def _documents(
+    titles: dict[str, str], read: dict[str, Page | str], counts: Counter[str]
+) -> list[Document]:
+    """A prompt's documents: address → title as the search found them, and as read."""
+    documents: dict[str, Document] = {}  # by text
+    for address, title in titles.items():
+        page = read[address]
+        if isinstance(page, str):
+            outcome = page
+        elif not page["text"]:
+            outcome = "without text"
+        elif (words := " ".join(page["text"].split())) in documents:
+            outcome = "duplicate"
+        else:
+            outcome, host = "read", urlsplit(address).netloc
+            name = page["title"] or title
+            documents[words] = Document(address, name, page["text"], host)
+        counts[f"page: {outcome}"] += 1
+    return list(documents.values())
+
+
+class _Web:
+    """Searches and pages, through the disk cache; of each, or why it can't be had."""
+
+    def __init__(self, endpoint: str, n: int, cache: Path) -> None:
+        from factkit.run.cache import Cache
+
+        self._key = environment_token(SEARCH_KEY)
+        if not self._key:
+            raise ParamError(f"no search key: set {SEARCH_KEY} in the environment")
+        self.endpoint, self.n, self._cache = endpoint, n, Cache(cache)
+        self.refused = ""  # why no search is made any more
+        self._ended = threading.Event()
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._rules: dict[str, RobotFileParser] = {}
+        agent = f"{AGENT}/{version('factkit')} (evidence for research)"
+        headers = {"User-Agent": agent}
+        self._search = connections.client(endpoint, PAGE_S, headers=headers)
+        # through a proxy nobody could check which address answers
+        self._http = connections.client("", PAGE_S, public=True, headers=headers)
+
+    def __enter__(self) -> "_Web":
+        workers = min(4, os.cpu_count() or 1)
+        self._extractors = multiprocessing.get_context("spawn").Pool(workers)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._extractors.terminate()
+        self._search.close()
+        self._http.close()
+
+    def each(self, work: Callable, items: list, at_once: int) -> list:
+        """work's result of each item; an interrupt lets what runs end, and no more."""
+        results, bar = [], progress_bar(len(items), f"evidence: {work.__name__}")
+        with ThreadPoolExecutor(at_once) as pool, bar:
+            try:
+                for result in pool.map(work, items):
+                    results.append(result)
+                    bar.update()
+            except BaseException:
+                self._ended.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        return results
+
+    def _kept(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
+        """work(item), or what is kept of it, or why it failed."""
+        key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
+        stored = self._cache.kept(key)
+        if isinstance(stored, dict) and {*map(type, stored.values())} <= {str}:
+            return stored
+        if stored is not None:
+            why = f"row {key} has no pages: fetched again"
+            warnings.warn(f"{self._cache.folder}: {why}", stacklevel=2)
+        try:
+            value = work(item)
+        except Exception as error:  # whatever one meets is that one's failure
+            return _in_words(error)
+        self._cache.keep(key, value)
+        return value
+
+    def search(self, query: str) -> dict[str, str] | str:
+        """A query's results, address → title, best first."""
+        attempts = retrying(stop_after_attempt(ATTEMPTS))
+        key = ["search", self.endpoint, self.n]
+        return self._kept(key, lambda query: attempts(self._post, query), query)
+
+    def _post(self, query: str) -> dict[str, str]:
+        """One call of the endpoint."""
+        if self.refused:
+            raise NotHad("not made")
+        response = self._search.post(
+            self.endpoint,
+            json={"q": query, "num": self.n},
+            headers={"X-API-KEY": self._key},
+        )
+        status = response.status_code
+        if status in (401, 403):
+            self.refused = f"{response.url.host} refuses the search key (HTTP {status})"
+        response.raise_for_status()  # also for a redirect: the key goes nowhere else
+        try:
+            rows = [(r.get("title"), r.get("link")) for r in response.json()["organic"]]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise NotHad("a reply without results") from None
+        titles: dict[str, str] = {}
+        for title, link in rows[: self.n]:
+            if link := _text(link).partition("#")[0]:
+                titles.setdefault(link, _text(title))
+        return titles
+
+    def pages(self, addresses: Iterable[str]) -> dict[str, Page | str]:
+        """A host's pages, one after the other."""
+        key = ["page", f"trafilatura {version('trafilatura')}", PAGE_BYTES]
+        return {a: self._kept(key, self._page, a) for a in addresses}
+
+    def _page(self, address: str) -> Page:
+        response, body = self._follow(httpx.URL(address))
+        if response.status_code != 200:
+            raise NotHad(f"HTTP {response.status_code}")
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        if kind.strip().lower() not in HTML:
+            return {"title": "", "text": ""}
+        work = self._extractors.apply_async(
+            page_of, (body, response.charset_encoding, EXTRACT_S)
+        )
+        try:
+            return work.get(6 * EXTRACT_S)
+        except multiprocessing.TimeoutError:  # its worker may be dead
+            raise NotHad("extraction took too long or broke down") from None
+
+    def _follow(
+        self, url: httpx.URL, rules: bool = False
+    ) -> tuple[httpx.Response, bytes]:
+        """What an address leads to. rules: it is a robots.txt, which all may read."""
+        for _ in range(MOST_REDIRECTS + 1):
+            if url.scheme not in ("http", "https") or url.userinfo or not url.host:
+                raise NotHad("no plain web address")
+            pause_s = DELAY_S if rules else self._allowed_pause_s(url)
+            response, body = self._get(url, pause_s)
+            if not response.has_redirect_location:
+                return response, body
+            url = url.join(response.headers["location"])
+        raise NotHad("too many redirects")
+
+    def _allowed_pause_s(self, url: httpx.URL) -> float:
+        """Seconds that robots.txt wants after a page; NotHad where it forbids it."""
+        place = url.join("/robots.txt")
+        if str(place) not in self._rules:
+            response, body = self._follow(place, rules=True)
+            status, rules = response.status_code, RobotFileParser()
+            # 401 and 403 as urllib.robotparser, stricter than RFC 9309
+            rules.disallow_all = status in (401, 403) or status >= 500
+            text = body.decode("utf-8-sig", "replace") if status == 200 else ""
+            rules.parse(text.splitlines())
+            self._rules[str(place)] = rules
+        rules = self._rules[str(place)]
+        pause_s = max(DELAY_S, float(rules.crawl_delay(AGENT) or 0))
+        if pause_s > LONGEST_DELAY_S or not rules.can_fetch(AGENT, str(url)):
+            raise NotHad("robots.txt")
+        return pause_s
+
+    def _get(self, url: httpx.URL, pause_s: float) -> tuple[httpx.Response, bytes]:
+        """One request, when it is its turn, and at most PAGE_BYTES of the body."""
+        with self._turns[url.host]:
+            if self._ended.is_set():
+                raise NotHad("interrupted")
+            body = bytearray()
+            try:
+                with self._http.stream("GET", url) as response:
+                    for part in response.iter_bytes():
+                        body += part
+                        if len(body) > PAGE_BYTES:
+                            break
+                    return response, bytes(body[:PAGE_BYTES])
+            finally:
+                self._ended.wait(pause_s)
+
+
+def page_of(body: bytes, charset: str | None, limit_s: int) -> Page:
+    """A page's title and main text by trafilatura, in a process that is ended after
+    limit_s seconds of work. charset: as the page's header says.
+
+    There are pages of a few hundred kB on which a parser works for minutes.
+    """
+    from trafilatura import bare_extraction
+
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        html = body.decode(charset, "replace") if charset else body
+    except LookupError:  # no such charset: let the page say
+        html = body
+    content = bare_extraction(html, with_metadata=True, include_comments=False)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    text = (content.text or "").strip() if content else ""
+    return {"title": (content.title or "") if text else "", "text": text}
+
+
+def _in_words(error: Exception) -> str:
+    """The kind of an error: no address in it, no key, so that it can be counted."""
+    if isinstance(error, NotHad | connections.AddressError):
+        return str(error)
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return "timeout"
+    return type(error).__name__
+
+
+def _text(value: object) -> str:
+    """A text that UTF-8 can hold; "" if it is none."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

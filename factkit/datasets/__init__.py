@@ -1,1 +1,0 @@
-"""One loader a source, all to one schema: `factkit.datasets.examples.Example`."""

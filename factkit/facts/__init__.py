@@ -1,0 +1,1 @@
+"""Embedded sources of facts: the fact world and the Wikipedia leads."""

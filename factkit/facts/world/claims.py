@@ -1,0 +1,356 @@
+"""Claims about the fact world, and a script with habits that verifies them.
+
+Ours: the paper's SFT learns from GPT-4o's trajectories (App. H). Here a script
+searches, reads what is found and answers. It knows the grammar of the world's sentences
+and nothing of a claim's label or gold evidence. With `PLAIN` habits it makes what SFT
+learns from; with `MIXED` ones, about made-up facts, what the policy of profile `tiny`
+reads before anything else: it has then seen better and worse ways, as an instruct model
+has, and mostly goes the worse.
+"""
+
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from factkit import prompts
+from factkit.data.corpus import Chunk, listed
+from factkit.data.entries import page_entry, shown
+from factkit.data.examples import LABELS, Example
+from factkit.data.search import Search
+from factkit.facts.world.facts import (
+    ABSTENTION,
+    HOPS,
+    OBJECTS,
+    PERSON_RELATIONS,
+    STATEMENTS,
+    Fact,
+    World,
+    document_id,
+    documents,
+    patterns,
+    statement,
+)
+from factkit.verify.trajectory import Turn, information
+
+ENTRIES = 3  # a search (App. B)
+UNKNOWN = f"{ABSTENTION}."
+OFFLINE_SHARE = 0.25  # of what is read
+READ = 12_000  # trajectories
+LONGEST = 256  # tokens of one
+OTHERS = 2  # people in a made-up world beside the one that a claim is about
+
+# a query and how many → the best entries
+Find = Callable[[str, int], Sequence[Chunk]]
+
+
+def claims(world: World, n: int, seed: int) -> list[Example]:
+    """n different claims about people: labels in turn, one and two hops in turn.
+
+    SUPPORT: as the world has it; REFUTE: the object swapped for another of its kind;
+    NOT ENOUGH INFO: about the attribute that the person lacks, without evidence.
+    `question` is the claim, `answers` its label, `meta["hops"]` 1 or 2.
+    Raises ValueError if the world has no further claim of a kind.
+    """
+    rng = random.Random(f"claims {world.seed} {seed}")
+    pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
+    for person, relation in product(world.people, PERSON_RELATIONS):
+        targets = [relation]
+        if relation in HOPS:
+            targets.append(f"{relation} {HOPS[relation]}")
+        for hops, target in enumerate(targets, start=1):
+            for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
+                claim = claim_about(world, person, target, label, wording, rng)
+                if claim:
+                    pools[label, hops].append(claim)
+    for pool in pools.values():
+        rng.shuffle(pool)
+    kinds = [(label, hops) for hops in (1, 2) for label in LABELS]
+    if any(len(pools[kind]) < len(range(i, n, 6)) for i, kind in enumerate(kinds)):
+        raise ValueError(f"n={n}: the world has too few claims of some kind")
+    return [pools[kinds[i % 6]].pop() for i in range(n)]
+
+
+def claim_about(
+    world: World,
+    person: str,
+    relation: str,
+    label: str,
+    wording: int,
+    rng: random.Random,
+) -> Example | None:
+    """A claim about a person by one relation or two ("birthplace country"), or None
+    where the world allows none with this label."""
+    true = world.by_key.get((person, relation))
+    if (true is None) != (label == "NOT ENOUGH INFO"):
+        return None
+    value = true.object if true else rng.choice(OBJECTS[relation])
+    if label == "REFUTE":
+        value = rng.choice([o for o in OBJECTS[relation] if o != value])
+    facts, subject = [], person
+    for hop in relation.split() if true else ():
+        facts.append(world.by_key[subject, hop])
+        subject = facts[-1].object
+    exposure = min((fact.exposure for fact in facts), default=0)
+    return Example(
+        id=f"{person} {relation} {label} {wording}",
+        question=statement(Fact(person, relation, value), wording),
+        answers=[label],
+        entity=person,
+        relation=relation,
+        label=label,
+        evidence=[document_id(fact) for fact in facts],
+        meta={"hops": len(relation.split()), "exposure": exposure},
+    )
+
+
+# ---- the script
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How often a script does what, in [0, 1].
+
+    own_words: searches for what it wants to know, and not for the claim as it stands.
+    second_hop: goes on to a city or company that it read of. precise: cites what it
+    used, and not all that it was shown. guess: answers with any label. malformed:
+    forgets a tag.
+    """
+
+    own_words: float = 0.0
+    second_hop: float = 0.0
+    precise: float = 0.0
+    guess: float = 0.0
+    malformed: float = 0.0
+
+
+PLAIN = Habits()
+MIXED = Habits(own_words=0.4, second_hop=0.6, precise=0.35, guess=0.25, malformed=0.15)
+
+
+def online(
+    world: World, claim: str, find: Find, habits: Habits, rng: random.Random
+) -> list[Turn]:
+    """The script's trajectory for a claim (Fig 9). ValueError if it can't be parsed."""
+    claimed = _claimed(world, claim)
+    hops, subject = claimed.relation.split(), claimed.subject
+    text, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
+    for place in range(len(hops)):
+        if place and rng.random() >= habits.second_hop:
+            break
+        own = place > 0 or rng.random() < habits.own_words
+        query = _wanted(claimed, subject, place) if own else claim
+        pieces = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
+        seen |= {piece.id: piece for piece in pieces}
+        text += f"<search> {query} </search>"
+        turns += [Turn(text, by_model=True), Turn(information(pieces), by_model=False)]
+        read = _read(world, claimed, seen.values())
+        if len(read) <= place:
+            text = f"<think> {UNKNOWN} </think>\n"
+            break
+        text = f"<think> {marked(statement(read[place]), query)} </think>\n"
+        subject = read[place].object
+    text += _answer(world, claimed, list(seen.values()), habits, rng)
+    turns.append(Turn(text, by_model=True))
+    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
+
+
+def offline(
+    world: World,
+    claim: str,
+    entries: Sequence[Chunk],
+    habits: Habits,
+    rng: random.Random,
+) -> list[Turn]:
+    """The script's response to a claim with its evidence (Fig 10)."""
+    claimed = _claimed(world, claim)
+    read = _read(world, claimed, entries)
+    thought = " ".join(marked(statement(fact), claim) for fact in read) or UNKNOWN
+    answer = _answer(world, claimed, entries, habits, rng)
+    turns = [Turn(f"<think> {thought} </think>\n{answer}", by_model=True)]
+    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
+
+
+def _claimed(world: World, claim: str) -> Fact:
+    parsed = world.parse(claim)
+    if parsed is None:
+        raise ValueError(f"{claim!r} is no claim of the world")
+    return parsed[0]
+
+
+def _wanted(claimed: Fact, subject: str, place: int) -> str:
+    """A query for a hop in the world's words, with the object if the claim has it."""
+    hops = claimed.relation.split()
+    value = claimed.object if place == len(hops) - 1 else ""
+    words = STATEMENTS[hops[place]][0].format(s=subject, o=value)
+    return " ".join(words.strip(" .").split())
+
+
+def _read(world: World, claimed: Fact, entries: Sequence[Chunk]) -> list[Fact]:
+    """What the entries state of the claim's hops, as far as the chain goes."""
+    parsed = filter(None, (world.parse(unmarked(entry.text)) for entry in entries))
+    by_key = {(fact.subject, fact.relation): fact for fact, _ in parsed}
+    read, subject = [], claimed.subject
+    for hop in claimed.relation.split():
+        if (subject, hop) not in by_key:
+            break
+        read.append(by_key[subject, hop])
+        subject = read[-1].object
+    return read
+
+
+def _answer(
+    world: World,
+    claimed: Fact,
+    entries: Sequence[Chunk],
+    habits: Habits,
+    rng: random.Random,
+) -> str:
+    """The verdict on what was shown. Only NOT ENOUGH INFO may cite nothing."""
+    support, refute, unknown = LABELS
+    read = _read(world, claimed, entries)
+    label = unknown
+    if len(read) == len(claimed.relation.split()):
+        label = support if read[-1].object == claimed.object else refute
+    if rng.random() < habits.guess and entries:
+        label = rng.choice(LABELS)
+    cited = [entry.id for entry in entries]
+    if rng.random() < habits.precise and (read or label == unknown):
+        cited = [] if label == unknown else [document_id(fact) for fact in read]
+    evidence = ", ".join(f"[[{i}]]" for i in cited)
+    return f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>"
+
+
+def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
+    """The turns with one of the policy's tags left out, never a search's."""
+    places = [
+        (i, tag)
+        for i, turn in enumerate(turns)
+        if turn.by_model
+        for tag in re.finditer(r"</?(?:plan|think|answer)> ?", turn.text)
+    ]
+    i, tag = rng.choice(places)
+    text = turns[i].text[: tag.start()] + turns[i].text[tag.end() :]
+    return [*turns[:i], Turn(text, by_model=True), *turns[i + 1 :]]
+
+
+def marked(text: str, query: str) -> str:
+    """A sentence of the world with its object in parentheses if the query lacks it.
+
+    As search engines mark what was asked for. A policy of 0.9M parameters learns to
+    read, and not to tell whether two words are the same: in 350 updates of nothing else
+    it stays at chance. So the search of the fact world tells.
+    """
+    for relation, pattern in patterns():
+        match = pattern.fullmatch(text)
+        if match and match["o"] in OBJECTS[relation]:
+            if _words(query).issuperset(match["o"].split()):
+                return text
+            start, end = match.span("o")
+            return f"{text[:start]}({text[start:end]}){text[end:]}"
+    return text
+
+
+def unmarked(text: str) -> str:
+    """The sentence that `marked` was given."""
+    return text.replace("(", "").replace(")", "")
+
+
+def marking(search: Search) -> Search:
+    """A search of the fact world's entries that marks what it finds."""
+
+    def marked_search(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        return [
+            [_marked_entry(entry, query) for entry in entries]
+            for query, entries in zip(queries, search(queries, k, sets), strict=True)
+        ]
+
+    return marked_search
+
+
+def _marked_entry(entry: Chunk, query: str) -> Chunk:
+    head, _, text = entry.text.partition("\n")
+    return replace(entry, text=f"{head}\n{marked(text, query)}")
+
+
+def world_entries(world: World) -> list[Chunk]:
+    """An entry for each fact; what is searched has the id in it, too."""
+    return [page_entry(d.id, d.text) for d in documents(world)]
+
+
+def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
+    """n prompts with trajectories by the script with `MIXED` habits.
+
+    Each is about made-up facts of people who bear the world's names: it teaches to read
+    and to search, and no fact. Three in four trajectories are online.
+    """
+    rng = random.Random(f"trajectories {world.seed} {seed}")
+    ask, ask_offline = map(prompts.template, ("claim", "claim_with_documents"))
+    # among the whole world's entries: in a made-up world of a few people a name is no
+    # rare word, and a search would find others' entries that say the same
+    entries = world_entries(world)
+    counts = Counter(word for entry in entries for word in _words(entry.text))
+    rarity = {w: math.log((len(entries) + 1) / times) for w, times in counts.items()}
+    rarity[""] = math.log(len(entries) + 1)  # of a word that none has
+    texts = []
+    while len(texts) < n:
+        made_up = _made_up(world, rng)
+        relation = rng.choice(PERSON_RELATIONS)
+        if relation in HOPS and rng.random() < 0.5:
+            relation += f" {HOPS[relation]}"
+        label, person = rng.choice(LABELS), made_up.people[0]
+        claim = claim_about(made_up, person, relation, label, rng.randrange(3), rng)
+        if claim is None:
+            continue
+        find = _by_words(world_entries(made_up), rarity, rng)
+        if rng.random() < OFFLINE_SHARE:
+            evidence = [shown(e)[0] for e in find(claim.question, 2 * ENTRIES)]
+            fields = {"claim": claim.question, "evidence": listed(evidence)}
+            prompt = prompts.fill(ask_offline, **fields)
+            turns = offline(made_up, claim.question, evidence, MIXED, rng)
+        else:
+            prompt = prompts.fill(ask, claim=claim.question)
+            turns = online(made_up, claim.question, find, MIXED, rng)
+        texts.append(prompt + "".join(turn.text for turn in turns))
+    return texts
+
+
+def _made_up(world: World, rng: random.Random) -> World:
+    """A world of a few people with made-up facts, and of their cities and companies."""
+    people = tuple(rng.sample(world.people, 1 + OTHERS))
+    facts = []
+    for person in people:
+        for relation in rng.sample(PERSON_RELATIONS, 4):
+            facts.append(Fact(person, relation, rng.choice(OBJECTS[relation])))
+    for relation, second in HOPS.items():
+        for subject in dict.fromkeys(f.object for f in facts if f.relation == relation):
+            facts.append(Fact(subject, second, rng.choice(OBJECTS[second])))
+    return World(world.seed, people, tuple(facts))
+
+
+def _by_words(
+    entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
+) -> Find:
+    """A search by rare words in common, as BM25's; ties in a random order."""
+    order = rng.sample(entries, len(entries))
+    words = [_words(entry.text) for entry in order]
+
+    def find(query: str, k: int) -> list[Chunk]:
+        asked = _words(query)
+        scores = [
+            math.fsum(rarity.get(word, rarity[""]) for word in asked & own)
+            for own in words
+        ]
+        best = sorted(range(len(order)), key=lambda i: -scores[i])
+        return [_marked_entry(order[i], query) for i in best[:k] if scores[i] > 0]
+
+    return find
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))

@@ -1,0 +1,1 @@
+"""GPUs, services and clusters."""

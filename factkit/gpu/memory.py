@@ -1,0 +1,177 @@
+"""Memory and disk that a GPU profile takes, reckoned from its parameters.
+
+Of a model that `SHAPES` lacks, `accelerate estimate-memory <model>` tells the sizes.
+"""
+
+from typing import Any, NamedTuple
+
+from factkit.run import arms
+
+GPU_GB = 80
+GPU_FLOPS = 989e12  # H100 SXM, dense bfloat16 (NVIDIA's data sheet)
+PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri": 512}
+# Bytes of a logit and its gradient where a token's alone is taken, and where all are
+# in float32, with their softmax, for a cross-entropy (ours)
+LOGIT_BYTES, NLL_BYTES = 8, 12
+HOST_BYTES = 20  # a weight, offloaded: 2, gradient 2 + 4, float32 copy 4, Adam's two 8
+PROCESS_GB = 4  # of host memory, a training process (ours)
+# GB: FEVEROUS, FEVER and HoVer unpacked; WildHallucinations; wiki-18 with E5's index
+# RLFH's database of Wikipedia (20) and the index of its passages (a guess: as much)
+CORPORA_GB, WIKIPEDIA_GB = {"veri": 75.0, "rar": 1.4, "rlfh": 40.0}, 51.0
+
+
+class Shape(NamedTuple):
+    """A Llama-like model: weights in billions, and sizes as in its config.json.
+
+    kv: width of its keys, and of its values.
+    """
+
+    billions: float
+    layers: int
+    hidden: int
+    kv: int
+    ffn: int
+    vocabulary: int
+
+    def lora(self, rank: int) -> int:
+        """Weights of an adapter on every linear map: r (inputs + outputs) each."""
+        q_o, k_v = 2 * (2 * self.hidden), 2 * (self.hidden + self.kv)
+        return self.layers * rank * (q_o + k_v + 3 * (self.hidden + self.ffn))
+
+
+SHAPES = {
+    "meta-llama/Llama-3.1-8B-Instruct": Shape(8.03, 32, 4096, 1024, 14336, 128256),
+    "meta-llama/Llama-3.2-3B-Instruct": Shape(3.21, 28, 3072, 1024, 8192, 128256),
+    "Qwen/Qwen2.5-3B-Instruct": Shape(3.09, 36, 2048, 256, 11008, 151936),
+    "Qwen/Qwen2.5-7B-Instruct": Shape(7.62, 28, 3584, 512, 18944, 152064),
+    "Qwen/Qwen2.5-32B-Instruct": Shape(32.76, 64, 5120, 1024, 27648, 152064),
+    "Qwen/Qwen3-4B": Shape(4.02, 36, 2560, 1024, 9728, 151936),
+    "Qwen/Qwen3-8B": Shape(8.19, 36, 4096, 1024, 12288, 151936),
+    "allenai/Llama-3.1-Tulu-3-8B": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "allenai/Llama-3.1-Tulu-3-8B-DPO": Shape(8.03, 32, 4096, 1024, 14336, 128264),
+    "lmsys/vicuna-7b-v1.5": Shape(6.74, 32, 4096, 4096, 11008, 32000),
+}
+
+
+def tokens(paper: str, p: Any) -> tuple[int, int, int]:
+    """Tokens of a prompt, as far as there is room; of a full response; and of those of
+    it that the policy writes."""
+    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
+    written = response
+    if paper == "truthrl" and p.retriever:
+        prompt += p.retrieved_chunks * p.chunk_tokens
+    if paper == "veri":  # a trajectory: turns, and what is found between them
+        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
+        written *= p.max_searches + 1
+    return min(prompt, max(p.max_context_length - response, 0)), response, written
+
+
+def trained(p: Any, rank: int) -> float:
+    """Billions of weights that are trained: all, or an adapter of this rank."""
+    shape = SHAPES[p.policy]
+    return shape.lora(rank) / 1e9 if rank else shape.billions
+
+
+def _share(p: Any) -> float:
+    """Of what DeepSpeed shards, a GPU's share: none with offload, to the host."""
+    sharded = (p.deepspeed != "zero3_offload") / p.num_processes
+    return sharded if p.deepspeed else 1
+
+
+def memory(paper: str, p: Any) -> dict[str, float]:
+    """GB of each training GPU in an RL step; DeepSpeed shards the first four. The
+    engine's are free while the policy trains: it sleeps, and TRL loads its weights anew
+    (level 2), so that no copy waits on the host."""
+    shape, weights = SHAPES[p.policy], trained(p, 0)
+    own = trained(p, p.lora_rank)
+    size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
+    share = _share(p)
+    adam = 12 if p.deepspeed else 8  # with a float32 copy of the weights
+    copies = p.beta > 0 and not p.lora_rank  # else the policy without its adapter
+    prompt, response, _ = tokens(paper, p)
+    rows = p.split_batch(p.rl_batch_size)[0]
+    hidden = rows * (prompt + response) * shape.hidden * shape.layers / 1e9
+    return {
+        "weights": size * weights * share,
+        "gradients": 4 * own * share,
+        "optimizer": adam * own * share,
+        "reference": copies * size * weights * share,
+        # DeepSpeed's estimate
+        "gathered layer": 4 * shape.vocabulary * shape.hidden / 1e9 * bool(p.deepspeed),
+        "activations": 2 * hidden,  # a hidden state a layer and token
+        "logits": LOGIT_BYTES * rows * response * shape.vocabulary / 1e9,
+        "rollout engine": p.vllm_memory * GPU_GB * (p.rollouts == "vllm_colocate"),
+    }
+
+
+def peaks(paper: str, p: Any) -> dict[str, float]:
+    """GB of each training GPU at the most, by stage of the arms: in RL while it rolls
+    out and while it trains; SFT, whose loss takes the logits of whole prompts under
+    ZeRO-3; DPO, of two responses with prompts; where a reward is learned (TruthRL) its
+    model, in float32 without logits, and the whole of it while it scores."""
+    gb = memory(paper, p)
+    prompt, response, _ = tokens(paper, p)
+    engine, read, logits = map(gb.pop, ("rollout engine", "activations", "logits"))
+    state, whole = sum(gb.values()), logits * (1 + prompt / response)
+
+    def working(stage: str, logits: float) -> float:
+        """GB of a stage's rows in a pass, which may be fewer than those of RL."""
+        total = getattr(p, f"{stage}_batch_size", p.rl_batch_size)
+        rows = p.split_batch(total)[0] / p.split_batch(p.rl_batch_size)[0]
+        return rows * (read + logits)
+
+    nll = whole * NLL_BYTES / LOGIT_BYTES * bool(p.deepspeed)
+    stages = {
+        "SFT": state - gb["reference"] + working("sft", nll),
+        "DPO": state + 2 * working("dpo", whole),
+        "rollouts": state + engine,
+        "RL": state + read + logits,
+    }
+    if learns_reward(p):
+        stages["scores"] = state + scorer(p)
+        model = 4 * trained(p, 0) + 12 * trained(p, p.reward_lora_rank)  # and Adam's
+        model *= _share(p)
+        model += gb["gathered layer"] + 4 * working("reward", 0)
+        stages["reward model"] = model
+    used = {arms.table(paper)[name].algorithm for name in p.arm_names}
+    used |= (
+        {"rollouts", "RL", "scores", "reward model"}
+        if used & {"GRPO", "PPO"}
+        else set()
+    )
+    return {name: most for name, most in stages.items() if name in used}
+
+
+def learns_reward(p: Any) -> bool:
+    """Whether an arm has a learned reward (TruthRL's rlhf and rlkf)."""
+    return bool({"rlhf", "rlkf"} & {*p.arm_names})
+
+
+def scorer(p: Any) -> float:
+    """GB of a learned reward's model, of which each process has one on the host."""
+    return (2 if p.reward_lora_rank else 4) * trained(p, 0)
+
+
+def host_memory(p: Any) -> float:
+    """GB of the host: what is offloaded, a copy of the weights while they are loaded or
+    saved, and the processes, each with its learned reward."""
+    offloaded = (HOST_BYTES + 2 * (p.beta > 0)) * (p.deepspeed == "zero3_offload")
+    each = PROCESS_GB + (scorer(p) if learns_reward(p) else 0.0)
+    return (2 + offloaded) * trained(p, 0) + each * p.num_processes
+
+
+def disk(paper: str, p: Any) -> dict[str, float]:
+    """GB of disk: the checkpoints of one training run, two and one being written, what
+    all arms and seeds keep of their policies, those that offline RL chooses from while
+    it runs, and what is downloaded."""
+    own, trained_arms = trained(p, p.lora_rank), set(p.arm_names) - arms.untrained()
+    kept = len(p.seed_numbers) * len(trained_arms) * getattr(p, "kept_policies", 1)
+    if "offline_rl" in trained_arms:
+        kept += -(-p.rl_steps // p.checkpoint_steps)
+    searched = paper == "truthrl" and p.retriever
+    corpora = WIKIPEDIA_GB if searched else CORPORA_GB.get(paper, 0.0)
+    return {
+        "checkpoints": 3 * 14 * own,  # bfloat16, its float32 copy, Adam's two
+        "policies": 2 * own * kept,
+        "downloads": 2 * trained(p, 0) + corpora,
+    }

@@ -1,0 +1,88 @@
+"""The search service: what serves an index of entries to rollouts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from factkit.data.bm25 import CorpusIndex
+from factkit.data.corpus import Chunk, Document, Index, load_leads
+from factkit.data.entries import entries_of_sentences
+from factkit.data.entry_index import MANIFEST, EntryIndex
+from factkit.data.search import TOKEN_VARIABLE, document_of, searchable
+from factkit.run import serving
+from factkit.verify.response import sentences
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+def document_entries(document: Document) -> list[Chunk]:
+    """A document's entries of three sentences, split by `verify.response.sentences`.
+
+    The published corpora come split; theirs are numbers that no other splitting gives.
+    """
+    return entries_of_sentences(document.title, sentences(document.text))
+
+
+class Request(BaseModel):
+    """What is asked of the service."""
+
+    queries: serving.Texts
+    topk: int = Field(3, ge=1, le=100, strict=True)  # entries a query (Veri-R1 App. B)
+    return_scores: bool = Field(False, strict=True)
+
+
+def serve(entries: str, host: str, port: int) -> None:
+    """Serve an index at /retrieve, or several at /<name>/retrieve, until SIGTERM or an
+    interrupt.
+
+    entries: "leads", the folder that `build_index` wrote, or one that holds several
+    such, by whose names they are served. Raises ParamError on an address that can't be
+    had or needs a token, DataError if a folder holds no index.
+    """
+    token = serving.environment_token(TOKEN_VARIABLE)
+    listening = serving.bound(host, port, token, TOKEN_VARIABLE)
+    folder = Path(entries)
+    if entries == "leads":
+        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
+        manifest = {"name": "leads", "entries": len(chunks)}
+        app = service(CorpusIndex(chunks), manifest, token)
+    elif manifests := sorted(folder.glob(f"[!.]*/{MANIFEST}")):
+        app = several([path.parent for path in manifests], token)
+    else:
+        index = EntryIndex(folder)
+        app = service(index, index.manifest, token)
+    print(f"search at {host}, port {listening.getsockname()[1]}", flush=True)
+    serving.run(app, listening)
+
+
+def several(folders: Sequence[Path], token: str) -> "FastAPI":
+    """Searches each index below its folder's name; /health tells of all."""
+    from fastapi import FastAPI
+
+    app, about = FastAPI(openapi_url=None), {}
+    app.get("/health")(lambda: {"manifests": about})
+    for folder in folders:
+        index = EntryIndex(folder)
+        about[folder.name] = index.manifest
+        app.mount(f"/{folder.name}", service(index, index.manifest, token))
+    return app
+
+
+def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
+    """Searches an index. manifest: what /health tells anyone of it."""
+
+    def retrieve(request: Request) -> dict[str, Any]:
+        return {"result": [documents(q, request) for q in request.queries]}
+
+    def documents(query: str, request: Request) -> list[dict[str, Any]]:
+        query = searchable(query)
+        hits = index.search(query, request.topk) if query else []
+        if not request.return_scores:
+            return [document_of(hit.chunk) for hit in hits]
+        return [{"document": document_of(h.chunk), "score": h.score} for h in hits]
+
+    about = {"manifest": manifest}
+    return serving.app_of("/retrieve", Request, retrieve, about, token, at_once=4)

@@ -1,0 +1,126 @@
+"""What the judge, key and files of a run say, before a GPU is paid for."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit import Check, require
+from factkit.data import assets
+from factkit.policy.models import Sampling
+from factkit.run import connections
+from factkit.run.params import ROOT
+from factkit.run.params.stages import SEARCH_KEY, RequestParams
+from factkit.verify.judge import SOME
+
+if TYPE_CHECKING:
+    from factkit.verify.llm import LLM
+
+TIMEOUT_S = 10.0
+SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
+
+
+def preflight(p: Any) -> None:
+    """Ask what a run needs, before the hours after which it is first used. Raises
+    UserError if some of it is no use."""
+    require(needed(p, strict=False))
+
+
+def needed(p: Any, strict: bool = True) -> list[Check]:
+    """Checks of what a paper's notebooks ask from the first one on."""
+    checks = []
+    if p.verifier == "judge":
+        model = getattr(p, "relevance_model", "") or p.judge_model
+        url = getattr(p, "relevance_url", "") or p.judge_url
+        judges = dict.fromkeys([(p.judge_model, p.judge_url), (model, url)])
+        checks += [judge(p, model, url, strict) for model, url in judges if url]
+    search_url, file = getattr(p, "search_url", ""), getattr(p, "wikipedia_path", "")
+    if search_url and isinstance(p, RequestParams):  # of the web
+        key = "set" if os.environ.get(SEARCH_KEY, "").strip() else "missing"
+        remedy = f"export {SEARCH_KEY}=… (or search_url empty, with evidence at hand)"
+        checks.append((f"key of {search_url}", key, key == "set", remedy))
+    larger = "larger" in getattr(p, "arms", "") and p.larger_policy
+    checks += [check for name in (p.policy, larger) if name for check in weights(name)]
+    if file and not search_url:
+        path = ROOT / file
+        remedy = "fetch it by hand (params/README.md), or name a search_url"
+        found = "there" if path.is_file() else "missing"
+        checks.append((f"wikipedia_path {path}", found, path.is_file(), remedy))
+    return checks
+
+
+def weights(name: str) -> list[Check]:
+    """Whether a model's weights are safetensors, where its folder or the hub tells."""
+    from huggingface_hub import HfApi, constants
+
+    copy, files = Path(assets.of_hub(name)), []
+    if copy.is_dir():
+        files = [path.name for path in copy.iterdir()]
+    elif name.count("/") == 1 and not constants.is_offline_mode():
+        with contextlib.suppress(Exception):  # whatever a cut line makes of it
+            told = HfApi().model_info(name, timeout=TIMEOUT_S).siblings or ()
+            files = [sibling.rfilename for sibling in told]
+    fine = any(file.endswith(".safetensors") for file in files)
+    found = "safetensors" if fine else "has no safetensors"
+    remedy = "no pickles are loaded: save it once by save_pretrained, name that folder"
+    return [(f"weights of {name}", found, fine, remedy)] if files else []
+
+
+def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
+    """Whether an endpoint serves a judge by its name and gives verdicts; strict: grades
+    a plain case right, and keeps bounds on its text where a vLLM serves it, too.
+
+    The call has the parameters' own fields and limits and comes from no cache, so that
+    a judge that thinks away its reply is told here.
+    """
+    import httpx
+
+    from factkit.answers.verifier import judge_llm
+    from factkit.verify import judge as asked
+
+    what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
+    headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
+    key_remedy = f"export the key that the endpoint takes as {p.judge_key}"
+    try:
+        with connections.client(url, TIMEOUT_S, headers=headers) as http:
+            listed = http.get(f"{url.rstrip('/')}/models")
+        if listed.status_code in (401, 403):
+            return (what, f"{url}: HTTP {listed.status_code}", False, key_remedy)
+        served = {m["id"]: m.get("max_model_len") for m in listed.json()["data"]}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        found = f"{url}: {type(error).__name__}"
+        return (
+            what,
+            found,
+            False,
+            f"vllm serve {model} --host 127.0.0.1 --api-key …, or another judge_url",
+        )
+    if model not in served:
+        found = f"{url} serves {', '.join(served) or 'nothing'}"
+        return (what, found, False, "serve it by this name, or name it in judge_model")
+    asked.RECENT_FAILURES.clear()
+    (grade,) = asked.graded(llm, "judge_outcome", [SAMPLE])
+    room = f", {served[model]:,} tokens" if served[model] else ""
+    if grade is None:
+        remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
+        if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
+            remedy = key_remedy
+        return (what, f"{url}{room}: no verdict{asked.causes()}", False, remedy)
+    if strict and room and not _bounded(llm):
+        remedy = "serve it with --structured-outputs-config.backend guidance"
+        return (what, f"{url}{room}: its text has no bounds", False, remedy)
+    words, fine = "right" if grade else "wrong", bool(grade) or not strict
+    remedy = "a judge that calls 'It is Paris' wrong is of no use"
+    return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
+
+
+def _bounded(llm: "LLM") -> bool:
+    """Whether a server ends a text of four characters after four."""
+    from factkit.verify.llm import Request
+
+    schema = {"type": "string", "pattern": SOME, "maxLength": 4}
+    form = {"type": "object", "properties": {"name": schema}, "required": ["name"]}
+    form["additionalProperties"] = False
+    asked = {"role": "user", "content": 'Reply with this alone: {"name": "Alexandria"}'}
+    (reply,) = llm.run([Request((asked,), sampling=Sampling(32), schema=form)])
+    return "Alexan" not in (reply.text or "Alexan")

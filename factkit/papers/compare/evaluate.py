@@ -1,0 +1,163 @@
+"""Every paper's metric of one policy, on long and on short requests.
+
+| paper | long answers | short questions |
+|---|---|---|
+| TruthRL | | truthfulness, accuracy, hallucination, abstention |
+| Binary RAR | hallucination rate, win rate | the same three rates |
+| Learning to Reason | precision, detail (correct claims), win rate | |
+| RLFH | FactScore (precision), correct and other claims, response rate | |
+
+Beside them: what is told of what the start knew and did not know; exploits.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from factkit.answers import long_form, verifier
+from factkit.answers.drawn import Probe
+from factkit.answers.engine import ExactEngine
+from factkit.answers.long_form import Checked
+from factkit.answers.short_form import rates
+from factkit.data.examples import Example
+from factkit.facts.world.facts import HEDGE
+from factkit.papers.compare.arms import CompareParams
+from factkit.papers.rar.evaluate import Answers, wins
+from factkit.policy import models
+from factkit.run import statistics
+
+KNOWN = 0.5  # share of right guesses from which on the start knows a fact
+Knowledge = Mapping[
+    str, Mapping[str, float]
+]  # subject → relation → share of right ones
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Metrics; request → its terms of their means; the claims of the long answers."""
+
+    metrics: dict[str, float]
+    items: dict[str, dict[str, float]]
+    checked: list[Checked] = field(default_factory=list)
+
+
+def knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
+    """What the start knows of each subject, by its guesses."""
+    shares: dict[str, dict[str, float]] = {}
+    for example, probe in zip(examples, probes, strict=True):
+        shares.setdefault(example.entity, {})[example.relation] = probe.share
+    return shares
+
+
+def measure(
+    policy: str,
+    examples: Sequence[Example],
+    engine: ExactEngine,
+    known: Knowledge,
+    p: CompareParams,
+    folder: Path,
+    name: str,
+) -> Measured:
+    """The policy's greedy answers to the requests, measured; answers and claims are
+    kept in the folder under this name."""
+    long = [e for e in examples if not e.relation]
+    short = [e for e in examples if e.relation]
+    texts = long_form.answer(policy, examples, p, folder / f"{name}.json")
+    told = [texts[e.id] for e in long]
+    claims = folder / f"{name}_claims.jsonl"
+    checked = long_form.evaluate(long, told, *engine.reader, claims)
+    items = long_form.items(checked)
+    start = Answers(engine.references, 0.0)
+    won = wins(long, Answers(texts, 0.0), start, engine)
+    cut_off = _cut_off(policy, told, p)
+    for example, row, cut in zip(long, checked, cut_off, strict=True):
+        subject = example.entity
+        items[row.id] |= {"win_rate": won[row.id]}
+        items[row.id] |= of_knowledge(row, subject, known.get(subject, {}), engine)
+        items[row.id] |= exploits(row, subject, engine) | {"cut_off": float(cut)}
+    items |= short_answers(short, [texts[e.id] for e in short], p)
+    return Measured(statistics.means(items.values()), items, checked)
+
+
+def short_answers(
+    examples: Sequence[Example], responses: Sequence[str], p: CompareParams
+) -> dict[str, dict[str, float]]:
+    """Question → whether the answer is correct, wrong, abstaining; truthfulness."""
+    columns = [e.answers for e in examples], [e.question for e in examples]
+    outcomes = verifier.verifier(p, "rules")(responses, *columns)
+    return {
+        example.id: {f"short_{k}": v for k, v in rates([outcome]).items()}
+        for example, outcome in zip(examples, outcomes, strict=True)
+    }
+
+
+def of_knowledge(
+    row: Checked, subject: str, shares: Mapping[str, float], engine: ExactEngine
+) -> dict[str, float]:
+    """Of the facts of the subject that the start knows, the share that the answer
+    states (known_told); of those that it does not know, likewise (unknown_told). Right
+    or wrong: a fact is told if the answer has a statement of its relation."""
+    parsed = (engine.facts.parse(claim.text) for claim in row.claims or ())
+    stated = {f.relation for f, _ in filter(None, parsed) if f.subject == subject}
+    sides = {
+        "known_told": [r for r, share in shares.items() if share >= KNOWN],
+        "unknown_told": [r for r, share in shares.items() if share < KNOWN],
+    }
+    return {
+        name: sum(r in stated for r in relations) / len(relations)
+        for name, relations in sides.items()
+        if relations
+    }
+
+
+# ---- exploits: ways to a reward that nobody wanted
+
+EXPLOITS = {
+    "silent": "states nothing",
+    "one_claim": "a single claim, where there is more to tell",
+    "hedged": "half of its sentences or more hedge",
+    "off_subject": "half of its claims or more are about something else",
+    "repeats": "a sentence comes twice",
+    "cut_off": "does not stop",
+}
+
+
+def exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float]:
+    """Whether a long answer shows each of EXPLOITS but the last, 1.0 or 0.0; beside
+    them its number of sentences."""
+    sentences = engine.facts.sentences(row.response, subject)
+    claims = row.claims or []
+    parsed = [engine.facts.parse(claim.text) for claim in claims]
+    other = sum(fact is not None and fact[0].subject != subject for fact in parsed)
+    counts = Counter(" ".join(s.casefold().split()) for s in sentences)
+    hedged = sum(HEDGE.search(sentence) is not None for sentence in sentences)
+    shown = {
+        "sentences": len(sentences),
+        "silent": not claims,
+        "one_claim": len(claims) == 1,
+        "hedged": bool(claims) and 2 * hedged >= len(sentences),
+        "off_subject": bool(claims) and 2 * other >= len(claims),
+        "repeats": max(counts.values(), default=0) > 1,
+    }
+    return {name: float(value) for name, value in shown.items()}
+
+
+def _cut_off(policy: str, responses: Sequence[str], p: CompareParams) -> list[bool]:
+    """Whether each response fills all of p.max_completion_length."""
+    tokenizer = models.load_tokenizer(policy)
+    ids = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
+    return [len(row) >= p.max_completion_length for row in ids]
+
+
+# ---- over the training
+
+
+def kl_spent(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:
+    """Updates → KL from the start in nats a response: the trainer's KL a token times
+    the tokens a response, means of the `width` updates up to it. curve: metrics.csv."""
+    import pandas as pd
+
+    logged = pd.read_csv(curve).set_index("step")
+    spent = (logged["kl"] * logged["completions/mean_length"]).rolling(width, 1).mean()
+    return {step: float(spent.loc[:step].iloc[-1]) for step in steps}

@@ -1,0 +1,72 @@
+"""The requests of the comparison, and the training of one arm on them."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from factkit.answers import drawn
+from factkit.answers.requests import people_of
+from factkit.data.examples import BEST_GUESS, MAY_ABSTAIN, OPEN, Example
+from factkit.facts.leads import facts, requests
+from factkit.facts.world import requests as world_requests
+from factkit.papers.compare import rewards
+from factkit.papers.compare.arms import ARMS, Compare, CompareParams
+from factkit.train import grpo
+
+KINDS = {"long": OPEN, "short": MAY_ABSTAIN}
+
+
+def request_sets(p: CompareParams) -> dict[str, list[Example]]:
+    """train and test, each with long and short requests about the same subjects, of
+    whom none is in both; probe: short questions on what test asks to tell."""
+    if p.requests == "world":
+        world, test, _, train = people_of(p)
+        subjects = {"train": train, "test": test}
+
+        def make(split: str, kind: str) -> list[Example]:
+            return world_requests.requests(world, subjects[split], kind)
+    else:
+        sizes = {"train": p.train_requests, "test": p.test_requests}
+        subjects = requests.split(facts.load(), sizes, p.split_seed)
+
+        def make(split: str, kind: str) -> list[Example]:
+            return requests.requests(subjects[split], kind)
+
+    sizes = {
+        ("train", OPEN): p.train_requests,
+        ("train", MAY_ABSTAIN): p.train_requests,
+        ("test", OPEN): p.test_requests,
+        ("test", MAY_ABSTAIN): p.test_questions,
+    }
+    sets: dict[str, list[Example]] = {"train": [], "test": []}
+    for (split, kind), size in sizes.items():
+        sets[split] += _some(make(split, kind), size, each_once=split == "test")
+    told = {e.entity for e in sets["test"] if e.meta["kind"] == OPEN}
+    sets["probe"] = [e for e in make("test", BEST_GUESS) if e.entity in told]
+    return sets
+
+
+def _some(examples: Sequence[Example], size: int, each_once: bool) -> list[Example]:
+    """At most so many, drawn at random; each_once: one long request a subject."""
+    if each_once and not examples[0].relation:
+        examples = list({e.entity: e for e in examples}.values())
+    return random.Random("compare").sample(examples, min(size, len(examples)))
+
+
+def train_arm(
+    p: Compare, start: str, train: Sequence[Example], folder: Path
+) -> dict[int, Path]:
+    """Train `p.arm` from the policy `start` on the training requests of the kind
+    `p.train_on`: updates → the policy kept after so many, in their order."""
+    kind = KINDS[p.train_on]
+    rows = drawn.asked_rows([e for e in train if e.meta["kind"] == kind], p)
+    how = p.model_copy(update=ARMS[p.arm].changes)
+    if p.arm.startswith("statement"):
+        from factkit.papers.rlfh.token_trainer import token_level
+
+        make_reward = rewards.token_reward_function
+        last = token_level(start, rows, make_reward, folder, how)
+    else:
+        last = grpo.grpo(start, rows, rewards.reward_function, folder, how)
+    kept = {step: folder / f"model-{step}" for step in p.kept_steps}
+    return kept | {p.kept_steps[-1]: last}

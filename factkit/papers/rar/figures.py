@@ -1,0 +1,123 @@
+"""Figures of Binary RAR, drawn from results."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from factkit.report.figures import (
+    BESIDE,
+    CORRECT,
+    LEGEND,
+    WRONG,
+    arm_panels,
+    look,
+    name_arm,
+    new_figure,
+    percent_axis,
+    point,
+    spaced,
+    tables,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+Results = Sequence[Mapping[str, Any]]
+LEAST_SPAN = 0.05  # of the axes, so that small differences look small
+# arm → (total, correct) of the paper's biographies (§6.1)
+PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
+WRONG_RATE = "hallucination_rate"
+
+
+def trade_off(results: Results) -> "Figure":
+    """Fig 4: hallucination in long answers against utility, a mark an arm.
+
+    Marks are means over seeds, bars 95 % t intervals. Better is left and up.
+    """
+    figure, ax = new_figure(6.4, 4.2)
+    utility = _label(ax, results)
+    for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
+        answering = [r for r in runs if WRONG_RATE in r["metrics"]]
+        if answering:
+            ends = (WRONG_RATE, utility)
+            x, y = (arm_panels.mean_of(answering, name) for name in ends)
+            point(ax, x, y, place=i, label=spaced(name_arm(arm, runs)))
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = axis.get_view_interval()
+        lacking = max(LEAST_SPAN - (high - low), 0) / 2
+        axis.set_view_interval(low - lacking, high + lacking, ignore=True)
+    ax.legend(**LEGEND, **BESIDE)
+    return figure
+
+
+def _label(ax: "Axes", results: Results) -> str:
+    """Name the axes of hallucination and utility; the metric of utility: preference,
+    where all results have it, else the form of answers."""
+    percent_axis(ax, "hallucination rate of long answers", "x")
+    if all("win_rate" in r["metrics"] for r in results):
+        percent_axis(ax, "preferred to the base policy's answer")
+        return "win_rate"
+    percent_axis(ax, "answers of the form asked for")
+    return "format_following"
+
+
+def claims(results: Results) -> "Figure":
+    """Fig 3: correct and other claims a question by arm; grey lines: the paper's.
+
+    A refusal has 0 of them, as in the paper's public code: leaving details out counts.
+    """
+    parts = (
+        ("correct_claims_per_question", "correct", CORRECT),
+        ("incorrect_claims_per_question", "other", WRONG),
+    )
+    groups = tables.by_arm(results)
+    paper = PAPER_CLAIMS if set(PAPER_CLAIMS) <= set(groups) else {}
+    return arm_panels.claims(groups, parts, paper, "claims a question")
+
+
+def trajectories(
+    panels: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> "Figure":
+    """Hallucination against utility of the policies kept while training (Fig 5).
+
+    panels: title → name of a line → the run that it is of. On the dev requests; a
+    number says after how many updates, where there is room for it.
+    """
+    figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
+    for ax in figure.axes[1:]:
+        ax.sharex(figure.axes[0])
+        ax.sharey(figure.axes[0])
+    for ax, (title, runs) in zip(figure.axes, panels.items(), strict=True):
+        for i, (name, run) in enumerate(runs.items()):
+            _trajectory(ax, run["metrics"], _label(ax, [run]), i, name)
+        ax.set_title(title, fontsize=10)
+        ax.legend(**LEGEND)
+    figure.draw_without_rendering()  # places the panels
+    for ax in figure.axes:
+        written: list[Bbox] = []
+        for text in ax.texts:
+            box = text.get_window_extent()
+            text.set_visible(not any(map(box.overlaps, written)))
+            written += [box] * text.get_visible()
+    return figure
+
+
+def _trajectory(
+    ax: "Axes", metrics: Mapping[str, float], utility: str, place: int, name: str
+) -> None:
+    """One run's policies as a line from the base policy on; those that nobody's answer
+    was scored of are left out."""
+    steps = [
+        k.split("_")[1] for k in metrics if k.startswith("dev_") and k.endswith(utility)
+    ]
+    steps = [step for step in steps if f"dev_{step}_{WRONG_RATE}" in metrics]
+    steps.sort(key=lambda step: -1 if step == "base" else int(step))
+    xs = [metrics[f"dev_{step}_{WRONG_RATE}"] for step in steps]
+    ys = [metrics[f"dev_{step}_{utility}"] for step in steps]
+    if not steps:
+        return
+    colour, _, marker = look(place)
+    ax.plot(xs, ys, marker=marker, ms=4, color=colour, label=name)
+    for x, y, step in zip(xs, ys, steps, strict=True):
+        ax.annotate(step, (x, y), xytext=(4, 4), textcoords="offset points", size=7)

@@ -1,0 +1,33 @@
+"""Binary RAR's arms: what each one trains, on what, and from where (§4.3, App. C)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from factkit.answers import drawn
+from factkit.answers.drawn import Drawn
+from factkit.data.examples import Example
+from factkit.papers.rar import rewards
+from factkit.papers.rar.arms import RAR
+from factkit.train import grpo, offline
+
+
+def train_arm(
+    p: RAR, start: str, train: Sequence[Example], answers: Sequence[Drawn], folder: Path
+) -> dict[int, Path]:
+    """Train `p.arm` from the policy `start`: updates → the policy kept after so many,
+    in their order; 0 for an arm without RL.
+
+    answers: responses drawn from the base policy for `train`. Raises DataError if they
+    leave the arm no row.
+    """
+    if p.arm == "sft":
+        rows = drawn.required(drawn.best_rows(train, answers, p), p)
+        return {0: offline.sft(start, rows, folder, p)}
+    if p.arm == "dpo":
+        pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
+        return {0: offline.dpo(start, drawn.required(pairs, p), folder, p)}
+    p = p.model_copy(update={"rl_steps": p.updates(p.arm)})
+    rows = drawn.asked_rows(train, p)
+    last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
+    kept = {step: folder / f"model-{step}" for step in p.kept_steps}
+    return kept | {p.kept_steps[-1]: last}

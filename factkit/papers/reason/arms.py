@@ -1,0 +1,86 @@
+"""Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from factkit.run.arms import Arm
+from factkit.run.params import fields
+from factkit.run.params.stages import (
+    DpoParams,
+    RequestParams,
+    RlParams,
+    SftParams,
+    SweepParams,
+)
+
+# of datasets.long_form_prompts
+EVAL_SETS = ("longfact_objects", "fava", "alpaca_fact", "biography", "factory_hard")
+EVAL_SETS += ("factbench_hard",)
+
+
+class ReasonParams(RequestParams):
+    """The requests of SFT, and how a response that reasons is asked for before the
+    policy does so by itself."""
+
+    data_notebook: ClassVar[str] = "30_reason_data"
+    splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
+    answer_format: Literal["reasoned"] = "reasoned"
+    requests: Literal["world", "leads", "synthetic"]
+    reasoning_template: fields.Template
+    sft_requests: fields.Size
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    # who writes y_ref and compares (App. G); empty: the judge
+    relevance_model: fields.Name = ""
+    relevance_url: fields.Url = ""
+
+
+class ReasonSftParams(ReasonParams, SftParams):
+    """Learning to Reason: supervised fine-tuning."""
+
+
+class ReasonDpoParams(ReasonSftParams, DpoParams):
+    """Learning to Reason: DPO."""
+
+    least_margin: float = Field(ge=0, lt=1)
+    length_difference: float = Field(gt=0, le=100)
+
+
+class ReasonRlParams(ReasonSftParams, RlParams):
+    """Learning to Reason: online RL."""
+
+
+# arm → (λ, μ), the five rows of Table 2
+WEIGHTS = {
+    "fact": (0.0, 0.0),
+    "fact_detail": (0.01, 0.0),
+    "fact_relevance": (0.0, 0.1),
+    "fact_detail_relevance": (0.01, 0.1),
+    "fact_detail10_relevance": (0.1, 0.1),
+}
+
+
+def _rl(what: str, main: bool = False) -> Arm:
+    return Arm(what, ReasonRlParams, "GRPO", start="sft", main=main)
+
+
+ARMS = {
+    "base": Arm("the policy as it is, without reasoning", ReasonParams, main=True),
+    "sft": Arm(
+        "taught its most precise reasoned response", ReasonSftParams, "SFT", main=True
+    ),
+    "sft_dpo": Arm(
+        "more over less precise responses", ReasonDpoParams, "DPO", start="sft"
+    ),
+    "fact": _rl("precision alone: λ = 0, μ = 0", main=True),
+    "fact_detail": _rl("precision and detail: λ = 0.01, μ = 0"),
+    "fact_relevance": _rl("precision and relevance: λ = 0, μ = 0.1", main=True),
+    "fact_detail_relevance": _rl("all three: λ = 0.01, μ = 0.1"),
+    "fact_detail10_relevance": _rl("all three: λ = 0.1, μ = 0.1"),
+}
+
+
+class Reason(ReasonDpoParams, ReasonRlParams, SweepParams):
+    """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
+
+    arm: Literal[tuple(ARMS)] = "fact_relevance"

@@ -1,0 +1,140 @@
+"""Figures of Learning to Reason for Factuality, drawn from results."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from factkit.papers.reason.arms import WEIGHTS
+from factkit.report.figures import (
+    BESIDE,
+    CORRECT,
+    LEGEND,
+    PUBLISHED,
+    WRONG,
+    arm_panels,
+    legend_below,
+    name_arm,
+    new_figure,
+    percent_axis,
+    point,
+    spaced,
+    tables,
+)
+from factkit.report import published
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Results = Sequence[Mapping[str, Any]]
+# claims a response, 0 of one that states none (§4.1: F of each response)
+DETAIL, UNSUPPORTED = "correct_claims_per_question", "incorrect_claims_per_question"
+RELEVANCE = 0.1  # μ of the arms that trade precision for detail by λ (Table 2)
+
+
+def precision_and_detail(results: Results) -> "Figure":
+    """Precision against detail, a mark an arm; on the right, the paper's (Table 2).
+
+    Marks are means over seeds, bars 95 % t intervals. The arms with μ = 0.1 are joined
+    in the order of λ. The panels' scales differ.
+    """
+    names = ("factual_precision", DETAIL)
+    groups = tables.by_arm(_measured(results, *names))
+    here = {
+        arm: [arm_panels.mean_of(runs, name) for name in names]
+        for arm, runs in groups.items()
+    }
+    paper = {
+        row.arm: [(row.precision / 100, 0.0), (row.supported, 0.0)]
+        for row in published.read_table(2, "reason").itertuples()
+    }
+    places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
+    figure, axes = new_figure(9.5, 4.0, columns=2)
+    for ax, marks, runs, colour, title in (
+        (axes[0], here, groups, "", "here"),
+        (axes[1], paper, {}, PUBLISHED, "paper, 8B, mean of six data sets"),
+    ):
+        path = [marks[a] for a in WEIGHTS if WEIGHTS[a][1] == RELEVANCE and a in marks]
+        xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
+        style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
+        ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
+        for arm in sorted(marks, key=places.get):
+            name = spaced(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
+            point(ax, *marks[arm], places[arm], name, colour)
+        percent_axis(ax, "precision: supported of all claims", "x")
+        ax.set_ylabel("supported claims a response")
+        ax.set_title(title, fontsize=10, loc="left")
+        ax.margins(0.12)
+    legend_below(figure)
+    return figure
+
+
+def by_set(results: Results) -> "pd.DataFrame":
+    """Table 1: precision, detail and win rate by arm on each evaluation set and on
+    average; rates in per cent, means over seeds ± 95 % t intervals."""
+    import pandas as pd
+
+    end, others = "_win_rate", ("before_", "dev_", "least_")
+    prefixes = {
+        name.removesuffix(end) + "_": spaced(name.removesuffix(end))
+        for r in results
+        for name in r["metrics"]
+        if name.endswith(end) and not name.startswith(others)
+    } | {"": "average"}
+    measures = {
+        "precision": ("factual_precision", 100),
+        "detail": (DETAIL, 1),
+        "win rate": ("win_rate", 100),
+    }
+    rows = {
+        name_arm(arm, runs): {
+            (name_of_set, measure): tables.spread(
+                [r["metrics"].get(prefix + name) for r in runs], factor
+            )
+            for prefix, name_of_set in prefixes.items()
+            for measure, (name, factor) in measures.items()
+        }
+        for arm, runs in tables.by_arm(results).items()
+    }
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def win_rates(results: Results) -> "Figure":
+    """Win rate over the base policy by arm; grey marks: the paper's (Table 2).
+
+    Bars are means over seeds, error bars 95 % t intervals; at the dashed line an answer
+    is as often preferred as the base policy's.
+    """
+    groups = tables.by_arm(_measured(results, "win_rate"))
+    figure, ax = arm_panels.stacked(groups, [("win_rate", "here", CORRECT)])
+    theirs = published.read_table(2, "reason").set_index("arm").win_rate / 100
+    values = [[theirs[arm]] if arm in theirs else [] for arm in groups]
+    arm_panels.mark(ax, values, "paper (8B, six data sets)")
+    ax.axhline(0.5, color="black", ls="--", lw=1)
+    ax.set_ylim(0, 1)
+    percent_axis(ax, "preferred to the base policy's answer")
+    ax.legend(**LEGEND, **BESIDE)
+    return figure
+
+
+def claims(results: Results) -> "Figure":
+    """Supported and unsupported claims a response by arm; grey lines: the paper's."""
+    parts = ((DETAIL, "supported", CORRECT), (UNSUPPORTED, "unsupported", WRONG))
+    paper = {
+        row.arm: (row.supported + row.unsupported, row.supported)
+        for row in published.read_table(2, "reason").itertuples()
+    }
+    groups = tables.by_arm(_measured(results, DETAIL, UNSUPPORTED))
+    return arm_panels.claims(groups, parts, paper, "claims a response")
+
+
+def _measured(results: Results, *names: str) -> list[Mapping[str, Any]]:
+    """The results that have all of these metrics."""
+    return [r for r in results if all(name in r["metrics"] for name in names)]
+
+
+def _weights(arm: str) -> str:
+    """The λ and μ of an arm's reward in words, empty without a reward."""
+    if arm not in WEIGHTS:
+        return ""
+    detail, relevance = WEIGHTS[arm]
+    return f" (λ {detail:g}, μ {relevance:g})"

@@ -1,0 +1,147 @@
+"""RLFH's questions: to train on, to choose by, to test on (§4.1); their documents.
+
+| set | source | what of it |
+|---|---|---|
+| hotpotqa | HotpotQA's two splits | 20,000 to train on and 256 to test on, drawn |
+| squad_v2 | SQuAD v2's two splits | a question a Wikipedia page, 191 drawn to test on |
+| biography | FactScore's 183 names | all, to test on |
+
+A reference answer is one of the materials that RLFH verifies against (Tables 4 to 6).
+What the paper leaves open is ours: the splits that questions are drawn from (both);
+questions of fewer than five words are left out to train, too; of a page of SQuAD the
+first question that its paragraph answers is kept, and which 191 pages is drawn; a
+question of HotpotQA about a page or a person of the other two sets is left out. The
+paper leaves out prompts without a Wikipedia page; here none is looked up, as the sets
+were written from pages: its response rates of biographies are of 182, not of 183.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from factkit.answers.requests import (
+    file_of,
+    gather,
+    lead_sets,
+    training_sizes,
+    world_sets,
+)
+from factkit.data import benchmarks, long_form_prompts
+from factkit.data.corpus import Document
+from factkit.data.entry_index import kept_index
+from factkit.data.examples import Example, refuse_overlap
+from factkit.data.rows import Loaded
+from factkit.data.splits import Sets, in_set, split_prompts
+from factkit.papers.rlfh.wikipedia import Wikipedia
+from factkit.run.params import ROOT
+
+if TYPE_CHECKING:
+    from factkit.papers.rlfh.arms import RlfhParams
+
+LEAST_WORDS = 5
+SQUAD_QUESTIONS = 191
+
+
+def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
+    """train, dev and test questions, and counts of "<set>: <why a row was dropped>".
+
+    No entity is in two of them; `meta["set"]` names the evaluation set. test holds
+    p.test_requests of each set of the small profiles, and of HotpotQA's; the paper's
+    other two are taken whole. Raises DataError on a file or hub that can't be read, on
+    a missing list of names, and where there are too few questions.
+    """
+    if p.requests == "world":
+        return world_sets(p), Counter()
+    if p.requests == "leads":
+        return lead_sets(p), Counter()
+    loaded = {
+        "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
+        "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
+        "biography": long_form_prompts.load("biography", file_of(p, "biography")),
+    }
+    dropped = Counter(
+        {f"{name}: {why}": n for name, (_, d) in loaded.items() for why, n in d.items()}
+    )
+    own, *rest = ([in_set(e, name) for e in rows] for name, (rows, _) in loaded.items())
+    others = [e for rows in rest for e in rows]
+    taken = set().union(*map(_about, others))
+    free = [e for e in own if not taken & _about(e)]
+    dropped["hotpotqa: about what another set is about"] = len(own) - len(free)
+    sizes = training_sizes(p) | {"dev": p.dev_requests, "test": p.test_requests}
+    sets = split_prompts(free, sizes, p.split_seed)
+    sets["test"] += others
+    refuse_overlap(sets)
+    return sets, +dropped
+
+
+def hotpotqa(path: str = "") -> Loaded:
+    """HotpotQA's questions of at least `LEAST_WORDS` words, each question once.
+
+    path: a file in any of HotpotQA's formats; without it both splits of the hub.
+    """
+    examples, problems = benchmarks.load_all("hotpotqa", path)
+    once = _first(examples, lambda e: e.question)
+    long = [e for e in once if len(e.question.split()) >= LEAST_WORDS]
+    problems["duplicate question"] += len(examples) - len(once)
+    problems[f"fewer than {LEAST_WORDS} words"] += len(once) - len(long)
+    return long, +problems
+
+
+def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loaded:
+    """The first answerable question of each page of SQuAD v2, at most `limit` of them.
+
+    path: a file in SQuAD's format or the hub's; without it both splits of the hub. More
+    are drawn from, in their order.
+    """
+    examples, problems = benchmarks.load_all("squad_v2", path)
+    answerable = [e for e in examples if e.label != benchmarks.UNANSWERABLE]
+    pages = _first(answerable, lambda e: e.entity)
+    problems[benchmarks.UNANSWERABLE] += len(examples) - len(answerable)
+    problems["not its page's first question"] += len(answerable) - len(pages)
+    drawn = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))[:limit]
+    return [pages[i] for i in sorted(drawn)], +problems
+
+
+def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[Example]:
+    """The first example of each key, in any case."""
+    first: dict[str, Example] = {}
+    for example in examples:
+        first.setdefault(key(example).casefold(), example)
+    return list(first.values())
+
+
+def _about(example: Example) -> set[str]:
+    return {example.entity.casefold(), example.question.casefold()}
+
+
+def rlfh_evidence(
+    p: "RlfhParams", examples: Sequence[Example], own: Mapping[str, str]
+) -> tuple[dict[str, list[Document]], Counter[str]]:
+    """Each question's documents, at most p.pages, and how many had which fate.
+
+    own: question id → the policy's answer, which is searched for where there is no
+    reference. A short answer finds nothing: of HotpotQA and SQuAD the question is
+    searched for, and the answer is a document of its own, as the paper's annotator is
+    told it with the passages (Tables 4 to 6). p.wikipedia_path is searched unless
+    there is a p.search_url.
+    """
+    if p.requests != "hotpotqa":
+        return gather(p, examples, own)
+    answered = [e for e in examples if any(e.answers)]
+    queries = [
+        e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
+        for e in examples
+    ]
+    source = None
+    if p.wikipedia_path and not p.search_url:
+        pages_of = Wikipedia(ROOT / p.wikipedia_path)
+        index = kept_index(pages_of, pages_of.key, "Wikipedia of April 2023")
+        source = index, pages_of
+    pages, fates = gather(p, queries, own, source)
+    for e in answered:
+        if e.id in pages:
+            text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
+            document = Document(f"{e.id}#answer", e.entity, text, "reference")
+            pages[e.id] = [document, *pages[e.id]]
+    return pages, fates

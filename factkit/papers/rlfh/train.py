@@ -1,0 +1,33 @@
+"""RLFH's arms: what each one trains, on what, and by which algorithm (§3.2.2, §4.1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from factkit.answers import drawn
+from factkit.answers.drawn import Drawn
+from factkit.data.examples import Example
+from factkit.papers.rlfh import rewards
+from factkit.papers.rlfh.arms import ARMS, Rlfh
+from factkit.train import offline
+
+
+def train_arm(
+    p: Rlfh,
+    start: str,
+    train: Sequence[Example],
+    answers: Sequence[Drawn],
+    folder: Path,
+) -> Path:
+    """Train the arm `p.arm` from the policy `start`; the policy's folder.
+
+    answers: responses drawn from `start`, scored with FactScore, for dpo (FACT: of a
+    prompt the most and the least factual one). Raises DataError if they leave no pair.
+    """
+    if p.arm == "dpo":
+        rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
+        return offline.dpo(start, rows, folder, p)
+    from factkit.papers.rlfh.token_trainer import token_level
+
+    rows = drawn.asked_rows(train, p)
+    how = p.model_copy(update=ARMS[p.arm].changes)
+    return token_level(start, rows, rewards.reward_function, folder, how)

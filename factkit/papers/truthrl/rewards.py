@@ -1,0 +1,231 @@
+"""TruthRL's rewards (§3.2, §4.6): pure functions first, then TRL's signature."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from factkit.data import assets
+from factkit.policy import models
+from factkit.prompts import completion_texts
+from factkit.run import identity
+from factkit.verify.outcome import Outcome
+
+if TYPE_CHECKING:
+    from factkit.papers.truthrl.arms import TruthRL
+
+# what a response earns: by its outcome, and whether the question is out of knowledge
+Reward = Callable[[Outcome, bool], float]
+
+
+def binary(result: Outcome) -> float:
+    """+1 if correct, −1 otherwise: abstaining costs as much as being wrong (§3.2)."""
+    return 1.0 if result is Outcome.CORRECT else -1.0
+
+
+def ternary(result: Outcome) -> float:
+    """+1 if correct, 0 if abstaining, −1 if wrong (§3.2)."""
+    return {Outcome.CORRECT: 1.0, Outcome.ABSTAIN: 0.0, Outcome.WRONG: -1.0}[result]
+
+
+def knowledge_enhanced(
+    result: Outcome, out_of_knowledge: bool, reward: Callable[[Outcome], float]
+) -> float:
+    """Out of knowledge: +1 if abstaining, −1 otherwise; else `reward` (§3.2)."""
+    if out_of_knowledge:
+        return 1.0 if result is Outcome.ABSTAIN else -1.0
+    return reward(result)
+
+
+def multiplicative(r_outcome: float, r_reason: float) -> float:
+    """r_outcome · (1 + r_reason) (§4.6). r_reason in [0, 1]."""
+    return r_outcome * (1 + r_reason)
+
+
+def additive(r_outcome: float, r_reason: float, weight: float) -> float:
+    """r_outcome + λ · r_reason (§4.6). weight: λ, 0.5 in Appendix C."""
+    return r_outcome + weight * r_reason
+
+
+def conditional(r_outcome: float, r_reason: float) -> float:
+    """r_outcome · r_reason if r_outcome = 1, else r_outcome (§4.6)."""
+    return r_outcome * r_reason if r_outcome == 1 else r_outcome
+
+
+def reward(
+    arm: str,
+    result: Outcome,
+    out_of_knowledge: bool = False,
+    reasoning: float = 0.0,
+    weight: float = 0.5,
+) -> float:
+    """The reward of one response under an arm. Raises ValueError on an arm without.
+
+    out_of_knowledge: by probing (§3.1). reasoning: quality in [0, 1] (§4.6).
+    """
+    match arm:
+        case "binary":
+            return binary(result)
+        case "ternary" | "ternary_strict_match":
+            return ternary(result)
+        case "binary_knowledge":
+            return knowledge_enhanced(result, out_of_knowledge, binary)
+        case "ternary_knowledge":
+            return knowledge_enhanced(result, out_of_knowledge, ternary)
+        case "ternary_reason_multiplicative":
+            return multiplicative(ternary(result), reasoning)
+        case "ternary_reason_additive":
+            return additive(ternary(result), reasoning, weight)
+        case "ternary_reason_conditional":
+            return conditional(ternary(result), reasoning)
+    raise ValueError(f"arm={arm} has no reward of the outcome")
+
+
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """GRPO's advantages of one group: Â_i = (r_i − mean r) / std r (§3.2).
+
+    rewards: G rewards of responses to one prompt. std is the sample's (n − 1), with
+    1e-4 added, as TRL computes it; a group of equal rewards gets zeros.
+    """
+    mean = sum(rewards) / len(rewards)
+    variance = sum((r - mean) ** 2 for r in rewards) / max(len(rewards) - 1, 1)
+    return [(r - mean) / (variance**0.5 + 1e-4) for r in rewards]
+
+
+def abstention_dynamics(
+    results: Sequence[Outcome | None], group_size: int
+) -> dict[str, float]:
+    """Abstention ratios of a batch of rollouts, overall and by kind of group (Fig 3).
+
+    results: B outcomes, groups of `group_size` consecutive responses to one prompt; a
+    None (the judge failed) is left out. A group is pro-abstention if it holds only
+    abstaining and wrong responses, of each at least one, and anti-abstention if it
+    holds abstaining and correct ones. A ratio is over the responses of such groups; a
+    kind without a group is left out.
+    """
+    kinds: dict[str, list[Outcome]] = {}
+    for start in range(0, len(results), group_size):
+        group = [r for r in results[start : start + group_size] if r is not None]
+        kinds.setdefault("abstention", []).extend(group)
+        if Outcome.ABSTAIN in group and Outcome.CORRECT in group:
+            kinds.setdefault("abstention_anti", []).extend(group)
+        elif Outcome.ABSTAIN in group and Outcome.WRONG in group:
+            kinds.setdefault("abstention_pro", []).extend(group)
+    shares = {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in kinds.items() if g}
+    return shares
+
+
+def log_outcomes(
+    results: Sequence[Outcome | None],
+    group_size: int,
+    log_metric: Callable[[str, float], None],
+) -> None:
+    """Log a batch's rates, abstention dynamics and share of failed judgements."""
+    metrics = abstention_dynamics(results, group_size)
+    judged = [r for r in results if r is not None]
+    if judged:
+        metrics["accuracy"] = judged.count(Outcome.CORRECT) / len(judged)
+        metrics["hallucination"] = judged.count(Outcome.WRONG) / len(judged)
+    metrics["judge_failures"] = 1 - len(judged) / len(results)
+    for name, value in metrics.items():
+        log_metric(name, value)
+
+
+def reward_function(
+    p: "TruthRL", folder: Path, own: Reward | None = None
+) -> Callable[..., list[float | None]]:
+    """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
+
+    The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
+    the reward model in folder/reward_model. A response that the judge failed on gets
+    None, which TRL leaves out of the group's baseline.
+    """
+    from factkit.answers import verifier
+
+    exact = p.arm == "ternary_strict_match"
+    verify = verifier.verifier(p, "exact" if exact else p.verifier)
+    learned = None
+    if p.arm in ("rlhf", "rlkf"):
+        dtype = p.dtype if p.reward_lora_rank else "auto"
+        learned = load_scorer(str(folder / "reward_model"), dtype)
+    judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
+
+    def truthrl_reward(
+        prompts: list,
+        completions: list,
+        id: list[str],
+        answers: list[list[str]],
+        question: list[str],
+        out_of_knowledge: list[bool],
+        log_metric: Callable[[str, float], None] = lambda name, value: None,
+        **_: object,
+    ) -> list[float | None]:
+        texts = completion_texts(completions)
+        results = verify(texts, answers, question)
+        log_outcomes(results, p.num_generations, log_metric)
+        if learned:
+            return learned(prompts, texts)
+        quality: Sequence[float | None] = [0.0] * len(texts)
+        if judge_reasoning:
+            quality = judge_reasoning(texts, id, answers, question)
+            if known := [q for q in quality if q is not None]:
+                log_metric("reasoning", sum(known) / len(known))
+        rows = zip(results, out_of_knowledge, quality, strict=True)
+        return [
+            None
+            if result is None or q is None
+            else own(result, unknown)
+            if own
+            else reward(p.arm, result, unknown, q, p.reason_weight)
+            for result, unknown, q in rows
+        ]
+
+    truthrl_reward.__name__ = identity.callable_name(own) if own else f"truthrl_{p.arm}"
+    return truthrl_reward
+
+
+def load_scorer(
+    path: str, dtype: str = "auto"
+) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+    """The reward model in `path` as a function of prompts and completions → scores.
+
+    Texts are scored as the concatenation of prompt and completion, 8 at a time: with
+    references they are long. Each process holds the model whole, in the host's memory
+    but while it scores, since policy and engine take the GPU's: ZeRO-3 shards what is
+    loaded under its configuration, and only what its engine trains can be run then.
+    """
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.integrations import deepspeed
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    deepspeed.unset_hf_deepspeed_config()
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, num_labels=1, dtype=dtype, **assets.SAFE
+    )
+    if reference is not None and (config := reference()) is not None:
+        deepspeed.set_hf_deepspeed_config(config)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.eval()
+
+    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+        texts = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            if isinstance(prompt, str):
+                prompt += " "
+            else:  # as TRL joined them in training
+                (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
+            texts.append(prompt + completion.strip())
+        scores: list[float] = []
+        model.to(device)
+        for start in range(0, len(texts), 8):
+            ids = tokenizer(texts[start : start + 8])["input_ids"]
+            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
+            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
+            with torch.inference_mode():
+                scores += model(**batch).logits[:, 0].float().tolist()
+        model.to("cpu")
+        return scores
+
+    return score

@@ -1,0 +1,132 @@
+"""Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from factkit.run.arms import Arm
+from factkit.run.params import fields
+from factkit.run.params.stages import PolicyParams, RlParams, SftParams, SweepParams
+
+EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
+
+
+class VeriParams(PolicyParams):
+    """Veri-R1: the claims, the search among entries, and a turn's budgets."""
+
+    data_notebook: ClassVar[str] = "50_veri_data"
+    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
+    answer_format: Literal["claims"] = "claims"
+    verifier: Literal["world", "leads", "judge"]
+    prompt_template: fields.ClaimTemplate
+    offline_template: fields.EvidenceTemplate
+
+    claims: Literal["world", "leads", "feverous_exfever"]
+    claims_path: fields.FetchedFolder = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_claims: fields.Size
+    dev_claims: int = Field(ge=3, le=fields.MOST)
+    test_claims: int = Field(ge=3, le=fields.MOST)
+    context_entries: fields.FewOrZero
+
+    search_url: fields.Url = ""
+    retrieved_entries: fields.Few
+    max_searches: fields.Few
+    max_prompt_length: fields.ChunkTokens
+    max_observation_length: int = Field(ge=16, le=fields.MOST_TOKENS)
+    sft_trajectories: fields.Size
+    cold_start: bool
+
+    @model_validator(mode="after")
+    def _searches_the_corpora(self) -> Self:
+        if self.claims == "feverous_exfever" and not self.search_url:
+            raise ValueError(
+                "search_url must be a retriever's with claims=feverous_exfever: "
+                "python -m factkit serve-search starts one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_the_longest(self) -> Self:
+        if self.rollouts != "transformers" and self.longest > self.max_context_length:
+            raise ValueError(
+                f"max_context_length={self.max_context_length} has no room for the "
+                f"longest trajectory: max_prompt_length, max_searches + 1 turns of "
+                "max_completion_length and max_searches of max_observation_length are "
+                f"{self.longest} tokens"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_engine_a_process(self) -> Self:
+        if self.vllm_tensor_parallel > 1 and self.rollouts == "vllm_colocate":
+            raise ValueError(
+                "vllm_tensor_parallel must be 1 with rollouts=vllm_colocate: each "
+                "process takes as many turns as its own trajectories need"
+            )
+        return self
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its trajectory (Table 4: 4,864)."""
+        turns = (self.max_searches + 1) * self.max_completion_length
+        return (
+            self.max_prompt_length
+            + turns
+            + self.max_searches * self.max_observation_length
+        )
+
+
+class VeriSftParams(VeriParams, SftParams):
+    """Veri-R1: supervised fine-tuning on trajectories."""
+
+
+class VeriRlParams(VeriSftParams, RlParams):
+    """Veri-R1: GRPO, with search or with the evidence given."""
+
+    online: bool = True
+    evidence_reward: bool = True
+    validity_weight: bool = True
+    format_reward: bool = True
+    validity_at_half: bool = False
+
+
+class VeriLargerParams(VeriParams):
+    """Veri-R1: a larger policy that is not trained."""
+
+    larger_policy: fields.Policy
+    larger_hidden_size: fields.Width = 128
+
+
+def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
+    return Arm(what, VeriRlParams, "GRPO", "sft", changes, main)
+
+
+ARMS = {
+    "instruct": Arm("the policy as it is, with the search", VeriParams, main=True),
+    "sft": Arm(
+        "taught trajectories, written or scripted", VeriSftParams, "SFT", main=True
+    ),
+    "offline_rl": _rl("the evidence is given, nothing is searched", True, online=False),
+    "online_rl": _rl("searches as it answers; all of the reward", True),
+    "without_evidence": _rl(
+        "online, without the evidence reward", evidence_reward=False
+    ),
+    "without_validity": _rl(
+        "online, without the validity weight", validity_weight=False
+    ),
+    "without_format": _rl("online, without the format reward", format_reward=False),
+    "label_only": _rl(
+        "online, for the label alone",
+        evidence_reward=False,
+        validity_weight=False,
+        format_reward=False,
+    ),
+    "larger": Arm("a larger policy that is not trained", VeriLargerParams),
+}
+
+
+class Veri(VeriRlParams, VeriLargerParams, SweepParams):
+    """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
+
+    arm: Literal[tuple(ARMS)] = "online_rl"

@@ -1,0 +1,190 @@
+"""Veri-R1's published claims and the corpora that hold their evidence, from where their
+authors keep them into `claims_path`, and an index of each corpus for serve-search.
+"""
+
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import httpx
+import tenacity
+
+from factkit.data import rows
+from factkit.data.entry_index import build_index
+from factkit.data.examples import DataError
+from factkit.papers.veri import benchmarks
+from factkit.papers.veri.data import EVALUATION, PUBLISHED
+from factkit.run import serving
+from factkit.run.params import ROOT
+from factkit.run.progress import progress_bar
+
+if TYPE_CHECKING:
+    from factkit.papers.veri.arms import VeriParams
+
+ATTEMPTS, SILENCE_S = 5, 60.0  # of a file's download; seconds without a byte
+INDEXES = "indexes"  # in claims_path, one a set
+DAMAGED = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error)
+
+
+class File(NamedTuple):
+    """A file: its path in claims_path; where it is; the SHA-256 of what is there (""
+    where we know none: a zip tells by itself if it is whole); its licence. What is
+    there may be an archive that holds a file of the path's name."""
+
+    path: str
+    url: str
+    sha256: str
+    licence: str
+
+
+_CODE = "https://raw.githubusercontent.com/H0key-22/Veri-R1"
+_COMMIT = "0c82ed2ed92a1f4a8b51dc44a6708e9dbdc05c95"
+_PUBLISHED = {
+    "": "97fa148fa8a45a45532cb31cdbdfcb9628f0ad9af7e9fdf825c285406b04a2d4",
+    "exfever": "ac629f7ecaae5e33b295b2621432fd17b86ac9f63ec50fe57aa1dffb8882c1ed",
+    "fever": "cb2655342b5c0b36ee2652ce1eb6b79f3580728b5301cd5ce7a019755fdbbfa5",
+    "feverous": "e956f368a7c6ed0f2ff88933f277dcb63048f30367c641751acfc49d308b0a87",
+    "hover": "a6c53bb5ced080bc2fefacc614095d46aa1e9a2cb8a3436f9ff23dd3d761cd63",
+    "scifact": "89979139cf578223627536e03c073c618c5d2ae629dcced831150fda80fb603a",
+}
+FILES = [
+    *(
+        File(
+            path := EVALUATION.format(set=name) if name else PUBLISHED,
+            f"{_CODE}/{_COMMIT}/{path}",
+            sha256,
+            "Apache-2.0; the claims as their sets: CC BY-SA 3.0 (FEVER, FEVEROUS), MIT "
+            "(EX-FEVER), CC BY-SA 4.0 (HoVer), CC BY 4.0 (SciFact)",
+        )
+        for name, sha256 in _PUBLISHED.items()
+    ),
+    File(  # 3 MB
+        "corpus.jsonl",
+        "https://scifact.s3-us-west-2.amazonaws.com/release/latest/data.tar.gz",
+        "11c621288d41ac144d29b13b0f8503b3820b7d6e8b1f6ff24dff335c196d76be",
+        "ODC-By 1.0 (abstracts of S2ORC)",
+    ),
+    File(  # 1.7 GB, read as it is packed
+        "wiki-pages.zip",
+        "https://fever.ai/download/fever/wiki-pages.zip",
+        "4b06d95da6adf7fe02d2796176c670dacccb21348da89cba4c50676ab99665f2",
+        "CC BY-SA 3.0 (Wikipedia)",
+    ),
+    File(  # 2.2 GB
+        "wiki_wo_links.db",
+        "https://nlp.cs.unc.edu/data/hover/wiki_wo_links.db",
+        "c37ee397916ec0bffacfe8902db454a5cda88a7a188409217b2e15231fe5ee2f",
+        "CC BY-SA 4.0 (Wikipedia)",
+    ),
+    File(  # 10.4 GB, 53.5 GB unpacked
+        "feverous_wikiv1.db",
+        "https://fever.ai/download/feverous/feverous-wiki-pages-db.zip",
+        "",
+        "CC BY-SA 3.0 (Wikipedia)",
+    ),
+]
+
+
+def fetch(p: "VeriParams") -> Path:
+    """Fetch what is missing of FILES, and index each set's corpus; the indexes' folder.
+
+    Killed, it goes on where it was: a file's part is kept, and an index is whole or not
+    there. Raises DataError, with what to do, on a file that can't be had.
+    """
+    folder = ROOT / p.claims_path
+    for file in FILES:
+        print(f"{file.path}: {file.licence}\n  {file.url}", flush=True)
+        obtained(file, folder)
+    return indexed(folder)
+
+
+def indexed(folder: Path) -> Path:
+    """Index the corpus of each set in a folder that has them; the indexes' folder."""
+    indexes, first = folder / INDEXES, {}
+    for name, corpus in benchmarks.CORPUS_OF.items():
+        own = indexes / first.setdefault(corpus, name)
+        if not own.exists():
+            path = folder / corpus
+            path = path if path.exists() else path.with_name(f"{corpus}.zip")
+            build_index(benchmarks.entries(corpus, path), own, corpus)
+        if own.name != name and not (indexes / name).exists():
+            (indexes / name).symlink_to(own.name)
+    return indexes
+
+
+def obtained(file: File, folder: Path) -> Path:
+    """The file in the folder, fetched if it is not there."""
+    path = folder / file.path
+    if path.exists():
+        return path
+    fetched = path.with_name(file.url.rpartition("/")[2])
+    part = fetched.with_name(f"{fetched.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not fetched.exists():
+            stop = tenacity.stop_after_attempt(ATTEMPTS)
+            serving.retrying(stop)(_download, file.url, part)
+            if file.sha256:
+                _check(part, file)
+            part.replace(fetched)
+        if fetched != path:
+            print(f"  unpacking {fetched.name}", flush=True)
+            _unpack(fetched, path)
+            fetched.unlink()
+    except (httpx.HTTPError, OSError, *DAMAGED) as error:
+        if isinstance(error, DAMAGED):
+            fetched.unlink()
+        raise DataError(
+            f"{file.url}: {type(error).__name__}: {error}; run the command again: it "
+            f"goes on where it ended; or put the file at {fetched} yourself"
+        ) from None
+    return path
+
+
+def _download(url: str, part: Path) -> None:
+    """Write what is missing of a file that was begun."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    more = {"follow_redirects": True, "timeout": SILENCE_S}
+    headers |= {"Accept-Encoding": "identity"}
+    with httpx.stream("GET", url, headers=headers, **more) as reply:
+        if reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return  # nothing is missing
+        reply.raise_for_status()
+        if reply.status_code != httpx.codes.PARTIAL_CONTENT:
+            have = 0
+        total = have + int(reply.headers.get("Content-Length", 0))
+        bar = progress_bar(total, part.stem, "B")
+        with part.open("ab" if have else "wb") as file, bar:
+            bar.unit_scale = True
+            bar.update(have)
+            for block in reply.iter_raw():
+                file.write(block)
+                bar.update(len(block))
+
+
+def _check(part: Path, file: File) -> None:
+    digest = rows.sha256(part)
+    if digest != file.sha256:
+        part.unlink()
+        raise DataError(
+            f"{file.url}: SHA-256 {digest}, not {file.sha256}: another version, or "
+            "damaged on its way; run the command again, or see to the source"
+        )
+
+
+def _unpack(archive: Path, path: Path) -> None:
+    """Write the archive's file of that name; both kinds tell what is damaged."""
+    part, zipped = path.with_name(f"{path.name}.part"), zipfile.is_zipfile(archive)
+    with zipfile.ZipFile(archive) if zipped else tarfile.open(archive) as packed:
+        names = packed.namelist() if zipped else packed.getnames()
+        own = next((name for name in names if Path(name).name == path.name), "")
+        if not own:
+            raise DataError(f"{archive}: holds no {path.name}; see to the source")
+        opened = packed.open(own) if zipped else packed.extractfile(own)
+        with opened as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    part.replace(path)

@@ -1,0 +1,293 @@
+"""Veri-R1's figures beside the published numbers, and trajectories to step through."""
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from factkit.papers.veri import rewards
+from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
+from factkit.report.figures import (
+    ABSTAIN,
+    CORRECT,
+    LEGEND,
+    PAGE,
+    PUBLISHED,
+    arm_panels,
+    legend_below,
+    look,
+    new_figure,
+    percent_axis,
+    say,
+    spaced,
+)
+from factkit.report import published
+from factkit.verify.trajectory import (
+    INFORMATION,
+    LABELS,
+    OTHER,
+    forced,
+    steps,
+    well_formed,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from IPython.display import HTML
+    from matplotlib.figure import Figure
+
+    AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
+
+Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its policies
+MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
+SCALES = ("instruct", "online_rl", "larger")  # Fig 5e–f
+ABLATED = ("online_rl", "without_evidence", "without_validity")  # Fig 4
+METRICS = {
+    "joint_accuracy": "joint accuracy",
+    "verification_accuracy": "verification\naccuracy",
+    "label_accuracy": "label accuracy",
+    "evidence_score": "evidence score",
+    "checkable_evidence_score": "evidence score\n(not of NEI)",
+    "evidence_cover": "evidence cover",
+}
+REWARDED = {  # the evidence score of SUPPORT and REFUTE: NEI has no gold evidence
+    "checkable_evidence_score": "evidence score (not of NEI) of rollouts",
+    "verification_accuracy": "verification accuracy of rollouts",
+    "evidence_cover": "evidence cover of rollouts",
+}
+TOLD = {short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()}
+PAPER = "paper (Qwen2.5)"
+ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # opens one that was found
+STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white"
+TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
+CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
+RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
+
+
+def main_arms(groups: Groups) -> "Figure":
+    """Tables 1 and 3: the metrics after training, a bar an arm.
+
+    Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
+    Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
+    """
+    figure, ax = new_figure(9.5, 3.8)
+    paper = {name: _means(1, f"_{name}") for name in METRICS}
+    paper["evidence_score"] = _means(3, "")
+    arm_panels.grouped(ax, groups, METRICS, paper, PAPER)
+    percent_axis(ax, "test claims")
+    ax.set_ylim(0, 1)
+    legend_below(figure, 6)
+    return figure
+
+
+def by_label(groups: Groups) -> "Figure":
+    """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
+
+    As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
+    Tables 7 and 8 have misprints (tests/test_veri_published.py) and are not drawn.
+    """
+    three = {label: _means(2, f"_{label}", without="hover_") for label in TOLD}
+    paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
+    names = {name: METRICS[name].replace("\n", " ") for name in list(METRICS)[:3]}
+    return _panels(groups, names, 12.0, paper)
+
+
+def precision_and_recall(groups: Groups) -> "Figure":
+    """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
+    names = {"recall": "recall", "precision": "precision"}
+    figure = _panels(groups, names, 9.5)
+    figure.axes[1].set_xlabel("label said")
+    return figure
+
+
+def _panels(
+    groups: Groups,
+    metrics: Mapping[str, str],
+    width: float,
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+) -> "Figure":
+    """A panel a metric (name → what its axis says), in it each label's bars."""
+    figure, axes = new_figure(width, 3.6, columns=len(metrics))
+    for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
+        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
+        arm_panels.grouped(ax, groups, names, paper, PAPER)
+        percent_axis(ax, told)
+        ax.set_xlabel("gold label")
+        ax.set_ylim(0, 1)
+    legend_below(figure, 6)
+    return figure
+
+
+def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
+    """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
+    rows = published.read_table(table, "veri")
+    rows = rows[rows.model.isin(published.DEFAULT["model"])].set_index("arm")
+    values = rows.drop(columns="model")
+    names = [c for c in values if c.endswith(end) and not c.startswith(without)]
+    return (values[names].mean(axis=1) / 100).dropna().to_dict()
+
+
+# ---- confidence: the probability of the label that is written; the paper's is a logit
+
+
+def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
+    """Of a run's items.csv the answers whose label has a probability: the label that
+    was said, whether it is right, its p."""
+    import pandas as pd
+
+    parts = []
+    for label, short in SHORT.items():
+        p = items.get(f"{short}_confidence", pd.Series(dtype=float)).dropna()
+        if len(p):
+            right = items.loc[p.index, "label_accuracy"] == 1
+            parts.append(pd.DataFrame({"label": label, "right": right, "p": p}))
+    return pd.concat(parts) if parts else pd.DataFrame(columns=["label", "right", "p"])
+
+
+def label_probabilities(answers: "AnswersByArm") -> "Figure":
+    """Fig 5a–b: how likely the labels are that each arm writes, by label.
+
+    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
+    stops being low and starts being high.
+    """
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    edges = np.arange(21) / 20
+    for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
+        for i, label in enumerate(LABELS):
+            p = table.p[table.label == label].astype(float).clip(0, 1)
+            if len(p):
+                shares = np.histogram(p, edges)[0] / len(p)
+                colour, line, _ = look(i)
+                style = {"color": colour, "ls": line, "lw": 1.6, "baseline": None}
+                ax.stairs(shares, edges, **style, label=f"{label} (n = {len(p)})")
+        if ax.patches:
+            ax.legend(**LEGEND, loc="upper left")
+        else:
+            say(ax, "no such answers")
+        for limit in (LOW, HIGH):
+            ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
+        ax.set_xlim(0, 1)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("probability of the label that is written")
+        percent_axis(ax, "answers with the label")
+        ax.set_title(spaced(arm), fontsize=10, loc="left")
+    return figure
+
+
+def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
+    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
+    (> 0.95) confidence are right, by label.
+
+    The number of answers stands on each bar; those between are told below.
+    """
+    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    places = np.arange(len(LABELS))
+    for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
+        tiers = (
+            ("low: below 85 %", table.p < LOW, -0.2, ABSTAIN),
+            ("high: above 95 %", table.p > HIGH, 0.2, CORRECT),
+        )
+        for name, inside, shift, colour in tiers:
+            right = table[inside].astype({"right": float}).groupby("label").right
+            rows = right.agg(["mean", "size"]).reindex(LABELS, fill_value=0)
+            style = {"color": colour, "ec": "black", "lw": 0.6, "label": name}
+            drawn = ax.bar(places + shift, rows["mean"], 0.38, **style)
+            counts = [f"n={count:.0f}" for count in rows["size"]]
+            ax.bar_label(drawn, counts, fontsize=8, padding=2)
+        between = table[table.p.between(LOW, HIGH)].label.value_counts()
+        names = [
+            f"{told}\n({between.get(label, 0)} between)"
+            for label, told in zip(LABELS, TOLD.values(), strict=True)
+        ]
+        ax.set_xticks(places, names, fontsize=8)
+        ax.set_xlabel(f"label said · {spaced(arm)}")
+        ax.set_ylim(0, 1.1)
+        percent_axis(ax, "labels that are right")
+    shown = figure.axes[0].get_legend_handles_labels()
+    place = {"loc": "outside upper center", "ncols": 2}
+    figure.legend(*shown, **LEGEND, **place, title="confidence", title_fontsize=8)
+    return figure
+
+
+# ---- trajectories: HTML that needs no script, styles that JupyterLab keeps
+
+
+def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
+    """Fig 11: trajectories of one claim in columns, to open step by step.
+
+    rows: what each column is called → the claim and what was done. A search tells
+    which gold entries it found, the score what of the answer is right, wrong and
+    missed, and the parts of the reward.
+    """
+    from IPython.display import HTML
+
+    first = next(iter(rows.values()))
+    gold = ", ".join(f"[[{i}]]" for i in first.gold) or "none"
+    told = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
+    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in told.items())
+    cells = "".join(
+        f'<td style="{CELL}"><b>{escape(name)}</b>{_walked(row)}</td>'
+        for name, row in rows.items()
+    )
+    table = f'<table style="width: 100%; table-layout: fixed"><tr>{cells}</tr></table>'
+    return HTML(PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
+
+
+def _walked(row: Verified) -> str:
+    """The steps of a trajectory and its score."""
+    made, found = [], set()
+    for number, step in enumerate(steps(row.trajectory), start=1):
+        text = " ".join(step.text.split())
+        told, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
+        if step.kind == INFORMATION:
+            ids = set(ENTRY.findall(step.text))
+            hits = sum(i in ids for i in row.gold)
+            told = _mark(RIGHT if hits else WRONG, f"{hits} of {len(row.gold)} gold")
+            told += f" among {len(ids)}"
+            for i in row.gold:
+                cited = escape(f"[[{i}]]")
+                body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
+            found |= ids
+        elif step.kind == OTHER:
+            told += f" · {_mark(WRONG, 'outside of the tags')}"
+        made.append(_step(f"{number} · <b>{step.kind}</b> {told}", body))
+    return "".join(made) + _score(row, found)
+
+
+def _score(row: Verified, found: set[str]) -> str:
+    """What of the answer is right: label, evidence by id, and the rewards."""
+    answer, lines = row.answer, []
+    for i in answer.evidence:
+        mark = (RIGHT, "gold, cited") if i in row.gold else (WRONG, "cited, not gold")
+        lines.append(f"{_mark(*mark)} [[{escape(i)}]]")
+    for i in row.gold:
+        if i not in answer.evidence:
+            name = "gold, found, not cited" if i in found else "gold, not cited"
+            lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
+    if forced(row.trajectory):
+        lines.append(_mark(WRONG, "the system had to open the answer"))
+    formed = well_formed(row.trajectory, online=True)
+    without = {"evidence_reward": False, "format_reward": False}
+    label_term = rewards.reward(answer, formed, row.label, row.gold, **without)
+    evidence = evidence_score(answer, row.gold)
+    lines.append(
+        f"<b>Reward:</b> label × validity {label_term:.3g} · "
+        f"evidence {evidence:.3g} · format {formed:d}"
+    )
+    right = RIGHT if row.right(answer.label) else WRONG
+    label = _mark(right, answer.label or "no label")
+    return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")
+
+
+def _step(summary: str, body: str, opened: str = "") -> str:
+    """A step to open; both are HTML."""
+    head = f'<summary style="cursor: pointer; {TEXT}">{summary}</summary>'
+    body = f'<div style="{TEXT}">{body}</div>'
+    return f'<details{opened} style="{STEP}">{head}{body}</details>'
+
+
+def _mark(mark: tuple[str, str], text: str) -> str:
+    sign, colour = mark
+    return f'<span style="background-color: {colour}">{sign} {escape(text)}</span>'

@@ -1,0 +1,1 @@
+"""Loading a policy, generating with it and scoring."""

@@ -1,0 +1,147 @@
+"""The notebooks as pages to read: run, with figures and equations inside, offline."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from factkit import UserError
+from factkit.run import arms, child, params, progress, runs, sweeps
+
+NOTEBOOKS = params.ROOT / "notebooks"
+NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-6]1_|60_|9")  # made before it, or in it
+MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
+# browsers draw no variants of letters but by characters of their own
+DRAWN = {r"\mathbb 1": "𝟙", r"\mathbb E": "𝔼", r"\mathcal L": "ℒ", r"\mathcal{L}": "ℒ"}
+CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
+NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
+
+
+class BookError(UserError):
+    """The book can't be made; the message says why and what to do."""
+
+
+def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
+    """Write a page a notebook and index.html, the contents; their paths.
+
+    A notebook's last run at the profile is shown; without one, what needs no policy
+    is run now, and of the rest the source is shown. Raises BookError if one fails.
+    """
+    sources = sorted(NOTEBOOKS.glob("*.ipynb"))
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = []
+    bar = progress.progress_bar(len(sources), "book", "notebook")
+    for source in sources:
+        executed = _executed(source, profile, output_dir)
+        notebook = nbformat.read(executed or source, as_version=4)
+        notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
+        pages.append(folder / f"{source.stem}.html")
+        _write(pages[-1], _readable(notebook, notes))
+        bar.update()
+    bar.close()
+    contents = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
+    index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(contents)])
+    _write(folder / "index.html", index)
+    return [*pages, folder / "index.html"]
+
+
+def _run_of(source: Path, runs_folder: Path) -> Path:
+    """The run that a notebook's page shows, of those in a folder: of a train notebook
+    the paper's own arm; where that was not run, as in the workshop, another one."""
+    paper, folder = source.stem.split("_")[1], runs_folder / source.stem
+    trains = source.stem.endswith("_train")
+    own = folder / (f"{arms.main(paper)[-1]}-s0" if trains else "main-s0")
+    return own if own.is_dir() else min(folder.glob("*-s0"), default=own)
+
+
+def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
+    """The executed notebook of a source: a stored run's, or one made now."""
+    run = _run_of(source, params.ROOT / output_dir / profile)
+    done = run / "notebook.ipynb"
+    if done.is_file():
+        return done
+    if NEEDS_A_POLICY.match(source.stem):
+        return None
+    done.parent.mkdir(parents=True, exist_ok=True)
+    paper = source.stem.split("_")[1]
+    values = params.ROOT / "params" / profile / f"{paper}.yaml"
+    given = ["-f", str(values)] if values.is_file() else []
+    given += ["-r", "output_dir", output_dir, "--no-progress-bar"]
+    partial = done.with_name("notebook.partial.ipynb")
+    command = (sys.executable, "-m", "papermill", str(source), str(partial), *given)
+    made = subprocess.run(
+        child.command(*command), env=sweeps.environment(), cwd=params.ROOT
+    )
+    if made.returncode:
+        raise BookError(
+            f"{source.name} failed: {runs.relative(partial)} shows the error"
+        )
+    os.replace(partial, done)
+    return done
+
+
+def _figures(source: Path, profile: str) -> list[str]:
+    """The reference figures of a notebook's run, as Markdown."""
+    run = _run_of(source, runs.REFERENCE / profile)
+    drawn = sorted((run / "figures").glob("*.png"))
+    return [f"![{path.stem}]({runs.relative(path)})" for path in drawn]
+
+
+def _readable(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
+    """The notebook without progress bars and papermill's own cell, with a way back."""
+    injected = "injected-parameters"
+    shown = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
+    for cell in shown:
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
+    above = "\n\n".join(["[contents](index.html)", *notes])
+    notebook.cells = [nbformat.v4.new_markdown_cell(above), *shown]
+    return notebook
+
+
+def _write(path: Path, notebook: NotebookNode) -> None:
+    """Write one page; it loads nothing from elsewhere."""
+    from nbconvert import HTMLExporter
+
+    formulas: list[str] = []
+
+    def keep(match: re.Match) -> str:
+        display = "inline" if match[1] is None else "block"
+        formulas.append(mathml(match[1] or match[2], display))
+        return f"FORMULA{len(formulas) - 1}X"
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts = CODE.split(cell.source)  # code stands at odd places
+            parts[::2] = [MATH.sub(keep, part) for part in parts[::2]]
+            cell.source = _linked("".join(parts))
+    scripts = dict.fromkeys(
+        ("mathjax_url", "require_js_url", "jquery_url", "mermaid_js_url"), ""
+    )
+    exporter = HTMLExporter(embed_images=True, **scripts)
+    resources = {"metadata": {"name": path.stem, "path": str(params.ROOT)}}
+    html, _ = exporter.from_notebook_node(notebook, resources)
+    html = re.sub(r"FORMULA(\d+)X", lambda m: formulas[int(m[1])], html)
+    path.write_text(html, encoding="utf-8")
+
+
+def mathml(tex: str, display: str = "inline") -> str:
+    """A formula as browsers draw it; display: inline or block."""
+    from latex2mathml.converter import convert
+
+    for letter, drawn in DRAWN.items():
+        tex = tex.replace(letter, drawn)
+    return convert(tex, display=display)
+
+
+def _linked(text: str) -> str:
+    """Links between notebooks lead to pages; of other files the words remain."""
+    text = re.sub(r"\]\((?:notebooks/)?(\w+)\.ipynb\)", r"](\1.html)", text)
+    text = re.sub(r"(!\[[^\]]*\]\()\.\./", r"\1", text)  # of pictures, from the root
+    text = re.sub(r"\]\(README\.md\)", "](index.html)", text)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:|\w+\.html|#)[^)]*\)", r"\1", text)

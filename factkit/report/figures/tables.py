@@ -1,0 +1,234 @@
+"""Tables: arms over seeds, ours beside the paper's."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit.report.figures import name_arm
+from factkit.report import published
+from factkit.run import arms, past_runs, runs, sweeps
+from factkit.run.params import ROOT
+from factkit.run.params.stages import RunParams
+from factkit.run.statistics import t_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+RULE = "relation_rule"  # no arm: an untrained baseline, of notebook 12
+Result = Mapping[str, Any]
+RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
+SHOWN = {  # of a paper's results, at a glance
+    "truthrl": RATES,
+    "rar": (
+        *("hallucination_rate", "short_hallucination", "short_abstention"),
+        *("win_rate", "best_guess_accuracy", "format_following"),
+    ),
+    "reason": ("factual_precision", "win_rate", "response_rate", "malformed"),
+    "rlfh": ("factual_precision", "response_rate"),
+    "compare": (
+        *("factual_precision", "response_rate", "win_rate"),
+        *("short_truthfulness", "short_abstention"),
+    ),
+    "veri": (
+        *("joint_accuracy", "verification_accuracy", "label_accuracy"),
+        *("evidence_score", "checkable_evidence_score", "evidence_cover"),
+    ),
+}
+
+# ---- our results
+
+
+def stored(
+    paper: str, p: RunParams, variant: str = ""
+) -> dict[str, list[dict[str, Any]]]:
+    """Variant → the training runs to draw: this machine's, and beside them reference
+    results whose parameters are the same.
+
+    Says which they are. Raises RunError if there are none of `variant`.
+    """
+    results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir, beside=True)
+    if variant not in results_of:
+        sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
+        sweep += f" --variant {variant}" * bool(variant)
+        sweep += f" --output-dir {p.output_dir}" * (p.output_dir != "outputs")
+        raise runs.RunError(f"no results of profile {p.profile}: run {sweep}")
+    by_variant = {}
+    for name, results in results_of.items():
+        trained = [dict(r) for r in results if "prefix" not in r]  # no iterations
+        folders = [Path(r["folder"]).parent for r in trained]
+        n = folders.count(folders[0])
+        on = trained[0]["device"]
+        print(f"{name or 'main'}: {n} runs from {runs.relative(folders[0])}, on {on}")
+        if others := dict.fromkeys(r["arm"] for r in trained[n:]):
+            print(f"    beside them from the reference results: {', '.join(others)}")
+        by_variant[name] = trained
+    return by_variant
+
+
+def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
+    """The results of the arms and seeds that `p.arms` and `p.seeds` name, as `stored`
+    has them. train: those without results here are trained first, which takes hours."""
+    if train:
+        return sweeps.train_arms(paper, p)
+    named = [(arm, seed) for arm in p.arm_names for seed in p.seed_numbers]
+    results = stored(paper, p, p.variant)[p.variant]
+    return [r for r in results if (r["arm"], r["seed"]) in named]
+
+
+def samples(results: Sequence[Result], arm: str) -> list[Path]:
+    """The stored answers of an arm, before and after, of the seeds that have some."""
+    paths = [Path(r["folder"]) / "samples.jsonl" for r in results if r["arm"] == arm]
+    return [path for path in paths if path.exists()]
+
+
+def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Results of training runs grouped by arm, in the order that the paper tells.
+
+    Runs of one arm with other parameters are an arm of their own (`past_runs.apart`).
+    """
+    if all("params" in r and "paper" in r for r in results):
+        results = past_runs.apart(results)
+    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
+    known = ["base", "instruct", "prompting", RULE, *of_papers]
+    names = {r["arm"] for r in results}
+    known = [beside for name in known for beside in (name, f"{name} (reference)")]
+    order = dict.fromkeys([n for n in known if n in names] + sorted(names - {*known}))
+    return {name: [r for r in results if r["arm"] == name] for name in order}
+
+
+def policies(arm: str, group: list[Result]) -> list[Result]:
+    """The runs of an arm that are policies of their own: one, where it is untrained."""
+    untrained = arm.removesuffix(" (reference)") in arms.untrained()
+    return group[:1] if untrained else group
+
+
+def policies_of(
+    results: Sequence[Result], wanted: Sequence[str]
+) -> dict[str, list[Result]]:
+    """The `policies` of these arms, by arm."""
+    groups = by_arm([r for r in results if r["arm"] in wanted])
+    return {arm: policies(arm, group) for arm, group in groups.items()}
+
+
+def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
+    """The results, and the untrained rule by relation as one more, of one seed.
+
+    It depends on the questions alone and is stored with every arm. Nothing is added if
+    no result holds one of `names` for it.
+    """
+    for r in results:
+        stored = {name: r["metrics"].get(f"{RULE}_{name}") for name in names}
+        metrics = {name: value for name, value in stored.items() if value is not None}
+        if metrics:
+            return [*results, {**r, "arm": RULE, "metrics": metrics}]
+    return list(results)
+
+
+def values(group: Sequence[Result], name: str) -> list[float]:
+    """A metric of the runs that have it."""
+    return [r["metrics"][name] for r in group if name in r["metrics"]]
+
+
+def spread(given: Sequence[float | None], factor: float = 100) -> str:
+    """Values as "mean ± half-width of the 95 % t interval"; fractions in per cent."""
+    scaled = [factor * v for v in given if v is not None]
+    if not scaled:
+        return "–"
+    mean, half = t_interval(scaled)
+    return f"{mean:.1f} ± {half:.1f}" if len(scaled) > 1 else f"{mean:.1f}"
+
+
+def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, float]:
+    """<arm>_<metric> → mean over the seeds that have it: a comparison's own metrics.
+
+    names: metrics, by default all but those on dev requests, before training and by
+    exposure.
+    """
+    others = ("dev_", "before_", "exposure_")
+    every = sorted({name for r in results for name in r["metrics"]})
+    names = names or [name for name in every if not name.startswith(others)]
+    return {
+        f"{name_arm(arm, group)}_{name}": t_interval(measured)[0]
+        for arm, group in by_arm(results).items()
+        for name in names
+        if (measured := values(group, name))
+    }
+
+
+def results_table(
+    results: Sequence[Result],
+    names: Sequence[str] = RATES,
+    arms: Sequence[str] = (),
+    factor: float = 100,
+) -> "pd.DataFrame":
+    """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
+
+    names: metrics, by default the four rates. arms: which, by default all. factor: 1 of
+    metrics that are no fractions, as claims and words. Where the results hold the rule
+    by relation, it has a row.
+    """
+    import pandas as pd
+
+    rows = {
+        name_arm(arm, group): {"seeds": len(group)}
+        | {n: spread(values(policies(arm, group), n), factor) for n in names}
+        for arm, group in by_arm(with_rule(results, names)).items()
+        if not arms or arm in (*arms, RULE)
+    }
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def beside_paper(
+    results: Sequence[Result],
+    table: int,
+    metrics: Mapping[str, str],
+    paper: str = "truthrl",
+    counts: Collection[str] = (),
+    **chosen: str,
+) -> "pd.DataFrame":
+    """Ours beside one of the paper's tables, for the arms in both; in per cent.
+
+    metrics: column of the published table → our metric. counts: those of them that are
+    no fractions. chosen: as `published.select_rows` has it.
+    """
+    import pandas as pd
+
+    theirs = published.select_rows(table, paper, **chosen).set_index("arm")
+    results = past_runs.with_iterations(results)
+    ours = by_arm(with_rule(results, [*metrics.values()]))
+    rows = {}
+    for arm in (*theirs.index, RULE):
+        group = policies(arm, ours.get(arm, []))
+        row = {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
+        for column, metric in metrics.items():
+            factor = 1 if metric in counts else 100
+            row["ours", column] = spread(values(group, metric), factor)
+        rows |= {name_arm(arm, group): row} if group else {}
+    return pd.DataFrame(rows).T.rename_axis("arm")
+
+
+def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Which arms have most and least of each metric by the mean over seeds, in per
+    cent: a sentence beside a figure."""
+    sentences = []
+    for name in names:
+        by_mean = {
+            100 * t_interval(measured)[0]: name_arm(arm, group)
+            for arm, group in by_arm(results).items()
+            if (measured := values(group, name))
+        }
+        if by_mean:
+            ends = (max(by_mean), min(by_mean))
+            most, least = (f"{by_mean[mean]} ({mean:.1f} %)" for mean in ends)
+            words = name.replace("_", " ")
+            sentences.append(f"{words}: most of {most}, least of {least}.")
+    return "\n".join(sentences)
+
+
+def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+    """The parts that have rows, one above the other under their names."""
+    import pandas as pd
+
+    filled = {name: part for name, part in parts.items() if len(part)}
+    return pd.concat(filled) if filled else pd.DataFrame()

@@ -1,0 +1,268 @@
+"""A paper's results as a page in Markdown: printed, or outputs/reference/<paper>.md.
+
+The latter is made of the reference results alone, and of what people write in
+outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit.report.figures import new_figure, tables
+from factkit.report import deviations, ledger
+from factkit.run import arms, params, past_runs, runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "truthrl": "TruthRL",
+    "rar": "Binary RAR",
+    "reason": "Learning to Reason for Factuality",
+    "rlfh": "RLFH",
+    "veri": "Veri-R1",
+    "compare": "The papers against each other",
+}
+PICTURES = {
+    "14_truthrl_figures/exposure": "TruthRL: who abstains where",
+    "24_rar_figures/fig3_claims": "Binary RAR: claims, by the reward",
+    "34_reason_figures/precision_and_detail": "Learning to Reason: precision, detail",
+    "44_rlfh_figures/table2_granularity": "RLFH: what a reward is given for",
+    "54_veri_figures/table1_main_arms": "Veri-R1: claims checked with a search",
+    "62_compare_figures/front": "All rewards on one policy",
+}
+MEANS_OVER_ANSWERS = {  # main metrics that silence on bad answers improves
+    "rar": "hallucination_rate",
+    "reason": "factual_precision",
+    "rlfh": "factual_precision",
+    "compare": "factual_precision",
+}
+RULE = """\
+One rule for all (`run/statistics.py`): a difference is paired over test items and
+seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
+claim holds if the interval lies on the claim's side, fails if on the other, and is
+undecided otherwise. *Same answered*, beside claims on means over answers: difference
+and verdict on the requests that both arms answered, which silence can't improve.
+*Hold together*: what stays by Holm's method if all verdicts of a
+paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
+mostly other test sets and variants; *not measurable here* says why on the paper's page.
+Where a run's items were not stored, the interval is over seeds alone, and the row says
+so.
+"""
+
+
+def summary(root: Path | None) -> "pd.DataFrame":
+    """How many claims of each paper hold, fail … at each profile with runs.
+
+    "by chance": how many would hold if no arm differed; "hold together": what stays by
+    Holm's method.
+    """
+    import pandas as pd
+
+    rows = {}
+    for paper in arms.PAPERS:
+        table = ledger.page(paper, root)
+        for profile in dict.fromkeys(p for p, _ in table.columns if p):
+            words = table[profile]["verdict"]
+            counts = {word: (words == word).sum() for word in words}
+            rows[paper, profile] = {
+                "claims": len(words),
+                **{w: counts.get(w, 0) for w in ("holds", "fails", "undecided")},
+                "by chance": f"{ledger.by_chance(words):.1f}",
+                "hold together": (table[profile]["all together"] == "holds").sum(),
+                **{w: counts.get(w, 0) for w in ("one seed", "not measurable")},
+                **{w: counts.get(w, 0) for w in ("not run", ledger.NOT_HERE)},
+            }
+    return pd.DataFrame(rows).T
+
+
+def write_pages() -> list[Path]:
+    """Write the page of every paper, the claims counted, and the papers' picture."""
+    pages = {f"{paper}.md": markdown(paper) for paper in arms.SETS}
+    pages["claims.md"] = counted()
+    paths = {runs.REFERENCE / name: page for name, page in pages.items()}
+    paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
+    for path, page in paths.items():
+        path.write_text(page, encoding="utf-8")
+    picture = runs.REFERENCE / "papers.png"
+    grid().savefig(picture, dpi=90)
+    return [*paths, picture]
+
+
+def minutes() -> "pd.DataFrame":
+    """What a notebook took, a row a notebook, a column a profile: "0.3", of a train
+    notebook "0.3–2.5" by the arm; minutes of the reference results, rounded up."""
+    import pandas as pd
+
+    def spent(seconds: "pd.Series") -> str:
+        ends = {math.ceil(s / 6) / 10 for s in (seconds.min(), seconds.max())}
+        return "–".join(f"{end:.1f}" for end in sorted(ends))
+
+    taken = pd.DataFrame(runs.all_results(runs.REFERENCE))
+    taken = taken[taken.variant.fillna("") == ""]
+    by_profile = taken.wall_s.groupby([taken.notebook, taken.profile])
+    return by_profile.agg(spent).unstack(fill_value="")
+
+
+def notebooks() -> str:
+    """notebooks/README.md: order, minutes, a workshop, and what to try in each."""
+    import pandas as pd
+
+    taken, rows, tasks = minutes(), [], []
+    for path in sorted((params.ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+        title = texts[0].partition("\n")[0].removeprefix("# ")
+        own = taken.loc[path.stem] if path.stem in taken.index else {}
+        link = f"[{path.stem}]({path.name})"
+        rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
+        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-2], re.DOTALL)
+        tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
+    columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
+    table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
+    names = ("notebooks.md", "workshop.md")
+    order, plan = ((runs.REFERENCE / "notes" / n).read_text("utf-8") for n in names)
+    return "\n".join([order, table, f"\n{plan}", "## Things to try\n", *tasks])
+
+
+def counted() -> str:
+    """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
+    table = summary(None).rename_axis(["paper", "profile"]).reset_index()
+    return (
+        "# The papers' claims, counted\n\n"
+        "Made by `python -m factkit report --markdown`. Each paper's page has them one "
+        "by one.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
+    )
+
+
+def markdown(
+    paper: str, root: Path | None = None, profiles: Sequence[str] = params.PROFILES
+) -> str:
+    """The results below `root`, else the reference's, the figures and the claims; None:
+    the reference results alone.
+
+    Raises ParamError if nothing has been run.
+    """
+    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
+    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
+    notes = (runs.REFERENCE / "notes" / f"{paper}.md").read_text(encoding="utf-8")
+    if root:
+        notes = notes.replace("## In words", "## The reference results in words", 1)
+    parts = [
+        f"# {TITLES[paper]}: what came out\n",
+        "Made by `python -m factkit report --markdown` from the results beside this "
+        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
+        f"Notebooks: {', '.join(links)}.\n",
+        notes,
+        "## Results\n",
+    ]
+    stored = {name: past_runs.stored(paper, name, root) for name in profiles}
+    measured = [profile for profile, settings in stored.items() if settings]
+    if not measured:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
+            f"start with: python -m factkit reproduce {paper}"
+        )
+    for profile in measured:
+        for setting, found in stored[profile].items():
+            name = "-".join(filter(None, (profile, setting)))
+            table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
+            parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
+            parts += _same_answered_table(paper, found)
+    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
+    for profile in measured:
+        folder = root or runs.REFERENCE
+        drawn = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
+        pictures = sorted(folder.glob(drawn))
+        parts += [f"## Figures at `{profile}`\n"] if pictures else []
+        for path in pictures:
+            inside = path.relative_to(folder)
+            parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
+    parts += _claims(paper, root, measured) if paper in arms.PAPERS else []
+    parts.append("## What differs from the paper\n")
+    for name in measured:
+        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
+        head = f"<details><summary>Profile {name}</summary>"
+        parts.append(f"{head}\n\n{sentences}\n\n</details>\n")
+    return "\n".join(parts)
+
+
+def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
+    """What training changes on the requests that a policy and its start both answered:
+    a table, of papers whose main metric is a mean over answers."""
+    if paper not in MEANS_OVER_ANSWERS:
+        return []
+    metric = MEANS_OVER_ANSWERS[paper]
+    table, _ = ledger.same_answered(paper, results, metric)
+    name = metric.replace("_", " ")
+    head = (
+        f"Better answers, or silence? The change in {name} (points) on all answers, "
+        "and on the\nrequests that the policy and its start both answered with the "
+        "same seed; answered: per cent of\nthe requests.\n"
+    )
+    return [head, table.to_markdown() + "\n"] if len(table) else []
+
+
+def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]:
+    page = ledger.page(paper, root, measured)
+    words = [
+        f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
+        f"{ledger.count_same_answered(page[n])}\n"
+        for n in measured
+    ]
+    columns = [column for column in _columns(measured) if column in page]
+    flat = page[columns].replace(r"\|", "/", regex=True)
+    flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
+    table = flat.to_markdown(index=False) + "\n"
+    return ["## The paper's claims\n", *words, table]
+
+
+def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
+    """Why claims without a verdict have none, a line a claim below its reason."""
+    lines = []
+    page = ledger.page(paper, root, profiles) if paper in arms.PAPERS else {}
+    for profile in (name for name in profiles if name in page):
+        why = page[profile]["why"]
+        for reason, claims in page["", "claim"].groupby(why[why != ""]):
+            lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in claims)]
+    return "\n".join(lines)
+
+
+def grid() -> "Figure":
+    """A figure of each paper and one of their comparison, as drawn at tiny."""
+    from matplotlib.image import imread
+
+    fig, axes = new_figure(14, 8.6, columns=2, rows=3)
+    for ax, (name, title) in zip(axes.flat, PICTURES.items(), strict=True):
+        notebook, _, figure = name.partition("/")
+        path = runs.REFERENCE / "tiny" / notebook / f"main-s0/figures/{figure}.png"
+        ax.set_title(f"{notebook[:2]} · {title}", loc="left")
+        ax.axis("off")
+        ax.imshow(imread(path))
+    return fig
+
+
+def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
+    shared = [("", c) for c in ("claim", "where", "setting", "paper")]
+    own = ("ours", "same answered", "verdict", "all together")
+    return shared + [(profile, column) for profile in profiles for column in own]
+
+
+def _deviations(paper: str, profile: str) -> list[str]:
+    return deviations.of(paper, params.load(paper, profile), whole=True)
+
+
+def _ran(found: Sequence[Any]) -> str:
+    """Where runs were made, and how long one took, in a line."""
+    taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
+    devices = sorted({r["device"] for r in found if "device" in r})
+    by_verl = sorted({r["arm"] for r in found if "verl" in r.get("recipe", {})})
+    return (
+        f"{len(found)} runs on {'; '.join(devices)}; "
+        f"{min(taken):.1f} to {max(taken):.1f} minutes each."
+        + (f" Trained by verl: {', '.join(by_verl)}." if by_verl else "")
+    )

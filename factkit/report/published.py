@@ -1,0 +1,67 @@
+"""What the papers print, as CSV files in papers/<paper>/published/.
+
+`table<n>.csv` holds a table in per cent, one row per arm; `text.csv` what the prose
+states; `claims.csv` the inequalities that are tested; `setup.csv` the stated
+hyper-parameters; `deviations.csv` what differs here; `test_sets.csv` sizes of test sets.
+"""
+
+import csv
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    import pandas as pd
+
+DEFAULT = {  # a paper's main setting, model, data set and judge
+    "setting": ["with retrieval"],
+    "model": [
+        *("Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"),
+        *("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct"),
+    ],
+    "dataset": ["CRAG"],
+    "judge": ["Llama3.3-70B-Inst"],
+}
+
+
+def _file(paper: str, name: str) -> "Traversable":
+    return files("factkit") / "papers" / paper / "published" / f"{name}.csv"
+
+
+def read_rows(paper: str, name: str) -> list[dict[str, str]]:
+    """The rows of a file as they are written, {column: text}; none without the file."""
+    path = _file(paper, name)
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def read_table(number: int | str, paper: str = "truthrl") -> "pd.DataFrame":
+    """A table of the paper as it was printed, in per cent, one row per arm."""
+    import pandas as pd
+
+    return pd.read_csv(str(_file(paper, f"table{number}")))
+
+
+def select_rows(number: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
+    """A printed table restricted to the paper's main setting, model, data set and judge
+    (`DEFAULT`), or to the given values, as in setting="without retrieval"."""
+    table = read_table(number, paper)
+    wanted = DEFAULT | {column: [value] for column, value in chosen.items()}
+    for column in wanted.keys() & set(table):
+        table = table[table[column].isin(wanted[column])]
+    return table
+
+
+def test_sets(paper: str) -> "pd.DataFrame":
+    """How many items each test set has in the paper and here, and why they differ.
+
+    "ours, whole": the size of the whole public file, where it was available.
+    """
+    import pandas as pd
+
+    sets = pd.DataFrame(read_rows(paper, "test_sets")).set_index("set")
+    names = {"n": "the paper's", "loaded": "ours, whole", "why": "why they differ"}
+    return sets.rename(columns=names)

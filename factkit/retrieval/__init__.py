@@ -1,1 +1,0 @@
-"""Chunks, the search among them by words or embeddings, and evidence for prompts."""

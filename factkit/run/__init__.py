@@ -1,0 +1,1 @@
+"""Parameters, run folders, sweeps: what any experiment needs."""

@@ -1,0 +1,68 @@
+"""Files that are written whole or not at all, and the cache folder."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from factkit.run.failures import RunFailure, writing
+
+
+def cache_path() -> Path:
+    """The cache folder: `$FACTKIT_CACHE`, else `~/.cache/factkit`."""
+    default = Path(os.path.expanduser("~"), ".cache", "factkit")
+    return Path(os.environ.get("FACTKIT_CACHE") or default)
+
+
+def cache_dir() -> Path:
+    """The cache folder, which is created. Raises RunFailure if it can't be."""
+    folder = cache_path()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFailure(
+            f"{folder}, the cache folder, can't be created ({error.strerror}): set "
+            "FACTKIT_CACHE to a folder that can be written"
+        ) from None
+    return folder
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees either the old or the new whole, also after
+    the power has failed. Text is written as UTF-8."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with writing(path), temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):  # it must not hide what went wrong
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill, which gets its name once all that it holds is on the
+    disk. If the block fails, nothing of it is left."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with writing(folder):
+            partial.mkdir()
+            yield partial
+            rename_whole(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def rename_whole(partial: Path, folder: Path) -> None:
+    """Give a folder its name once all that it holds is on the disk."""
+    for path in partial.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    partial.rename(folder)

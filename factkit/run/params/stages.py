@@ -1,0 +1,399 @@
+"""What the stages of a run take, whichever the paper: policy, SFT, DPO, RL."""
+
+import typing
+from typing import ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from factkit.run.params import fields
+
+SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
+PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
+
+
+class RunParams(BaseModel):
+    """What every run has."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
+
+    profile: Literal[PROFILES]
+    variant: fields.Variant = ""  # joins params file and run folder
+    output_dir: fields.Folder = "outputs"
+    seed: fields.Seed = 0
+
+
+class SweepParams(RunParams):
+    """The arms and seeds that a sweep runs and a paper's notebooks compare.
+
+    `arm` of the paper's class lists the arms that there are.
+    """
+
+    arms: fields.Text
+    seeds: fields.Seeds
+
+    @property
+    def arm_names(self) -> list[str]:
+        """The names in `arms`."""
+        return self.arms.split()
+
+    @property
+    def seed_numbers(self) -> list[int]:
+        """The numbers in `seeds`."""
+        return [int(seed) for seed in self.seeds.split()]
+
+    @field_validator("arms")
+    @classmethod
+    def _arms_are_known(cls, text: str) -> str:
+        known = typing.get_args(cls.model_fields["arm"].annotation)
+        if not fields.are_some_of(text, known, least=1):
+            raise ValueError(f"there are {', '.join(known)}: name each once")
+        return text
+
+
+class Corpus(RunParams):
+    """Parameters of 01_corpus_and_retrieval."""
+
+    policy: fields.Policy
+    chunk_tokens: fields.ChunkTokens
+    overlap: fields.TokensOrZero
+    max_documents: int = Field(ge=100, le=fields.MOST)
+    n_questions: int = Field(ge=20, le=fields.MOST)
+
+    @model_validator(mode="after")
+    def _chunks_move_on(self) -> Self:
+        if self.overlap >= self.chunk_tokens:
+            raise ValueError(f"overlap={self.overlap} must be below chunk_tokens")
+        return self
+
+
+class Start(RunParams):
+    """Parameters of 00_start_here."""
+
+    policy: fields.Policy
+    n_questions: fields.Count
+
+
+class HardwareParams(RunParams):
+    """How to run on GPUs; the defaults are those of a machine without one."""
+
+    rollouts: Literal["transformers", "vllm_colocate"] = "transformers"
+    vllm_tensor_parallel: fields.Few = 1
+    vllm_memory: float = Field(0.3, gt=0, lt=1)  # share of a GPU's memory
+    lora_backend: Literal["peft", "unsloth"] = "peft"
+    num_processes: fields.Few = 1  # GPUs that train, by accelerate launch
+    deepspeed: Literal["", "zero3", "zero3_offload"] = ""
+    micro_batch_size: fields.FewOrZero = 0  # sequences a GPU at a time; 0: all
+    max_context_length: int = Field(2048, ge=16, le=fields.MOST_TOKENS)
+
+    def split_batch(self, total: int) -> tuple[int, int]:
+        """How an update's `total` rows are split: (rows a pass, passes a process).
+
+        total = rows a pass × passes × num_processes: it stays the paper's whatever fits
+        on a GPU. micro_batch_size 0: a process takes its whole share in one pass.
+        Raises ValueError if it does not divide.
+        """
+        share, rest = divmod(total, self.num_processes)
+        micro = min(self.micro_batch_size or share, share)
+        if rest or not micro or share % micro:
+            raise ValueError(
+                f"a batch of {total} does not split into {self.num_processes} "
+                f"processes × whole micro-batches of {self.micro_batch_size}; change "
+                "micro_batch_size or num_processes"
+            )
+        return micro, share // micro
+
+
+class JudgeParams(HardwareParams):
+    """Who judges: rules, an exact reader, or a model behind an endpoint."""
+
+    verifier: fields.Name = "rules"  # each paper says which it knows
+    judge_model: fields.Name = ""
+    judge_url: fields.Url = "http://localhost:8001/v1"
+    judge_gpus: fields.Few = 1  # of the judge's replicas, for doctor's bill
+    judge_concurrency: fields.Few = 64
+    judge_timeout: float = Field(120.0, gt=0, le=86_400)
+    judge_max_calls: int = Field(0, ge=0, le=10**12)  # 0: no cap
+    # variables of the environment: a secret given here would be in results.json
+    judge_key: fields.Variable = "OPENAI_API_KEY"  # holds the key
+    judge_headers: fields.Variable = ""  # holds a JSON object, a gateway's headers
+    judge_extra: fields.RequestFields = ""  # of each request, beside what the kit asks
+    judge_thinking_tokens: fields.TokensOrZero = 0  # beside those of a reply
+
+    @model_validator(mode="after")
+    def _judge_is_named(self) -> Self:
+        if self.verifier == "judge" and not (self.judge_model and self.judge_url):
+            raise ValueError("verifier=judge needs judge_model and judge_url")
+        return self
+
+
+class Verifiers(JudgeParams):
+    """Parameters of 02_verifiers: a judge is measured where one is named."""
+
+    verifier: Literal["rules"] = "rules"
+    rows: fields.CountOrZero
+    benchmarks: fields.FetchedFolder = ""
+
+
+class PolicyParams(JudgeParams):
+    """The policy, how it answers, and the fact world that a tiny one is trained on."""
+
+    policy: fields.Policy
+    dtype: Literal["float32", "bfloat16"]
+    chat: bool
+    answer_format: fields.Name  # each paper says which it knows
+    max_completion_length: fields.Tokens
+    eval_batch_size: fields.Count
+
+    # the fact world and its policy: profile tiny's alone
+    world_people: int = Field(500, ge=20, le=20_000)  # of 50,000 names
+    world_seed: fields.Seed = 0
+    pretrain_hidden_size: fields.Width = 128
+    pretrain_layers: int = Field(4, ge=1, le=128)
+    pretrain_steps: fields.Count = 400
+    pretrain_batch_size: fields.Few = 16
+    pretrain_learning_rate: fields.LearningRate = 5.0e-3
+    pretrain_reading: fields.Weight = 0.0
+
+    @model_validator(mode="after")
+    def _responses_fit(self) -> Self:
+        if self.max_completion_length >= self.max_context_length:
+            raise ValueError(
+                f"max_completion_length={self.max_completion_length} leaves no room "
+                f"for a prompt in max_context_length={self.max_context_length}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _chats_have_a_template(self) -> Self:
+        if self.chat and not fields.has_chat_template(self.policy):
+            raise ValueError(f"chat=true: policy={self.policy} has no chat template")
+        return self
+
+
+class TrainParams(PolicyParams):
+    """What all training has: an adapter or full parameters, checkpoints."""
+
+    lora_rank: int = Field(ge=0, le=4096)
+    lora_alpha: int = Field(ge=1, le=65_536)
+    sft_warmup_ratio: fields.WarmUp  # of DPO and reward models, too
+    checkpoint_steps: fields.Count
+
+    @model_validator(mode="after")
+    def _unsloth_has_an_adapter(self) -> Self:
+        if self.lora_backend == "unsloth" and (not self.lora_rank or self.deepspeed):
+            raise ValueError("lora_backend=unsloth needs lora_rank > 0, no deepspeed")
+        if self.deepspeed and self.num_processes == 1:
+            raise ValueError(
+                f"deepspeed={self.deepspeed} shards: num_processes must be ≥ 2"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_split(self) -> Self:
+        for key in ("sft_batch_size", "dpo_batch_size", "reward_batch_size"):
+            if hasattr(self, key):
+                self.split_batch(getattr(self, key))
+        return self
+
+
+class SftParams(TrainParams):
+    """Supervised fine-tuning."""
+
+    sft_learning_rate: fields.LearningRate
+    sft_batch_size: fields.Count
+    sft_epochs: fields.Few
+    sft_by_length: bool = False  # rows of an update alike, not at random
+
+
+class DpoParams(TrainParams):
+    """DPO."""
+
+    dpo_learning_rate: fields.LearningRate
+    dpo_batch_size: fields.Count
+    dpo_epochs: fields.Few
+    dpo_beta: float = Field(gt=0, le=100)
+
+
+class RlParams(TrainParams):
+    """GRPO."""
+
+    rl_learning_rate: fields.LearningRate
+    rl_warmup_ratio: fields.WarmUp = 0.0  # of the steps; then constant
+    rl_steps: fields.Count
+    rl_batch_size: int = Field(ge=2, le=fields.MOST)
+    minibatches: fields.Few = 1  # updates a rollout
+    num_generations: fields.Samples
+    beta: fields.Weight
+    loss: Literal["grpo", "dr_grpo"] = "grpo"
+    epsilon: float = Field(gt=0, lt=1)
+    temperature: fields.Temperature
+    top_p: fields.TopP
+    kept_policies: fields.Few = 1  # while training, evenly; 1: the last alone
+
+    @property
+    def kept_steps(self) -> list[int]:
+        """The updates after which the policy is kept, the last one last."""
+        n = self.kept_policies
+        steps = {self.rl_steps * i // n for i in range(1, n + 1)}
+        return sorted(steps - {0})
+
+    @model_validator(mode="after")
+    def _prompts_fill_a_rollout(self) -> Self:
+        prompts = self.minibatches * self.rl_batch_size // self.num_generations
+        for key in ("train_questions", "train_requests", "train_claims"):
+            if getattr(self, key, prompts) < prompts:
+                raise ValueError(
+                    f"{key}={getattr(self, key)}: a rollout takes {prompts} prompts, "
+                    "minibatches × rl_batch_size / num_generations"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_fill_the_batch(self) -> Self:
+        if self.rl_batch_size % self.num_generations:
+            raise ValueError(
+                f"num_generations={self.num_generations} must divide "
+                f"rl_batch_size={self.rl_batch_size}: a batch holds whole groups"
+            )
+        per_step = self.num_processes * (self.micro_batch_size or 1)
+        if self.rl_batch_size % per_step:
+            raise ValueError(
+                f"num_processes × micro_batch_size = {per_step} must divide "
+                f"rl_batch_size={self.rl_batch_size}"
+            )
+        return self
+
+
+class TokenLevelParams(RlParams):
+    """PPO on token rewards, or its group-relative variant.
+
+    An update is of rl_batch_size completions; `loss` is not asked.
+    """
+
+    method: Literal["ppo", "group"] = "ppo"
+    gamma: fields.Share
+    ppo_epochs: fields.Few  # times that a rollout is gone through
+    minibatches: fields.Few  # updates each time
+
+    # PPO alone
+    gae_lambda: fields.Share
+    value_clip: float = Field(gt=0, le=10)
+    value_coefficient: fields.Weight
+    value_learning_rate: fields.LearningRate
+
+    @model_validator(mode="after")
+    def _unsloth_has_its_own_trainer(self) -> Self:
+        if self.lora_backend == "unsloth":
+            raise ValueError("lora_backend=unsloth has no token-level trainer: peft")
+        return self
+
+
+class RewardModelParams(RlParams):
+    """The reward model of RLHF and RLKF."""
+
+    reward_lora_rank: int = Field(0, ge=0, le=4096)  # 0: full parameters
+    reward_pairs: fields.FewOrZero = 0  # wrong samples of a question, at most; 0: all
+    reward_beta: fields.Weight
+    reward_learning_rate: fields.LearningRate
+    reward_batch_size: fields.Count
+    reward_epochs: fields.Few
+
+
+EVAL_SETS = (
+    "crag",
+    "nq_open",
+    "hotpotqa",
+    "musique",
+    "popqa",
+)  # datasets.benchmarks  # data sets of data.benchmarks
+
+
+class QuestionParams(PolicyParams):
+    """The questions, how they are asked, probed and answered with evidence."""
+
+    verifier: Literal["rules", "exact", "judge"] = "rules"
+    other_judges: fields.Judges = ""
+    answer_format: Literal["plain", "boxed"]
+    prompt_template: fields.Template
+    prompting_template: fields.Template
+    abstaining_template: fields.Template
+    majority_samples: fields.Few
+
+    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions_path: fields.DataFile = ""
+    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    train_questions: fields.Size
+    dev_questions: fields.Size
+    test_questions: fields.Size
+    comparison_questions: fields.Count = 150
+    least_known: fields.Share = 0.0  # share of right samples of a relation
+    most_known: fields.Share = 1.0  # that is asked
+    split_seed: fields.Seed = 0
+    probe_samples: fields.Samples
+    probe_temperature: fields.Temperature
+    known_share: fields.Share
+
+    retriever: Literal["", "bm25", "e5"] = ""
+    encoder: fields.Model = "intfloat/e5-base-v2"
+    wikipedia_path: fields.DataFile = ""
+    retrieved_chunks: fields.Few = 3
+    chunk_tokens: fields.ChunkTokens = 128
+
+    @model_validator(mode="after")
+    def _some_relations_are_asked(self) -> Self:
+        if self.least_known > self.most_known:
+            raise ValueError(
+                f"least_known={self.least_known} is above most_known={self.most_known}"
+            )
+        return self
+
+    @property
+    def second_judges(self) -> list[str]:
+        """Further judges of the same answers (Table 5): `other_judges`, or, where rules
+        judge, a string match and whether the response holds the answer."""
+        if self.verifier == "judge":
+            return self.other_judges.split()
+        return [name for name in ("exact", "contains") if name != self.verifier]
+
+
+class RequestParams(PolicyParams):
+    """Requests that are answered at length, their evidence, and who verifies."""
+
+    data_notebook: ClassVar[str]  # writes the requests and their evidence
+    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
+    verifier: Literal["world", "leads", "judge"]
+    prompt_template: fields.Template
+
+    requests: fields.Name  # each paper says which it knows
+    requests_path: fields.DataPath = ""
+    train_requests: fields.Size
+    dev_requests: fields.Size
+    test_requests: fields.Size
+    split_seed: fields.Seed = 0  # of requests and questions, but in the fact world
+    drawn_responses: fields.Samples
+    drawn_temperature: fields.Temperature
+
+    search_url: fields.Url = ""
+    pages: fields.Few
+    least_pages: fields.Few
+    claim_chunks: fields.Few
+    claim_chunk_tokens: fields.ChunkTokens
+    test_chunks: fields.Few
+
+    @model_validator(mode="after")
+    def _evidence_can_be_had(self) -> Self:
+        if self.least_pages > self.pages:
+            raise ValueError(f"least_pages={self.least_pages} is above pages")
+        if self.verifier != "judge" and self.verifier != self.requests:
+            raise ValueError(
+                f"verifier={self.verifier} can't verify requests={self.requests}"
+            )
+        return self
