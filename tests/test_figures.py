@@ -14,8 +14,8 @@ from drawings import (
     with_metrics,
 )
 
-from factkit.report.figures import arm_panels, tables
 from factkit.report import ledger, published
+from factkit.report.figures import arm_panels, tables
 from factkit.run import params, past_runs, runs
 
 RATES = {"truthfulness": 0.2, "accuracy": 0.5, "hallucination": 0.3, "abstention": 0.2}

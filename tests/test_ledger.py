@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
+from factkit.report import ledger
 from factkit.report.figures import tables
 from factkit.report.ledger import Claim
-from factkit.report import ledger
 from factkit.run import params, past_runs, statistics
 from factkit.run.results import write_results
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.report.figures import new_figure, tables
 from factkit.report import deviations, ledger
+from factkit.report.figures import new_figure, tables
 from factkit.run import arms, params, past_runs, runs
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 `table<n>.csv` holds a table in per cent, one row per arm; `text.csv` what the prose
 states; `claims.csv` the inequalities that are tested; `setup.csv` the stated
-hyper-parameters; `deviations.csv` what differs here; `test_sets.csv` sizes of test sets.
+hyper-parameters; `deviations.csv` what differs here; `test_sets.csv` the sizes of test
+sets.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""What an arm is. Each paper's room has the table of its own: factkit/papers/<paper>/arms.py.
+"""What an arm is. Each paper has its own table: factkit/papers/<paper>/arms.py.
 
 Parameters, notebooks, sweeps, ledger and figures read it; an arm is defined there
 once.

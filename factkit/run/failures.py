@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factkit.run.paths import cache_path
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -129,8 +131,6 @@ def explain_storage(error: BaseException) -> str:
 
 def _alternative(path: str) -> str:
     """The setting that puts a file elsewhere."""
-    from factkit.run.files import cache_path
-
     if path.startswith(str(cache_path())):
         return "set FACTKIT_CACHE to another folder"
     if "huggingface" in path or path.startswith(os.environ.get("HF_HOME", "\0")):

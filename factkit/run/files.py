@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from factkit.run.failures import RunFailure, writing
-
-
-def cache_path() -> Path:
-    """The cache folder: `$FACTKIT_CACHE`, else `~/.cache/factkit`."""
-    default = Path(os.path.expanduser("~"), ".cache", "factkit")
-    return Path(os.environ.get("FACTKIT_CACHE") or default)
+from factkit.run.paths import cache_path
 
 
 def cache_dir() -> Path:

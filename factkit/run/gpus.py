@@ -1,8 +1,8 @@
 """GPUs for the runs of this machine, none of them for two runs at once.
 
 `python -m factkit.run.gpus N COMMAND …` waits for N GPUs that no other such command
-of this user has, and becomes the command, which sees them alone. They are free again when its
-process ends, however it ends.
+of this user has, and becomes the command, which sees them alone. They are free again
+when its process ends, however it ends.
 """
 
 import itertools

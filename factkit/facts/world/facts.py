@@ -7,8 +7,8 @@ all facts of a person share it up to noise, so that "I know this name" can gener
 people held out. Everything is deterministic from `seed`.
 
 Ours throughout: no paper has such a world. Each person lacks one of the five
-attributes, so that a claim about it has not enough information. `factkit.facts.world.texts`
-tells it to a policy.
+attributes, so that a claim about it has not enough information. `texts` tells
+it to a policy.
 """
 
 import random

@@ -34,7 +34,7 @@ Compare = Callable[
 # request id → metric → its value, absent where the response does not count
 Items = dict[str, dict[str, float]]
 DETAIL = "correct_claims_per_question"
-# metrics that the claims compare (papers/reason/published/claims.csv), stored for each request
+# metrics that published/claims.csv compares, stored for each request
 CLAIMED = (
     *("factual_precision", "win_rate", "malformed", DETAIL),
     *("incorrect_claims_per_question", "reasoning_words", "answer_words"),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from factkit.papers.reason.arms import WEIGHTS
+from factkit.report import published
 from factkit.report.figures import (
     BESIDE,
     CORRECT,
@@ -19,7 +20,6 @@ from factkit.report.figures import (
     spaced,
     tables,
 )
-from factkit.report import published
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from factkit.report.figures import arm_panels
 from factkit.report import figures, published
+from factkit.report.figures import arm_panels
 
 if TYPE_CHECKING:
     import pandas as pd

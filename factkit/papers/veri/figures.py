@@ -9,6 +9,7 @@ import numpy as np
 
 from factkit.papers.veri import rewards
 from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
+from factkit.report import published
 from factkit.report.figures import (
     ABSTAIN,
     CORRECT,
@@ -23,7 +24,6 @@ from factkit.report.figures import (
     say,
     spaced,
 )
-from factkit.report import published
 from factkit.verify.trajectory import (
     INFORMATION,
     LABELS,

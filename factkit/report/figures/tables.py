@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.report.figures import name_arm
 from factkit.report import published
+from factkit.report.figures import name_arm
 from factkit.run import arms, past_runs, runs, sweeps
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams

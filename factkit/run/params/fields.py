@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import from_json
 
 from factkit import prompts
+from factkit.run.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 POLICIES = ("tiny-world", "smollm2-135m-instruct", "smollm2-135m-leads")
 # 1000 × seed + the number of an engine or an iteration must be below NumPy's 2^32
 MOST_SEED = 4_000_000
