@@ -334,7 +334,7 @@ def test_a_sweep_is_refused_where_a_run_takes_more_gpus_than_there_are(
 
 PAPERMILL = """#!{python}
 import pathlib, sys, time
-from factkit import params, runs
+from factkit.run import machine, params, runs
 words = sys.argv
 name, partial = pathlib.Path(words[1]).stem, pathlib.Path(words[2])
 own = [i for i, word in enumerate(words) if word in ("-p", "-r")]
@@ -352,7 +352,7 @@ with open("{log}", "a") as log:
 """
 BESIDE = """
 import sys
-from factkit import params, sweeps
+from factkit.run import params, sweeps
 made = sweeps.environment
 sweeps.environment = lambda *a: made(*a) | {"PATH": sys.argv[1] + ":" + made()["PATH"]}
 p = params.load("rar", "tiny", {"output_dir": sys.argv[2]})

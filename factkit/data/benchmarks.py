@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from factkit.run import files
-from factkit.data import assets
-from factkit.data.corpus import Chunk, Document
 from factkit.data import rows
+from factkit.data.corpus import Chunk, Document
 from factkit.data.examples import DataError, Example, digest, made_id
 from factkit.data.rows import Loaded, Row, RowError, Source
+from factkit.run import files
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
 UNANSWERABLE = "unanswerable"

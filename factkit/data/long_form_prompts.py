@@ -16,8 +16,8 @@ files, splits and columns are those of the sets' cards and of public code.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from factkit.data.corpus import Document
 from factkit.data import rows
+from factkit.data.corpus import Document
 from factkit.data.examples import LONG_FORM, DataError, Example, made_id
 from factkit.data.rows import Loaded, Row, RowError, Source
 

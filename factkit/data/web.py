@@ -26,13 +26,13 @@ from urllib.robotparser import RobotFileParser
 import httpx
 from tenacity import stop_after_attempt
 
-from factkit.run import connections
 from factkit.data.corpus import Document
+from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, reference_of, unrepeated
 from factkit.data.examples import Example
+from factkit.run import connections
 from factkit.run.params import ParamError
 from factkit.run.params.stages import SEARCH_KEY
 from factkit.run.progress import progress_bar
-from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, reference_of, unrepeated
 from factkit.run.serving import environment_token, retrying
 
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`

@@ -65,11 +65,7 @@ def _room(paper: str, p: Any) -> list[Check]:
 def examine_services(paper: str, p: Any) -> list[Check]:
     """A check of each service, gated repository and file that the parameters name."""
     checks = services.needed(p)
-    checks += (
-        search.checks(p.search_url, p.eval_sets, p.claims_path)
-        if paper == "veri"
-        else []
-    )
+    checks += search.checks(p) if paper == "veri" else []
     if p.verifier == "judge":
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]

@@ -307,13 +307,8 @@ class RewardModelParams(RlParams):
     reward_epochs: fields.Few
 
 
-EVAL_SETS = (
-    "crag",
-    "nq_open",
-    "hotpotqa",
-    "musique",
-    "popqa",
-)  # datasets.benchmarks  # data sets of data.benchmarks
+# names of data.benchmarks
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")
 
 
 class QuestionParams(PolicyParams):
