@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from factkit.data.examples import DataError
-from factkit.run import params
+from factkit.run import arms, params
 from factkit.run.params import ROOT, ParamError
 from factkit.train import verl_adapter as adapter
 
@@ -57,7 +57,7 @@ def test_the_data_and_the_config_are_those_of_the_paper_s_own_training(paper, tm
 
 
 def test_what_verl_cannot_follow_is_refused(paper, tmp_path):
-    number = verl_papers.PAPERS.index(paper.name) + 1
+    number = arms.get_paper(paper.p).number
     no = [("lora_rank", 8), ("policy", "tiny-world")]
     no += {
         "truthrl": [("arm", "rlhf"), ("arm", "rlkf"), ("arm", "sft"), ("arm", "dpo")],

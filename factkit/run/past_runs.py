@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factkit.run import arms, params, runs
+from factkit.run import arms, runs
 
 Result = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ def _read_variants(paper: str, profile: str, root: Path) -> dict[str, list[Resul
     by_variant = {}
     for folder in sorted(root.glob(f"{profile}*")):
         name, _, variant = folder.name.partition("-")
-        found = runs.all_results(*folder.glob(f"[1-6][12]_{paper}_train"))
+        found = runs.all_results(*folder.glob(f"*_{paper}_train"))
         results = [r for r in found if not r["arm"].startswith(f"{runs.OWN}/")]
         if name == profile and results:
             by_variant[variant] = apart(results)
@@ -52,7 +52,7 @@ def _read_variants(paper: str, profile: str, root: Path) -> dict[str, list[Resul
 
 def _alike(paper: str, result: Result, other: Result) -> bool:
     """Whether all that an arm depends on was set as in another arm's run."""
-    arm = arms.table(paper).get(result["arm"])
+    arm = arms.find_papers()[paper].arms.get(result["arm"])
     if arm is None:  # an arm in another way
         return False
     ours, theirs = result["params"], other["params"]
@@ -86,8 +86,9 @@ def apart(results: Sequence[Result]) -> list[Result]:
 
 def _way(result: Result) -> dict[str, Any]:
     """How a run was made, whatever its seed: parameters, inputs, reward."""
-    arm = arms.table(result["paper"]).get(result["arm"])
-    reads = arm.reads if arm else params.class_of(result["paper"])
+    paper = arms.find_papers()[result["paper"]]
+    arm = paper.arms.get(result["arm"])
+    reads = arm.reads if arm else paper.parameters
     keys = set(reads.model_fields) - {"seed", "arm", "output_dir"} - runs.ADDRESSES
     way = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()
@@ -100,10 +101,11 @@ def _way(result: Result) -> dict[str, Any]:
 
 
 def with_iterations(results: Sequence[Result]) -> list[Result]:
-    """The results, and those of iterative DPO once more for each of its iterations.
+    """The results, and those of an arm that trains several times once more for each of
+    its iterations.
 
-    They are counted as in TruthRL's Table 4, from a model that DPO has trained: that is
-    what our first iteration makes, so that the second one is iterative_dpo_1.
+    They are counted as in TruthRL's Table 4, from the model of the first one: the
+    second iteration of `iterative_dpo` is `iterative_dpo_1`.
     """
     more = []
     for r in results:
@@ -112,7 +114,7 @@ def with_iterations(results: Sequence[Result]) -> list[Result]:
             if match := re.fullmatch(r"iteration_(\d+)_(.+)", name):
                 iterations.setdefault(int(match[1]), {})[match[2]] = value
         for i, metrics in sorted(iterations.items())[1:]:
-            arm = r["arm"].replace("iterative_dpo", f"iterative_dpo_{i - 1}", 1)
+            arm = re.sub(r"^\w+", rf"\g<0>_{i - 1}", r["arm"])
             own = {"arm": arm, "prefix": f"iteration_{i}_"}
             more.append({**r, **own, "metrics": metrics})
     return [*results, *more]

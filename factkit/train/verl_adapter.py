@@ -2,8 +2,8 @@
 
 What verl loads by name, and a writer of what it reads; params/README.md has the set-up
 and the commands. Rows, rewards and parameters are those of the paper's training
-notebook, which `factkit.gpu.verl_jobs` hands in. A response is scored as soon
-as it is sampled, by the paper's reward with TRL's signature.
+notebook: `make_job` of papers/<paper>/verl_adapter.py collects them. A response is
+scored as soon as it is sampled, by the paper's reward with TRL's signature.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
 that raised out of the batch. So where the judge failed, `NoFeedback` is raised: the
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit.run import arms, params, runs
+from factkit.run import params, runs
+from factkit.run.arms import get_paper
 from factkit.run.files import write_atomically
 from factkit.run.params.fields import POLICIES
 from factkit.run.params.stages import RlParams
@@ -50,11 +51,11 @@ TOKENS = 16_384  # of a micro-batch on a GPU, unless one sequence may have more
 
 @dataclass(frozen=True)
 class Job:
-    """What a paper hands to verl (`factkit.gpu.verl_jobs`).
+    """What a paper hands to verl: the result of `make_job` in its module verl_adapter.
 
     p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
     agent loop, if not its own of one turn and number. changes: to verl's config, dotted
-    key → value. refused: a parameter → whether verl can't follow its value.
+    key → value.
     """
 
     p: RlParams
@@ -63,7 +64,6 @@ class Job:
     make_reward: Callable[..., Callable[..., list]]
     loop: type | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    refused: Mapping[str, bool] = field(default_factory=dict)
 
 
 class NoFeedback(RuntimeError):
@@ -160,19 +160,14 @@ def write(
     from transformers import AutoTokenizer
 
     folder = Path(folder).resolve()
-    by_rl = arms.table(paper)[p.arm].algorithm in ("GRPO", "PPO")
-    # the kit makes such a policy as it goes; verl's adapters are not set up here
-    no = {"policy": p.policy in POLICIES, "arm": not by_rl, "lora_rank": p.lora_rank}
-    _refuse(paper, p, no)
-    job = pkgutil.resolve_name(f"factkit.gpu.verl_jobs:{paper}")(p)
-    _refuse(paper, p, job.refused)
+    job = make_job(p)
     rows = verl_rows(job.rows, paper)
     template = None
     if not p.chat:
         tokenizer = AutoTokenizer.from_pretrained(job.start)
         template = plain_template([row["prompt"] for row in rows], tokenizer)
     reward = f"{job.make_reward.__module__}:{job.make_reward.__name__}"
-    recipe = _recipe(job, paper, changes)
+    recipe = _recipe(job, changes)
     if (folder / "checkpoints").exists():
         made = yaml.safe_load((folder / f"{paper}.yaml").read_text("utf-8"))
         launch.require_same(folder, made["factkit"]["recipe"], recipe)
@@ -190,20 +185,31 @@ def write(
     return folder
 
 
-def _recipe(job: Job, paper: str, changes: Sequence[str]) -> dict[str, str]:
+def make_job(p: RlParams) -> Job:
+    """What verl needs to train `p.arm`. Raises ParamError on what verl can't follow,
+    DataError without the paper's data."""
+    paper = get_paper(p)
+    module, arm = paper.find_module("verl_adapter"), paper.arms[p.arm]
+    refused = {
+        "policy": p.policy in POLICIES,  # the kit makes such a policy as it goes
+        "arm": not (module and arm.by_rl and arm.verl and not arm.learned_reward),
+        "lora_rank": p.lora_rank,  # verl's adapters are not set up here
+        "cold_start": getattr(p, "cold_start", False),
+    }
+    for name in filter(refused.get, refused):
+        fix = f"train it with notebook {paper.notebooks['train'][:2]}"
+        raise params.ParamError(f"{name}={getattr(p, name)!r}: not by verl; {fix}")
+    return module.make_job(p)
+
+
+def _recipe(job: Job, changes: Sequence[str]) -> dict[str, str]:
     """What the kit's own trainer would be given, what the arm depends on, overrides."""
     given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
     recipe = {k: launch.argument_identity(v) for k, v in given.items()}
-    keys = arms.table(paper)[job.p.arm].reads.model_fields.keys() - runs.ELSEWHERE
+    reads = get_paper(job.p).arms[job.p.arm].reads
+    keys = reads.model_fields.keys() - runs.ELSEWHERE
     recipe |= {key: str(getattr(job.p, key)) for key in sorted(keys)}
     return recipe | {"verl_overrides": " ".join(changes)}
-
-
-def _refuse(paper: str, p: RlParams, refused: Mapping[str, Any]) -> None:
-    """Raises ParamError if verl can't do what p says."""
-    for name in filter(refused.get, refused):
-        how = f"train it with notebook {arms.PAPERS.index(paper) + 1}2"
-        raise params.ParamError(f"{name}={getattr(p, name)!r}: not by verl; {how}")
 
 
 def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:

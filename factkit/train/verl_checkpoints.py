@@ -11,7 +11,8 @@ from safetensors import SafetensorError
 
 from factkit import UserError
 from factkit.data import assets
-from factkit.run import arms, files, params, runs
+from factkit.run import files, params, runs
+from factkit.run.arms import find_papers
 from factkit.run.failures import last_error
 from factkit.run.results import file_checksum
 from factkit.train import launch
@@ -35,7 +36,7 @@ def adopt(checkpoint: Path) -> Path:
     home = step.parent.parent  # <paper>-<arm>-s<seed>
     paper = home.name.partition("-")[0]
     config = home / f"{paper}.yaml"
-    if paper not in arms.PAPERS or not config.is_file():
+    if paper not in find_papers() or not config.is_file():
         raise UserError(f"{step}: not where `python -m factkit verl` trains")
     written = yaml.safe_load(config.read_text("utf-8"))
     start, kit = written["actor_rollout_ref"]["model"]["path"], written["factkit"]
@@ -43,7 +44,7 @@ def adopt(checkpoint: Path) -> Path:
     steps = {n: f"global_step_{rollouts(p, n)}" for n in p.kept_steps}
     if step.name != (last := steps[p.rl_steps]):
         raise UserError(f"{step}: rl_steps={p.rl_steps} end with {last}: train on")
-    folder = runs.run_folder(f"{arms.PAPERS.index(paper) + 1}2_{paper}_train", p)
+    folder = runs.run_folder(find_papers()[paper].notebooks["train"], p)
     with runs.lock_folder(folder):
         done = (folder / "model").exists()
         before = launch.read_recipes(folder) or launch.read_recipes(folder / "model")

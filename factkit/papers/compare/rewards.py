@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.papers.compare.arms import ARMS
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
@@ -95,7 +96,7 @@ def rewards_by_arm(
     """Arm → the reward of each response; RLFH's arms have one between them."""
     return {
         arm: totals(p, engine, *rows)
-        if arm.startswith("statement")
+        if ARMS[arm].token_rewards
         else rewards_of(arm, engine, *rows)
         for arm in arms
     }

@@ -60,8 +60,9 @@ def train_arm(
     `p.train_on`: updates → the policy kept after so many, in their order."""
     kind = KINDS[p.train_on]
     rows = drawn.asked_rows([e for e in train if e.meta["kind"] == kind], p)
-    how = p.model_copy(update=ARMS[p.arm].changes)
-    if p.arm.startswith("statement"):
+    arm = ARMS[p.arm]
+    how = arm.configure(p)
+    if arm.token_rewards:
         from factkit.papers.rlfh.token_trainer import token_level
 
         make_reward = rewards.token_reward_function

@@ -8,10 +8,23 @@ which the trainer takes the KL penalty and GAE; here the score is a list of T nu
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from factkit.answers import drawn
+from factkit.data.examples import read_examples
+from factkit.facts.leads.policy import base_policy
+from factkit.papers.rlfh import rewards
+from factkit.papers.rlfh.arms import Rlfh
+from factkit.run import runs
+from factkit.train.verl_adapter import Job
+
 if TYPE_CHECKING:
     from verl.experimental.agent_loop import AgentLoopOutput
 
-    from factkit.papers.rlfh.arms import Rlfh
+
+def make_job(p: Rlfh) -> Job:
+    """What verl needs to train `p.arm` by PPO, from the data of notebook 40."""
+    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
+    start, rows = base_policy(p), drawn.asked_rows(train, p)
+    return Job(p, start, rows, rewards.reward_function, TokenRewardLoop, ppo(p, start))
 
 
 class TokenRewardLoop:
@@ -52,7 +65,7 @@ def _token_output() -> type["AgentLoopOutput"]:
     return TokenOutput
 
 
-def ppo(p: "Rlfh", start: str) -> dict[str, Any]:
+def ppo(p: Rlfh, start: str) -> dict[str, Any]:
     """What PPO on token rewards changes in verl's config: its dotted key → value.
 
     The critic is a model of its own, as in the paper's public code, so that

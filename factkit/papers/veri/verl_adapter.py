@@ -12,9 +12,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from factkit.data.examples import read_examples
+from factkit.papers.veri import rewards
 from factkit.papers.veri import search_rollout as search
+from factkit.papers.veri.arms import ARMS, Veri
 from factkit.papers.veri.search_rollout import Tokens
-from factkit.train.verl_adapter import parameters
+from factkit.papers.veri.train import policy_of, prompt_rows, read_given
+from factkit.run import runs
+from factkit.train.verl_adapter import Job, parameters
 
 if TYPE_CHECKING:
     from verl.experimental.agent_loop import AgentLoopOutput
@@ -26,6 +31,25 @@ _threads = cache(lambda: ThreadPoolExecutor(AT_ONCE, "trajectory"))
 
 
 _turn = Lock()
+
+
+def make_job(p: Veri) -> Job:
+    """What verl needs to train `p.arm` from the instruct model, on notebook 50's data.
+
+    Offline RL's policy is to be chosen from verl's checkpoints (App. H).
+    """
+    data = runs.run_folder(p.data_notebook, p)
+    train = read_examples(data / "train.jsonl")
+    p = ARMS[p.arm].configure(p)
+    rows = prompt_rows(train, read_given(data / "given.jsonl"), p)
+    loop, lengths = None, {}
+    if p.online:
+        loop = SearchLoop
+        lengths = {
+            "data.max_prompt_length": p.max_prompt_length,
+            "data.max_response_length": p.longest - p.max_prompt_length,
+        }
+    return Job(p, policy_of(p), rows, rewards.reward_function, loop, lengths)
 
 
 class OneAtATime:
