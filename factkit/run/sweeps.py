@@ -107,8 +107,10 @@ def snakemake(
     named = starts.union(arms) if getattr(p, "cold_start", True) else arms
     data = runs.run_folder(own.notebooks["data"], p)
     needed_runs = [data, *_folders(p, paper, named, seeds)]
-    ablations = ablations and "ablations" in own.notebooks
-    compared = () if dry or targets else ("figures", *["ablations"] * ablations)
+    rules = ("figures", "ablations") if ablations else ("figures",)
+    compared = [
+        rule for rule in rules if rule in own.notebooks and not (dry or targets)
+    ]
     calls = _calls(folder, () if dry else needed_runs, compared)
     try:
         with contextlib.closing(calls):  # and the locks that it holds
