@@ -42,9 +42,9 @@ def select_rows(number: int, paper: str, **chosen: str) -> "pd.DataFrame":
     """A printed table restricted to the paper's main setting, model, data set and judge
     (`main_setting`), or to the given values, as in setting="without retrieval"."""
     table = read_table(number, paper)
-    wanted = {**find_papers()[paper].main_setting, **chosen}
+    wanted = find_papers()[paper].main_setting | {k: (v,) for k, v in chosen.items()}
     for column in wanted.keys() & set(table):
-        table = table[table[column] == wanted[column]]
+        table = table[table[column].isin(wanted[column])]
     return table
 
 

@@ -91,7 +91,7 @@ class Paper:
     arms: Mapping[str, Arm]
     shown_metrics: tuple[str, ...]
     needs: type[Needs] = Needs
-    main_setting: Mapping[str, str] = field(default_factory=dict)
+    main_setting: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mean_over_answers: str = ""
     picture: tuple[str, str] | None = None
     rewards_by_hand: bool = False

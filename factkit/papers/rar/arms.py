@@ -156,7 +156,7 @@ PAPER = Paper(
         "format_following",
     ),
     needs=RarNeeds,
-    main_setting={"model": "Qwen3-8B"},
+    main_setting={"model": ("Qwen3-8B",)},
     mean_over_answers="hallucination_rate",
     picture=("fig3_claims", "Binary RAR: claims, by the reward"),
 )

@@ -99,7 +99,7 @@ PAPER = Paper(
     arms=ARMS,
     shown_metrics=("factual_precision", "win_rate", "response_rate", "malformed"),
     needs=ReasonNeeds,
-    main_setting={"model": "Llama3.1-8B-Inst"},
+    main_setting={"model": ("Llama3.1-8B-Inst",)},
     mean_over_answers="factual_precision",
     picture=("precision_and_detail", "Learning to Reason: precision, detail"),
 )

@@ -121,7 +121,7 @@ PAPER = Paper(
     arms=ARMS,
     shown_metrics=("factual_precision", "response_rate"),
     needs=RlfhNeeds,
-    main_setting={"model": "Vicuna-7B"},
+    main_setting={"model": ("Vicuna-7B",)},
     mean_over_answers="factual_precision",
     picture=("table2_granularity", "RLFH: what a reward is given for"),
 )
