@@ -32,7 +32,7 @@ class ModestRlParams(QuestionParams, RlParams):
 
 ARMS = {
     "base": Arm("the policy as it is", QuestionParams, main=True),
-    "modest": Arm("+1 right, a for abstaining, −1 wrong", ModestRlParams, "GRPO"),
+    "modest": Arm("a for abstaining", ModestRlParams, "GRPO", main=True),
 }
 
 
@@ -155,11 +155,11 @@ import json, sys
 
 for stem, values in json.loads(sys.argv[1]):
     with open(f"notebooks/{stem}.ipynb", encoding="utf-8") as file:
-        first, *cells = json.load(file)["cells"]
+        cells = [c for c in json.load(file)["cells"] if c["cell_type"] == "code"]
     names = {}
-    exec("".join(first["source"]), names)
+    exec("".join(cells[0]["source"]), names)
     names |= values
-    for cell in cells:
+    for cell in cells[1:]:
         exec("".join(cell["source"]), names)
 """
 
@@ -178,8 +178,11 @@ def tree(tmp_path_factory):
     for name, text in LIBRARY.items():
         (folder / name).write_text(text, "utf-8")
     for stem, (parameters, *sources) in NOTEBOOKS.items():
-        cells = [code(parameters, tags=["parameters"]), *map(code, sources)]
-        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+        title = {"cell_type": "markdown", "metadata": {}, "source": f"# {stem}"}
+        cells = [title, code(parameters, tags=["parameters"]), *map(code, sources)]
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        notebook = {"cells": cells, "metadata": {"kernelspec": kernel}}
+        notebook |= {"nbformat": 4, "nbformat_minor": 4}
         path = root / "notebooks" / f"{stem}.ipynb"
         path.write_text(json.dumps(notebook), "utf-8")
     (root / "params" / "tiny" / "modest.yaml").write_text(parameter_file(), "utf-8")
