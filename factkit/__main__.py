@@ -204,7 +204,7 @@ def verl(
     p = params.load(paper, profile, changed, variant)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
-    verl_adapter.write(paper, p, folder, context.args)
+    verl_adapter.write_job(paper, p, folder, context.args)
     verl_adapter.check_config(folder, paper, context.args)
     config = ["--config-dir", str(folder), "--config-name", paper]
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *config, *context.args]

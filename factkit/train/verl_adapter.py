@@ -85,7 +85,7 @@ class RewardManager:
         from factkit.train.rewards import CheckedReward
 
         make_reward = pkgutil.resolve_name(config.factkit.reward)
-        self._reward = CheckedReward(make_reward(parameters(config), Path()))
+        self._reward = CheckedReward(make_reward(read_parameters(config), Path()))
         self._tokenizer = tokenizer
         self._error: Exception | None = None  # after which there are no rewards
         self._turn = asyncio.Lock()
@@ -134,7 +134,7 @@ class RewardManager:
                 future.set_result(result)
 
 
-def parameters(config: "DictConfig") -> Any:
+def read_parameters(config: "DictConfig") -> Any:
     """The kit's parameters in verl's config. Raises ParamError if one is wrong."""
     from omegaconf import OmegaConf
 
@@ -145,15 +145,15 @@ def parameters(config: "DictConfig") -> Any:
 # What verl reads
 
 
-def write(
+def write_job(
     paper: str, p: RlParams, folder: str | Path, changes: Sequence[str] = ()
 ) -> Path:
-    """Write verl's data, agent loops and config: all that it needs to train `p.arm`.
+    """Write verl's data, agent loops and config for `p.arm`: train.parquet,
+    agent_loop.yaml and <paper>.yaml. Returns their folder.
 
-    train.parquet, agent_loop.yaml, <paper>.yaml; returns their folder. The config says
-    under `factkit.recipe` what makes the policy; changes: overrides that verl is given
-    beside it. Raises ParamError on what verl can't follow, and if the folder has
-    checkpoints of another recipe, with which verl would go on; DataError without the
+    The config's `factkit.recipe` says what makes the policy. changes: further overrides
+    that verl gets. Raises ParamError on what verl can't follow, and if the folder has
+    checkpoints of another recipe, which verl would continue; DataError without the
     paper's data.
     """
     import pandas as pd
@@ -161,7 +161,7 @@ def write(
 
     folder = Path(folder).resolve()
     job = make_job(p)
-    rows = verl_rows(job.rows, paper)
+    rows = make_rows(job.rows, paper)
     template = None
     if not p.chat:
         tokenizer = AutoTokenizer.from_pretrained(job.start)
@@ -174,7 +174,7 @@ def write(
     kit = {"paper": paper, "reward": reward, "recipe": recipe}
     kit["parameters"] = job.p.model_dump()
     config = {"defaults": ["ppo_trainer", "_self_"], "factkit": kit}
-    config |= _nested(overrides(job, paper, folder, template))
+    config |= _nested(make_overrides(job, paper, folder, template))
     loop = job.loop and f"{job.loop.__module__}.{job.loop.__name__}"
     loops = [{"name": paper, "_target_": loop}] if loop else []
     folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def make_job(p: RlParams) -> Job:
 
 
 def _recipe(job: Job, changes: Sequence[str]) -> dict[str, str]:
-    """What the kit's own trainer would be given, what the arm depends on, overrides."""
+    """The arguments of the kit's own trainer, what the arm depends on, overrides."""
     given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
     recipe = {k: launch.argument_identity(v) for k, v in given.items()}
     reads = get_paper(job.p).arms[job.p.arm].reads
@@ -212,9 +212,9 @@ def _recipe(job: Job, changes: Sequence[str]) -> dict[str, str]:
     return recipe | {"verl_overrides": " ".join(changes)}
 
 
-def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:
-    """Rows of verl's `RLHFDataset`, made of TRL's: a prompt as messages, and what the
-    reward needs."""
+def make_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:
+    """Rows of verl's `RLHFDataset` from TRL's: the prompt as messages, and the columns
+    that the reward needs."""
     made = []
     for index, row in enumerate(rows):
         info = {"index": index} | row
@@ -227,8 +227,8 @@ def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, A
 def plain_template(
     prompts: Sequence[list[dict[str, str]]], tokenizer: "PreTrainedTokenizerBase"
 ) -> str:
-    """The chat template by which prompts, of a message each, have the tokens that the
-    kit's trainer gives them, which puts plain text. Raises ParamError without one."""
+    """The chat template that gives prompts of one message the tokens of plain text, as
+    the kit's trainer has them. Raises ParamError if there is none."""
     plain = tokenizer([messages[0]["content"] for messages in prompts])["input_ids"]
     for template in PLAIN:
         put = tokenizer.apply_chat_template(prompts, chat_template=template)
@@ -237,20 +237,19 @@ def plain_template(
     raise params.ParamError("chat=False: verl can't put plain text to this tokenizer")
 
 
-def overrides(
+def make_overrides(
     job: Job, paper: str, folder: Path, template: str | None
 ) -> dict[str, Any]:
-    """What differs from verl's own ppo_trainer.yaml: its dotted key → value.
+    """The changes to verl's own ppo_trainer.yaml: dotted key → value.
 
-    The objective is that of `grpo.grpo_config`; a batch is of prompts here, a step a
-    rollout, and the policy is sharded by FSDP. Micro-batches are packed by tokens, so
-    that none has to divide what a GPU gets; verl's losses are means over the whole
-    update, however it is packed. template: every prompt goes through one;
-    None for the tokenizer's own.
+    The objective is that of `grpo.grpo_config`. verl counts a batch in prompts and a
+    step in rollouts, and shards the policy by FSDP. Micro-batches are packed by tokens,
+    so that they need not divide a GPU's share; verl's losses are means over the whole
+    update, however it is packed. template: the chat template; None for the tokenizer's.
     """
     p, by_std = job.p, job.p.loss == "grpo"
     prompts = p.rl_batch_size // p.num_generations  # an update
-    steps = rollouts(p, p.rl_steps)
+    steps = count_rollouts(p, p.rl_steps)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return {
         "reward.num_workers": 1,
@@ -294,7 +293,7 @@ def overrides(
         "trainer.n_gpus_per_node": p.num_processes,
         "trainer.total_epochs": steps,  # at most: an epoch is a rollout at least
         "trainer.total_training_steps": steps,
-        "trainer.save_freq": rollouts(p, p.checkpoint_steps),
+        "trainer.save_freq": count_rollouts(p, p.checkpoint_steps),
         "trainer.val_before_train": False,
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.logger": ["console"],
@@ -302,14 +301,14 @@ def overrides(
     }
 
 
-def rollouts(p: RlParams, updates: int) -> int:
-    """verl's steps for so many updates of the kit."""
+def count_rollouts(p: RlParams, updates: int) -> int:
+    """The number of verl's steps (rollouts) for so many updates."""
     return math.ceil(updates / (p.minibatches * getattr(p, "ppo_epochs", 1)))
 
 
 def check_config(folder: Path, paper: str, changes: Sequence[str]) -> None:
-    """`check_sizes` of what `write` wrote, composed with the overrides as verl does it;
-    what is no override verl refuses by itself."""
+    """Apply `check_sizes` to the written config, composed with the overrides as verl
+    does. verl itself refuses arguments that are no overrides."""
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -324,12 +323,13 @@ def check_config(folder: Path, paper: str, changes: Sequence[str]) -> None:
 
 
 def check_sizes(get: Callable[[str], Any]) -> None:
-    """Raise ParamError, with a fix, on sizes that verl 0.9.1 can't split among GPUs; it
-    would stop at most of them after the first rollout, which is paid for by then.
+    """Raise ParamError, with a fix, on sizes that verl 0.9.1 can't split among GPUs.
+
+    At most of them verl would stop only after the first rollout.
 
     get: dotted key of verl's config → its value. Every GPU takes a whole share of an
     update (TrainingWorker.train_mini_batch), rollouts are whole updates, and fixed
-    micro-batches, if any are asked for, divide a share (prepare_micro_batches).
+    micro-batches, if set, divide a share (prepare_micro_batches).
     """
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     prompts, n = get("data.train_batch_size"), get(f"{rollout}.n")
@@ -351,7 +351,8 @@ def check_sizes(get: Callable[[str], Any]) -> None:
         gpus,
         math.gcd(update, critics) * n,
     )
-    for key, size, total in [shared, *((k, get(k), t) for k, t in totals.items())]:
+    splits = [shared] + [(key, get(key), total) for key, total in totals.items()]
+    for key, size, total in splits:
         if size and total % size:
             fix = max(d for d in range(1, size) if total % d == 0)
             raise params.ParamError(f"{key}={size}: must divide {total}; take {fix}")

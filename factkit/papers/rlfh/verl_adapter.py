@@ -1,5 +1,5 @@
-"""RLFH's token rewards for verl: PPO with a critic of its own, and the agent loop whose
-outputs put a reward on each token.
+"""RLFH's token rewards for verl: PPO with a separate critic, and an agent loop whose
+outputs have a reward per token.
 
 verl's agent loop puts a response's score on the last token of `rm_scores` (T,), from
 which the trainer takes the KL penalty and GAE; here the score is a list of T numbers.
@@ -66,10 +66,10 @@ def _token_output() -> type["AgentLoopOutput"]:
 
 
 def ppo(p: Rlfh, start: str) -> dict[str, Any]:
-    """What PPO on token rewards changes in verl's config: its dotted key → value.
+    """The changes to verl's config for PPO on token rewards: dotted key → value.
 
-    The critic is a model of its own, as in the paper's public code, so that
-    value_coefficient says nothing. verl whitens advantages.
+    The critic is a separate model, as in the paper's public code, so value_coefficient
+    is not used. verl whitens advantages.
     """
     actor = "actor_rollout_ref.actor"
     return {

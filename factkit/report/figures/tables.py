@@ -69,7 +69,8 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`past_runs.separate_settings`).
+    Runs of one arm with other parameters are an arm of their own
+    (`past_runs.separate_settings`).
     """
     if all("params" in r and "paper" in r for r in results):
         results = past_runs.separate_settings(results)
