@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from factkit.gpu import bill as bills
-from factkit.run import arms as papers_arms
 from factkit.run import failures, files, params
+from factkit.run.arms import find_papers
 from factkit.run.params.reading import read_value
 
 app = typer.Typer(
@@ -23,9 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Name = Literal[papers_arms.PAPERS]
+Name = Literal[tuple(find_papers())]
+FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
-Runs = Annotated[Literal[papers_arms.SETS], typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -46,7 +46,7 @@ Host = Annotated[
 
 @app.command()
 def reproduce(
-    paper: Runs = "truthrl",
+    paper: Paper = FIRST,
     profile: Profile = "laptop",
     variant: Variant = "",
     jobs: Jobs = 1,
@@ -56,7 +56,8 @@ def reproduce(
     """Run a paper's main arms with one seed, and its figures."""
     changed = _read_set(values)
     p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
-    _fan_out(p, paper, papers_arms.main(paper), [0], jobs=jobs, overrides=changed)
+    main = find_papers()[paper].main_arms
+    _fan_out(p, paper, main, [0], jobs=jobs, overrides=changed)
 
 
 @app.command()
@@ -88,7 +89,7 @@ def book(
 @app.command(context_settings={"allow_extra_args": True})
 def sweep(
     context: typer.Context,
-    paper: Runs = "truthrl",
+    paper: Paper = FIRST,
     profile: Profile = "tiny",
     variant: Variant = "",
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
@@ -122,14 +123,15 @@ def _fan_out(
     root = params.ROOT / p.output_dir
     trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
     print("\nHeld-out items, in %:\n")
-    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
+    metrics = find_papers()[paper].shown_metrics
+    print(tables.results_table(trained, metrics).to_string())
     print(f"\nThe claims: python -m factkit report {paper}")
     print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
 
 
 @app.command()
 def check(
-    paper: Annotated[str, typer.Argument()] = "truthrl",
+    paper: Annotated[str, typer.Argument()] = FIRST,
     profile: Profile = "tiny",
     variant: Variant = "",
     values: Set = (),
@@ -143,7 +145,7 @@ def check(
 @app.command()
 def report(
     paper: Annotated[
-        Literal[papers_arms.SETS] | None,
+        Name | None,
         typer.Argument(help="Without one, a page on all papers."),
     ] = None,
     profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
@@ -202,7 +204,7 @@ def verl(
     p = params.load(paper, profile, changed, variant)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
-    verl_adapter.write(paper, p, folder, context.args)
+    verl_adapter.write_job(paper, p, folder, context.args)
     verl_adapter.check_config(folder, paper, context.args)
     config = ["--config-dir", str(folder), "--config-name", paper]
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *config, *context.args]
@@ -228,7 +230,7 @@ def adopt(
 
 @app.command()
 def fetch(
-    paper: Annotated[Literal["veri"], typer.Argument()] = "veri",
+    paper: Paper,
     profile: Profile = "h100_full",
     values: Set = (),
 ) -> None:
@@ -237,8 +239,9 @@ def fetch(
     15 GB to fetch; 60 GB on disk (claims_path), and the indexes. When it is stopped,
     the same command goes on.
     """
-    from factkit.papers.veri import fetch as corpora
-
+    corpora = find_papers()[paper].find_module("fetch")
+    if not corpora:
+        raise params.ParamError(f"{paper}: has no corpora to fetch")
     folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
 
@@ -285,7 +288,7 @@ def assets(
 
 @app.command()
 def doctor(
-    paper: Annotated[Name, typer.Option()] = "truthrl",
+    paper: Annotated[Name, typer.Option()] = FIRST,
     profile: Profile = "laptop",
     variant: Variant = "",
     price: Annotated[

@@ -229,14 +229,16 @@ OF_OTHERS = {"judge_key", "judge_headers"}  # where secrets come from
 
 @pytest.fixture(scope="module")
 def own():
-    return {paper: params.defaults(paper, "tiny") for paper in params.CLASSES}
+    return {paper: params.defaults(paper, "tiny") for paper in params.find_classes()}
 
 
 def refusals(own, key, value):
     """Paper → the message, "" where the value is taken."""
     messages = {}
     for paper, values in own.items():
-        if (paper, key) not in UNUSED and key in params.class_of(paper).model_fields:
+        if (paper, key) not in UNUSED and key in params.find_classes()[
+            paper
+        ].model_fields:
             messages[paper] = ""
             try:
                 params.validate(paper, values | {key: value}, "--set")
@@ -264,7 +266,9 @@ def test_every_kind_of_nonsense_is_refused_by_a_short_message_that_names_the_key
 
 
 def test_the_table_of_nonsense_has_every_parameter_of_every_paper():
-    every = set().union(*(params.class_of(p).model_fields for p in params.CLASSES))
+    every = set().union(
+        *(params.find_classes()[p].model_fields for p in params.find_classes())
+    )
     assert every - BAD.keys() == OF_OTHERS
 
 

@@ -95,14 +95,16 @@ class Run:
         name = self.folder.name.rsplit("-s", 1)[0]
         return f"{OWN}/{name}" if self.folder.parent.name == OWN else name
 
-    def expected(self, figure: str, run: str = "main-s0") -> "Image":
-        """What will come out: the figure of the reference results of this profile, or
-        of `tiny`, to look at before anything is computed."""
+    def expected(self, figure: str, run: str = "main-s0") -> "Image | None":
+        """The figure of the reference results of this profile, or of `tiny`, to look at
+        before anything is computed; None, with a note, if there is none."""
         from IPython.display import Image
 
         file = Path(self.notebook, run, "figures", f"{figure}.png")
         own = REFERENCE / self.params.profile / file
         shown = own if own.is_file() else REFERENCE / "tiny" / file
+        if not shown.is_file():
+            return print(f"no reference figure {figure} yet")
         return Image(filename=shown, width=720)
 
     def record_inputs(self, *groups: Iterable[Mapping[str, Any]]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from factkit.run import arms as papers_arms
 from factkit.run import child, gpus, params, progress, runs
+from factkit.run.arms import find_papers
 from factkit.run.failures import RunFailure, UserError, explain_storage, last_error
 from factkit.run.files import cache_dir, write_atomically
 from factkit.run.params import ROOT
@@ -102,18 +102,21 @@ def snakemake(
     where, started = runs.relative(folder), time.time()
     if (profile := os.environ.get("SNAKEMAKE_PROFILE")) and "--profile" not in extra:
         print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
-    starts = {papers_arms.table(paper)[arm].start for arm in arms} - {""}
+    own = find_papers()[paper]
+    starts = {own.arms[arm].start for arm in arms} - {""}
     named = starts.union(arms) if getattr(p, "cold_start", True) else arms
-    data = next((ROOT / "notebooks").glob(f"[1-6]0_{paper}_*.ipynb")).stem
-    needed_runs = [runs.run_folder(data, p), *_folders(p, paper, named, seeds)]
-    ablations = ablations and paper in papers_arms.PAPERS  # `compare` has no such rule
-    compared = () if dry or targets else ("figures", *["ablations"] * ablations)
+    data = runs.run_folder(own.notebooks["data"], p)
+    needed_runs = [data, *_folders(p, paper, named, seeds)]
+    rules = ("figures", "ablations") if ablations else ("figures",)
+    compared = [
+        rule for rule in rules if rule in own.notebooks and not (dry or targets)
+    ]
     calls = _calls(folder, () if dry else needed_runs, compared)
     try:
         with contextlib.closing(calls):  # and the locks that it holds
             for options in calls:
-                own = [*command, *options, *config]
-                code, output = _run(own, env, bar, bool(extra))
+                call = [*command, *options, *config]
+                code, output = _run(call, env, bar, bool(extra))
                 if code:
                     break
     except KeyboardInterrupt:
@@ -186,7 +189,7 @@ def _folders(
     p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
 ) -> list[Path]:
     """The folders of the training runs of arms and seeds."""
-    notebook = next((ROOT / "notebooks").glob(f"[1-6][12]_{paper}_train.ipynb")).stem
+    notebook = find_papers()[paper].notebooks["train"]
     each = itertools.product(arms, seeds)
     runs_of = [p.model_copy(update={"arm": arm, "seed": seed}) for arm, seed in each]
     return [runs.run_folder(notebook, own) for own in runs_of]
@@ -196,13 +199,11 @@ def _refuse_other_values(
     p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
 ) -> None:
     """Snakemake leaves what is done: it must have been made with the values of `p`."""
-    table, folder = papers_arms.table(paper), runs.profile_folder(p)
-    done = {f: () for f in folder.glob(f"[1-6][01]_{paper}_*/main-s0")}
-    for arm in arms:
-        own = _folders(p, paper, [arm], seeds)
-        done |= dict.fromkeys(own, table[arm].changes)
-    for made, changes in done.items():
-        keys = type(p).model_fields.keys() - changes
+    notebooks = find_papers()[paper].notebooks
+    stages = [notebooks[s] for s in ("data", "rewards") if s in notebooks]
+    done = [runs.run_folder(notebook, p) for notebook in stages]
+    for made in done + _folders(p, paper, arms, seeds):
+        keys = type(p).model_fields
         if runs.read_results(made) and (other := runs.made_otherwise(made, p, keys)):
             raise params.ParamError(
                 f"{runs.relative(made)} was made with {other}: give another "

@@ -81,7 +81,7 @@ def papers(tmp_path_factory):
     for name in verl_papers.PAPERS:
         folder = tmp_path_factory.mktemp(name)
         paper = verl_papers.made(name, folder)
-        made[name] = paper, adapter.write(name, paper.p, folder / "verl")
+        made[name] = paper, adapter.write_job(name, paper.p, folder / "verl")
     return made
 
 
@@ -105,7 +105,9 @@ def profile(request, papers):
     """A paper, and verl's own config with what h100_full's values change of it."""
     paper, folder = papers[request.param]
     job = replace(paper.job, p=params.load(paper.name, "h100_full"))
-    values = adapter.overrides(job, paper.name, folder, None) | {"trainer.nnodes": 2}
+    values = adapter.make_overrides(job, paper.name, folder, None) | {
+        "trainer.nnodes": 2
+    }
     GlobalHydra.instance().clear()
     config = Path(verl.__file__).parent / "trainer" / "config"
     with initialize_config_dir(str(config), version_base=None):
@@ -238,7 +240,7 @@ def test_one_command_writes_and_hands_over_to_verl(papers):
 
 def batch_of(paper, i, one):
     """verl's batch of a response to an example."""
-    row = adapter.verl_rows(paper.job.rows, paper.name)[i]
+    row = adapter.make_rows(paper.job.rows, paper.name)[i]
     tensors = {
         "prompts": torch.tensor([one.prompt]),
         "responses": torch.tensor([one.ids]),

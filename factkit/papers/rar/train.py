@@ -7,7 +7,7 @@ from factkit.answers import drawn
 from factkit.answers.drawn import Drawn
 from factkit.data.examples import Example
 from factkit.papers.rar import rewards
-from factkit.papers.rar.arms import RAR
+from factkit.papers.rar.arms import ARMS, RAR
 from factkit.train import grpo, offline
 
 
@@ -26,7 +26,7 @@ def train_arm(
     if p.arm == "dpo":
         pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
         return {0: offline.dpo(start, drawn.required(pairs, p), folder, p)}
-    p = p.model_copy(update={"rl_steps": p.updates(p.arm)})
+    p = ARMS[p.arm].configure(p)
     rows = drawn.asked_rows(train, p)
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
     kept = {step: folder / f"model-{step}" for step in p.kept_steps}

@@ -29,5 +29,5 @@ def train_arm(
     from factkit.papers.rlfh.token_trainer import token_level
 
     rows = drawn.asked_rows(train, p)
-    how = p.model_copy(update=ARMS[p.arm].changes)
-    return token_level(start, rows, rewards.reward_function, folder, how)
+    p = ARMS[p.arm].configure(p)
+    return token_level(start, rows, rewards.reward_function, folder, p)

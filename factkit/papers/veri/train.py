@@ -38,15 +38,13 @@ Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for
 Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
 
 
-# ---- the policies that training starts from, and what an arm changes
+# ---- the policies that training starts from
 
 
 def policy_of(p: Veri) -> str:
     """Where the arm's untrained policy is loaded from: of the fact world, one that has
     read of claims, searches and entries; else the one that is named."""
-    if p.arm == "larger":
-        own = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
-        p = p.model_copy(update=own)
+    p = ARMS[p.arm].configure(p)
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
     made, texts = _read_before(p.world_people, p.world_seed)
@@ -72,17 +70,6 @@ def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:
         return str(_sft(policy_of(cold), shown, run.folder, cold))
 
 
-def reward_params(p: Veri) -> Veri:
-    """The parameters with what the arm changes of reward and rollouts.
-
-    Offline RL keeps its policy whenever a checkpoint is written, to be chosen from.
-    """
-    changes: dict[str, object] = dict(ARMS[p.arm].changes)
-    if p.arm == "offline_rl":
-        changes["kept_policies"] = -(-p.rl_steps // p.checkpoint_steps)
-    return p.model_copy(update=changes)
-
-
 # ---- training
 
 
@@ -97,14 +84,15 @@ def train_arm(
     """Train the arm `p.arm` from the policy `start`; the policy's folder."""
     if p.arm == "sft":
         return _sft(start, shown, folder, p)
-    how = reward_params(p)
+    how = ARMS[p.arm].configure(p)
     rows = prompt_rows(train, given, how)
     rollout = search_rollout.rollout_function if how.online else None
     return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
 
 
 def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]:
-    """Rows for GRPO: the prompt and what the reward needs. how: of `reward_params`."""
+    """Rows for GRPO: the prompt and what the reward needs. how: with what the arm
+    changes."""
     prompts = asked(train, how, None if how.online else given)
     return [
         {
@@ -138,7 +126,7 @@ def chosen(
     policy is trained: the paper does not say, its public code has it so. An answer that
     the system had to open, after a search, has no label. The others are removed.
     """
-    steps = reward_params(p).kept_steps
+    steps = ARMS[p.arm].configure(p).kept_steps
     paths = {step: folder / f"model-{step}" for step in steps[:-1]}
     paths[steps[-1]] = folder / "model"
     alone = {"max_searches": 0, "max_prompt_length": p.max_context_length}
