@@ -253,7 +253,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 import a_reward
-from factkit import arms, params
+from factkit.run import params
 from factkit.train import grpo
 
 p = params.load("truthrl", "tiny", dict(
@@ -360,7 +360,7 @@ def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    job = str(tmp_path / "launch" / "grpo" / "job")
+    job = str(tmp_path / "launch" / "grpo" / "job.json")
     deadline = time.monotonic() + 60
     while _running(job) and time.monotonic() < deadline:
         time.sleep(0.2)
