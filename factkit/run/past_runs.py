@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factkit.run import arms, params, runs
+from factkit.run import arms, folders, params, runs
 
 Result = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def _alike(paper: str, result: Result, other: Result) -> bool:
     if arm is None:  # an arm in another way
         return False
     ours, theirs = result["params"], other["params"]
-    own = runs.ADDRESSES | {"arm", "arms", "seed", "seeds", "output_dir"}
+    own = folders.SERVICE_KEYS | {"arm", "arms", "seed", "seeds", "output_dir"}
     keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
     return all(ours[key] == theirs[key] for key in keys)
 
@@ -88,7 +88,9 @@ def _way(result: Result) -> dict[str, Any]:
     """How a run was made, whatever its seed: parameters, inputs, reward."""
     arm = arms.table(result["paper"]).get(result["arm"])
     reads = arm.reads if arm else params.class_of(result["paper"])
-    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"} - runs.ADDRESSES
+    keys = (
+        set(reads.model_fields) - {"seed", "arm", "output_dir"} - folders.SERVICE_KEYS
+    )
     way = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()
     way |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit.run import arms, params, runs
+from factkit.run import arms, folders, params
 from factkit.run.files import write_atomically
 from factkit.run.params.fields import POLICIES
 from factkit.run.params.stages import RlParams
@@ -194,7 +194,8 @@ def _recipe(job: Job, paper: str, changes: Sequence[str]) -> dict[str, str]:
     """What the kit's own trainer would be given, what the arm depends on, overrides."""
     given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
     recipe = {k: launch.argument_identity(v) for k, v in given.items()}
-    keys = arms.table(paper)[job.p.arm].reads.model_fields.keys() - runs.ELSEWHERE
+    keys = arms.table(paper)[job.p.arm].reads.model_fields.keys()
+    keys -= folders.NON_IDENTITY_KEYS
     recipe |= {key: str(getattr(job.p, key)) for key in sorted(keys)}
     return recipe | {"verl_overrides": " ".join(changes)}
 
