@@ -286,7 +286,7 @@ def test_no_notebook_binds_a_parameter_s_name_where_it_is_checked():
         ]
         (checks,) = [c for c in cells if "params.check(" in c]
         fields = params.class_of(paper_of(path)).model_fields
-        assert not reading._bound_names(checks).keys() & fields, path
+        assert not reading._assigned_names(checks).keys() & fields, path
 
 
 def test_every_variant_s_files_are_told_apart_by_their_order():
