@@ -47,7 +47,7 @@ def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_profile_tiny()
     faults = {}
     for path in NOTEBOOKS:
         cell = declared(path)
-        tiny = params.read_yaml(params.yaml_path(paper_of(path), "tiny"))
+        tiny = params.load(paper_of(path), "tiny").model_dump()
         other = {k for k, v in cell.items() if k in tiny and v != tiny[k]}
         cells = nbformat.read(path, 4).cells
         source = "\n".join(c.source for c in cells if c.cell_type == "code")

@@ -63,7 +63,7 @@ class Corpus(RunParams):
 
     policy: fields.Policy
     chunk_tokens: fields.ChunkTokens
-    overlap: fields.TokensOrZero
+    overlap: fields.TokensOrZero = 16  # tokens that two chunks share
     max_documents: int = Field(ge=100, le=fields.MOST)
     n_questions: int = Field(ge=20, le=fields.MOST)
 
@@ -183,7 +183,7 @@ class TrainParams(PolicyParams):
 
     lora_rank: int = Field(ge=0, le=4096)
     lora_alpha: int = Field(ge=1, le=65_536)
-    sft_warmup_ratio: fields.WarmUp  # of DPO and reward models, too
+    sft_warmup_ratio: fields.WarmUp = 0.03  # TruthRL App. C; also of DPO, reward models
     checkpoint_steps: fields.Count
 
     @model_validator(mode="after")
@@ -219,7 +219,7 @@ class DpoParams(TrainParams):
     dpo_learning_rate: fields.LearningRate
     dpo_batch_size: fields.Count
     dpo_epochs: fields.Few
-    dpo_beta: float = Field(gt=0, le=100)
+    dpo_beta: float = Field(0.1, gt=0, le=100)
 
 
 class RlParams(TrainParams):
@@ -233,9 +233,9 @@ class RlParams(TrainParams):
     num_generations: fields.Samples
     beta: fields.Weight
     loss: Literal["grpo", "dr_grpo"] = "grpo"
-    epsilon: float = Field(gt=0, lt=1)
+    epsilon: float = Field(0.2, gt=0, lt=1)  # TruthRL App. C
     temperature: fields.Temperature
-    top_p: fields.TopP
+    top_p: fields.TopP = 1.0  # TruthRL App. C
     kept_policies: fields.Few = 1  # while training, evenly; 1: the last alone
 
     @property
@@ -279,14 +279,14 @@ class TokenLevelParams(RlParams):
     """
 
     method: Literal["ppo", "group"] = "ppo"
-    gamma: fields.Share
-    ppo_epochs: fields.Few  # times that a rollout is gone through
+    gamma: fields.Share = 1.0  # RLFH's code
+    ppo_epochs: fields.Few = 1  # passes over a rollout; RLFH's code
     minibatches: fields.Few  # updates each time
 
     # PPO alone
-    gae_lambda: fields.Share
-    value_clip: float = Field(gt=0, le=10)
-    value_coefficient: fields.Weight
+    gae_lambda: fields.Share = 0.95  # RLFH's code
+    value_clip: float = Field(0.2, gt=0, le=10)  # RLFH's code
+    value_coefficient: fields.Weight = 0.5
     value_learning_rate: fields.LearningRate
 
     @model_validator(mode="after")
@@ -338,8 +338,8 @@ class QuestionParams(PolicyParams):
     most_known: fields.Share = 1.0  # that is asked
     split_seed: fields.Seed = 0
     probe_samples: fields.Samples
-    probe_temperature: fields.Temperature
-    known_share: fields.Share
+    probe_temperature: fields.Temperature = 1.0
+    known_share: fields.Share = 0.0  # TruthRL §3.1: any right sample
 
     retriever: Literal["", "bm25", "e5"] = ""
     encoder: fields.Model = "intfloat/e5-base-v2"
@@ -382,7 +382,7 @@ class RequestParams(PolicyParams):
     drawn_temperature: fields.Temperature
 
     search_url: fields.Url = ""
-    pages: fields.Few
+    pages: fields.Few = 10  # Binary RAR App. C, VeriScore
     least_pages: fields.Few
     claim_chunks: fields.Few
     claim_chunk_tokens: fields.ChunkTokens
