@@ -177,13 +177,11 @@ def test_a_batch_is_split_over_processes_and_passes_or_refused():
     ]
     for total, processes, micro, rows, passes in cases:
         values = {"num_processes": processes, "micro_batch_size": micro}
-        assert setup.batch_arguments(total, load().model_copy(update=values)) == {
-            "per_device_train_batch_size": rows,
-            "gradient_accumulation_steps": passes,
-        }
+        p = load().model_copy(update=values)
+        assert p.split_batch(total) == (rows, passes)
     values = {"num_processes": 3, "micro_batch_size": 0}
     with pytest.raises(ValueError, match="batch of 16"):
-        setup.batch_arguments(16, load().model_copy(update=values))
+        load().model_copy(update=values).split_batch(16)
 
 
 def test_deepspeed_shards_in_stage_3_and_offloads_where_asked():

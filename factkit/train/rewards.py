@@ -22,19 +22,17 @@ PART = 20  # characters by which a text tells its response
 
 
 class RewardError(UserError):
-    """A reward is neither a finite number nor None, or took too long; the message names
-    the reward function and the response."""
+    """A reward is neither a finite number nor None, or took too long."""
 
 
 class CheckedReward(TrainerCallback):
-    """A reward function with TRL's signature, whose values are checked at each call.
+    """A reward function with TRL's signature that checks its values at each call.
 
-    A reward is a finite number, or a sequence with a finite number for each of the
-    completion's tokens, or None where a judge failed: TRL leaves such a completion out
-    of its group's baseline. Raises RewardError on anything else, since one NaN or
-    infinity makes all weights NaN. Raises RuntimeError if more than 5 % of the
-    responses have no reward: while training from `FEWEST_RESPONSES` on, and as the
-    trainer's callback at the end of training, however few there are.
+    A reward is a finite number, a sequence with a finite number for each token of the
+    completion, or None if a judge failed: TRL leaves such a completion out of its
+    group's baseline. Raises RewardError on anything else, since one NaN makes all
+    weights NaN. Raises RuntimeError if more than 5 % of the responses have no reward:
+    from `FEWEST_RESPONSES` on, and as a trainer's callback at the end of training.
     """
 
     def __init__(self, reward: Callable[..., Sequence[Any]]) -> None:
@@ -85,8 +83,8 @@ class CheckedReward(TrainerCallback):
 
     @contextmanager
     def _limited(self, completions: Sequence[Any]) -> Iterator[None]:
-        """Refuse a call that computes for more than CPU_S, as a pattern may on the
-        response of a policy that is stuck. Only the main thread can be interrupted."""
+        """Raise RewardError after CPU_S of computing, as a regular expression may need
+        on a degenerate response. Only the main thread can be interrupted."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

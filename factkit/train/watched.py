@@ -1,4 +1,4 @@
-"""A rollout of GRPO and its last update, for notebooks that compute one by hand."""
+"""One update of GRPO with all its tensors, for notebooks that compute it by hand."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from factkit.run import progress
 from factkit.run.params.stages import RlParams
 from factkit.train import grpo, setup
 
-SMALL = {  # two updates of one rollout: in the second the policy has moved
+SMALL = {  # two updates of one rollout: before the second, the policy has changed
     "rl_steps": 2,
     "minibatches": 2,
     "rl_batch_size": 8,
@@ -20,7 +20,7 @@ SMALL = {  # two updates of one rollout: in the second the policy has moved
     "rollouts": "transformers",
     "num_processes": 1,
     "deepspeed": "",
-    "lora_backend": "peft",  # in this process Unsloth would come too late
+    "lora_backend": "peft",  # Unsloth can't be imported in this process any more
 }
 
 
@@ -32,13 +32,12 @@ def update(
 ) -> SimpleNamespace:
     """The second update of the policy in `start` on one rollout, by p's objective.
 
-    The rollout has four prompts of `rows` with G = 4 completions each, groups one after
-    the other: completions, rewards (16,) and the trainer's advantages (16,). The update
-    is of B = 8 of them with the advantages `a` (B,). `new`, `old` and `ref` (B, T) are
-    log π of each token under the policy of now, of the rollout and of the reference;
-    mask (B, T) is 1 up to a completion's end; loss is the trainer's own number. The
-    policy in `start` stays as it is. Raises ValueError if there are fewer than four
-    rows.
+    The rollout has four prompts of `rows` with G = 4 completions each, grouped by
+    prompt: `completions`, `rewards` (16,), `advantages` (16,). The update takes 8 of
+    them (B) with advantages `a` (B,). `new`, `old` and `ref` (B, T) are log π of each
+    token under the current policy, the one of the rollout and the reference; `mask`
+    (B, T) is 1 up to a completion's end; `loss` is the trainer's. The policy in `start`
+    is not changed. Raises ValueError if there are fewer than four rows.
     """
     import torch
     from trl import GRPOTrainer
@@ -46,7 +45,7 @@ def update(
     from factkit.train.rewards import CheckedReward
 
     p = p.model_copy(update=SMALL)
-    grpo.required(rows, 4)
+    grpo.require_rows(rows, 4)
     seen = SimpleNamespace(G=p.num_generations)
 
     class Watched(GRPOTrainer):
@@ -82,7 +81,7 @@ def update(
         reward = CheckedReward(make_reward(p, Path(folder)))
         return Watched(reward_funcs=reward, **arguments)
 
-    # what is trained after it draws the same numbers as without it
+    # later training draws the same random numbers as without this
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
