@@ -85,12 +85,11 @@ class Sweep:
         visible = 0 if dry or remote else self._visible_gpus()
         self._refuse_other_values()
         self.folder.mkdir(parents=True, exist_ok=True)
-        env = environment(1 if remote else jobs)  # remote runs share no cores of ours
-        if remote:  # nor a terminal
+        env = environment(1 if remote else jobs)
+        if remote:  # runs share neither this machine's cores nor its terminal
             env |= {"FACTKIT_TTY": "", "TQDM_DISABLE": "1"}
-        threads = int(
-            env["OMP_NUM_THREADS"]
-        )  # which Snakemake sets to a rule's threads
+        # Snakemake sets it to a rule's threads
+        threads = int(env["OMP_NUM_THREADS"])
         cores = ["--jobs", str(jobs)] if remote else ["--cores", str(threads * jobs)]
         snakefile = str(Path(__file__).with_name("Snakefile"))
         command = [sys.executable, "-m", "snakemake", *targets]  # before the options
@@ -103,7 +102,9 @@ class Sweep:
         profile = os.environ.get("SNAKEMAKE_PROFILE")
         if profile and "--profile" not in extra:
             print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
-        rules = [] if dry or targets else self._comparing_rules()
+        rules = [] if dry or targets else ["figures"]
+        if rules and self.ablations and self.paper in papers_arms.PAPERS:
+            rules.append("ablations")  # not a rule of `compare`
         calls = _calls(self.folder, [] if dry else self._needed_runs(), rules)
         where, started = folders.relative(self.folder), time.time()
         try:
@@ -190,10 +191,6 @@ class Sweep:
             arms |= {table[arm].start for arm in self.arms} - {""}
         data = next((ROOT / "notebooks").glob(f"[1-6]0_{self.paper}_*.ipynb")).stem
         return [folders.run_folder(data, self.params), *self.run_folders([*arms])]
-
-    def _comparing_rules(self) -> list[str]:
-        compares = self.ablations and self.paper in papers_arms.PAPERS
-        return ["figures", *["ablations"] * compares]
 
     def _refuse_other_values(self) -> None:
         """Raise ParamError if a finished run was made with other parameters."""
@@ -311,13 +308,13 @@ def _failed_runs(folder: Path, since: float) -> list[str]:
         if path.stat().st_mtime >= since:
             with contextlib.suppress(ValueError):  # a full disk has cut it off
                 cells = json.loads(path.read_text("utf-8"))["cells"]
-        for output in itertools.chain(*(cell.get("outputs", ()) for cell in cells)):
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        for output in outputs:
             if output["output_type"] == "error":
                 own = output["traceback"] if len(output["traceback"]) == 1 else ()
                 error = "".join(own) or f"{output['ename']}: {output['evalue']}"
-                causes.append(
-                    f"{folders.relative(path.parent)}: {error.splitlines()[0]}"
-                )
+                run = folders.relative(path.parent)
+                causes.append(f"{run}: {error.splitlines()[0]}")
     return causes
 
 
