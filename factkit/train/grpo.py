@@ -117,7 +117,17 @@ def train_policy(
 ) -> Path:
     """Train to the end and save the policies that `grpo` describes; returns
     folder/model."""
-    setup.keep_at(trainer, p.kept_steps[:-1], folder)
+    from transformers import TrainerCallback
+
+    class Keep(TrainerCallback):
+        """Saves on every process: under ZeRO-3 the weights are gathered."""
+
+        def on_step_end(self, args, state, control, **_):
+            kept = folder / f"model-{state.global_step}"
+            if state.global_step in p.kept_steps[:-1] and not kept.exists():
+                setup.save_whole(trainer, kept, merge=False)
+
+    trainer.add_callback(Keep())
     on_cpu = trainer.args.device.type == "cpu"
     if on_cpu and trainer.accelerator.num_processes == 1:
         cpu.share_prompts(trainer)

@@ -1,6 +1,5 @@
 """Checks of rewards before a trainer uses them."""
 
-import math
 import signal
 import threading
 import time
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 from transformers import TrainerCallback
 
 from factkit import UserError
@@ -56,7 +56,7 @@ class CheckedReward(TrainerCallback):
         checked = []
         for i, reward in enumerate(rewards):
             try:
-                checked.append(_number_or_numbers(reward, len(completion_ids[i])))
+                checked.append(_to_floats(reward, len(completion_ids[i])))
             except (TypeError, ValueError) as error:
                 (text,) = completion_texts([completions[i]])
                 self._refuse(f"{error}; the response: {text[:200]!r}")
@@ -120,20 +120,15 @@ def _response_at(frame: FrameType | None, responses: Sequence[str]) -> str:
     return max(responses, key=len, default="")
 
 
-def _number_or_numbers(reward: Any, tokens: int) -> float | list[float] | None:
-    """A reward as Python's floats; TypeError or ValueError if it is none."""
+def _to_floats(reward: Any, tokens: int) -> float | list[float] | None:
+    """A reward as Python's floats. Raises TypeError or ValueError if it is none."""
     if reward is None:
         return None
-    if isinstance(reward, str | bytes | dict | set):
+    values = np.asarray(reward.tolist() if hasattr(reward, "tolist") else reward)
+    if values.dtype.kind not in "biuf":
         raise TypeError(f"{reward!r:.80} is no number")
-    if getattr(reward, "ndim", 0) or isinstance(reward, list | tuple):
-        numbers = [_number_or_numbers(value, 0) for value in reward]
-        if len(numbers) != tokens:
-            raise ValueError(f"{len(numbers)} rewards for {tokens} tokens")
-        if not all(isinstance(number, float) for number in numbers):
-            raise TypeError(f"{reward!r:.80} is no list of numbers")
-        return numbers
-    number = float(reward)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is neither a finite number nor None")
-    return number
+    if values.ndim and values.shape != (tokens,):
+        raise ValueError(f"{len(values)} rewards for {tokens} tokens")
+    for infinite in values[~np.isfinite(values)].flat:
+        raise ValueError(f"{infinite} is neither a finite number nor None")
+    return values.astype(float).tolist()

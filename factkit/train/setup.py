@@ -1,7 +1,7 @@
 """Parts of every trainer: policy, LoRA, batches, checkpoints, curve."""
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,23 +246,6 @@ def train_and_keep(
     save_whole(trainer, folder / model, merge)
     shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
     return folder / model
-
-
-def keep_at(trainer: "Trainer", steps: Iterable[int], folder: Path) -> None:
-    """Have the trainer save the policy after these updates, as folder/model-<step>."""
-    from transformers import TrainerCallback
-
-    wanted = set(steps)
-
-    class Keep(TrainerCallback):
-        """Saves on every process: under ZeRO-3 the weights are gathered."""
-
-        def on_step_end(self, args, state, control, **_):
-            kept = folder / f"model-{state.global_step}"
-            if state.global_step in wanted and not kept.exists():
-                save_whole(trainer, kept, merge=False)
-
-    trainer.add_callback(Keep())
 
 
 def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
