@@ -1,6 +1,7 @@
 """python -m factkit: thin fronts to Snakemake, the results files and the checks."""
 
 import contextlib
+import functools
 import inspect
 import io
 import os
@@ -66,25 +67,23 @@ class Setting:
 
 def with_setting(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `Setting` in place of its parameter `setting`."""
-    signature = inspect.signature(command)
-    defaults = vars(signature.parameters["setting"].default)
-    options = [
-        inspect.Parameter(
+    parameters = dict(inspect.signature(command).parameters)
+    defaults = vars(parameters.pop("setting").default)
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        setting = Setting(**{name: values.pop(name) for name in defaults})
+        command(setting=setting, **values)
+
+    for name, default in defaults.items():
+        parameters[name] = inspect.Parameter(
             name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.KEYWORD_ONLY,
             default=default,
             annotation=Setting.__annotations__[name],
         )
-        for name, default in defaults.items()
-    ]
-
-    def call(**values: Any) -> None:
-        own = {name: values.pop(name) for name in defaults}
-        command(setting=Setting(**own), **values)
-
-    before = [p for name, p in signature.parameters.items() if name != "setting"]
-    call.__signature__ = signature.replace(parameters=[*before, *options])
-    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    call.__signature__ = inspect.Signature(list(parameters.values()))
+    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
     return call
 
 

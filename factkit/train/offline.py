@@ -113,7 +113,6 @@ def train_reward_model(
     )
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    adapter = p.model_copy(update={"lora_rank": p.reward_lora_rank})
     model = AutoModelForSequenceClassification.from_pretrained(
         start, num_labels=1, dtype=torch.float32, **assets.SAFE
     )
@@ -122,7 +121,7 @@ def train_reward_model(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=setup.lora(adapter, task="SEQ_CLS"),
+        peft_config=setup.lora(p.reward_lora_rank, p.lora_alpha, "SEQ_CLS"),
         args=config,
     )
     setup.refuse_lost_rows(trainer, rows)

@@ -9,7 +9,7 @@ from factkit.data import assets
 from factkit.policy import cpu, models
 from factkit.run import files, progress, quiet
 from factkit.run.failures import writing
-from factkit.run.params.stages import HardwareParams, TrainParams
+from factkit.run.params.stages import TrainParams
 from factkit.train import checkpoints, precision
 from factkit.train.launch import RECIPE, is_main_process
 from factkit.train.rollouts import settle_engine
@@ -44,11 +44,12 @@ def policy_trainer(
 
     quiet.bars()
     model, tokenizer = load_trainable(start, p, rollouts)
+    adapted = hasattr(model, "peft_config")  # by Unsloth
     trainer = make(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=lora(p, model),
+        peft_config=None if adapted else lora(p.lora_rank, p.lora_alpha),
         args=config,
     )
     reference = getattr(trainer, "ref_model", None)  # TRL loads it itself
@@ -162,7 +163,7 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "optim": "adamw_torch_fused",  # transformers' default; Unsloth's has 8 bits
         "weight_decay": 0.0,  # transformers' default; Unsloth's is not 0
         "gradient_checkpointing": on_gpu,
-        "deepspeed": deepspeed_config(p),
+        "deepspeed": deepspeed_config(p.deepspeed),
         "ddp_find_unused_parameters": False,
         "report_to": "none",
         "disable_tqdm": True,  # progress.train draws ours
@@ -175,50 +176,41 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
     }
 
 
-def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
-    """DeepSpeed's configuration for `p.deepspeed`, None without; the trainer fills in
-    "auto".
+def deepspeed_config(kind: str) -> dict[str, Any] | None:
+    """DeepSpeed's configuration; the trainer fills in "auto".
 
-    ZeRO-3 shards weights, gradients and optimizer over the processes (TruthRL App. C);
-    with offload the shards stay in the host's memory.
+    kind: zero3 shards weights, gradients and optimizer over the processes (TruthRL App.
+    C); zero3_offload keeps the shards in the host's memory; "" returns None.
     """
-    if not p.deepspeed:
+    if not kind:
         return None
     zero: dict[str, Any] = {
         "stage": 3,
         "overlap_comm": True,
         "stage3_gather_16bit_weights_on_model_save": True,
     }
-    if p.deepspeed == "zero3_offload":
+    if kind == "zero3_offload":
         host = {"device": "cpu", "pin_memory": True}
         zero |= {"offload_optimizer": host, "offload_param": host}
-    return {
-        "bf16": {"enabled": "auto"},
-        "zero_optimization": zero,
-        "gradient_accumulation_steps": "auto",
-        "gradient_clipping": "auto",
-        "train_batch_size": "auto",
-        "train_micro_batch_size_per_gpu": "auto",
-    }
+    filled_in = (
+        "gradient_accumulation_steps",
+        "gradient_clipping",
+        "train_batch_size",
+        "train_micro_batch_size_per_gpu",
+    )
+    bf16 = {"enabled": "auto"}
+    return dict.fromkeys(filled_in, "auto") | {"bf16": bf16, "zero_optimization": zero}
 
 
-def lora(
-    p: TrainParams, model: "PreTrainedModel | None" = None, task: str = "CAUSAL_LM"
-) -> "LoraConfig | None":
-    """LoRA on all linear layers; None for full parameters (`lora_rank` 0), and if the
-    model has an adapter already, from Unsloth.
-
-    task: PEFT's name; SEQ_CLS trains the whole head.
-    """
-    if p.lora_rank == 0 or hasattr(model, "peft_config"):
+def lora(rank: int, alpha: int, task: str = "CAUSAL_LM") -> "LoraConfig | None":
+    """LoRA on all linear layers, None for full parameters (rank 0). task: PEFT's name;
+    SEQ_CLS also trains the whole head."""
+    if rank == 0:
         return None
     from peft import LoraConfig
 
     return LoraConfig(
-        r=p.lora_rank,
-        lora_alpha=p.lora_alpha,
-        target_modules="all-linear",
-        task_type=task,
+        r=rank, lora_alpha=alpha, target_modules="all-linear", task_type=task
     )
 
 
