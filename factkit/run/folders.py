@@ -73,7 +73,7 @@ def now() -> str:
 
 
 def lock_folder(folder: Path, wait: bool = False) -> "FileLock":
-    """Lock a run's folder for this process; the lock ends with it, however it ends.
+    """Lock a run's folder for this process; the lock ends with the process.
 
     The lock's file stands beside the folder, which may be moved aside, and names its
     holder. Raises RunError if another process has it, unless `wait`.

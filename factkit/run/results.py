@@ -140,9 +140,9 @@ def _faults(results: Mapping[str, Any], folder: Path) -> Iterator[str]:
     names = [f"{results['arm']}-s{results['seed']}"]
     if not results["notebook"].endswith("_train"):  # it may have no arms
         names.append("main-s0")
-    places = [f"{setting}/{results['notebook']}/{name}" for name in names]
-    if not folder.absolute().as_posix().endswith(tuple(f"/{p}" for p in places)):
-        yield f"it holds the results of {places[0]}"
+    expected = [f"{setting}/{results['notebook']}/{name}" for name in names]
+    if not folder.absolute().as_posix().endswith(tuple(f"/{p}" for p in expected)):
+        yield f"it holds the results of {expected[0]}"
     for file in CHECKED:
         listed, path = results["files"].get(file), folder / file
         if not os.path.lexists(path):

@@ -139,9 +139,9 @@ def _crossed(table: np.ndarray, fewest: int) -> Estimate:
         se = (of_items / n_items) ** 0.5
         return Estimate(float(mean), se, n_items - 1, 1, fewest)
     of_seeds = n_items * float(np.var(table.mean(axis=1), ddof=1))
-    rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + mean
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + mean
     df_rest = (n_seeds - 1) * (n_items - 1)
-    of_rest = float((rest**2).sum()) / df_rest
+    of_rest = float((residual**2).sum()) / df_rest
     squares = max(of_seeds + of_items - of_rest, of_seeds, of_items)
     # Satterthwaite, from the mean squares that make up the variance
     parts = [(of_seeds, n_seeds - 1), (of_items, n_items - 1), (of_rest, df_rest)]

@@ -126,8 +126,10 @@ class Sweep:
             )
         if code:
             failed = _failed_runs(self.folder, started)
-            shown = extra and "snakemake failed; its output says why"
-            causes = "\n".join(failed[:3]) or shown or _explain(output, where)
+            causes = "\n".join(failed[:3])
+            if not causes and extra:  # its output was shown
+                causes = "snakemake failed; its output says why"
+            causes = causes or _explain(output, where)
             count = f"runs that failed: {len(failed)}; " if failed else ""
             raise SweepError(
                 f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
@@ -212,9 +214,9 @@ class Sweep:
 def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
     """Train the arms and seeds in `p.arms` and `p.seeds` that have no results yet;
     returns the results of all. Raises SweepError if a run fails."""
-    own = params.load(paper, p.profile, variant=p.variant).model_dump()
+    files = params.load(paper, p.profile, variant=p.variant).model_dump()
     values = p.model_dump(exclude={"arm", "arms", "seed", "seeds", "output_dir"})
-    changed = {key: value for key, value in values.items() if value != own[key]}
+    changed = {key: value for key, value in values.items() if value != files[key]}
     sweep = Sweep(paper, p, p.arm_names, p.seed_numbers, overrides=changed)
     runs = sweep.run_folders(sweep.arms)
     missing = [folder for folder in runs if not read_results(folder)]
@@ -311,8 +313,9 @@ def _failed_runs(folder: Path, since: float) -> list[str]:
         outputs = [output for cell in cells for output in cell.get("outputs", ())]
         for output in outputs:
             if output["output_type"] == "error":
-                own = output["traceback"] if len(output["traceback"]) == 1 else ()
-                error = "".join(own) or f"{output['ename']}: {output['evalue']}"
+                error = f"{output['ename']}: {output['evalue']}"
+                if len(output["traceback"]) == 1:  # the kit's own errors
+                    error = output["traceback"][0]
                 run = folders.relative(path.parent)
                 causes.append(f"{run}: {error.splitlines()[0]}")
     return causes

@@ -285,8 +285,8 @@ def function_identity(function: Callable) -> str:
 
 
 def _is_kits(function: Callable) -> bool:
-    own = Path(factkit.__file__).parent
-    return inspect.isfunction(function) and _is_below(function, own)
+    kit = Path(factkit.__file__).parent
+    return inspect.isfunction(function) and _is_below(function, kit)
 
 
 def _is_below(function: Callable, *folders: Path | str) -> bool:
@@ -299,8 +299,9 @@ def argument_identity(value: Any) -> str:
     if callable(value):
         return function_identity(value)
     if isinstance(value, str):  # a model's folder, or its name on the hub
-        own = Path(value) / RECIPE
-        made_by = f" made by {_digest(own.read_text('utf-8'))}" if own.is_file() else ""
+        path = Path(value) / RECIPE
+        recipe = path.read_text("utf-8") if path.is_file() else ""
+        made_by = f" made by {_digest(recipe)}" if path.is_file() else ""
         return f"{Path(value).name}{made_by}"
     rows = [json.dumps(row, sort_keys=True, default=str) for row in value]
     return f"{len(rows)} rows {_digest(*rows)}"

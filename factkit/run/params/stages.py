@@ -309,8 +309,9 @@ class QuestionParams(PolicyParams):
     dev_questions: fields.Size
     test_questions: fields.Size
     comparison_questions: fields.Count = 150
-    least_known: fields.Share = 0.0  # share of right samples of a relation
-    most_known: fields.Share = 1.0  # that is asked
+    # relations whose share of right samples lies between these are used
+    least_known: fields.Share = 0.0
+    most_known: fields.Share = 1.0
     split_seed: fields.Seed = 0
     probe_samples: fields.Samples
     probe_temperature: fields.Temperature = 1.0
