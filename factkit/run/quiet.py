@@ -18,7 +18,7 @@ LOGGED = {  # a library's logger → its message
 WARNED = ("IProgress not found",)  # tqdm's, without widgets; the kit draws plain bars
 
 
-def messages() -> None:
+def silence_messages() -> None:
     """Silence the messages above, whichever library is imported later."""
     for beginning in WARNED:
         warnings.filterwarnings("ignore", message=beginning)
@@ -29,7 +29,7 @@ def messages() -> None:
         )
 
 
-def bars() -> None:
+def disable_bars() -> None:
     """Disable progress bars of steps that take seconds (mapping, loading, saving), so
     that the kit's own stay whole. Bars of downloads stay."""
     import datasets

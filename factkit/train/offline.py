@@ -103,7 +103,7 @@ def train_reward_model(
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from trl import RewardConfig, RewardTrainer
 
-    quiet.bars()
+    quiet.disable_bars()
     config = RewardConfig(  # before the model, for ZeRO-3
         **setup.trainer_arguments(p, folder / "reward_checkpoint", p.reward_batch_size),
         num_train_epochs=p.reward_epochs,

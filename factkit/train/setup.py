@@ -42,7 +42,7 @@ def policy_trainer(
     """
     from datasets import Dataset
 
-    quiet.bars()
+    quiet.disable_bars()
     model, tokenizer = load_trainable(start, p, rollouts)
     adapted = hasattr(model, "peft_config")  # by Unsloth
     trainer = make(

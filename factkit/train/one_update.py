@@ -24,7 +24,7 @@ SMALL = {  # two updates of one rollout: before the second, the policy has chang
 }
 
 
-def update(
+def record_update(
     start: str,
     rows: Sequence[dict[str, Any]],
     make_reward: Callable[[RlParams, Path], Callable[..., list[float | None]]],
@@ -46,20 +46,20 @@ def update(
 
     p = p.model_copy(update=SMALL)
     grpo.require_rows(rows, 4)
-    seen = SimpleNamespace(G=p.num_generations)
+    record = SimpleNamespace(G=p.num_generations)
 
-    class Watched(GRPOTrainer):
+    class RecordingTrainer(GRPOTrainer):
         def _calculate_rewards(self, *args: Any) -> torch.Tensor:
             rewards = super()._calculate_rewards(*args)
-            seen.rewards = rewards[:, 0].clone()
+            record.rewards = rewards[:, 0].clone()
             return rewards
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
             rollout = super()._generate_and_score_completions(inputs)
             ids = rollout["completion_ids"]
             texts = self.processing_class.batch_decode(ids, skip_special_tokens=True)
-            seen.completions = [text.strip() for text in texts]
-            seen.advantages = rollout["advantages"].clone()
+            record.completions = [text.strip() for text in texts]
+            record.advantages = rollout["advantages"].clone()
             return rollout
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -67,23 +67,23 @@ def update(
             ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
             attended = torch.cat([inputs["prompt_mask"], mask], 1)
             with torch.no_grad():
-                seen.new = self._get_per_token_logps_and_entropies(
+                record.new = self._get_per_token_logps_and_entropies(
                     model, ids, attended, mask.shape[1]
                 )[0]
-            seen.old, seen.mask = inputs["old_per_token_logps"], mask
-            seen.ref = inputs.get("ref_per_token_logps", seen.old)
-            seen.a = inputs["advantages"]
+            record.old, record.mask = inputs["old_per_token_logps"], mask
+            record.ref = inputs.get("ref_per_token_logps", record.old)
+            record.a = inputs["advantages"]
             loss = super()._compute_loss(model, inputs)
-            seen.loss = loss.item()
+            record.loss = loss.item()
             return loss
 
-    def make(**arguments: Any) -> Watched:
+    def make(**arguments: Any) -> RecordingTrainer:
         reward = CheckedReward(make_reward(p, Path(folder)))
-        return Watched(reward_funcs=reward, **arguments)
+        return RecordingTrainer(reward_funcs=reward, **arguments)
 
     # later training draws the same random numbers as without this
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
         progress.train(trainer)
-    return seen
+    return record
