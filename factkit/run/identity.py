@@ -43,7 +43,7 @@ CLASS_INTERNALS = set(
     """__dict__ __weakref__ __doc__ _abc_impl __firstlineno__ __static_attributes__
     __annotations_cache__ __slotnames__""".split()
 )
-PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+PLAIN = (type(None), bool, int, float, complex, str, type(...))
 # objects that can't be pickled → what stands for them
 PARTS: dict[type, Callable[[Any], Any]] = {
     property: lambda value: (value.fget, value.fset, value.fdel),
@@ -203,6 +203,9 @@ class _Writer:
     def add(self, value: Any) -> None:
         if type(value) in PLAIN:
             self._write(type(value).__name__, repr(value))
+        elif type(value) is bytes:
+            self._write("bytes", str(len(value)))
+            self.hash.update(value)
         elif type(value) is tuple:  # equal ones are alike, one object or two
             self._add_all("tuple", value)
         elif isinstance(value, set | frozenset):
