@@ -47,7 +47,7 @@ def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_profile_tiny()
     faults = {}
     for path in NOTEBOOKS:
         cell = declared(path)
-        tiny = params.read_yaml(params.yaml_path(paper_of(path), "tiny"))
+        tiny = params.load(paper_of(path), "tiny").model_dump()
         other = {k for k, v in cell.items() if k in tiny and v != tiny[k]}
         cells = nbformat.read(path, 4).cells
         source = "\n".join(c.source for c in cells if c.cell_type == "code")
@@ -286,7 +286,7 @@ def test_no_notebook_binds_a_parameter_s_name_where_it_is_checked():
         ]
         (checks,) = [c for c in cells if "params.check(" in c]
         fields = params.find_classes()[paper_of(path)].model_fields
-        assert not reading._bound_names(checks).keys() & fields, path
+        assert not reading._assigned_names(checks).keys() & fields, path
 
 
 def test_every_variant_s_files_are_told_apart_by_their_order():

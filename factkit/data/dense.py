@@ -64,7 +64,7 @@ class Encoder:
         import torch
         from transformers import AutoModel, AutoTokenizer
 
-        quiet.bars()
+        quiet.disable_bars()
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         model = AutoModel.from_pretrained(self.model, dtype=dtype, **SAFE)
         tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factkit.run import arms, runs
+from factkit.run import arms, folders, runs
 
 Result = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def _alike(paper: str, result: Result, other: Result) -> bool:
     if arm is None:  # with other settings
         return False
     ours, theirs = result["params"], other["params"]
-    own = runs.ADDRESSES | {"arm", "arms", "seed", "seeds", "output_dir"}
+    own = folders.SERVICE_KEYS | {"arm", "arms", "seed", "seeds", "output_dir"}
     keys = (arm.reads.model_fields.keys() & ours.keys() & theirs.keys()) - own
     return all(ours[key] == theirs[key] for key in keys)
 
@@ -89,7 +89,8 @@ def _read_settings(result: Result) -> dict[str, Any]:
     paper = arms.find_papers()[result["paper"]]
     arm = paper.arms.get(result["arm"])
     reads = arm.reads if arm else paper.parameters
-    keys = set(reads.model_fields) - {"seed", "arm", "output_dir"} - runs.ADDRESSES
+    keys = reads.model_fields.keys() - {"seed", "arm", "output_dir"}
+    keys -= folders.SERVICE_KEYS
     settings = {k: v for k, v in result["params"].items() if k in keys}
     digests = result.get("inputs", {}).items()
     settings |= {f"input {Path(path).name}": digest[:8] for path, digest in digests}

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit.run import params, runs
+from factkit.run import folders, params
 from factkit.run.arms import get_paper
 from factkit.run.files import write_atomically
 from factkit.run.params.fields import POLICIES
@@ -207,7 +207,7 @@ def _recipe(job: Job, changes: Sequence[str]) -> dict[str, str]:
     given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
     recipe = {k: launch.argument_identity(v) for k, v in given.items()}
     reads = get_paper(job.p).arms[job.p.arm].reads
-    keys = reads.model_fields.keys() - runs.ELSEWHERE
+    keys = reads.model_fields.keys() - folders.NON_IDENTITY_KEYS
     recipe |= {key: str(getattr(job.p, key)) for key in sorted(keys)}
     return recipe | {"verl_overrides": " ".join(changes)}
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from factkit import UserError
 from factkit.data import assets
-from factkit.run import files, params, runs
+from factkit.run import files, folders, params, runs
 from factkit.run.arms import find_papers
 from factkit.run.failures import last_error
 from factkit.run.results import file_checksum
@@ -45,7 +45,7 @@ def adopt(checkpoint: Path) -> Path:
     if step.name != (last := steps[p.rl_steps]):
         raise UserError(f"{step}: rl_steps={p.rl_steps} end with {last}: train on")
     folder = runs.run_folder(find_papers()[paper].notebooks["train"], p)
-    with runs.lock_folder(folder):
+    with folders.lock_folder(folder):
         done = (folder / "model").exists()
         before = launch.read_recipes(folder) or launch.read_recipes(folder / "model")
         if before.keys() - {launch.VERL} or (done and not before):

@@ -45,8 +45,8 @@ class RarParams(RequestParams):
     requests: Literal["world", "leads", "wildchat"]
     whole_chunks: fields.Few
     whole_chunk_tokens: fields.ChunkTokens
-    query_with_prompt: bool
-    utility_drop: float = Field(gt=0, lt=1)
+    query_with_prompt: bool = True  # §3.3; False: the response alone, as the code
+    utility_drop: float = Field(0.1, gt=0, lt=1)  # App. C: 0.10
     utility_benchmarks: fields.some_of(*MEASURED, *SUITES, least=1) = (
         "best_guess_accuracy format_following win_rate"
     )
@@ -86,7 +86,7 @@ class RarSftParams(RarParams, SftParams):
 class RarDpoParams(RarSftParams, DpoParams):
     """Binary RAR: DPO."""
 
-    length_difference: float = Field(gt=0, le=100)
+    length_difference: float = Field(0.1, gt=0, le=100)  # §4.3: below 10 %
 
 
 class RarRlParams(RarSftParams, RlParams):

@@ -43,8 +43,8 @@ class ReasonSftParams(ReasonParams, SftParams):
 class ReasonDpoParams(ReasonSftParams, DpoParams):
     """Learning to Reason: DPO."""
 
-    least_margin: float = Field(ge=0, lt=1)
-    length_difference: float = Field(gt=0, le=100)
+    least_margin: float = Field(0.1, ge=0, lt=1)  # τ_m, §2.3
+    length_difference: float = Field(0.1, gt=0, le=100)  # τ_l, §2.3
 
 
 class ReasonRlParams(ReasonSftParams, RlParams):

@@ -49,9 +49,9 @@ class TokenRewardParams(TokenLevelParams):
 
     truth_map: fields.Text  # of correct, hedged correct, vague, hedged wrong, wrong
     informativeness_map: fields.Text  # of 5, 4, 3, 2, 1
-    alpha: fields.Weight
+    alpha: fields.Weight = 1.0  # not stated; code: 1
     info_beta: fields.Weight
-    info_epsilon: float = Field(gt=-1, le=100)
+    info_epsilon: float = Field(-0.9, gt=-1, le=100)  # not stated; code: −0.9
 
     @field_validator("truth_map", "informativeness_map")
     @classmethod

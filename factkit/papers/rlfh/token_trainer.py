@@ -47,7 +47,7 @@ def token_level(
     p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`; the
     value head is in the checkpoints alone.
     """
-    grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    grpo.require_rows(rows, p.minibatches * p.rl_batch_size // p.num_generations)
 
     def make(**arguments: Any) -> GroupTrainer:
         kind = PPOTrainer if p.method == "ppo" else GroupTrainer
@@ -65,7 +65,7 @@ def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
     config.scale_rewards = "none"
     config.num_iterations = p.ppo_epochs  # of a rollout, which TRL shuffles once
     updates = p.ppo_epochs * p.minibatches
-    config.save_steps = grpo.between_rollouts(p.checkpoint_steps, updates)
+    config.save_steps = grpo.round_up(p.checkpoint_steps, updates)
     return config
 
 

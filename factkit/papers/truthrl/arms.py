@@ -20,8 +20,8 @@ class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""
 
     rft_samples: fields.Few
-    rft_temperature: fields.Temperature
-    rft_top_p: fields.TopP
+    rft_temperature: fields.Temperature = 0.6  # App. C
+    rft_top_p: fields.TopP = 0.9  # App. C
     cold_start: bool
 
 
@@ -34,7 +34,7 @@ class QuestionDpoParams(QuestionSftParams, DpoParams):
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, its reasoning or a learned reward."""
 
-    reason_weight: fields.Weight
+    reason_weight: fields.Weight = 0.5  # λ, App. C
 
 
 OUTCOME = {"outcome": 1}  # a judge's calls per response

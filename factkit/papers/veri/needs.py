@@ -38,4 +38,4 @@ class VeriNeeds(Needs):
     def services(self) -> list[Check]:
         from factkit.data import search
 
-        return search.checks(self.p.search_url, self.p.eval_sets, self.p.claims_path)
+        return search.checks(self.p)
