@@ -13,7 +13,7 @@ from factkit.data.examples import BEST_GUESS
 from factkit.facts.world import facts as w
 from factkit.facts.world import requests as wp
 from factkit.papers.rar import evaluate as trade_off
-from factkit.papers.rar.evaluate import Answers, answer, measure, wins
+from factkit.papers.rar.evaluate import Answers, answer, compare_quality
 from factkit.policy import models
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params
@@ -78,6 +78,12 @@ OURS = Answers(
 BASE = Answers(
     {f"{A} open 0": true(A, 1), f"{B} open 0": "", f"{C} open 0": true(C, 4)}, 9.0
 )
+
+
+def measure(examples, answers, base, engine, p, path):
+    checked = trade_off.check_long_answers(examples, answers, engine, path, 10)
+    verify = trade_off.short_verifier(p)
+    return trade_off.measure(examples, answers, base, engine, verify, checked)
 
 
 @pytest.fixture
@@ -272,9 +278,8 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
         asked = [one.model_copy(update={"id": str(i)}) for i in range(n)]
         ids, qualities = [e.id for e in asked], iter((ours, theirs))
         engine = SimpleNamespace(quality=lambda *_: next(qualities))
-        answers = Answers(dict.fromkeys(ids, ""), 1.0)
-        found = wins(asked, answers, answers, engine)
-        return [found.get(i) for i in ids]
+        texts = dict.fromkeys(ids, "")
+        return compare_quality(engine, asked, texts, texts)
 
     assert won((6, 5, 4), (5, 5, 5)) == [1, 0.5, 0]
     many = (6,) * 19

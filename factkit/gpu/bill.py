@@ -220,12 +220,13 @@ def training(paper: str, p: Any, name: str) -> Part:
                 trained += pairs * p.reward_epochs * 2 * 8
                 updates += ceil(pairs / p.reward_batch_size) * p.reward_epochs
         case "rar":
-            from factkit.papers.rar.rewards import PIECES
+            from factkit.papers.rar.rewards import REWARDS
 
-            if "supports" in PIECES[name]:
+            _, verdicts = REWARDS[name]
+            if "supports" in verdicts:
                 calls = _claims(paper, n, "verify")
-            calls["quality"] = n * ("quality" in PIECES[name])
-            calls["whole"] = n * bool({"no_contradiction", "rating"} & {*PIECES[name]})
+            calls["quality"] = n * ("quality" in verdicts)
+            calls["whole"] = n * bool({"no_contradiction", "rating"} & {*verdicts})
         case "reason" | "rlfh":
             calls = _claims(paper, n, "verify")
             calls["rate"] = n * (paper == "rlfh")

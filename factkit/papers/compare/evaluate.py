@@ -23,7 +23,7 @@ from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
-from factkit.papers.rar.evaluate import Answers, wins
+from factkit.papers.rar.evaluate import compare_quality
 from factkit.policy import models
 from factkit.run import statistics
 
@@ -68,12 +68,11 @@ def measure(
     claims = folder / f"{name}_claims.jsonl"
     checked = long_form.evaluate(long, told, *engine.reader, claims)
     items = long_form.items(checked)
-    start = Answers(engine.references, 0.0)
-    won = wins(long, Answers(texts, 0.0), start, engine)
+    wins = compare_quality(engine, long, texts, engine.references)
     cut_off = _cut_off(policy, told, p)
-    for example, row, cut in zip(long, checked, cut_off, strict=True):
+    for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
         subject = example.entity
-        items[row.id] |= {"win_rate": won[row.id]}
+        items[row.id] |= {"win_rate": win}
         items[row.id] |= of_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= short_answers(short, [texts[e.id] for e in short], p)

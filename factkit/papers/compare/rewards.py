@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.answers.rewards import Rewards
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
@@ -54,7 +55,7 @@ def rewards_of(arm: str, engine: ExactEngine, ids, prompts, responses) -> list[f
     """The reward of each response under an arm of GRPO."""
     rows = ids, prompts, responses
     if arm in ("binary_rar", "veriscore"):
-        return rar.rewards_of(arm, engine, *rows)
+        return rar.rewards_by_arm([arm], engine, *rows)[arm]
     supports = engine.supports(*rows)
     if arm == "ternary":
         return [ternary(outcome(each)) for each in supports]
@@ -121,7 +122,7 @@ def reward_function(p: "Compare", folder: Path) -> Callable[..., list[float]]:
     return compared_reward
 
 
-def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
+def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The token rewards of RLFH's arms."""
     from transformers import AutoTokenizer
 
@@ -133,7 +134,7 @@ def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
     def annotate(ids, prompts, responses) -> list[Feedback]:
         return feedback(p, engine, ids, prompts, responses)
 
-    return rlfh.token_reward(annotate, tokenizer, p)
+    return rlfh.trl_reward(p.arm, annotate, tokenizer, rlfh.reward_map(p))
 
 
 # What it costs where a model judges

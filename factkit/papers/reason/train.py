@@ -1,6 +1,5 @@
 """Learning to Reason's arms: what each one trains, on what, and from where (§2, §3)."""
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -55,6 +54,4 @@ def train_arm(
 
 def reward_function(p: Reason, folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature."""
-    engine = rewards.engine_of(p)
-    score = functools.partial(rewards.scored, p.arm, engine)
-    return rewards.trl_reward(p.arm, score)
+    return rewards.trl_reward(p.arm, rewards.engine_of(p))
