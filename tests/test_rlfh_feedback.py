@@ -205,6 +205,5 @@ def test_kinds_are_means_over_the_responses_that_did_not_fail():
     assert (found["correct"], found["wrong"]) == pytest.approx((2 / 3, 1 / 3))
     assert found["hedged_wrong"] == 0.0
     assert found["informativeness"] == pytest.approx((1 + 2 + 1) / 3)
-    assert (
-        "informativeness" not in mean_feedback([[], []]) and mean_feedback([None]) == {}
-    )
+    assert "informativeness" not in mean_feedback([[], []])
+    assert mean_feedback([None]) == {}

@@ -169,8 +169,8 @@ def llm_annotator(
     llm: "LLM", evidence_of: Callable[[str, str], Sequence[str]]
 ) -> Annotator:
     """The pipeline of §3.1 in three batches of calls: one per sentence to extract its
-    statements, one per statement to verify it, one per response to rate it. A response
-    on which a batch failed is left out of the next.
+    statements, one per statement to verify it, one per response to rate them. A
+    response on which a batch failed is left out of the next.
 
     evidence_of: (prompt id, statement) → passages, best first. Unlike claims,
     statements keep their hedges, as these change the reward, and their repetitions, as
@@ -190,12 +190,18 @@ def llm_annotator(
             for row in extracted
         ]
         truths = support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
-        known = [
-            [claim.text for claim in row] if row and None not in labels else []
-            for row, labels in zip(claims, truths, strict=True)
-        ]
-        ratings = rate(llm, prompts, responses, known)
-        return list(map(_join, extracted, truths, ratings))
+        rated = [i for i, labels in enumerate(truths) if labels and None not in labels]
+        ratings = rate(
+            llm,
+            [prompts[i] for i in rated],
+            [responses[i] for i in rated],
+            [[claim.text for claim in claims[i]] for i in rated],
+        )
+        feedback = [[] if labels == [] else None for labels in truths]
+        for i, grades in zip(rated, ratings, strict=True):
+            if grades is not None:
+                feedback[i] = _join(extracted[i], truths[i], grades)
+        return feedback
 
     return annotate
 
@@ -206,31 +212,26 @@ def rate(
     responses: Sequence[str],
     statements: Sequence[Sequence[str]],
 ) -> list[list[int] | None]:
-    """The informativeness of each statement, by one call per response that has any:
-    what a statement adds depends on the others (§3.1.3; Table 7 asks about one). They
-    are numbered, so that the model need not count."""
+    """The informativeness of each response's statements, by one call: what one adds
+    depends on the others (§3.1.3; Table 7 asks about one)."""
     rows = [
-        {
+        {  # with numbers, so that the model need not count
             "question": prompt,
             "response": response,
             "statements": [f"{n}. {text}" for n, text in enumerate(texts, start=1)],
         }
         for prompt, response, texts in zip(prompts, responses, statements, strict=True)
-        if texts
     ]
-    replies = iter(
-        judge.ask(llm, "rate_informativeness", rows, Ratings, RATING_TOKENS, "rating")
-    )
-    return [getattr(next(replies), "ratings", None) if t else [] for t in statements]
+    template, tokens = "rate_informativeness", RATING_TOKENS
+    replies = judge.ask(llm, template, rows, Ratings, tokens, "rating")
+    return [reply and reply.ratings for reply in replies]
 
 
 def _join(
-    extracted: Sequence[tuple[str, list[str] | None]],
-    truths: Sequence[Truth | None] | None,
-    ratings: Sequence[int] | None,
-) -> Feedback:
-    if truths is None or None in truths or ratings is None:
-        return None
+    extracted: Sequence[tuple[str, list[str]]],
+    truths: Sequence[Truth],
+    ratings: Sequence[int],
+) -> list[Sentence]:
     labels = zip(truths, ratings, strict=True)
     return [
         Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
