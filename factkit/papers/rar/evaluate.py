@@ -15,7 +15,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,14 +63,10 @@ OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
 
 @dataclass(frozen=True)
 class Answers:
-    """A policy's greedy answers, by the request's id; its perplexity on other text."""
+    """A policy's greedy answers by request id, and its perplexity on other text."""
 
     texts: Mapping[str, str]
     perplexity: float
-
-    def to(self, ids: Iterable[str]) -> list[str]:
-        """The answers to requests, without reasoning."""
-        return final_answers(self.texts[i] for i in ids)
 
 
 @dataclass(frozen=True)
@@ -113,8 +109,8 @@ def perplexity(
     batch_size: int = 8,
     max_tokens: int = 512,
 ) -> float:
-    """exp of the mean negative log-likelihood a token, over all texts' tokens but the
-    first of each. Each text is read alone, its first `max_tokens` tokens."""
+    """exp of the mean negative log-likelihood per token, over all texts' tokens but the
+    first of each; of each text the first `max_tokens` tokens count."""
     import torch
 
     ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
@@ -166,35 +162,37 @@ def measure(
     verify: Verifier,
     checked: Sequence[Checked],
 ) -> Measured:
-    """Metrics of the answers without their reasoning.
+    """Metrics of the answers, without their reasoning.
 
-    verify, checked: from `short_verifier` and `check_long_answers`.
+    verify: from `short_verifier`; checked: from `check_long_answers`. The metrics are
 
-    Long answers: those of `long_form.scores`, and claim_precision, the share of all
-    answers' claims that are correct. Short ones with leave to abstain: short_accuracy,
-    short_abstention, short_hallucination; short_truthfulness, the first less the last.
-    Utility: best_guess_accuracy of short ones without leave; format_following, without
-    a judge; win_rate over `base` by the engine's judgement of quality; perplexity. In
-    the fact world format_following and win_rate are of people of whom the policy read
-    `FAMILIAR` times. What a request of p.test_sets adds stands under its set's name, as
-    biography_hallucination_rate; no win rate is of them.
-    Raises ValueError above 5 % of failed extractions, verifications, comparisons or
-    outcomes.
+    - of long answers those of `long_form.scores`, and claim_precision, the share of all
+      answers' claims that are correct;
+    - of short answers with leave to abstain short_accuracy, short_abstention,
+      short_hallucination, and short_truthfulness, the first less the last;
+    - of utility best_guess_accuracy; win_rate over `base` by the engine's judgement of
+      quality; format_following, where there is no judge; perplexity. In the fact world
+      the middle two count people of whom the policy read `FAMILIAR` times.
+
+    Those of p.test_sets stand under their set's name, as biography_hallucination_rate,
+    without a win rate. Raises ValueError above 5 % of failed extractions,
+    verifications, comparisons or outcomes.
     """
+    final = dict(zip(answers.texts, final_answers(answers.texts.values()), strict=True))
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     familiar = [e for e in examples if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
+    compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
+    wins = compare_quality(engine, compared, answers.texts, base.texts)
     claims = long_form.items(checked)
     for item in claims.values():
         if "total_claims" in item:  # the weight of claim_precision
             item["claim_precision"] = item["factual_precision"]
-    compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
-    wins = compare_quality(engine, compared, answers.texts, base.texts)
-    short, failures = short_items(examples, answers, verify)
+    short, failures = short_items(examples, final, verify)
     items = merge_items(
         claims,
         win_items([e.id for e in compared], wins),
         short,
-        format_items(familiar, answers, engine),
+        format_items(familiar, final, engine),
     )
     metrics = statistics.means(_add_prefixes(items, sets).values())
     answered = [x for i, x in claims.items() if "total_claims" in x and i not in sets]
@@ -207,7 +205,6 @@ def measure(
 
 
 def _add_prefixes(items: Items, prefixes: Mapping[str, str]) -> Items:
-    """The items, with each request's prefix before the names of its metrics."""
     return {
         i: {prefixes.get(i, "") + name: value for name, value in item.items()}
         for i, item in items.items()
@@ -236,30 +233,36 @@ def compare_quality(
 
 
 def short_items(
-    examples: Sequence[Example], answers: Answers, verify: Verifier
+    examples: Sequence[Example], answers: Mapping[str, str], verify: Verifier
 ) -> tuple[Items, dict[str, float]]:
     """The items of short answers, and the shares that the verifier failed on. Questions
     of public sets have options, and need no verifier."""
     items: Items = {}
     failures = {}
-    for e in examples:
-        if e.meta["kind"] == MAY_ABSTAIN and "set" in e.meta:
-            (text,) = answers.to([e.id])
-            outcome = option_outcome(text, e.answers[0])
-            items[e.id] = _outcome_metrics(MAY_ABSTAIN, outcome)
     for kind in (MAY_ABSTAIN, BEST_GUESS):
-        rows = [e for e in examples if e.meta["kind"] == kind and "set" not in e.meta]
-        outcomes = verify(
-            answers.to(e.id for e in rows),
-            [e.answers for e in rows],
-            [e.question for e in rows],
-        )
-        name = f"{kind}_failures"
-        failures[name] = failed_share(outcomes, name)
-        for e, outcome in zip(rows, outcomes, strict=True):
-            if outcome is not None:
-                items[e.id] = _outcome_metrics(kind, outcome)
+        rows = [e for e in examples if e.meta["kind"] == kind]
+        options = [e for e in rows if "set" in e.meta]
+        items |= {
+            e.id: _outcome_metrics(kind, option_outcome(answers[e.id], e.answers[0]))
+            for e in options
+        }
+        rows = [e for e in rows if "set" not in e.meta]
+        texts, references = [answers[e.id] for e in rows], [e.answers for e in rows]
+        outcomes = verify(texts, references, [e.question for e in rows])
+        failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
+        items |= {
+            e.id: _outcome_metrics(kind, outcome)
+            for e, outcome in zip(rows, outcomes, strict=True)
+            if outcome is not None
+        }
     return items, failures
+
+
+def _outcome_metrics(kind: str, outcome: Outcome) -> dict[str, float]:
+    metrics = rates([outcome])
+    if kind == BEST_GUESS:
+        return {"best_guess_accuracy": metrics["accuracy"]}
+    return {f"short_{name}": value for name, value in metrics.items()}
 
 
 def option_outcome(response: str, letter: str) -> Outcome:
@@ -272,22 +275,15 @@ def option_outcome(response: str, letter: str) -> Outcome:
 
 
 def format_items(
-    examples: Sequence[Example], answers: Answers, engine: "Engine"
+    examples: Sequence[Example], answers: Mapping[str, str], engine: "Engine"
 ) -> Items:
     """Whether an answer has as many sentences as facts are wanted; none by a judge."""
     if not isinstance(engine, ExactEngine):
         return {}
     items = {}
     for e in examples:
-        if e.meta["kind"] == COUNTED:
-            (text,) = answers.to([e.id])  # an empty answer has no sentence
+        if e.meta["kind"] == COUNTED:  # an empty answer has no sentence
+            text = answers[e.id]
             n = len(engine.facts.sentences(text, e.entity)) if text else 0
             items[e.id] = {"format_following": float(n == e.meta["wanted"])}
     return items
-
-
-def _outcome_metrics(kind: str, outcome: Outcome) -> dict[str, float]:
-    metrics = rates([outcome])
-    if kind == BEST_GUESS:
-        return {"best_guess_accuracy": metrics["accuracy"]}
-    return {f"short_{name}": value for name, value in metrics.items()}
