@@ -76,8 +76,7 @@ def compare(examples, said, base, engine, decide, path):
     """Metrics and items of responses, compared with the base policy's."""
     texts, base = ([of[e.id] for e in examples] for of in (said, base))
     checked = long_form.evaluate(examples, texts, *engine.reader, path)
-    ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    return reasoned.measure(checked, decide(ids, prompts, texts, base))
+    return reasoned.measure(checked, decide(examples, texts, base))
 
 
 @pytest.fixture
@@ -209,7 +208,7 @@ def test_without_a_judge_the_more_relevant_answer_wins(p):
     # by the answers, without reasoning and tags, however malformed
     ours = ["2", "1", "1", written("9", "1"), "<think>1</think>2", "1</answer>"]
     theirs = ["1", "2", "1", "2", "<answer>1", "<think>0</think><answer>1</answer>"]
-    found = decide(list("abcdef"), ["Who?"] * 6, ours, theirs)
+    found = decide(EXAMPLES + EXAMPLES[:2], ours, theirs)
     assert found == [1, 0, 0.5, 0, 1, 0.5]
 
 
@@ -227,7 +226,7 @@ def test_a_judge_compares_the_answers_in_both_orders(monkeypatch):
     decide = reasoned.comparison(with_judge(monkeypatch, prefers), None)
     ours = [written("bad", "good"), written("good", "bad"), written("", "so")]
     # of the third it likes the first place, twice
-    preferred = decide(["x", "y", "z"], ["Who?"] * 3, ours, ["so", "good", "la"])
+    preferred = decide(EXAMPLES[:3], ours, ["so", "good", "la"])
     assert preferred == [1.0, 0.0, 0.5]
 
 

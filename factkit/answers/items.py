@@ -3,7 +3,10 @@
 Results keep them for confidence intervals over requests (`run.statistics`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from factkit.data.examples import Example
+from factkit.verify.response import answers
 
 # request id → metric → value; a metric is absent where the request does not count in it
 Items = dict[str, dict[str, float]]
@@ -34,11 +37,20 @@ def win_items(ids: Sequence[str], wins: Sequence[float | None]) -> Items:
     return {i: {"win_rate": win} for i, win in pairs if win is not None}
 
 
-def compare_scores(
-    ours: Sequence[float | None], theirs: Sequence[float | None]
+def compare_answers(
+    score: Callable[..., Sequence[float | None]],
+    examples: Sequence[Example],
+    ours: Sequence[str],
+    theirs: Sequence[str],
 ) -> list[float | None]:
-    """1 where our score is higher, ½ on a tie, else 0; None where one is missing."""
+    """1 where our response has a higher score than theirs, ½ on a tie, else 0; None
+    where the score of one failed.
+
+    score: a method of an engine, (ids, prompts, answers without reasoning) → scores.
+    """
+    ids, prompts = [e.id for e in examples], [e.question for e in examples]
+    scores = [score(ids, prompts, answers(texts)) for texts in (ours, theirs)]
     return [
-        None if None in (a, b) else (a > b) + 0.5 * (a == b)
-        for a, b in zip(ours, theirs, strict=True)
+        None if None in pair else (pair[0] > pair[1]) + 0.5 * (pair[0] == pair[1])
+        for pair in zip(*scores, strict=True)
     ]

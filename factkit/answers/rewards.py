@@ -20,17 +20,12 @@ class ScoredBatch:
     metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-# (prompt ids, prompts, responses, their tokens) → their rewards
-ScoreBatch = Callable[
-    [Sequence[str], Sequence[str], Sequence[str], Sequence[Sequence[int]]], ScoredBatch
-]
-
-
-def reward_func(name: str, score: ScoreBatch) -> Callable[..., Rewards]:
+def reward_func(name: str, score: Callable[..., ScoredBatch]) -> Callable[..., Rewards]:
     """A function of this name with the signature of TRL's `reward_funcs`.
 
-    The rows need `id` and `question`. TRL leaves a completion whose reward is None out
-    of its group's baseline.
+    score: (prompt ids, prompts, responses, their token ids) → `ScoredBatch`. The rows
+    need `id` and `question`. TRL leaves a completion whose reward is None out of its
+    group's baseline.
     """
 
     def reward(

@@ -18,12 +18,12 @@ from pathlib import Path
 from factkit.answers import long_form, verifier
 from factkit.answers.drawn import Probe
 from factkit.answers.engine import ExactEngine
+from factkit.answers.items import compare_answers
 from factkit.answers.long_form import Checked
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
-from factkit.papers.rar.evaluate import compare_quality
 from factkit.policy import models
 from factkit.run import statistics
 
@@ -68,7 +68,8 @@ def measure(
     claims = folder / f"{name}_claims.jsonl"
     checked = long_form.evaluate(long, told, *engine.reader, claims)
     items = long_form.items(checked)
-    wins = compare_quality(engine, long, texts, engine.references)
+    start = [engine.references[e.id] for e in long]
+    wins = compare_answers(engine.quality, long, told, start)
     cut_off = _cut_off(policy, told, p)
     for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
         subject = example.entity

@@ -44,10 +44,8 @@ def run(
     """
     names = [name for name in names if name in SUITES]
     missing = [name for name in names if name not in read_scores(folder)]
-    for part in (
-        [name for name in missing if name != REASONED],
-        [name for name in missing if name == REASONED],
-    ):
+    reasoned = [name for name in missing if name == REASONED]
+    for part in ([name for name in missing if name != REASONED], reasoned):
         if part:
             _run_harness(harness_config(part, settings, folder), folder)
     scores = read_scores(folder)
@@ -173,14 +171,15 @@ def _run_harness(settings: dict[str, Any], folder: Path) -> None:
     environment = os.environ | {"HF_ALLOW_CODE_EVAL": allowed}
     environment.pop("TQDM_DISABLE", None)  # vLLM divides by its bar's time
     command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
-    ended = subprocess.run(
+    process = subprocess.run(
         command,
         env=environment,
         cwd=os.environ.get("FACTKIT_HUB"),  # where data sets' names are folders
         stdout=sys.stderr.fileno(),
     )
-    if ended.returncode:
+    if process.returncode:
         raise BenchmarkError(
-            f"lm-eval failed with exit code {ended.returncode}; see its last lines. It "
-            f"comes by pip install '.[gpu]' 'lm-eval[ifeval,math]'. Settings: {path}"
+            f"lm-eval failed with exit code {process.returncode}; see its last lines. "
+            "Install it with pip install '.[gpu]' 'lm-eval[ifeval,math]'. "
+            f"Settings: {path}"
         )

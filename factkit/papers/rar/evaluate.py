@@ -24,7 +24,7 @@ from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import (
     Items,
-    compare_scores,
+    compare_answers,
     merge_items,
     select_metrics,
     win_items,
@@ -90,13 +90,13 @@ def answer(
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.policy(policy, p.for_evaluation)
     greedy, texts = models.sampling_of(p.for_evaluation), {}
-    # kinds apart: a short answer would wait for the long ones of its batch
+    # by kind: in one batch short answers would wait for long ones
     for kind in dict.fromkeys(e.meta["kind"] for e in examples):
-        alike = [e for e in examples if e.meta["kind"] == kind]
-        prompts = models.asked(alike, p.prompt_template, tokenizer, p.chat)
+        rows = [e for e in examples if e.meta["kind"] == kind]
+        prompts = models.asked(rows, p.prompt_template, tokenizer, p.chat)
         label = f"{path.stem}, {kind}"
         replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
-        texts |= {e.id: text for e, (text,) in zip(alike, replies, strict=True)}
+        texts |= {e.id: text for e, (text,) in zip(rows, replies, strict=True)}
     answers = Answers(texts, perplexity(model, tokenizer, held_out))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
@@ -135,20 +135,6 @@ def perplexity(
     return math.exp(total / tokens)
 
 
-def check_long_answers(
-    examples: Sequence[Example],
-    answers: Answers,
-    engine: "Engine",
-    path: Path,
-    chunks: int,
-) -> list[Checked]:
-    """The claims of the answers to the open requests, each verified against so many
-    chunks of evidence; kept in `path`."""
-    rows = [e for e in examples if e.meta["kind"] == OPEN]
-    texts = [answers.texts[e.id] for e in rows]
-    return long_form.evaluate(rows, texts, *engine.reader, path, chunks)
-
-
 def short_verifier(p: RarParams) -> Verifier:
     """The verifier of short answers: the judge (App. B.2), or rules without one."""
     return verifier(p, "judge" if p.verifier == "judge" else "rules")
@@ -164,7 +150,8 @@ def measure(
 ) -> Measured:
     """Metrics of the answers, without their reasoning.
 
-    verify: from `short_verifier`; checked: from `check_long_answers`. The metrics are
+    verify: from `short_verifier`; checked: the claims of the answers to the open
+    requests, from `long_form.evaluate`. The metrics are
 
     - of long answers those of `long_form.scores`, and claim_precision, the share of all
       answers' claims that are correct;
@@ -182,7 +169,9 @@ def measure(
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     familiar = [e for e in examples if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
     compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
-    wins = compare_quality(engine, compared, answers.texts, base.texts)
+    ours, theirs = ([a.texts[e.id] for e in compared] for a in (answers, base))
+    wins = compare_answers(engine.quality, compared, ours, theirs)
+    failed_share(wins, "comparison_failures")
     claims = long_form.items(checked)
     for item in claims.values():
         if "total_claims" in item:  # the weight of claim_precision
@@ -209,27 +198,6 @@ def _add_prefixes(items: Items, prefixes: Mapping[str, str]) -> Items:
         i: {prefixes.get(i, "") + name: value for name, value in item.items()}
         for i, item in items.items()
     }
-
-
-def compare_quality(
-    engine: "Engine",
-    examples: Sequence[Example],
-    ours: Mapping[str, str],
-    theirs: Mapping[str, str],
-) -> list[float | None]:
-    """1 where our answer is of higher quality than theirs, ½ on a tie, else 0; None
-    where the judge failed. Raises ValueError if it failed on more than 5 %.
-
-    ours, theirs: request id → response.
-    """
-    ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    scores = [
-        engine.quality(ids, prompts, final_answers(texts[i] for i in ids))
-        for texts in (ours, theirs)
-    ]
-    wins = compare_scores(*scores)
-    failed_share(wins, "comparison_failures")
-    return wins
 
 
 def short_items(

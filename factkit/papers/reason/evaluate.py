@@ -4,6 +4,7 @@ and the strategies of its reasoning (§5.2, Fig 4, App. H).
 Claims are those of the answer; reasoning is not held against evidence.
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -13,14 +14,14 @@ from pydantic import field_validator
 
 from factkit.answers import long_form
 from factkit.answers.engine import facts_of
-from factkit.answers.items import Items, compare_scores, merge_items, win_items
+from factkit.answers.items import Items, compare_answers, merge_items, win_items
 from factkit.answers.long_form import Checked
 from factkit.answers.verifier import judge_llm
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
 from factkit.verify.judge import Form, failed_share, free, up_to, whole
-from factkit.verify.response import Reasoned, answers, parts, sentences
+from factkit.verify.response import Reasoned, parts, sentences
 
 if TYPE_CHECKING:
     from factkit.answers.engine import Reader
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
 
-# (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
+# of our and their responses: 1.0 ours is preferred, 0.5 a tie, 0.0 theirs; None: failed
 Comparison = Callable[
-    [Sequence[str], Sequence[str], Sequence[str], Sequence[str]], list[float | None]
+    [Sequence[Example], Sequence[str], Sequence[str]], list[float | None]
 ]
 # the strategies of each example's reasoning; None: the annotator failed
 Tagger = Callable[
@@ -52,15 +53,12 @@ COMPARED = [
 def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-        return lambda ids, *texts: judge.compare(llm, *texts)
-
-    def compare_relevance(ids, prompts, ours, theirs) -> list[float | None]:
-        sides = (engine.relevance(ids, prompts, answers(s)) for s in (ours, theirs))
-        return compare_scores(*sides)
-
-    return compare_relevance
+    if p.verifier != "judge":
+        return functools.partial(compare_answers, engine.relevance)
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return lambda examples, ours, theirs: judge.compare(
+        llm, [e.question for e in examples], ours, theirs
+    )
 
 
 def measure(

@@ -132,13 +132,13 @@ def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[S
     if formed and relevance_weight:
         preferred = engine.preferred(*columns)
     scores = [Scored(MALFORMED, None) for _ in responses]
-    for i, own, preference in zip(formed, supports, preferred, strict=True):
-        claims = counts(own)
+    for i, verdicts, preference in zip(formed, supports, preferred, strict=True):
+        claims = counts(verdicts)
         wins = None if preference is None else preference == 1
         value = None
         if claims is not None and not (relevance_weight and wins is None):
             value = reward(True, claims, wins, detail_weight, relevance_weight)
-        scores[i] = Scored(value, formed[i], own, wins)
+        scores[i] = Scored(value, formed[i], verdicts, wins)
     return scores
 
 

@@ -1,7 +1,7 @@
 """What RLFH's policy learns from token rewards (§3.2.2): advantages and value loss.
 
 Of B completions of at most T tokens, padded on the right. mask (B, T), bool, is true at
-the tokens that count. The others may hold anything: their result is 0.
+the tokens that count; results are 0 at the others, whatever the inputs are there.
 """
 
 from typing import TYPE_CHECKING
@@ -33,20 +33,19 @@ def gae(
 def group_advantages(returns: "Tensor", known: "Tensor", group: int) -> "Tensor":
     """A_{i,t} = R_{i,t} − mean of R_{j,t} over the other completions j of i's prompt.
 
-    A baseline is unbiased if it does not depend on the action that it judges. So it is
-    taken from the other completions alone (RLOO, Ahmadian et al. 2024), at the same
-    token, and one that has ended by then counts with the 0 that it has yet to get:
-    whether it is still going is its own chance, too.
+    A baseline must not depend on the action that it judges, so it is the mean of the
+    other completions (RLOO, Ahmadian et al. 2024) at the same token. One that ended
+    before counts as 0, its return from there on.
 
-    returns: R (B, T), the discounted rewards from t on, 0 after an end; `group` rows a
-    prompt. known: bool (B,), false where the judge failed: such a row counts in no mean
-    and has A = 0, as a row has that no other is known beside.
+    returns: R (B, T), the discounted rewards from t on, 0 after the end; `group` rows
+    per prompt. known: bool (B,), false where the judge failed: such a row counts in no
+    mean and has A = 0, as has the only known row of a group.
     """
     grouped = returns.where(known[:, None], 0.0).view(-1, group, returns.shape[1])
-    there = known.view(-1, group, 1)
-    others = there.sum(1, keepdim=True) - there.long()
-    mean = (grouped.sum(1, keepdim=True) - grouped) / others.clamp(min=1)
-    return (grouped - mean).where(there & (others > 0), 0.0).view_as(returns)
+    counted = known.view(-1, group, 1)
+    n_others = counted.sum(1, keepdim=True) - counted.long()
+    mean = (grouped.sum(1, keepdim=True) - grouped) / n_others.clamp(min=1)
+    return (grouped - mean).where(counted & (n_others > 0), 0.0).view_as(returns)
 
 
 def masked_mean(x: "Tensor", mask: "Tensor") -> "Tensor":
