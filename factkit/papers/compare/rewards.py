@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
-from factkit.answers.rewards import Rewards
+from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
@@ -23,7 +23,6 @@ from factkit.papers.rlfh.feedback import (
     annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
-from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome, Support
 
 if TYPE_CHECKING:
@@ -105,21 +104,18 @@ def rewards_by_arm(
 # TRL
 
 
-def reward_function(p: "Compare", folder: Path) -> Callable[..., list[float]]:
+def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature; the rows need `id` and
     `question`."""
     engine = engines.exact_engine(p)
 
-    def compared_reward(completions, id, question, log_metric=None, **_) -> list[float]:
-        texts = completion_texts(completions)
-        if log_metric:
-            stated = list(map(len, engine.supports(id, question, texts)))
-            log_metric("total_claims", sum(stated) / len(stated))
-            log_metric("responds", sum(map(bool, stated)) / len(stated))
-        return rewards_of(p.arm, engine, id, question, texts)
+    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+        claims = list(map(len, engine.supports(ids, prompts, responses)))
+        metrics = {"total_claims": claims, "responds": list(map(bool, claims))}
+        rewards = rewards_of(p.arm, engine, ids, prompts, responses)
+        return ScoredBatch(rewards, metrics)
 
-    compared_reward.__name__ = p.arm
-    return compared_reward
+    return reward_func(p.arm, score)
 
 
 def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:

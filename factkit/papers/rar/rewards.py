@@ -173,8 +173,11 @@ def judge_responses(
 def rewards_from(arm: str, values: Mapping[str, Sequence]) -> list[float | None]:
     """The arm's reward of each response, from the values of `judge_responses`."""
     reward, methods = REWARDS[arm]
-    rows = zip(*(values[name] for name in methods), strict=True)
-    return [None if any(map(has_failed, row)) else reward(*row) for row in rows]
+    columns = [values[name] for name in methods]
+    return [
+        None if any(map(has_failed, row)) else reward(*row)
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def rewards_by_arm(

@@ -29,14 +29,10 @@ if TYPE_CHECKING:
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
 
-# of our and their responses: 1.0 ours is preferred, 0.5 a tie, 0.0 theirs; None: failed
-Comparison = Callable[
-    [Sequence[Example], Sequence[str], Sequence[str]], list[float | None]
-]
-# the strategies of each example's reasoning; None: the annotator failed
-Tagger = Callable[
-    [Sequence[Example], Sequence[Reasoned]], Sequence[Collection[str] | None]
-]
+# (examples, ours, theirs) → 1.0 ours is preferred, 0.5 a tie, 0.0 theirs; None: failed
+Comparison = Callable[..., Sequence[float | None]]
+# (examples, responses) → the strategies of each response; None: the annotator failed
+Tagger = Callable[..., Sequence[Collection[str] | None]]
 DETAIL = "correct_claims_per_question"
 # metrics that published/claims.csv compares, stored for each request
 COMPARED = [
@@ -140,7 +136,7 @@ def strategy_tagger(p: "ReasonParams") -> Tagger:
     """The annotator, where there is a judge; else rules on what the sentences state."""
     if p.verifier == "judge":
         llm = judge_llm(p, p.judge_model, p.judge_url)
-        return lambda examples, responses: annotate(llm, examples, responses)
+        return functools.partial(annotate, llm)
     facts = facts_of(p)
     return lambda examples, responses: [
         tag(two.reasoning, two.answer, fact_key(facts, e.entity))
