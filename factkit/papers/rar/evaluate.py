@@ -153,17 +153,16 @@ def measure(
     verify: from `short_verifier`; checked: the claims of the answers to the open
     requests, from `long_form.evaluate`. The metrics are
 
-    - of long answers those of `long_form.scores`, and claim_precision, the share of all
-      answers' claims that are correct;
-    - of short answers with leave to abstain short_accuracy, short_abstention,
-      short_hallucination, and short_truthfulness, the first less the last;
-    - of utility best_guess_accuracy; win_rate over `base` by the engine's judgement of
-      quality; format_following, where there is no judge; perplexity. In the fact world
-      the middle two count people of whom the policy read `FAMILIAR` times.
+    - those of `long_form.scores`, and claim_precision, the share of all answers' claims
+      that are correct;
+    - with leave to abstain short_accuracy, short_abstention, short_hallucination, and
+      short_truthfulness, the first less the last; without leave best_guess_accuracy;
+    - win_rate over `base` by the engine's judgement of quality, and format_following,
+      without a judge: in the fact world of people read of `FAMILIAR` times;
+    - those of public test sets under the set's name, as biography_hallucination_rate.
 
-    Those of p.test_sets stand under their set's name, as biography_hallucination_rate,
-    without a win rate. Raises ValueError above 5 % of failed extractions,
-    verifications, comparisons or outcomes.
+    Raises ValueError above 5 % of failed extractions, verifications, comparisons or
+    outcomes.
     """
     final = dict(zip(answers.texts, final_answers(answers.texts.values()), strict=True))
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
@@ -210,19 +209,14 @@ def short_items(
     for kind in (MAY_ABSTAIN, BEST_GUESS):
         rows = [e for e in examples if e.meta["kind"] == kind]
         options = [e for e in rows if "set" in e.meta]
-        items |= {
-            e.id: _outcome_metrics(kind, option_outcome(answers[e.id], e.answers[0]))
-            for e in options
-        }
+        letters = [option_outcome(answers[e.id], e.answers[0]) for e in options]
         rows = [e for e in rows if "set" not in e.meta]
         texts, references = [answers[e.id] for e in rows], [e.answers for e in rows]
         outcomes = verify(texts, references, [e.question for e in rows])
         failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
-        items |= {
-            e.id: _outcome_metrics(kind, outcome)
-            for e, outcome in zip(rows, outcomes, strict=True)
-            if outcome is not None
-        }
+        for e, outcome in zip(options + rows, letters + outcomes, strict=True):
+            if outcome is not None:
+                items[e.id] = _outcome_metrics(kind, outcome)
     return items, failures
 
 
@@ -250,8 +244,7 @@ def format_items(
         return {}
     items = {}
     for e in examples:
-        if e.meta["kind"] == COUNTED:  # an empty answer has no sentence
-            text = answers[e.id]
-            n = len(engine.facts.sentences(text, e.entity)) if text else 0
+        if e.meta["kind"] == COUNTED:
+            n = len(engine.facts.sentences(answers[e.id], e.entity))
             items[e.id] = {"format_following": float(n == e.meta["wanted"])}
     return items
