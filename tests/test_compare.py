@@ -12,9 +12,8 @@ from factkit.facts.world import facts as worlds
 from factkit.facts.world import requests as world_requests
 from factkit.papers.compare import evaluate, rewards, train
 from factkit.papers.compare.arms import ARMS, TRAINED
-from factkit.papers.rar.rewards import EvidenceEngine
-from factkit.papers.rar.rewards import rewards_of as rar_rewards_of
-from factkit.papers.reason.rewards import PreferenceEngine, scored
+from factkit.papers.rar import rewards as rar
+from factkit.papers.reason.rewards import PreferenceEngine, score_responses
 from factkit.papers.rlfh.feedback import llm_annotator
 from factkit.run import params
 from factkit.train import grpo
@@ -156,10 +155,11 @@ def test_calls_are_those_that_the_papers_pipelines_make():
         if arm == "ternary":
             judge.judged_outcomes(llm, [response], [LONG.answers], [LONG.question])
         elif arm in ("binary_rar", "veriscore"):
-            rar_rewards_of(arm, EvidenceEngine(**parts, whole=parts["pieces"]), *rows)
+            engine = rar.EvidenceEngine(**parts, whole=parts["pieces"])
+            rar.rewards_by_arm([arm], engine, *rows)
         elif arm.startswith("fact"):
             reasoned = f"<think> so </think> <answer> {response} </answer>"
-            scored(arm, PreferenceEngine(**parts), *rows[:2], [reasoned])
+            score_responses(arm, PreferenceEngine(**parts), *rows[:2], [reasoned])
         else:
             assert llm_annotator(llm, lambda i, text: [TRUE])(*rows) != [None]
         made[arm] = len(llm.requests)

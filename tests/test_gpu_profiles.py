@@ -153,7 +153,7 @@ def test_evaluation_takes_all_gpus_that_train(tmp_path, monkeypatch):
         of_each = engines.arguments["tensor_parallel_size"]
         assert engines.replicas * of_each == p.num_processes, path
         if path.stem.startswith("rar"):
-            harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)
+            harness = benchmarks.model_settings(p.policy, p)
             of_each = harness["model_args"]["tensor_parallel_size"]
             assert of_each == p.num_processes, path
         heads = gpu_memory.SHAPES[p.policy].kv // 128  # whole ones a GPU

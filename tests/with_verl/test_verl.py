@@ -35,6 +35,7 @@ from verl.workers.utils.losses import ppo_loss
 
 from factkit.facts.world import facts as worlds
 from factkit.papers.rlfh import rewards as rlfh
+from factkit.papers.rlfh.advantages import gae, whiten
 from factkit.papers.rlfh.feedback import exact_annotator
 from factkit.papers.veri import search_rollout
 from factkit.run import params
@@ -320,7 +321,9 @@ def test_after_too_many_failures_no_response_has_rewards(papers):
         return [None if i < 11 else [] for i in range(len(ids))]
 
     manager = worker.reward_manager
-    reward = rlfh.token_reward(annotate, paper.tokenizer, paper.p)
+    reward = rlfh.trl_reward(
+        paper.p.arm, annotate, paper.tokenizer, rlfh.reward_map(paper.p)
+    )
     manager._reward = CheckedReward(reward)
     found = asked_at_once(worker, batch, times=200)  # all, but for the first, at once
     assert all("See to the verifier" in str(error) for error in found[1:])
@@ -551,9 +554,9 @@ def test_a_step_of_ppo_has_the_kit_s_advantages(cases, trainer, papers):
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
     rewards = rewards - p.beta * (old - reference)
-    advantages, returns = rlfh.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    advantages, returns = gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
-    whitened = rlfh.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
+    whitened = whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
 

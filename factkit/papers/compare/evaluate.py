@@ -18,12 +18,12 @@ from pathlib import Path
 from factkit.answers import long_form, verifier
 from factkit.answers.drawn import Probe
 from factkit.answers.engine import ExactEngine
+from factkit.answers.items import compare_answers
 from factkit.answers.long_form import Checked
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
-from factkit.papers.rar.evaluate import Answers, wins
 from factkit.policy import models
 from factkit.run import statistics
 
@@ -66,12 +66,12 @@ def measure(
     claims = path.with_name(f"{path.name}_claims.jsonl")
     checked = long_form.evaluate(long, responses, *engine.reader, claims)
     items = long_form.items(checked)
-    start = Answers(engine.references, 0.0)
-    won = wins(long, Answers(texts, 0.0), start, engine)
+    start = [engine.references[e.id] for e in long]
+    wins = compare_answers(engine.quality, long, responses, start)
     cut_off = _cut_off(policy, responses, p)
-    for example, row, cut in zip(long, checked, cut_off, strict=True):
+    for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
         subject = example.entity
-        items[row.id] |= {"win_rate": won[row.id]}
+        items[row.id] |= {"win_rate": win}
         items[row.id] |= score_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= find_exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= score_short_answers(short, [texts[e.id] for e in short], p)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.papers.compare.arms import ARMS
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
@@ -24,7 +25,6 @@ from factkit.papers.rlfh.feedback import (
     annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
-from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome, Support
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def compute_rewards(
     """The reward of each response under an arm of GRPO."""
     rows = ids, prompts, responses
     if arm in ("binary_rar", "veriscore"):
-        return rar.rewards_of(arm, engine, *rows)
+        return rar.rewards_by_arm([arm], engine, *rows)[arm]
     supports = engine.supports(*rows)
     if arm == "ternary":
         return [ternary(judge_response(each)) for each in supports]
@@ -114,24 +114,21 @@ def compute_rewards_by_arm(
 # TRL
 
 
-def reward_function(p: "Compare", folder: Path) -> Callable[..., list[float]]:
+def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature; the rows need `id` and
     `question`."""
     engine = engines.exact_engine(p)
 
-    def compared_reward(completions, id, question, log_metric=None, **_) -> list[float]:
-        texts = completion_texts(completions)
-        if log_metric:
-            stated = list(map(len, engine.supports(id, question, texts)))
-            log_metric("total_claims", sum(stated) / len(stated))
-            log_metric("responds", sum(map(bool, stated)) / len(stated))
-        return compute_rewards(p.arm, engine, id, question, texts)
+    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+        claims = list(map(len, engine.supports(ids, prompts, responses)))
+        metrics = {"total_claims": claims, "responds": list(map(bool, claims))}
+        rewards = compute_rewards(p.arm, engine, ids, prompts, responses)
+        return ScoredBatch(rewards, metrics)
 
-    compared_reward.__name__ = p.arm
-    return compared_reward
+    return reward_func(p.arm, score)
 
 
-def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
+def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The token rewards of RLFH's arms."""
     from transformers import AutoTokenizer
 
@@ -143,7 +140,7 @@ def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
     def annotate(ids, prompts, responses) -> list[Feedback]:
         return annotate_responses(p, engine, ids, prompts, responses)
 
-    return rlfh.token_reward(annotate, tokenizer, p)
+    return rlfh.trl_reward(p.arm, annotate, tokenizer, rlfh.reward_map(p))
 
 
 # What it costs where a model judges

@@ -18,10 +18,10 @@ def train_arm(
     answers: Sequence[Drawn],
     folder: Path,
 ) -> Path:
-    """Train the arm `p.arm` from the policy `start`; the policy's folder.
+    """Train `p.arm` from the policy `start`; the folder of the trained policy.
 
-    answers: responses drawn from `start`, scored with FactScore, for dpo (FACT: of a
-    prompt the most and the least factual one). Raises DataError if they leave no pair.
+    answers: responses of `start` to `train`, scored with FactScore, for dpo (FACT: the
+    most and the least factual one). Raises DataError if they give no pair.
     """
     if p.arm == "dpo":
         rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
