@@ -3,7 +3,7 @@
 import pytest
 
 from factkit.answers.engine import ExactEngine
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.data.corpus import load_leads
 from factkit.data.examples import Example
 from factkit.facts.world import facts as world
@@ -19,7 +19,7 @@ S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa:
 def checked(*supports, id="q", failed=False, response="said", **meta):
     claims = None if failed else [Claim("c", "c") for _ in supports]
     meta = {"set": "open"} | meta
-    return Checked(id, "?", response, claims, list(supports), meta)
+    return CheckedResponse(id, "?", response, claims, list(supports), meta)
 
 
 def feedback(*truths):

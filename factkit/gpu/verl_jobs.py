@@ -7,8 +7,9 @@ imports its paper alone.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from factkit.answers import drawn
-from factkit.data.examples import DataError, read_examples
+from factkit.answers.sampling import Probe
+from factkit.answers.training_rows import RowFormat
+from factkit.data.examples import DataError, read_examples, read_rows
 from factkit.run import runs
 from factkit.train.verl_adapter import Job
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from factkit.papers.rlfh.arms import Rlfh
     from factkit.papers.truthrl.arms import TruthRL
     from factkit.papers.veri.arms import Veri
+    from factkit.run.params.stages import RequestParams
 
 
 def truthrl(p: "TruthRL") -> Job:
@@ -27,13 +29,19 @@ def truthrl(p: "TruthRL") -> Job:
     """
     from factkit.facts.world.policy import base_policy
     from factkit.papers.truthrl import rewards
-    from factkit.papers.truthrl.train import prompt_rows
+    from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows, row_format
 
     data = runs.run_folder("10_truthrl_data", p)
-    probes = drawn.read_probes(data / "probe.jsonl")
-    rows = prompt_rows(read_examples(data / "train.jsonl"), probes, p)
+    train = read_examples(data / "train.jsonl")
+    probes = read_rows(data / "probe.jsonl", Probe)
+    rows = prompt_rows(ProbedQuestions(train, probes, p.known_share), row_format(p))
     no = {"arm": p.arm in ("rlhf", "rlkf"), "cold_start": p.cold_start}
     return Job(p, base_policy(p), rows, rewards.reward_function, refused=no)
+
+
+def _request_rows(p: "RequestParams") -> list[dict]:
+    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
+    return RowFormat(p.prompt_template, p.chat).request_rows(train)
 
 
 def rar(p: "RAR") -> Job:
@@ -41,10 +49,8 @@ def rar(p: "RAR") -> Job:
     from factkit.facts.leads.policy import base_policy
     from factkit.papers.rar import rewards
 
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    rows = drawn.asked_rows(train, p)
     how = p.model_copy(update={"rl_steps": p.updates(p.arm)})
-    return Job(how, base_policy(p), rows, rewards.reward_function)
+    return Job(how, base_policy(p), _request_rows(p), rewards.reward_function)
 
 
 def reason(p: "Reason") -> Job:
@@ -55,8 +61,7 @@ def reason(p: "Reason") -> Job:
     start = runs.run_folder(NOTEBOOK, p.model_copy(update={"arm": "sft"})) / "model"
     if not start.exists():
         raise DataError(f"{start}: not there; train arm=sft with notebook 32 first")
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    return Job(p, str(start), drawn.asked_rows(train, p), reward_function)
+    return Job(p, str(start), _request_rows(p), reward_function)
 
 
 def rlfh(p: "Rlfh") -> Job:
@@ -65,11 +70,10 @@ def rlfh(p: "Rlfh") -> Job:
     from factkit.papers.rlfh import rewards, verl_adapter
     from factkit.papers.rlfh.arms import ARMS
 
-    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
     start, reward = base_policy(p), rewards.reward_function
     refused = {"arm": ARMS[p.arm].algorithm != "PPO"}
     loop, changes = verl_adapter.TokenRewardLoop, verl_adapter.ppo(p, start)
-    return Job(p, start, drawn.asked_rows(train, p), reward, loop, changes, refused)
+    return Job(p, start, _request_rows(p), reward, loop, changes, refused)
 
 
 def veri(p: "Veri") -> Job:

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from factkit.answers import long_form, verifier
-from factkit.answers.drawn import Probe
 from factkit.answers.engine import ExactEngine
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
+from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
 from factkit.papers.rar.evaluate import Answers, wins
-from factkit.policy import models
+from factkit.policy.policy import Policy
 from factkit.run import statistics
 
 KNOWN = 0.5  # share of right guesses from which on the start knows a fact
@@ -39,38 +39,37 @@ class Measured:
 
     metrics: dict[str, float]
     items: dict[str, dict[str, float]]
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[CheckedResponse] = field(default_factory=list)
 
 
 def knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
     """What the start knows of each subject, by its guesses."""
     shares: dict[str, dict[str, float]] = {}
     for example, probe in zip(examples, probes, strict=True):
-        shares.setdefault(example.entity, {})[example.relation] = probe.share
+        shares.setdefault(example.entity, {})[example.relation] = probe.accuracy
     return shares
 
 
 def measure(
-    policy: str,
+    policy: Policy,
     examples: Sequence[Example],
     engine: ExactEngine,
     known: Knowledge,
     p: CompareParams,
-    folder: Path,
-    name: str,
+    path: Path,
 ) -> Measured:
-    """The policy's greedy answers to the requests, measured; answers and claims are
-    kept in the folder under this name."""
+    """The policy's greedy answers to the requests, measured; answers are kept in
+    <path>.json, claims in <path>_claims.jsonl."""
     long = [e for e in examples if not e.relation]
     short = [e for e in examples if e.relation]
-    texts = long_form.answer(policy, examples, p, folder / f"{name}.json")
+    texts = long_form.answer(policy, examples, path.with_name(f"{path.name}.json"))
     told = [texts[e.id] for e in long]
-    claims = folder / f"{name}_claims.jsonl"
-    checked = long_form.evaluate(long, told, *engine.reader, claims)
+    claims = path.with_name(f"{path.name}_claims.jsonl")
+    checked = long_form.evaluate(long, told, engine.reader, claims)
     items = long_form.items(checked)
     start = Answers(engine.references, 0.0)
     won = wins(long, Answers(texts, 0.0), start, engine)
-    cut_off = _cut_off(policy, told, p)
+    cut_off = _cut_off(policy, told)
     for example, row, cut in zip(long, checked, cut_off, strict=True):
         subject = example.entity
         items[row.id] |= {"win_rate": won[row.id]}
@@ -93,7 +92,7 @@ def short_answers(
 
 
 def of_knowledge(
-    row: Checked, subject: str, shares: Mapping[str, float], engine: ExactEngine
+    row: CheckedResponse, subject: str, shares: Mapping[str, float], engine: ExactEngine
 ) -> dict[str, float]:
     """Of the facts of the subject that the start knows, the share that the answer
     states (known_told); of those that it does not know, likewise (unknown_told). Right
@@ -123,7 +122,9 @@ EXPLOITS = {
 }
 
 
-def exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float]:
+def exploits(
+    row: CheckedResponse, subject: str, engine: ExactEngine
+) -> dict[str, float]:
     """Whether a long answer shows each of EXPLOITS but the last, 1.0 or 0.0; beside
     them its number of sentences."""
     sentences = engine.facts.sentences(row.response, subject)
@@ -143,11 +144,10 @@ def exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float
     return {name: float(value) for name, value in shown.items()}
 
 
-def _cut_off(policy: str, responses: Sequence[str], p: CompareParams) -> list[bool]:
-    """Whether each response fills all of p.max_completion_length."""
-    tokenizer = models.load_tokenizer(policy)
-    ids = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
-    return [len(row) >= p.max_completion_length for row in ids]
+def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
+    """Whether each response fills the most tokens that it may have."""
+    ids = policy.tokenizer(list(responses), add_special_tokens=False)["input_ids"]
+    return [len(row) >= policy.greedy.max_new_tokens for row in ids]
 
 
 # ---- over the training

@@ -6,30 +6,25 @@ quality prefers, and in how well the policy still predicts text. `benchmarks` ha
 public ones.
 """
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit.answers import long_form
 from factkit.answers.short_form import rates
+from factkit.answers.stage import compute_once
 from factkit.answers.verifier import verifier
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.papers.rar.arms import RarParams
-from factkit.policy import models
-from factkit.policy.vllm_engine import VllmEngine
+from factkit.policy.policy import Policy
 from factkit.run import statistics
-from factkit.run.files import write_atomically
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from factkit.papers.rar.rewards import Engine
 
 # the metrics that are kept of each item, for intervals over items
@@ -67,61 +62,24 @@ class Measured:
 
 
 def answer(
-    policy: str,
-    examples: Sequence[Example],
-    held_out: Sequence[str],
-    p: RarParams,
-    path: Path,
+    policy: Policy, examples: Sequence[Example], held_out: Sequence[str], path: Path
 ) -> Answers:
-    """The greedy answers of the policy in the folder `policy`; kept in `path`.
-    held_out: texts for the perplexity, none of them trained on by an arm."""
-    if path.exists():
-        return Answers(**json.loads(path.read_text(encoding="utf-8")))
-    model, tokenizer = models.policy(policy, p.for_evaluation)
-    greedy, texts = models.sampling_of(p.for_evaluation), {}
-    # kinds apart: a short answer would wait for the long ones of its batch
-    for kind in dict.fromkeys(e.meta["kind"] for e in examples):
-        alike = [e for e in examples if e.meta["kind"] == kind]
-        prompts = models.asked(alike, p.prompt_template, tokenizer, p.chat)
-        label = f"{path.stem}, {kind}"
-        replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
-        texts |= {e.id: text for e, (text,) in zip(alike, replies, strict=True)}
-    answers = Answers(texts, perplexity(model, tokenizer, held_out))
-    write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
-    return answers
+    """The policy's greedy answers; kept in `path`.
 
+    held_out: texts for the perplexity, none of them trained on by an arm.
+    """
 
-def perplexity(
-    model: "PreTrainedModel | VllmEngine",
-    tokenizer: "PreTrainedTokenizerBase",
-    texts: Sequence[str],
-    batch_size: int = 8,
-    max_tokens: int = 512,
-) -> float:
-    """exp of the mean negative log-likelihood a token, over all texts' tokens but the
-    first of each. Each text is read alone, its first `max_tokens` tokens."""
-    import torch
+    def compute() -> dict[str, Any]:
+        texts: dict[str, str] = {}
+        # kinds apart: a short answer would wait for the long ones of its batch
+        for kind in dict.fromkeys(e.meta["kind"] for e in examples):
+            alike = [e for e in examples if e.meta["kind"] == kind]
+            prompts, label = policy.format_prompts(alike), f"{path.stem}, {kind}"
+            samples = policy.generate(prompts, policy.greedy, progress=label)
+            texts |= {e.id: text for e, (text,) in zip(alike, samples, strict=True)}
+        return asdict(Answers(texts, policy.perplexity(held_out)))
 
-    ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-    ids = sorted((row for row in ids if len(row) > 1), key=len)
-    if isinstance(model, VllmEngine):
-        logps = [logp for row in model.logps(ids) for logp in row]
-        return math.exp(-sum(logps) / len(logps))
-    total, tokens = 0.0, 0
-    for start in range(0, len(ids), batch_size):
-        batch = ids[start : start + batch_size]
-        longest = len(batch[-1])
-        # padded on the right: under causal attention no token sees the padding
-        padded = torch.tensor([row + [row[-1]] * (longest - len(row)) for row in batch])
-        lengths = torch.tensor([len(row) for row in batch])
-        padded, lengths = padded.to(model.device), lengths.to(model.device)
-        with torch.inference_mode():
-            logits = model(input_ids=padded).logits[:, :-1].float()  # (B, T-1, V)
-        logp = logits.log_softmax(-1).gather(-1, padded[:, 1:, None])[..., 0]
-        counted = torch.arange(1, longest, device=model.device) < lengths[:, None]
-        total -= logp[counted].double().sum().item()
-        tokens += int(counted.sum())
-    return math.exp(total / tokens)
+    return Answers(**compute_once(path, compute))
 
 
 def measure(
@@ -153,7 +111,7 @@ def measure(
     )
     long = by_kind[OPEN]
     texts = [answers.texts[e.id] for e in long]
-    checked = long_form.evaluate(long, texts, *engine.reader, path, p.test_chunks)
+    checked = long_form.evaluate(long, texts, engine.reader, path, p.test_chunks)
     items, failures = long_form.items(checked), long_form.failures(checked)
     for item in items.values():
         if "total_claims" in item:  # by which it is weighted

@@ -78,7 +78,7 @@ def measure(
     """
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
     texts = [responses[i] for i in ids]
-    checked = long_form.evaluate(examples, texts, *engine.reader, path, p.test_chunks)
+    checked = long_form.evaluate(examples, texts, engine.reader, path, p.test_chunks)
     wins = decide(ids, prompts, texts, [base[i] for i in ids])
     failed = failed_share(wins, "comparison_failures")
     failures = long_form.failures(checked) | {"comparison_failures": failed}

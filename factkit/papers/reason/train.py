@@ -4,8 +4,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from factkit.answers import drawn
-from factkit.answers.drawn import Drawn
+from factkit.answers.sampling import ScoredSamples
+from factkit.answers.training_rows import RowFormat, margin_pair, require_rows
 from factkit.data.examples import Example
 from factkit.facts.leads.policy import base_policy
 from factkit.papers.reason import rewards
@@ -19,17 +19,18 @@ NOTEBOOK = "32_reason_train"
 def sft_start(
     p: Reason,
     examples: Sequence[Example],
-    answers: Sequence[Drawn],
+    answers: Sequence[ScoredSamples],
     inputs: Iterable[Path],
 ) -> Path:
     """The SFT model of the same seed, from which DPO and RL start (§2.2); trained here
     if its run is not done.
 
-    answers: responses that reason, drawn from the base policy for the examples.
+    answers: the base policy's scored responses to the examples, with reasoning.
     Raises DataError if none of them can be a target.
     """
     first = p.model_copy(update={"arm": "sft"})
-    rows = drawn.required(drawn.best_rows(examples, answers, p), p)
+    row_format = RowFormat(p.prompt_template, p.chat)
+    rows = require_rows(row_format.best_rows(examples, answers), p.arm)
     with runs.start(NOTEBOOK, first, inputs, ReasonSftParams, wait=True) as run:
         return offline.sft(base_policy(p), rows, run.folder, first)
 
@@ -38,18 +39,25 @@ def train_arm(
     p: Reason,
     start: Path,
     train: Sequence[Example],
-    answers: Sequence[Drawn],
+    answers: Sequence[ScoredSamples],
     folder: Path,
 ) -> Path:
     """Train sft_dpo or an RL arm from the SFT model `start`; the policy's folder.
 
-    answers: responses that reason, drawn from the base policy for `train`.
+    answers: the base policy's scored responses to `train`, with reasoning.
     Raises DataError if they leave no pair for DPO.
     """
+    row_format = RowFormat(p.prompt_template, p.chat)
     if p.arm == "sft_dpo":
-        rows = drawn.required(drawn.margin_pairs(train, answers, p), p)
+        choose = functools.partial(
+            margin_pair,
+            least_margin=p.least_margin,
+            length_difference=p.length_difference,
+        )
+        pairs = row_format.preference_rows(train, answers, choose)
+        rows = require_rows(pairs, p.arm)
         return offline.dpo(str(start), rows, folder, p)
-    rows = drawn.asked_rows(train, p)
+    rows = row_format.request_rows(train)
     return grpo.grpo(str(start), rows, reward_function, folder, p)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.answers import exposure_bin, long_form
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.data.examples import Example
 from factkit.papers.rlfh.feedback import Feedback, kinds
 from factkit.verify.judge import failed_share
@@ -58,7 +58,7 @@ def refuses(response: str) -> bool:
     return not text or REFUSAL.search(text) is not None
 
 
-def _responds_by_words(row: Checked) -> bool:
+def _responds_by_words(row: CheckedResponse) -> bool:
     return bool(row.claims) and not refuses(row.response)
 
 
@@ -80,7 +80,7 @@ def measure(
     """
     responses = [texts[e.id] for e in examples]
     checked = long_form.evaluate(
-        examples, responses, *engine.reader, path, p.test_chunks
+        examples, responses, engine.reader, path, p.test_chunks
     )
     metrics = _scores(checked) | long_form.failures(checked)
     sets = [e.meta["set"] for e in examples]
@@ -91,7 +91,7 @@ def measure(
     return metrics | kinds(feedback) | {"annotator_failures": failures}
 
 
-def _scores(rows: Sequence[Checked]) -> dict[str, float]:
+def _scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
     scores = long_form.scores(judged)
     by_words = sum(map(_responds_by_words, judged)) / len(judged)
@@ -99,8 +99,8 @@ def _scores(rows: Sequence[Checked]) -> dict[str, float]:
 
 
 def items(
-    before: Sequence[Checked],
-    after: Sequence[Checked],
+    before: Sequence[CheckedResponse],
+    after: Sequence[CheckedResponse],
     feedback: Sequence[Feedback],
 ) -> dict[str, dict[str, float]]:
     """<set>/<id> → what the response after adds to each metric that the paper's claims
@@ -128,7 +128,7 @@ def items(
 
 
 def _terms(
-    row: Checked, scores: Mapping[str, float], earlier: float | None
+    row: CheckedResponse, scores: Mapping[str, float], earlier: float | None
 ) -> dict[str, float]:
     """earlier: the accuracy of the answer before, None without one."""
     terms = {name: scores[name] for name in COLUMNS if name in scores}

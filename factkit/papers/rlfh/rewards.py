@@ -145,8 +145,8 @@ def spread(
     (None, r_info) for the sentence itself, whose token is that of its last character;
     so is that of a statement without a common character. A sentence that has nothing
     but white space in common with the response pays nothing. offsets: of T tokens, as
-    `models.offsets_of` gives them. Of tokens that share a character the last holds it;
-    white space between two tokens is the first one's.
+    `models.decode_with_offsets` returns them. Of tokens that share a character the last
+    holds it; white space between two tokens is the first one's.
     """
     dense, after = np.zeros(len(offsets)), 0
     tokens = [i for i, (start, end) in enumerate(offsets) if start < end]
@@ -193,7 +193,7 @@ def token_rewards(
         if where == "sentence":
             own = [(None, sum(reward for _, reward in own))]
         placed.append((sentence.text, own))
-    text, offsets = models.offsets_of(completion_ids, tokenizer)
+    text, offsets = models.decode_with_offsets(completion_ids, tokenizer)
     start = text.rfind(answers([text])[0])
     return spread(placed, " " * start + text[start:], offsets)
 
@@ -207,7 +207,7 @@ def on_tokens(
 ) -> tuple[list[str], Sequence[float] | None]:
     """A response's tokens and their rewards, None without feedback: to look at."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    decoded, offsets = models.offsets_of(ids, tokenizer)
+    decoded, offsets = models.decode_with_offsets(ids, tokenizer)
     tokens = [decoded[start:end] for start, end in offsets]
     if feedback is None:
         return tokens, None

@@ -135,9 +135,9 @@ def reward_function(
 ) -> Callable[..., list[float | None]]:
     """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
-    The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
-    the reward model in folder/reward_model. A response that the judge failed on gets
-    None, which TRL leaves out of the group's baseline.
+    The data set needs the columns `id`, `answers`, `question` and `out_of_knowledge`.
+    rlhf and rlkf use the reward model in folder/reward_model. A response that the judge
+    failed on gets None, which TRL leaves out of the group's baseline.
     """
     from factkit.answers import verifier
 
@@ -152,24 +152,21 @@ def reward_function(
     def truthrl_reward(
         prompts: list,
         completions: list,
-        id: list[str],
-        answers: list[list[str]],
-        question: list[str],
-        out_of_knowledge: list[bool],
         log_metric: Callable[[str, float], None] = lambda name, value: None,
-        **_: object,
+        **columns: list,
     ) -> list[float | None]:
         texts = completion_texts(completions)
-        results = verify(texts, answers, question)
+        answers, questions = columns["answers"], columns["question"]
+        results = verify(texts, answers, questions)
         log_outcomes(results, p.num_generations, log_metric)
         if learned:
             return learned(prompts, texts)
         quality: Sequence[float | None] = [0.0] * len(texts)
         if judge_reasoning:
-            quality = judge_reasoning(texts, id, answers, question)
+            quality = judge_reasoning(texts, columns["id"], answers, questions)
             if known := [q for q in quality if q is not None]:
                 log_metric("reasoning", sum(known) / len(known))
-        rows = zip(results, out_of_knowledge, quality, strict=True)
+        rows = zip(results, columns["out_of_knowledge"], quality, strict=True)
         return [
             None
             if result is None or q is None
@@ -215,7 +212,9 @@ def load_scorer(
             if isinstance(prompt, str):
                 prompt += " "
             else:  # as TRL joined them in training
-                (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
+                (prompt,) = models.apply_chat_template(
+                    tokenizer, [prompt[-1]["content"]]
+                )
             texts.append(prompt + completion.strip())
         scores: list[float] = []
         model.to(device)
