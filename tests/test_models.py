@@ -6,7 +6,7 @@ import pytest
 
 from factkit.policy import decoding
 from factkit.policy.decoding import Sampling
-from factkit.policy.policy import TransformersPolicy, VllmPolicy
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.policy.vllm_engine import VllmEngine
 
 
@@ -25,7 +25,7 @@ def tiny():
     model = build_policy(tokenizer, hidden_size=32, layers=2).eval()
     shots = " ".join(e.question for e in world.questions(made)[:3])
     asked = [f"{shots} {e.question}\nAnswer:" for e in world.questions(made)[3:19]]
-    return TransformersPolicy.of(model, tokenizer), asked
+    return Policy.of(model, tokenizer), asked
 
 
 def test_a_shared_prefix_changes_no_greedy_answer(tiny, monkeypatch):
@@ -112,7 +112,7 @@ def test_perplexity_is_that_of_a_loop_over_single_texts():
                 logits = model(torch.tensor([ids[:t]])).logits[0, -1]
             losses.append(-logits.log_softmax(-1)[ids[t]].item())
     expected = math.exp(sum(losses) / len(losses))
-    policy = TransformersPolicy.of(model, letters)
+    policy = Policy.of(model, letters)
     for batch_size in (1, 4, 6):
         value = policy.perplexity(texts, batch_size=batch_size)
         assert value == pytest.approx(expected, rel=1e-4)

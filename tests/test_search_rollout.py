@@ -38,7 +38,7 @@ from factkit.papers.veri.search_rollout import (
 )
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
-from factkit.policy.policy import TransformersPolicy, VllmPolicy
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.run import params
 from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline, setup
@@ -377,7 +377,7 @@ def chain(tokenizer, *paths):
 
 
 def greedy(model, tokenizer, batch_size=64):
-    policy = TransformersPolicy.of(model, tokenizer)
+    policy = Policy.of(model, tokenizer)
     return search_rollout.turns_of(policy, Sampling(0, 0, 1, batch_size))
 
 
@@ -600,7 +600,7 @@ def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
 def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
     """At temperature 1, whatever it was sampled at."""
     model, prompts, _, p = talkative
-    policy = TransformersPolicy.of(model, few())
+    policy = Policy.of(model, few())
     generate = search_rollout.turns_of(policy, Sampling(0, temperature, 0.9, 3))
     made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:

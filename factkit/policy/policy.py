@@ -7,7 +7,6 @@ import copy
 import itertools
 import math
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,14 +31,16 @@ STOP_TOKENS = 16  # that a stop string spans at most
 
 
 @dataclass(kw_only=True)
-class Policy(ABC):
-    """A policy to sample from. Weights and tokenizer are loaded when first used.
+class Policy:
+    """A policy that samples with transformers, in this process.
 
-    path: folder or hub name. template: name of the default prompt template. chat:
-    whether prompts are user's turns of a chat. greedy: the default decoding.
+    Weights and tokenizer are loaded when first used. path: folder or hub name.
+    template: name of the default prompt template. chat: whether prompts are user's
+    turns of a chat. greedy: the default decoding.
     """
 
     path: str = ""
+    dtype: str = "float32"
     template: str = ""
     chat: bool = False
     greedy: Sampling = Sampling(512)
@@ -47,6 +48,17 @@ class Policy(ABC):
     @cached_property
     def tokenizer(self) -> "Tokenizer":
         return models.load_tokenizer(self.path)
+
+    @cached_property
+    def model(self) -> "Model":
+        return models.load_model(self.path, self.dtype)
+
+    @classmethod
+    def of(cls, model: "Model", tokenizer: "Tokenizer") -> Self:
+        """Make a policy of a model that is in memory."""
+        policy = cls()
+        policy.model, policy.tokenizer = model, tokenizer
+        return policy
 
     def sampling(self, temperature: float, top_p: float = 1.0) -> Sampling:
         """The default decoding, but sampled."""
@@ -76,7 +88,6 @@ class Policy(ABC):
         completions = self.generate_tokens(prompts, sampling, n, seed, progress)
         return [self.decode([ids for ids, _ in row], sampling) for row in completions]
 
-    @abstractmethod
     def generate_tokens(
         self,
         prompts: Sequence[str],
@@ -88,104 +99,10 @@ class Policy(ABC):
         """Sample n completions per prompt as (tokens, log-probabilities).
 
         The log-probabilities are empty unless `sampling.logprobs`. progress: label of
-        the progress bar, which transformers alone shows. With transformers the result
-        depends on seed, batch size and machine only. Raises EngineError if vLLM fails.
+        a progress bar. The result depends on seed, batch size and machine only. A
+        prompt is read once for its n completions, a beginning that all prompts share,
+        as a few-shot prompt's, once for all.
         """
-
-    @abstractmethod
-    def complete(
-        self,
-        prompts: Sequence[Tokens],
-        budgets: Sequence[int],
-        sampling: Sampling,
-        stops: Sequence[str],
-    ) -> list[Sampled]:
-        """Sample one completion per tokenized prompt, with log-probabilities.
-
-        It ends with the end of sequence or with the token that completes one of the
-        strings `stops`. budgets: most new tokens of each prompt (transformers: of its
-        batch).
-        """
-
-    @abstractmethod
-    def perplexity(self, texts: Sequence[str], max_tokens: int = 512) -> float:
-        """exp of the mean negative log-likelihood per token, over all texts' tokens but
-        the first of each. Each text is read alone, its first `max_tokens` tokens."""
-
-    def part_size(self, n: int) -> int:
-        """Prompts with n completions each between two writes of a resumable job."""
-        return 32
-
-    def decode(
-        self, completions: Sequence[Sequence[int]], sampling: Sampling
-    ) -> list[str]:
-        """Decode completions, stripped; with `one_line` the first line of each."""
-        texts = self.tokenizer.batch_decode(completions, skip_special_tokens=True)
-        texts = [text.strip() for text in texts]
-        if sampling.one_line:
-            texts = [(text.splitlines() or [""])[0].strip() for text in texts]
-        return texts
-
-    def _tokenize(self, texts: Sequence[str], max_tokens: int) -> list[Tokens]:
-        """Texts of two tokens or more, cut, the shortest first."""
-        cut = {"truncation": True, "max_length": max_tokens}
-        ids = self.tokenizer(list(texts), **cut)["input_ids"]
-        return sorted((row for row in ids if len(row) > 1), key=len)
-
-
-def load_policy(path: str, p: "PolicyParams") -> Policy:
-    """Make the policy in `path` (weights or adapter) from a run's parameters.
-
-    p.rollouts: transformers, in this process, or vLLM, in processes of its own on all
-    GPUs that train.
-    """
-    settings: dict[str, Any] = {
-        "path": path,
-        "template": p.prompt_template,
-        "chat": p.chat,
-        "greedy": Sampling(
-            p.max_completion_length,
-            batch_size=p.eval_batch_size,
-            one_line=p.answer_format == "plain",
-        ),
-    }
-    if p.rollouts == "transformers":
-        return TransformersPolicy(dtype=p.dtype, **settings)
-    replicas = max(1, p.num_processes // p.vllm_tensor_parallel)
-    engine = VllmEngine(models.vllm_arguments(path, p), replicas)
-    return VllmPolicy(engine=engine, **settings)
-
-
-# ---- transformers
-
-
-@dataclass(kw_only=True)
-class TransformersPolicy(Policy):
-    """A policy that samples in this process."""
-
-    dtype: str = "float32"
-
-    @cached_property
-    def model(self) -> "Model":
-        return models.load_model(self.path, self.dtype)
-
-    @classmethod
-    def of(cls, model: "Model", tokenizer: "Tokenizer") -> Self:
-        """Make a policy of a model that is in memory."""
-        policy = cls()
-        policy.model, policy.tokenizer = model, tokenizer
-        return policy
-
-    def generate_tokens(
-        self,
-        prompts: Sequence[str],
-        sampling: Sampling,
-        n: int = 1,
-        seed: int = 0,
-        progress: str = "",
-    ) -> list[list[Sampled]]:
-        """As `Policy.generate_tokens`. A prompt is read once for its n completions, a
-        beginning that all prompts share, as a few-shot prompt's, once for all."""
         import torch
 
         ids = self.tokenizer(list(prompts))["input_ids"]
@@ -216,6 +133,16 @@ class TransformersPolicy(Policy):
                 bar.update(len(rows))
         return completions
 
+    def decode(
+        self, completions: Sequence[Sequence[int]], sampling: Sampling
+    ) -> list[str]:
+        """Decode completions, stripped; with `one_line` the first line of each."""
+        texts = self.tokenizer.batch_decode(completions, skip_special_tokens=True)
+        texts = [text.strip() for text in texts]
+        if sampling.one_line:
+            texts = [(text.splitlines() or [""])[0].strip() for text in texts]
+        return texts
+
     def complete(
         self,
         prompts: Sequence[Tokens],
@@ -223,6 +150,11 @@ class TransformersPolicy(Policy):
         sampling: Sampling,
         stops: Sequence[str],
     ) -> list[Sampled]:
+        """Sample one completion per tokenized prompt, with log-probabilities.
+
+        It ends with the end of sequence or with the token that completes one of the
+        strings `stops`. budgets: most new tokens of each prompt.
+        """
         import torch
         from transformers import StoppingCriteriaList
 
@@ -263,6 +195,8 @@ class TransformersPolicy(Policy):
     def perplexity(
         self, texts: Sequence[str], max_tokens: int = 512, batch_size: int = 8
     ) -> float:
+        """exp of the mean negative log-likelihood per token, over all texts' tokens but
+        the first of each. Each text is read alone, its first `max_tokens` tokens."""
         import torch
 
         ids = self._tokenize(texts, max_tokens)
@@ -281,6 +215,16 @@ class TransformersPolicy(Policy):
             total -= logp[counted].double().sum().item()
             tokens += int(counted.sum())
         return math.exp(total / tokens)
+
+    def part_size(self, n: int) -> int:
+        """Prompts with n completions each between two writes of a resumable job."""
+        return 32
+
+    def _tokenize(self, texts: Sequence[str], max_tokens: int) -> list[Tokens]:
+        """Texts of two tokens or more, cut, the shortest first."""
+        cut = {"truncation": True, "max_length": max_tokens}
+        ids = self.tokenizer(list(texts), **cut)["input_ids"]
+        return sorted((row for row in ids if len(row) > 1), key=len)
 
     @cached_property
     def _newline_tokens(self) -> list[int]:
@@ -326,12 +270,9 @@ class TransformersPolicy(Policy):
         return rows
 
 
-# ---- vLLM
-
-
 @dataclass(kw_only=True)
 class VllmPolicy(Policy):
-    """A policy that vLLM samples from; this process holds no weights."""
+    """A policy that samples with vLLM; this process holds no weights."""
 
     engine: VllmEngine
 
@@ -382,3 +323,27 @@ class VllmPolicy(Policy):
 
     def part_size(self, n: int) -> int:
         return max(16_384 // n, 1)
+
+
+def load_policy(path: str, p: "PolicyParams") -> Policy:
+    """Make the policy in `path` (weights or adapter) from a run's parameters.
+
+    p.rollouts: transformers, in this process, or vLLM, in processes of its own on all
+    GPUs that train.
+    """
+    settings: dict[str, Any] = {
+        "path": path,
+        "dtype": p.dtype,
+        "template": p.prompt_template,
+        "chat": p.chat,
+        "greedy": Sampling(
+            p.max_completion_length,
+            batch_size=p.eval_batch_size,
+            one_line=p.answer_format == "plain",
+        ),
+    }
+    if p.rollouts == "transformers":
+        return Policy(**settings)
+    replicas = max(1, p.num_processes // p.vllm_tensor_parallel)
+    engine = VllmEngine(models.vllm_arguments(path, p), replicas)
+    return VllmPolicy(engine=engine, **settings)

@@ -14,7 +14,7 @@ import torch
 from factkit.answers import short_form
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
-from factkit.policy.policy import TransformersPolicy, VllmPolicy, load_policy
+from factkit.policy.policy import Policy, VllmPolicy, load_policy
 from factkit.policy.vllm_engine import EngineError, VllmEngine
 from factkit.run import params
 
@@ -26,7 +26,7 @@ TEXTS = ["The red fox jumps over the lazy dog.", "Iron is a metal; its symbol is
 
 @pytest.fixture(scope="module")
 def policy(smollm):
-    return TransformersPolicy(path=smollm)
+    return Policy(path=smollm)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_samples_of_a_prompt_differ_and_an_adapter_is_used(smollm, arguments, tm
             torch.nn.init.normal_(weight, std=0.1)  # an adapter far from the base
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    tuned = TransformersPolicy(path=str(tmp_path))
+    tuned = Policy(path=str(tmp_path))
     p = params.load("truthrl", "laptop", {"rollouts": "vllm_colocate"})
     own = models.vllm_arguments(str(tmp_path), p)
     lora = {name: own[name] for name in ("enable_lora", "max_lora_rank", "tokenizer")}

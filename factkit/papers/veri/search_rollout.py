@@ -26,7 +26,7 @@ from factkit.data.search import Search, in_process, over_http
 from factkit.facts.world.claims import marking
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
-from factkit.policy.policy import Policy, TransformersPolicy, VllmPolicy
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import connections, runs
 from factkit.train.rollouts import awake
@@ -272,7 +272,7 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     with unwrap_model_for_generation(
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
-        policy = TransformersPolicy.of(model, trainer.processing_class)
+        policy = Policy.of(model, trainer.processing_class)
         yield turns_of(policy, sampling)
 
 
