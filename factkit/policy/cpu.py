@@ -258,21 +258,31 @@ def read_once(
     input_ids: "Tensor",
     attention_mask: "Tensor",
     position_ids: "Tensor | None" = None,
+    cache: "Cache | None" = None,
+    group: "Tensor | None" = None,
 ) -> "Cache":
     """The keys and values of (B, L) tokens; equal rows are read once and repeated, with
-    their gradients."""
+    their gradients.
+
+    cache: of one row of tokens before them, which attention_mask then covers, too.
+    group: (B,) the number of each row's text; by default found by comparing rows.
+    """
     import torch
 
-    rows = torch.stack([input_ids, attention_mask], 1)
-    _, group = rows.unique(dim=0, return_inverse=True)  # (B,): the number of its text
+    if group is None:
+        rows = torch.stack([input_ids, attention_mask], 1)
+        _, group = rows.unique(dim=0, return_inverse=True)
     order = torch.arange(len(group), device=group.device)
     first = order.new_full((int(group.max()) + 1,), len(group))
     first.scatter_reduce_(0, group, order, "amin")  # a row of each text
     inner = model.base_model.model if hasattr(model, "peft_config") else model
+    if cache is not None:
+        cache.batch_repeat_interleave(len(first))
     cache = inner.base_model(  # without lm_head
         input_ids=input_ids[first],
         attention_mask=attention_mask[first],
         position_ids=None if position_ids is None else position_ids[first],
+        past_key_values=cache,
         use_cache=True,
     ).past_key_values
     for layer in cache.layers:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from factkit.policy import cpu
 from factkit.policy.vllm_engine import Tokens
 
 if TYPE_CHECKING:
@@ -85,42 +86,33 @@ def shared_prefix(ids: Sequence[Tokens]) -> Tokens:
     return ids[0][:length] if length >= SHARED_PREFIX else []
 
 
-def read_once(
+def generate_inputs(
     model: "Model",
     padded: "BatchEncoding",
     prefix: Tokens,
     cache: "Cache | None",
     n: int,
 ) -> dict[str, Any]:
-    """Arguments of `generate` for B · n rows: n completions per prompt.
+    """Arguments of `generate` for B · n rows, n completions per prompt.
 
     padded: `input_ids` and `attention_mask` (B, L) of what follows `prefix`, whose keys
-    and values `cache` holds. If n > 1, all but the last token of each prompt is read
-    here and the result repeated. Unlike `cpu.read_once`, which looks for equal rows and
-    keeps gradients, it knows the groups and goes on from a cache.
+    and values `cache` holds. If n > 1, all but a prompt's last token is read here.
     """
     import torch
 
     rows, length = padded["input_ids"].shape
     ahead = torch.tensor([prefix] * rows, dtype=torch.long).to(model.device)
-    ids = torch.cat([ahead, padded["input_ids"]], dim=1)
+    ids = torch.cat([ahead, padded["input_ids"]], dim=1).repeat_interleave(n, dim=0)
     mask = torch.cat([torch.ones_like(ahead), padded["attention_mask"]], dim=1)
-    if cache is not None:
-        cache.batch_repeat_interleave(rows)
+    mask = mask.repeat_interleave(n, dim=0)
     if n > 1 and length > 1:
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        cache = model(
-            input_ids=padded["input_ids"][:, :-1],
-            attention_mask=mask[:, :-1],
-            position_ids=positions[:, len(prefix) : -1],
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).past_key_values
-    if n > 1 and cache is not None:
-        cache.batch_repeat_interleave(n)
-    inputs: dict[str, Any] = {
-        "input_ids": ids.repeat_interleave(n, dim=0),
-        "attention_mask": mask.repeat_interleave(n, dim=0),
-    }
+        group = torch.arange(rows, device=ids.device).repeat_interleave(n)
+        new = slice(len(prefix), -1)
+        cache = cpu.read_once(
+            model, ids[:, new], mask[:, :-1], positions[:, new], cache, group
+        )
+    elif cache is not None:
+        cache.batch_repeat_interleave(rows * n)
+    inputs = {"input_ids": ids, "attention_mask": mask}
     return inputs | ({"past_key_values": cache} if cache is not None else {})

@@ -120,7 +120,7 @@ class Policy:
             for batch in decoding.by_length(ids, max(sampling.batch_size // n, 1)):
                 padded = self._pad([ids[i][len(prefix) :] for i in batch])
                 rows = self._generate(
-                    decoding.read_once(
+                    decoding.generate_inputs(
                         self.model, padded, prefix, copy.deepcopy(shared), n
                     ),
                     sampling,

@@ -83,22 +83,16 @@ def train_arm(
     reward: one of your own for GRPO in place of the arm's.
     """
     make_reward, put = rewards.reward_function, row_format(p)
-    pairs = functools.partial(
-        preference_rows, p.arm, row_format=put, seed=p.seed, most_wrong=p.reward_pairs
-    )
+    pairs = functools.partial(preference_rows, p.arm, row_format=put, seed=p.seed)
     match p.arm:
         case _ if reward:
             make_reward = functools.partial(rewards.reward_function, own=reward)
-        case "sft" | "r_tuning":
-            rows = require_rows(sft_rows(p.arm, questions, put), p.arm)
-            return [offline.sft(start, rows, folder, p)]
-        case "rft":  # asked in the way that lets the untrained policy abstain
-            policy = load_policy(start, p)
-            sampling = policy.sampling(p.rft_temperature, p.rft_top_p)
-            draws = Draws(sampling, p.rft_samples, p.seed, p.abstaining_template)
-            path, verify = folder / "traces.jsonl", verifier(p)
-            traces = probe_knowledge(policy, questions.examples, draws, verify, path)
-            rows = require_rows(sft_rows("rft", questions, put, traces), p.arm)
+        case "sft" | "r_tuning" | "rft":
+            traces: Sequence[Probe] = ()
+            if p.arm == "rft":
+                path = folder / "traces.jsonl"
+                traces = sample_again(p, start, questions, path).probes
+            rows = require_rows(sft_rows(p.arm, questions, put, traces), p.arm)
             return [offline.sft(start, rows, folder, p)]
         case "dpo":
             rows = require_rows(pairs(questions), p.arm)
@@ -106,7 +100,8 @@ def train_arm(
         case "iterative_dpo":
             return iterate_dpo(p, start, questions, folder)
         case "rlhf" | "rlkf":
-            offline.train_reward_model(start, pairs(questions), folder, p)
+            rows = pairs(questions, most_wrong=p.reward_pairs)
+            offline.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(questions, put)
     return [grpo.grpo(start, rows, make_reward, folder, p)]
@@ -117,25 +112,39 @@ def iterate_dpo(
 ) -> list[Path]:
     """Iterative DPO: pairs made anew from each iteration's own samples (Appendix C).
 
-    The first iteration is DPO of `start`, on whose model the paper's four build.
-    Each iteration has a folder, and what is complete in it is not done again.
+    The first iteration is DPO of `start`, on whose model the paper's four build. What
+    is complete in an iteration's folder is not done again.
     """
     checkpoints = []
     for i in range(1, p.dpo_iterations + 1):
         part = folder / f"iteration-{i}"
         part.mkdir(parents=True, exist_ok=True)
         if not (part / "model").exists():
-            policy = load_policy(start, p)
-            sampling, seed = policy.sampling(p.probe_temperature), p.seed + 1000 * i
-            draws = Draws(sampling, p.probe_samples, seed)
-            path, verify = part / "samples.jsonl", verifier(p)
-            probes = probe_knowledge(policy, questions.examples, draws, verify, path)
-            sampled = replace(questions, probes=probes)
+            path = part / "samples.jsonl"
+            sampled = sample_again(p, start, questions, path, iteration=i)
             rows = preference_rows(p.arm, sampled, row_format(p), p.seed)
             offline.dpo(start, require_rows(rows, p.arm), part, p)
         start = str(part / "model")
         checkpoints.append(part / "model")
     return checkpoints
+
+
+def sample_again(
+    p: TruthRL, start: str, questions: ProbedQuestions, path: Path, iteration: int = 0
+) -> ProbedQuestions:
+    """The questions with samples of the policy `start`, whose weights are then freed.
+
+    iteration: of DPO; 0: RFT's, of the untrained policy under the prompt that lets it
+    abstain.
+    """
+    policy, seed = load_policy(start, p), p.seed + 1000 * iteration
+    if iteration:
+        draws = Draws(policy.sampling(p.probe_temperature), p.probe_samples, seed)
+    else:
+        sampling = policy.sampling(p.rft_temperature, p.rft_top_p)
+        draws = Draws(sampling, p.rft_samples, seed, p.abstaining_template)
+    probes = probe_knowledge(policy, questions.examples, draws, verifier(p), path)
+    return replace(questions, probes=probes)
 
 
 # ---- rows for training
@@ -169,20 +178,17 @@ def sft_rows(
     the commonest one that abstains where out of knowledge, else one that is correct:
     a question without such a trace has no row.
     """
-    if arm == "rft":
-        wanted = [Outcome.ABSTAIN if u else Outcome.CORRECT for u in questions.unknown]
-        pairs = zip(questions.examples, traces, wanted, strict=True)
-        best = [(e, trace.most_frequent(outcome)) for e, trace, outcome in pairs]
-        return [row_format.sft_row(e, target) for e, target in best if target]
-    return [
-        row_format.sft_row(
-            example,
-            abstention(row_format)
-            if arm == "r_tuning" and unknown
-            else reference_response(example, row_format),
-        )
-        for example, _, unknown in questions
-    ]
+    rows = []
+    for i, (example, _, unknown) in enumerate(questions):
+        if arm == "rft":
+            wanted = Outcome.ABSTAIN if unknown else Outcome.CORRECT
+            target = traces[i].most_frequent(wanted)
+        elif arm == "r_tuning" and unknown:
+            target = abstention(row_format)
+        else:
+            target = reference_response(example, row_format)
+        rows += [row_format.sft_row(example, target)] if target else []
+    return rows
 
 
 def prompt_rows(questions: ProbedQuestions, row_format: RowFormat) -> list[dict]:
