@@ -1,4 +1,4 @@
-"""Drawn responses: resumed as if never killed, ranked, and made into rows to learn."""
+"""Sampled responses: resumed as if never killed, ranked, and made into training rows."""
 
 import itertools
 from functools import partial

@@ -1,6 +1,6 @@
 """Evaluation of long answers, claim by claim: the protocol of FactScore.
 
-What counts how:
+How responses count:
 
 | a response | precision, claims | claims per question, words | response_rate |
 |---|---|---|---|
@@ -8,11 +8,11 @@ What counts how:
 | without a claim: it abstains or refuses | left out | 0 claims | as not responding |
 | that extraction or verification failed on | left out | left out | left out |
 
-So refusals change neither precision nor claims, which are FactScore's: per answer given
-(RLFH Table 1). Claims per question fall with them. A single claim whose verification
-failed is left out of its response. Precision is the mean over answers, not over claims,
-and an inconclusive claim is not supported. FactScore's penalty for short answers is not
-applied (Binary RAR App. B.1 takes 1 − precision).
+Refusals therefore change neither precision nor claims, which like FactScore's are per
+answer given (RLFH Table 1), but lower the claims per question. A claim whose
+verification failed is left out. Precision is the mean over answers, not over claims,
+and an inconclusive claim counts as not supported. FactScore's penalty for short answers
+is not applied (Binary RAR App. B.1 uses 1 − precision).
 """
 
 import json
@@ -48,8 +48,8 @@ Reader = tuple[Extractor, Search, ClaimVerifier]  # how claims are read and veri
 class CheckedResponse:
     """A prompt with the policy's response, its claims and their supports.
 
-    claims: None if the extraction failed. supports: one a claim, None where the
-    verification failed. meta: the example's (category, popularity …).
+    claims: None if the extraction failed. supports: one per claim, None where the
+    verification failed. meta: of the example (category, popularity …).
     """
 
     id: str
@@ -61,7 +61,7 @@ class CheckedResponse:
 
     @property
     def judged(self) -> bool:
-        """Whether it can be scored: not where everything that was asked failed."""
+        """Whether it can be scored: not if extraction or all verifications failed."""
         return self.claims is not None and (
             not self.claims or any(s is not None for s in self.supports)
         )
@@ -157,8 +157,8 @@ def read_checked(path: Path) -> list[CheckedResponse]:
 def write_samples(
     path: Path, before: Sequence[CheckedResponse], after: Sequence[CheckedResponse]
 ) -> None:
-    """Write responses to the same prompts before and after, a row a prompt, with the
-    sentence and the support of each claim."""
+    """Write responses before and after to the same prompts, one row per prompt, with
+    the sentence and the support of each claim."""
 
     def stated(row: CheckedResponse) -> list[tuple[str, Support | None]]:
         sentences = [claim.sentence for claim in row.claims or ()]
@@ -190,9 +190,9 @@ def read_samples(path: Path) -> list[tuple[CheckedResponse, CheckedResponse]]:
 
 
 def failures(rows: Sequence[CheckedResponse]) -> dict[str, float]:
-    """The share of responses without claims read, and of claims without a support.
+    """The shares of responses and of claims on which extraction or verification failed.
 
-    Raises ValueError if either is above 5 %.
+    Raises ValueError if one of them is above 5 %.
     """
     values = {
         "extraction_failures": [row.claims for row in rows],
@@ -222,34 +222,32 @@ def same_answered(
 ) -> dict[str, float]:
     """Precision and hallucination before and after on the requests answered both times.
 
-    A mean over answers also improves when badly answered requests are not answered any
-    more. Here that can't be: same_answered_factual_precision and
-    same_answered_hallucination_rate are of the answers after, the same names with
-    `before_` of those before, and same_answered_rate is the share of all requests that
-    they are of. All in [0, 1]; empty if no request was answered both times.
+    A mean over all answers also improves when the policy stops answering requests that
+    it answers badly; these do not. `same_answered_…` are means of the answers after,
+    `before_same_answered_…` of those before, and same_answered_rate is the share of
+    requests answered both times. All in [0, 1]; empty if there is no such request.
     """
-    was, now = _terms(before), _terms(after)
-    both = was["factual_precision"].dropna().index
-    both = both.intersection(now["factual_precision"].dropna().index)
-    if both.empty:
+    old, new = _terms(before), _terms(after)
+    ids = old["factual_precision"].dropna().index
+    ids = ids.intersection(new["factual_precision"].dropna().index)
+    if ids.empty:
         return {}
     names = ("factual_precision", "hallucination_rate")
     return {
-        "same_answered_rate": len(both) / len(now),
-        **{f"same_answered_{n}": float(now.loc[both, n].mean()) for n in names},
-        **{f"before_same_answered_{n}": float(was.loc[both, n].mean()) for n in names},
+        "same_answered_rate": len(ids) / len(new),
+        **{f"same_answered_{n}": float(new.loc[ids, n].mean()) for n in names},
+        **{f"before_same_answered_{n}": float(old.loc[ids, n].mean()) for n in names},
     }
 
 
 def items(rows: Sequence[CheckedResponse]) -> dict[str, dict[str, float]]:
-    """Id → what the response adds to each mean of `scores`, absent where it does not
-    count."""
+    """Id → the response's term in each mean of `scores`; absent where it has none."""
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
 
 
 def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
-    """A row a response that can be scored, by its id: its term of each metric's mean,
-    NaN where it does not count. Raises ValueError without such a response."""
+    """One row per response that can be scored: its term in each metric's mean, or NaN.
+    Raises ValueError if there is none."""
     import pandas as pd
 
     rows = [row for row in rows if row.judged]
@@ -272,8 +270,8 @@ def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
 
 
 def by_exposure(rows: Sequence[CheckedResponse]) -> dict[int, dict[str, float]]:
-    """`scores` by how often the policy read of the person (fact world): the
-    lower edge of its bin → metrics, and the number of requests as `n`."""
+    """`scores`, with the number of requests `n`, by the lower edge of the bin of how
+    often the policy read of the person (fact world)."""
     groups: dict[int, list[CheckedResponse]] = {}
     for row in rows:
         groups.setdefault(exposure_bin(row), []).append(row)

@@ -147,11 +147,11 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
 
 
 def rates_by(
-    answered: Sequence[ScoredAnswer], key: Callable[[ScoredAnswer], Any]
+    answers: Sequence[ScoredAnswer], key: Callable[[ScoredAnswer], Any]
 ) -> dict[Any, dict[str, float]]:
     """`rates` for each value of a key, with the number of questions as `n`."""
     groups: dict[Any, list[Outcome]] = {}
-    for row in answered:
+    for row in answers:
         if row.outcome is not None:
             groups.setdefault(key(row), []).append(row.outcome)
     return {k: rates(v) | {"n": len(v)} for k, v in sorted(groups.items())}
@@ -163,7 +163,7 @@ def majority(
     """The outcome of the commonest answer among k samples (majority@k, Fig 2).
 
     Answers are compared normalised; all abstentions are one answer, and so are all
-    samples without an answer; on a tie, the one drawn first.
+    samples without an answer; on a tie the first one wins.
     """
     answers = [normalise(final_answer(s, boxed)) for s in samples]
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]

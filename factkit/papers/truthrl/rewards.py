@@ -13,7 +13,7 @@ from factkit.verify.outcome import Outcome
 if TYPE_CHECKING:
     from factkit.papers.truthrl.arms import TruthRL
 
-# what a response earns: by its outcome, and whether the question is out of knowledge
+# (outcome, whether the question is out of knowledge) → reward of a response
 Reward = Callable[[Outcome, bool], float]
 
 
@@ -102,16 +102,15 @@ def abstention_dynamics(
     holds abstaining and correct ones. A ratio is over the responses of such groups; a
     kind without a group is left out.
     """
-    kinds: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[Outcome]] = {}
     for start in range(0, len(results), group_size):
         group = [r for r in results[start : start + group_size] if r is not None]
-        kinds.setdefault("abstention", []).extend(group)
+        groups.setdefault("abstention", []).extend(group)
         if Outcome.ABSTAIN in group and Outcome.CORRECT in group:
-            kinds.setdefault("abstention_anti", []).extend(group)
+            groups.setdefault("abstention_anti", []).extend(group)
         elif Outcome.ABSTAIN in group and Outcome.WRONG in group:
-            kinds.setdefault("abstention_pro", []).extend(group)
-    shares = {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in kinds.items() if g}
-    return shares
+            groups.setdefault("abstention_pro", []).extend(group)
+    return {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in groups.items() if g}
 
 
 def log_outcomes(
@@ -143,10 +142,10 @@ def reward_function(
 
     exact = p.arm == "ternary_strict_match"
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
-    learned = None
+    score = None
     if p.arm in ("rlhf", "rlkf"):
         dtype = p.dtype if p.reward_lora_rank else "auto"
-        learned = load_scorer(str(folder / "reward_model"), dtype)
+        score = load_scorer(str(folder / "reward_model"), dtype)
     judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
 
     def truthrl_reward(
@@ -159,8 +158,8 @@ def reward_function(
         answers, questions = columns["answers"], columns["question"]
         results = verify(texts, answers, questions)
         log_outcomes(results, p.num_generations, log_metric)
-        if learned:
-            return learned(prompts, texts)
+        if score:
+            return score(prompts, texts)
         quality: Sequence[float | None] = [0.0] * len(texts)
         if judge_reasoning:
             quality = judge_reasoning(texts, columns["id"], answers, questions)
@@ -183,12 +182,12 @@ def reward_function(
 def load_scorer(
     path: str, dtype: str = "auto"
 ) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
-    """The reward model in `path` as a function of prompts and completions → scores.
+    """Load the reward model in `path` as a function (prompts, completions) → scores.
 
-    Texts are scored as the concatenation of prompt and completion, 8 at a time: with
-    references they are long. Each process holds the model whole, in the host's memory
-    but while it scores, since policy and engine take the GPU's: ZeRO-3 shards what is
-    loaded under its configuration, and only what its engine trains can be run then.
+    It scores prompt and completion as one text, 8 at a time: with references they are
+    long. Each process holds the whole model, on the GPU only while it scores, since
+    policy and engine need that memory. ZeRO-3's configuration is unset while it loads:
+    ZeRO-3 would shard the model, and runs only what its engine trains.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
