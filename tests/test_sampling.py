@@ -1,4 +1,4 @@
-"""Sampled responses: resumed as if never killed, ranked, and made into training rows."""
+"""Sampled responses: resumed as if never killed, ranked, made into training rows."""
 
 import itertools
 from functools import partial
