@@ -189,8 +189,8 @@ def score_completions(
     for ids, mask in zip(*batches, strict=True):
         used = int(mask.any(0).nonzero().max()) + 1
         unused = min(ids.shape[1] - used, logits_to_keep - 1)
-        used, kept = ids.shape[1] - unused, logits_to_keep - unused
-        scores = score(forward, ids[:, :used], mask[:, :used], kept, **kwargs)
+        used, last = ids.shape[1] - unused, logits_to_keep - unused
+        scores = score(forward, ids[:, :used], mask[:, :used], last, **kwargs)
         pad = functools.partial(torch.nn.functional.pad, pad=(0, unused))
         parts.append([None if x is None else pad(x) for x in scores])
     kinds = zip(*parts, strict=True)
@@ -220,7 +220,7 @@ def sort_by_length(rollout: dict[str, Any]) -> dict[str, Any]:
 
 
 def generate(
-    own: Any, model: "PreTrainedModel", *, input_ids: "Tensor", **kwargs: Any
+    original: Any, model: "PreTrainedModel", *, input_ids: "Tensor", **kwargs: Any
 ) -> "Tensor":
     """The model's own `generate`, (B, L) → (B, L + T), after reading prompts once."""
     if "past_key_values" not in kwargs and input_ids.shape[1] > 1:
@@ -230,7 +230,7 @@ def generate(
             model, input_ids[:, :-1], mask[:, :-1], positions[:, :-1]
         )
     with quick_draws():
-        return own(input_ids=input_ids, **kwargs)
+        return original(input_ids=input_ids, **kwargs)
 
 
 def completions_forward(

@@ -82,7 +82,7 @@ def by_length(rows: Sequence[Tokens], size: int) -> Iterator[list[int]]:
 
 def shared_prefix(ids: Sequence[Tokens]) -> Tokens:
     """The tokens that all prompts begin with, if they are worth reading apart."""
-    length = min(len(os.path.commonprefix(ids)), *(len(row) - 1 for row in ids))
+    length = min(len(os.path.commonprefix(ids)), min(map(len, ids)) - 1)
     return ids[0][:length] if length >= SHARED_PREFIX else []
 
 

@@ -296,8 +296,8 @@ class VllmPolicy(Policy):
         # with one seed for all, vLLM would draw the same random numbers for each prompt
         seeds = random.Random(seed)
         sampled = sampling.temperature > 0
-        own = [{"seed": seeds.getrandbits(31)} if sampled else {} for _ in ids]
-        return self.engine.generate(ids, [settings | each for each in own])
+        by_prompt = [{"seed": seeds.getrandbits(31)} if sampled else {} for _ in ids]
+        return self.engine.generate(ids, [settings | more for more in by_prompt])
 
     def complete(
         self,
