@@ -37,6 +37,8 @@ from factkit.papers.veri.search_rollout import (
     sft_row,
 )
 from factkit.policy import models, vllm_engine
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.run import params
 from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline, setup
@@ -375,9 +377,8 @@ def chain(tokenizer, *paths):
 
 
 def greedy(model, tokenizer, batch_size=64):
-    return search_rollout.with_model(
-        model, tokenizer, models.Sampling(0, 0, 1, batch_size)
-    )
+    policy = Policy.of(model, tokenizer)
+    return search_rollout.turns_of(policy, Sampling(0, 0, 1, batch_size))
 
 
 def say(tokenizer, path, most=20):
@@ -512,7 +513,7 @@ def completions(model, body):
     return 200, whole | {"choices": choices[::-1]}, {}
 
 
-SAMPLING = models.Sampling(12, temperature=0.0, top_p=0.9)
+SAMPLING = Sampling(12, temperature=0.0, top_p=0.9)
 
 
 def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, vllm):
@@ -520,7 +521,8 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     model, prompts, alone, p = talkative
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
     own = partial(vllm_engine.generate, engine, adapter=adapter)
-    generate = search_rollout.with_engine(own, SAMPLING)
+    policy = VllmPolicy(engine=SimpleNamespace(generate=own))
+    generate = search_rollout.turns_of(policy, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
         generate = search_rollout.with_server(server.url, "policy", SAMPLING)
@@ -598,8 +600,8 @@ def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
 def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
     """At temperature 1, whatever it was sampled at."""
     model, prompts, _, p = talkative
-    how = models.Sampling(0, temperature, 0.9, 3)
-    generate = search_rollout.with_model(model, few(), how)
+    policy = Policy.of(model, few())
+    generate = search_rollout.turns_of(policy, Sampling(0, temperature, 0.9, 3))
     made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits

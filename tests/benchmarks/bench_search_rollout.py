@@ -18,9 +18,9 @@ from factkit.data.search import in_process
 from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
 from factkit.papers.veri.arms import Veri
-from factkit.papers.veri.search_rollout import Rollout, Tokens, with_model
+from factkit.papers.veri.search_rollout import Rollout, Tokens, turns_of
 from factkit.papers.veri.train import policy_of
-from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.run import params
 from factkit.verify.trajectory import queries
 
@@ -39,8 +39,8 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    model, tokenizer = models.load_policy(policy_of(p), p.dtype)
-    generate = with_model(model, tokenizer, models.sampling_of(p))
+    policy = load_policy(policy_of(p), p)
+    generate, tokenizer = turns_of(policy, policy.greedy), policy.tokenizer
     asked = search_rollout.asked(sets["test"], p)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:

@@ -25,7 +25,7 @@ from factkit.data import long_form_prompts, rows
 from factkit.data.examples import Example, made_id, refuse_overlap
 from factkit.data.rows import Loaded, Row, RowError, collected
 from factkit.data.splits import Sets, in_set, split_prompts
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.verify.judge import quoted
 from factkit.verify.llm import Request
 from factkit.verify.response import final_answer

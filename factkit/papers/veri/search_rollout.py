@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from factkit import prompts
@@ -23,14 +24,15 @@ from factkit.data.entries import shown
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
 from factkit.facts.world.claims import marking
-from factkit.policy import cpu, models, vllm_engine
+from factkit.policy import models, vllm_engine
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import connections, runs
 from factkit.train.rollouts import awake
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel as Model
     from transformers import PreTrainedTokenizerBase as Tokenizer
     from trl import GRPOTrainer
 
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 STOPS = (END_OF_SEARCH, "</answer>")
-TAG_TOKENS = 16  # that a closing tag takes at most, with what it shares them with
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system once the searches are used up
 
@@ -72,7 +73,8 @@ def prompt_tokens(
     texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
 ) -> list[Tokens]:
     """Prompts as tokens, as turns of a chat if p.chat."""
-    return tokenizer(models.as_chat(tokenizer, texts) if p.chat else [*texts]).input_ids
+    prompts = models.apply_chat_template(tokenizer, texts) if p.chat else list(texts)
+    return tokenizer(prompts).input_ids
 
 
 def searcher(p: "VeriParams") -> Search:
@@ -256,12 +258,13 @@ def _text(prompt: str | list[dict[str, str]]) -> str:
 @contextmanager
 def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     """The policy as it stands, to sample from: TRL has sent vLLM its weights."""
-    sampling = models.Sampling(
+    sampling = Sampling(
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size
     )
     if p.rollouts == "vllm_colocate":
         with awake(trainer.vllm_generation) as llm:
-            yield with_engine(partial(vllm_engine.generate, llm), sampling)
+            engine = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
+            yield turns_of(VllmPolicy(engine=engine), sampling)
         return
     from trl.models import unwrap_model_for_generation
 
@@ -269,90 +272,22 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     with unwrap_model_for_generation(
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
-        yield with_model(model, trainer.processing_class, sampling)
+        policy = Policy.of(model, trainer.processing_class)
+        yield turns_of(policy, sampling)
 
 
 # ---- who samples a turn
 
 
-def with_model(
-    model: "Model", tokenizer: "Tokenizer", sampling: models.Sampling
-) -> Generate:
-    """Sampling by transformers, `sampling.batch_size` trajectories at a time."""
-    import torch
-    from transformers import StoppingCriteria, StoppingCriteriaList
-
-    vocabulary = tokenizer.get_vocab()
-    brackets = frozenset(i for token, i in vocabulary.items() if ">" in token)
-
-    def ends(ids: Tokens) -> bool:
-        """Whether the last token completes a tag of STOPS; quick for most."""
-        if not ids or ids[-1] not in brackets:
-            return False
-        text = tokenizer.decode(ids[-TAG_TOKENS:], skip_special_tokens=True)
-        return any(tag in text for tag in STOPS)
-
-    class Closed(StoppingCriteria):
-        """A row stops with the token that completes a tag."""
-
-        def __init__(self, width: int):
-            self.width = width  # of the prompts
-
-        def __call__(self, input_ids, scores, **_):
-            new = input_ids[:, self.width :][:, -TAG_TOKENS:].tolist()
-            return torch.tensor([ends(row) for row in new], device=input_ids.device)
-
-    def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        turns: list[Sampled] = [([], []) for _ in prompts]
-        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-        for start in range(0, len(order), sampling.batch_size):
-            batch = order[start : start + sampling.batch_size]
-            rows = [{"input_ids": prompts[i]} for i in batch]
-            padded = tokenizer.pad(rows, padding_side="left", return_tensors="pt")
-            width, seen = padded["input_ids"].shape[1], models.DrawnLogps()
-            with torch.inference_mode(), cpu.quick_draws():
-                output = model.generate(
-                    **padded.to(model.device),
-                    max_new_tokens=max(budgets[i] for i in batch),
-                    eos_token_id=tokenizer.eos_token_id,
-                    pad_token_id=tokenizer.pad_token_id,
-                    stopping_criteria=StoppingCriteriaList([Closed(width)]),
-                    logits_processor=[seen],
-                    **models.decoding(sampling),
-                )
-                logps = seen.until(output).tolist()
-            rows = zip(batch, output[:, width:].tolist(), logps, strict=True)
-            for i, row, own in rows:
-                stops = (
-                    n
-                    for n, token in enumerate(row, start=1)
-                    if token == tokenizer.eos_token_id or ends(row[:n])
-                )
-                length = next(stops, len(row))  # no padding
-                turns[i] = row[:length], own[:length]
-        return turns
-
-    return generate
-
-
-def with_engine(
-    engine: Callable[..., list[list[Sampled]]], sampling: models.Sampling
-) -> Generate:
-    """Sampling by a vLLM engine's `generate`."""
-    shared = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    shared |= {"stop": list(STOPS), "include_stop_str_in_output": True, "logprobs": 0}
-
-    def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        settings = [shared | {"max_tokens": most} for most in budgets]
-        return [sampled for (sampled,) in engine(prompts, settings)]
-
-    return generate
+def turns_of(policy: Policy, sampling: Sampling) -> Generate:
+    """Sampling by a policy."""
+    return partial(policy.complete, sampling=sampling, stops=STOPS)
 
 
 def with_server(
     base_url: str,
     model: str,
-    sampling: models.Sampling,
+    sampling: Sampling,
     key: str = "none",
     headers: Mapping[str, str] | None = None,
     extra: Mapping[str, Any] = {},
@@ -372,7 +307,7 @@ def with_server(
         http_client=http_client,
     )
 
-    def turns_of(prompts: list[Tokens], most: int) -> list[Any]:
+    def reply_to(prompts: list[Tokens], most: int) -> list[Any]:
         reply = client.with_options(timeout=3600).completions.create(
             model=model,
             prompt=prompts,
@@ -395,7 +330,7 @@ def with_server(
         turns: list[Any] = [None] * len(prompts)
         for most in sorted(set(budgets)):
             alike = [i for i, budget in enumerate(budgets) if budget == most]
-            sampled = turns_of([prompts[i] for i in alike], most)
+            sampled = reply_to([prompts[i] for i in alike], most)
             for i, turn in zip(alike, sampled, strict=True):
                 turns[i] = turn
         return [(list(t.token_ids), list(t.logprobs.token_logprobs)) for t in turns]

@@ -22,7 +22,7 @@ from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import Rollout, asked
 from factkit.policy import models
-from factkit.policy.vllm_engine import VllmEngine
+from factkit.policy.policy import load_policy
 from factkit.run import runs
 from factkit.train import grpo, offline
 from factkit.verify.trajectory import Turn, answer_of, forced
@@ -157,14 +157,9 @@ def played(
     path = folder / "verified.jsonl"
     if path.exists():
         return read_rows(path, Verified)
-    sampling, search = models.sampling_of(p), search_rollout.searcher(p)
-    model, tokenizer = models.policy(str(policy), p)
-    generate = (
-        search_rollout.with_engine(model.generate, sampling)
-        if isinstance(model, VllmEngine)
-        else search_rollout.with_model(model, tokenizer, sampling)
-    )
-    prompts = prompts or asked(examples, p)
+    search, loaded = search_rollout.searcher(p), load_policy(str(policy), p)
+    generate = search_rollout.turns_of(loaded, loaded.greedy)
+    tokenizer, prompts = loaded.tokenizer, prompts or asked(examples, p)
     ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
     sets = [e.meta["set"] for e in examples]
     made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
@@ -181,7 +176,7 @@ def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
     """
     if answer_of(rollout.turns).label is None:
         return None
-    text, offsets = models.offsets_of(rollout.ids, tokenizer)
+    text, offsets = models.decode_with_offsets(rollout.ids, tokenizer)
     begin = text.rfind("<answer>") + len("<answer>")
     written = LABEL_LINE.search(text[begin:])
     if not written:
