@@ -269,8 +269,8 @@ def _score(row: Verified, found: set[str]) -> str:
     if forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))
     formed = well_formed(row.trajectory, online=True)
-    without = {"evidence_reward": False, "format_reward": False}
-    label_term = rewards.reward(answer, formed, row.label, row.gold, **without)
+    terms = rewards.RewardTerms(evidence_reward=False, format_reward=False)
+    label_term = rewards.reward(answer, formed, row.label, row.gold, terms)
     evidence = evidence_score(answer, row.gold)
     lines.append(
         f"<b>Reward:</b> label × validity {label_term:.3g} · "
