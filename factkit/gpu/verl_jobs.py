@@ -81,13 +81,13 @@ def veri(p: "Veri") -> Job:
     from factkit.papers.veri.train import (
         policy_of,
         prompt_rows,
-        read_given,
+        read_offline_evidence,
         reward_params,
     )
 
     data, how = runs.run_folder(p.data_notebook, p), reward_params(p)
     train = read_examples(data / "train.jsonl")
-    rows = prompt_rows(train, read_given(data / "given.jsonl"), how)
+    rows = prompt_rows(train, read_offline_evidence(data / "given.jsonl"), how)
     refused = {"cold_start": p.cold_start}
     job = Job(how, policy_of(p), rows, rewards.reward_function, refused=refused)
     if not how.online:

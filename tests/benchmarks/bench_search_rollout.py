@@ -18,8 +18,9 @@ from factkit.data.search import in_process
 from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
 from factkit.papers.veri.arms import Veri
-from factkit.papers.veri.search_rollout import Rollout, Tokens, with_model
+from factkit.papers.veri.search_rollout import Rollout, Tokens
 from factkit.papers.veri.train import policy_of
+from factkit.papers.veri.turn_sampling import with_model
 from factkit.policy import models
 from factkit.run import params
 from factkit.verify.trajectory import queries
@@ -41,13 +42,13 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     search = in_process(CorpusIndex(entries))
     model, tokenizer = models.load_policy(policy_of(p), p.dtype)
     generate = with_model(model, tokenizer, models.sampling_of(p))
-    asked = search_rollout.asked(sets["test"], p)
+    asked = search_rollout.format_prompts(sets["test"], p.prompt_template)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
         sets = ["world"] * len(prompts)
         return search_rollout.rollouts(prompts, generate, search, tokenizer, p, sets)
 
-    return play, search_rollout.prompt_tokens(asked, tokenizer, p)
+    return play, search_rollout.tokenize_prompts(asked, tokenizer, p.chat)
 
 
 def timed(play: Play, batches: Sequence[Sequence[Tokens]]) -> tuple[float, list]:

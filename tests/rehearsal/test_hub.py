@@ -266,8 +266,8 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     assert dropped["duplicate id"] == hub.claim_sets.REPEATED
     _every_gold_id_is_there(written / hub.VERI, sets["test"])
     told = [*sets["train"], *sets["dev"]]
-    offline = veri_data.given_offline(
-        told, entries, lambda queries, k, sets: [[] for _ in queries], p
+    offline = veri_data.offline_evidence(
+        told, entries, lambda queries, k, sets: [[] for _ in queries], p.context_entries
     )
     assert all(len(offline[e.id]) == len(e.evidence) for e in told)
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from factkit.papers.veri import search_rollout as search
 from factkit.papers.veri.search_rollout import Tokens
+from factkit.papers.veri.turn_sampling import STOPS
 from factkit.train.verl_adapter import parameters
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 512  # trajectories of a worker, of which verl has 8
 
-_searcher = cache(search.searcher)
+_searcher = cache(search.load_search)
 _threads = cache(lambda: ThreadPoolExecutor(AT_ONCE, "trajectory"))
 
 
@@ -69,7 +70,7 @@ class SearchLoop:
 
         mine, weights = asyncio.get_running_loop(), {}
         name = uuid4().hex  # one engine, with what it remembers, for all turns
-        ends = {"stop": list(search.STOPS), "include_stop_str_in_output": True}
+        ends = {"stop": list(STOPS), "include_stop_str_in_output": True}
 
         def generate(prompts: list[Tokens], budgets: list[int]):
             how = sampling_params | ends | {"max_tokens": budgets[0]}
@@ -80,7 +81,7 @@ class SearchLoop:
             return [(output.token_ids, output.log_probs or [])]
 
         p, tokenizer = self._p, self._tokenizer
-        prompt = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)
+        prompt = search.tokenize_prompts([raw_prompt[-1]["content"]], tokenizer, p.chat)
         given = prompt, generate, _searcher(p), tokenizer, p, [extra_info["set"]]
         (made,) = await mine.run_in_executor(_threads(), search.rollouts, *given)
         told = {"trajectory": [tuple(turn) for turn in made.turns]}
