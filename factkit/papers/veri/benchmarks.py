@@ -42,7 +42,8 @@ from factkit.data import rows
 from factkit.data.corpus import Chunk
 from factkit.data.entries import entries_of_sentences, page_entry, page_id, page_of
 from factkit.data.examples import LABELS, DataError, Example
-from factkit.data.rows import Loaded, Row, RowError, Source
+from factkit.data.rows import Row, RowError
+from factkit.data.sources import Loaded, collect
 
 SUPPORT, REFUTE, NEI = LABELS
 NOT_SUPPORTED = "NOT_SUPPORTED"  # HoVer's second label
@@ -62,8 +63,8 @@ _LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 
 
 def load(path: str | Path) -> Loaded:
-    """Load the claims of one of the published files; see `rows.load`."""
-    return rows.load({"veri_r1": Source(_published_claim)}, "veri_r1", str(path))
+    """Load the claims of one of the published files; see `sources.collect`."""
+    return collect(rows.read_file(path), _published_claim, str(path))
 
 
 def _fever_text(text: str) -> str:
@@ -141,7 +142,9 @@ def entries(
     value once a row is reached that is not of the corpus.
     """
     read_rows, entries_of = CORPORA[name]
-    for number, row in enumerate(read_rows(rows.existing(path, True), pages), start=1):
+    for number, row in enumerate(
+        read_rows(rows.existing_path(path, True), pages), start=1
+    ):
         try:
             if isinstance(row, RowError):
                 raise row
@@ -176,7 +179,7 @@ def _feverous_page(row: Row) -> list[Chunk]:
     Rows {id, data}: the title, and JSON {title, sentence_0, sentence_1, …}, in which
     [[Hook_(film)|Hook]] is a link.
     """
-    page = rows.parsed(str(row["data"]).encode())
+    page = rows.parse_json(str(row["data"]).encode())
     if not isinstance(page, Mapping):
         raise page if isinstance(page, RowError) else RowError("not a JSON object")
     title, sentences = rows.text({"title": row["id"]} | page, "title"), {}
@@ -216,7 +219,7 @@ def _wiki_rows(path: Path, _: AbstractSet[str] | None) -> Iterator[Any]:
     if not files:
         raise DataError(f"{path}: no folder or zip with files {WIKI_FILES}")
     for file in sorted(files, key=str):
-        yield from rows.json_lines(file)
+        yield from rows.read_json_lines(file)
 
 
 def _table_rows(
@@ -253,7 +256,7 @@ CORPORA = {  # file → what reads its rows, what makes entries of a row
         _hover_page,
     ),
     "wiki-pages": (_wiki_rows, _fever_page),
-    "corpus.jsonl": (lambda path, _: rows.of_file(path), _abstract),
+    "corpus.jsonl": (lambda path, _: rows.read_file(path), _abstract),
 }
 CORPUS_OF = {  # set → what its claims are verified in
     "fever": "wiki-pages",

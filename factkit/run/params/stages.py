@@ -313,7 +313,7 @@ EVAL_SETS = (
     "hotpotqa",
     "musique",
     "popqa",
-)  # datasets.benchmarks  # data sets of data.benchmarks
+)  # data sets of data.sources
 
 
 class QuestionParams(PolicyParams):
