@@ -309,9 +309,9 @@ def test_arms_and_seeds_are_lists_once_they_are_checked(own):
 def test_the_names_of_sets_are_those_that_can_be_loaded():
     from factkit.data import sources
     from factkit.papers.reason import arms as reason
-    from factkit.papers.truthrl import arms as truthrl
+    from factkit.run.params.stages import EVAL_SETS
 
-    assert set(truthrl.EVAL_SETS) <= sources.SOURCES.keys()
+    assert set(EVAL_SETS) <= sources.SOURCES.keys()
     assert set(reason.EVAL_SETS) <= sources.SOURCES.keys()
 
 

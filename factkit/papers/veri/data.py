@@ -16,13 +16,14 @@ from factkit.answers.verifier import judge_llm
 from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.entries import page_of, shown
-from factkit.data.examples import LABELS, Example, read_rows, shares, write_rows
+from factkit.data.examples import Example, read_rows, shares, write_rows
 from factkit.data.search import Search
 from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.leads import facts
 from factkit.facts.leads.facts import Fact
 from factkit.facts.leads.reader import LeadReader
 from factkit.facts.leads.requests import LeadClaims
+from factkit.facts.script import Habits, search_and_verify
 from factkit.facts.world import claims as world_claims
 from factkit.facts.world import facts as world
 from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
@@ -31,7 +32,7 @@ from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
 from factkit.policy.models import Sampling
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
-from factkit.verify.trajectory import Turn, information
+from factkit.verify.trajectory import Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 # the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
 EVALUATION = "example/evaluation/{set}.parquet"
-PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
+LEAD_HABITS = Habits(second_hop=0.4, precise=0.3, reads_ahead=False)
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
@@ -212,83 +213,52 @@ def sft_trajectories(
 def script_trajectories(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
-    """What SFT learns from on the small profiles: a scripted searcher's trajectories.
+    """What SFT learns from on the small profiles: the trajectories of `facts.script`.
 
-    Ours: the paper's are GPT-4o's (App. H). The script knows neither labels nor gold
-    evidence. On the leads it searches for the claim as it stands, reads the result by
-    its wording alone, and compares. It has habits, as GPT-4o has, of whose answers the
-    paper finds 25 to 59 % right with their evidence (Table 1): mostly it cites all that
-    it was shown, and does not go on to a claim's second hop. So both ways come up in
-    rollouts, and RL can tell which one is paid.
+    Its habits are like those of GPT-4o, of whose answers the paper finds 25 to 59 %
+    right with their evidence (Table 1): mostly it cites all that it was shown, and does
+    not go on to a claim's second hop. So both ways come up in rollouts, and RL can tell
+    which one is paid.
     """
     rng = random.Random(f"scripted {p.world_seed}")
     if p.verifier == "leads":
-        reader, k = LeadReader(facts.load()), p.retrieved_entries
-        return [by_reader(e.question, search, k, reader, rng) for e in examples]
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_claims.PLAIN
-    return [
-        world_claims.online(
-            made, e.question, lambda query, k: search([query], k)[0], habits, rng
-        )
-        for e in examples
-    ]
+        reader, habits, k = ClaimReader(), LEAD_HABITS, p.retrieved_entries
+    else:
+        made = world.build_world(people=p.world_people, seed=p.world_seed)
+        reader, habits = world_claims.ClaimReader(made), world_claims.PLAIN
+        k = world_claims.ENTRIES
+
+    def find(query: str) -> list[Chunk]:
+        return search([query], k)[0]
+
+    return [search_and_verify(reader, e.question, find, habits, rng) for e in examples]
 
 
-def by_reader(
-    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
-) -> list[Turn]:
-    """The trajectory in which the leads' reader says what was found."""
-    hops = reader.hops_of(claim)
-    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
-    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
-    turns, seen, used = [], [], []
-    for hop in hops:
-        if used:
-            if rng.random() >= SECOND_HOP:
-                break
-            subject = used[-1][1].object
-            query = facts.statement(Fact(subject, hop.relation, hop.object))
-        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
-        seen += pieces
-        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
-        turns.append(Turn(information(pieces), by_model=False))
-        stated = _stated(pieces, subject, hop.relation, reader)
-        found = stated[1].object if stated else ""
-        text = f"<think>{_compared(hop.object, found)}</think>\n"
-        if not stated:
-            break
-        used.append(stated)
-    label, cited = LABELS[2], []
-    if len(used) == len(hops):
-        label = LABELS[hops[-1].object != used[-1][1].object]
-        cited = [piece for piece, _ in used]
-    if rng.random() >= PRECISE:
-        cited = seen
-    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
-    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-    return [*turns, Turn(text, by_model=True)]
+class ClaimReader:
+    """Reads and writes the leads' sentences for the script (`script.Reader`)."""
 
+    def __init__(self, reader: LeadReader | None = None) -> None:
+        self.reader = reader or LeadReader(facts.load())
+        self.hops = self.reader.hops_of
 
-def _compared(claimed: str, found: str) -> str:
-    """A hop's thought: the object that the claim names, the one found, each "" if none,
-    and whether they are the same.
+    def fact(self, text: str) -> Fact | None:
+        parsed = self.reader.parse(text)
+        return parsed[0] if parsed else None
 
-    Without that last word a small policy learns the labels' form and guesses which.
-    """
-    thought = f"Claim: {claimed}. " if claimed else ""
-    thought += f"Found: {found or 'nothing'}."
-    if claimed and found:
-        thought += " Same." if claimed == found else " Different."
-    return thought
+    def plan(self, hops: Sequence[Fact]) -> str:
+        return ", ".join(hop.relation.replace("_", " ") for hop in hops)
 
+    def query(self, subject: str, hop: Fact) -> str:
+        return facts.statement(Fact(subject, hop.relation, hop.object))
 
-def _stated(
-    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
-) -> tuple[Chunk, Fact] | None:
-    """The first piece that states a relation of a subject, with the fact."""
-    for piece in pieces:
-        parsed = reader.parse(piece.text)
-        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
-            return piece, parsed[0]
-    return None
+    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
+        """The objects claimed and found, and whether they are the same: without that
+        last word a small policy learns the labels' form and guesses which."""
+        text = f"Claim: {hop.object}. " if hop.object else ""
+        text += f"Found: {fact.object if fact else 'nothing'}."
+        if hop.object and fact:
+            text += " Same." if hop.object == fact.object else " Different."
+        return text
+
+    def tag(self, name: str, text: str) -> str:
+        return f"<{name}>{text}</{name}>"
