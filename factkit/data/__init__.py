@@ -1,0 +1,1 @@
+"""Documents, data sets and retrieval, to one schema."""
