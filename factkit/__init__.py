@@ -9,7 +9,7 @@ __all__ = ["Check", "UserError", "require", "show_source"]
 
 __version__ = "0.1.0"
 
-quiet.messages()
+quiet.silence_messages()
 if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
     failures.explain_in_notebooks(shell)
 

@@ -1,19 +1,25 @@
 """python -m factkit: thin fronts to Snakemake, the results files and the checks."""
 
 import contextlib
+import functools
+import inspect
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from factkit.gpu import bill as bills
-from factkit.run import arms as papers_arms
 from factkit.run import failures, files, params
+from factkit.run.arms import find_papers
 from factkit.run.params.reading import read_value
+
+if TYPE_CHECKING:
+    from factkit.run.sweeps import Sweep
 
 app = typer.Typer(
     add_completion=False,
@@ -23,9 +29,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Name = Literal[papers_arms.PAPERS]
+Name = Literal[tuple(find_papers())]
+FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
-Runs = Annotated[Literal[papers_arms.SETS], typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -44,19 +50,56 @@ Host = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Setting:
+    """The options that name the parameters of a run."""
+
+    profile: Profile
+    variant: Variant = ""
+    output_dir: Output = "outputs"
+    values: Set = ()
+
+    def load(self, paper: str) -> Any:
+        """The checked parameters of a paper."""
+        values = {"output_dir": self.output_dir} | _read_set(self.values)
+        return params.load(paper, self.profile, values, self.variant)
+
+
+def with_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Setting` in place of its parameter `setting`."""
+    parameters = dict(inspect.signature(command).parameters)
+    defaults = vars(parameters.pop("setting").default)
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        setting = Setting(**{name: values.pop(name) for name in defaults})
+        command(setting=setting, **values)
+
+    for name, default in defaults.items():
+        parameters[name] = inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Setting.__annotations__[name],
+        )
+    call.__signature__ = inspect.Signature(list(parameters.values()))
+    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return call
+
+
 @app.command()
+@with_setting
 def reproduce(
-    paper: Runs = "truthrl",
-    profile: Profile = "laptop",
-    variant: Variant = "",
+    paper: Paper = FIRST,
+    setting: Setting = Setting("laptop"),
     jobs: Jobs = 1,
-    output_dir: Output = "outputs",
-    values: Set = (),
 ) -> None:
     """Run a paper's main arms with one seed, and its figures."""
-    changed = _read_set(values)
-    p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
-    _fan_out(p, paper, papers_arms.main(paper), [0], jobs=jobs, overrides=changed)
+    from factkit.run.sweeps import Sweep
+
+    p, changed = setting.load(paper), _read_set(setting.values)
+    arms = find_papers()[paper].main_arms
+    _run_sweep(Sweep(paper, p, arms, [0], overrides=changed), jobs)
 
 
 @app.command()
@@ -86,50 +129,49 @@ def book(
 
 
 @app.command(context_settings={"allow_extra_args": True})
+@with_setting
 def sweep(
     context: typer.Context,
-    paper: Runs = "truthrl",
-    profile: Profile = "tiny",
-    variant: Variant = "",
+    paper: Paper = FIRST,
+    setting: Setting = Setting("tiny"),
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
     jobs: Jobs = 1,
-    output_dir: Output = "outputs",
-    values: Set = (),
 ) -> None:
     """Run arms × seeds, then ablations and figures. After -- : snakemake's own flags.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
-    changed = _read_set(values)
-    p = params.load(paper, profile, {"output_dir": output_dir} | changed, variant)
+    from factkit.run.sweeps import Sweep
+
+    p, changed = setting.load(paper), _read_set(setting.values)
     named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
     p = params.validate(paper, p.model_dump() | named, params.OPTIONS)
-    options = {"jobs": jobs, "ablations": True, "overrides": changed}
-    _fan_out(p, paper, p.arm_names, p.seed_numbers, **options, extra=context.args)
+    own = Sweep(paper, p, p.arm_names, p.seed_numbers, True, changed)
+    _run_sweep(own, jobs, context.args)
 
 
-def _fan_out(
-    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int], **options: Any
-) -> None:
-    """Run arms × seeds, and print the results of their setting and where they are."""
+def _run_sweep(sweep: "Sweep", jobs: int, extra: Sequence[str] = ()) -> None:
+    """Run a sweep, and print the results of its setting and their folder."""
     from factkit.report.figures import tables
     from factkit.run import past_runs, runs, sweeps
 
-    sweeps.snakemake(p, paper, arms, seeds, **options)
-    if sweeps.DRY_RUN & {*options.get("extra", ())}:
+    sweep.run(jobs=jobs, extra=extra)
+    if sweeps.DRY_RUN & {*extra}:
         return
+    p, paper = sweep.params, sweep.paper
     root = params.ROOT / p.output_dir
     trained = past_runs.stored(paper, p.profile, root).get(p.variant, [])
     print("\nHeld-out items, in %:\n")
-    print(tables.results_table(trained, tables.SHOWN[paper]).to_string())
+    metrics = find_papers()[paper].shown_metrics
+    print(tables.results_table(trained, metrics).to_string())
     print(f"\nThe claims: python -m factkit report {paper}")
-    print(f"Notebooks and figures: {runs.relative(runs.profile_folder(p))}")
+    print(f"Notebooks and figures: {runs.relative(sweep.folder)}")
 
 
 @app.command()
 def check(
-    paper: Annotated[str, typer.Argument()] = "truthrl",
+    paper: Annotated[str, typer.Argument()] = FIRST,
     profile: Profile = "tiny",
     variant: Variant = "",
     values: Set = (),
@@ -143,7 +185,7 @@ def check(
 @app.command()
 def report(
     paper: Annotated[
-        Literal[papers_arms.SETS] | None,
+        Name | None,
         typer.Argument(help="Without one, a page on all papers."),
     ] = None,
     profile: Annotated[str, typer.Option(help="One alone: tiny, laptop …")] = "",
@@ -180,13 +222,9 @@ def report(
 
 
 @app.command(context_settings={"allow_extra_args": True})
+@with_setting
 def verl(
-    context: typer.Context,
-    paper: Paper,
-    profile: Profile = "h100_full",
-    variant: Variant = "",
-    output_dir: Output = "outputs",
-    values: Set = (),
+    context: typer.Context, paper: Paper, setting: Setting = Setting("h100_full")
 ) -> None:
     """Train an arm (--set arm=…) by verl on Ray. After -- : verl's own overrides.
 
@@ -198,11 +236,10 @@ def verl(
     from factkit.run import runs
     from factkit.train import verl_adapter
 
-    changed = {"output_dir": output_dir} | _read_set(values)
-    p = params.load(paper, profile, changed, variant)
+    p = setting.load(paper)
     name = f"{paper}-{p.arm}-s{p.seed}"
     folder = runs.profile_folder(p) / "verl" / name
-    verl_adapter.write(paper, p, folder, context.args)
+    verl_adapter.write_job(paper, p, folder, context.args)
     verl_adapter.check_config(folder, paper, context.args)
     config = ["--config-dir", str(folder), "--config-name", paper]
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *config, *context.args]
@@ -228,7 +265,7 @@ def adopt(
 
 @app.command()
 def fetch(
-    paper: Annotated[Literal["veri"], typer.Argument()] = "veri",
+    paper: Paper,
     profile: Profile = "h100_full",
     values: Set = (),
 ) -> None:
@@ -237,8 +274,9 @@ def fetch(
     15 GB to fetch; 60 GB on disk (claims_path), and the indexes. When it is stopped,
     the same command goes on.
     """
-    from factkit.papers.veri import fetch as corpora
-
+    corpora = find_papers()[paper].find_module("fetch")
+    if not corpora:
+        raise params.ParamError(f"{paper}: has no corpora to fetch")
     folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
 
@@ -285,7 +323,7 @@ def assets(
 
 @app.command()
 def doctor(
-    paper: Annotated[Name, typer.Option()] = "truthrl",
+    paper: Annotated[Name, typer.Option()] = FIRST,
     profile: Profile = "laptop",
     variant: Variant = "",
     price: Annotated[

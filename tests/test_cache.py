@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from factkit.verify.llm import FILE, Cache
+from factkit.run.cache import FILE, Cache
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ time.sleep(600)
 PARENTS = {
     "training": """
 from factkit.train import launch
-launch._run_job([sys.executable, str(folder / "vllm.py")], folder)
+launch.run_job([sys.executable, str(folder / "vllm.py")], folder / "log")
 """,
     "a vLLM engine": """
 from factkit.policy.vllm_engine import VllmEngine

@@ -12,9 +12,8 @@ from factkit.facts.world import facts as worlds
 from factkit.facts.world import requests as world_requests
 from factkit.papers.compare import evaluate, rewards, train
 from factkit.papers.compare.arms import ARMS, TRAINED
-from factkit.papers.rar.rewards import EvidenceEngine
-from factkit.papers.rar.rewards import rewards_of as rar_rewards_of
-from factkit.papers.reason.rewards import PreferenceEngine, scored
+from factkit.papers.rar import rewards as rar
+from factkit.papers.reason.rewards import PreferenceEngine, score_responses
 from factkit.papers.rlfh.feedback import llm_annotator
 from factkit.run import params
 from factkit.train import grpo
@@ -38,7 +37,7 @@ P = params.load("compare", "tiny")
 
 def paid(example, response):
     rows = [example.id], [example.question], [response]
-    by_arm = rewards.rewards_by_arm(P, TRAINED, ENGINE, *rows)
+    by_arm = rewards.compute_rewards_by_arm(P, TRAINED, ENGINE, *rows)
     return {arm: reward for arm, (reward,) in by_arm.items()}
 
 
@@ -156,14 +155,15 @@ def test_calls_are_those_that_the_papers_pipelines_make():
         if arm == "ternary":
             judge.judged_outcomes(llm, [response], [LONG.answers], [LONG.question])
         elif arm in ("binary_rar", "veriscore"):
-            rar_rewards_of(arm, EvidenceEngine(**parts, whole=parts["pieces"]), *rows)
+            engine = rar.EvidenceEngine(**parts, whole=parts["pieces"])
+            rar.rewards_by_arm([arm], engine, *rows)
         elif arm.startswith("fact"):
             reasoned = f"<think> so </think> <answer> {response} </answer>"
-            scored(arm, PreferenceEngine(**parts), *rows[:2], [reasoned])
+            score_responses(arm, PreferenceEngine(**parts), *rows[:2], [reasoned])
         else:
             assert llm_annotator(llm, lambda i, text: [TRUE])(*rows) != [None]
         made[arm] = len(llm.requests)
-    assert made == {arm: rewards.calls(arm, 3, 3) for arm in TRAINED}
+    assert made == {arm: rewards.count_calls(arm, 3, 3) for arm in TRAINED}
 
 
 # ---- evaluation
@@ -185,7 +185,7 @@ def test_exploits_are_told_apart():
         "repeats": f"{TRUE} {FALSE} {TRUE}",
     }
     for name, response in made.items():
-        shown = evaluate.exploits(checked(response), PERSON, ENGINE)
+        shown = evaluate.find_exploits(checked(response), PERSON, ENGINE)
         assert shown.pop("sentences") == len(WORLD.sentences(response))
         assert [other for other, value in shown.items() if value] == [name]
 
@@ -193,9 +193,9 @@ def test_exploits_are_told_apart():
 def test_what_is_told_of_known_and_unknown_facts():
     known, unknown, *_ = (fact.relation for fact in FACTS)
     shares = {known: 1.0, unknown: 0.1}
-    one = evaluate.of_knowledge(checked(TRUE), PERSON, shares, ENGINE)
+    one = evaluate.score_knowledge(checked(TRUE), PERSON, shares, ENGINE)
     assert one == {"known_told": 1.0, "unknown_told": 0.0}
-    assert evaluate.of_knowledge(checked(FALSE), PERSON, {unknown: 0.1}, ENGINE) == {
+    assert evaluate.score_knowledge(checked(FALSE), PERSON, {unknown: 0.1}, ENGINE) == {
         "unknown_told": 1.0
     }
 
@@ -204,10 +204,12 @@ def test_kl_is_of_a_whole_response_and_smoothed(tmp_path):
     curve = tmp_path / "metrics.csv"
     rows = "\n".join(f"{step},0.{step},10" for step in range(1, 7))
     curve.write_text(f"step,kl,completions/mean_length\n{rows}\n", "utf-8")
-    assert evaluate.kl_spent(curve, [2, 6]) == pytest.approx({2: 1.5, 6: 4.0})
+    assert evaluate.compute_kl(curve, [2, 6]) == pytest.approx({2: 1.5, 6: 4.0})
 
 
 def test_an_outcome_needs_all_to_be_supported():
     yes, no, open_ = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
-    told_of = [rewards.outcome(s).value for s in ([], [yes], [yes, no], [yes, open_])]
+    told_of = [
+        rewards.judge_response(s).value for s in ([], [yes], [yes, no], [yes, open_])
+    ]
     assert told_of == ["abstain", "correct", "wrong", "wrong"]

@@ -251,7 +251,7 @@ def test_a_policy_has_the_dtype_that_the_processor_multiplies(
 
     model.save_pretrained(tmp_path)
     of_words("a", "</s>", eos_token="</s>").save_pretrained(tmp_path)
-    monkeypatch.setattr(cpu, "dtype", lambda name: own)
+    monkeypatch.setattr(machine, "dtype", lambda name: own)
     loaded, _ = models.load_policy(str(tmp_path), "bfloat16")
     assert loaded.dtype == getattr(torch, own)
     assert ("float32" in machine.device()) == (own == "float32")  # and results say so

@@ -5,13 +5,16 @@ import yaml
 from factkit.report import deviations, published
 from factkit.run import arms, params
 
+PAPERS = [paper for paper in arms.find_papers() if deviations.stated(paper)]
 FILES = sorted(params.ROOT.glob("params/*/*.yaml"))
 
 
 def test_what_a_paper_states_is_a_parameter_of_ours_with_its_section():
-    for paper in arms.PAPERS:
+    for paper in PAPERS:
         rows = deviations.stated(paper)
-        assert {row.key for row in rows} <= params.class_of(paper).model_fields.keys()
+        assert {row.key for row in rows} <= params.find_classes()[
+            paper
+        ].model_fields.keys()
         assert len({row.key for row in rows}) == len(rows) >= 10
         for row in rows:
             assert row.section and row.meaning, row
@@ -22,7 +25,7 @@ def test_each_other_value_is_named_and_at_h100_full_has_a_reason():
     unexplained = []
     for path in FILES:
         paper, _, variant = path.stem.partition("-")
-        if paper not in arms.PAPERS:
+        if paper not in PAPERS:
             continue
         p = params.load(paper, path.parent.name, variant=variant)
         said = " ".join(deviations.of(paper, p, whole=True))
@@ -37,21 +40,21 @@ def test_each_other_value_is_named_and_at_h100_full_has_a_reason():
 
 
 def test_a_run_is_told_of_what_its_arm_depends_on_alone():
-    for paper in arms.PAPERS:
+    for paper in PAPERS:
         p = params.load(paper, "tiny")
-        (untrained,) = arms.untrained() & arms.table(paper).keys() - {"larger"}
+        untrained = next(iter(arms.find_papers()[paper].arms))
         before = p.model_copy(update={"arm": untrained})
         assert not any("updates of RL" in s for s in deviations.of(paper, before))
 
 
 def test_each_sentence_that_no_parameter_shows_holds_for_some_arm_and_not_for_all():
-    for paper in arms.PAPERS:
+    for paper in PAPERS:
         files = [path for path in FILES if path.stem.partition("-")[0] == paper]
         names = [(path.parent.name, path.stem.partition("-")[2]) for path in files]
         runs = [
             params.load(paper, profile, {"arm": arm}, variant=variant)
             for profile, variant in names
-            for arm in arms.table(paper)
+            for arm in arms.find_papers()[paper].arms
             if "reason_" not in arm or variant == "reasoning"
         ]
         runs += [p.model_copy(update={"search_url": "http://localhost"}) for p in runs]

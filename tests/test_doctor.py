@@ -15,7 +15,7 @@ from factkit.run import arms, params
 LLAMA = gpu_memory.SHAPES["meta-llama/Llama-3.1-8B-Instruct"]
 VARIANTS = [  # paper, profile, variant
     (paper, path.parent.name, path.stem.partition("-")[2])
-    for paper in arms.PAPERS
+    for paper in arms.find_papers()
     for path in sorted(params.ROOT.glob(f"params/h100_*/{paper}*.yaml"))
 ]
 NODE = {"num_processes": 8, "rollouts": "vllm_colocate", "deepspeed": "zero3"}

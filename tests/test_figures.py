@@ -58,12 +58,14 @@ def test_the_papers_numbers_stand_beside_ours():
     results = [result("mine"), result("dpo"), result("iterative_dpo", **iterations)]
     results += [result("ternary"), result("ternary", 1, 0.1)]
     columns = {"T": "truthfulness", "H": "nothing"}
-    table = tables.beside_paper(results, 4, columns)
+    table = tables.beside_paper(results, 4, columns, "truthrl")
     assert list(table.index) == ["dpo", *DPO_ITERATIONS, "ternary"]
     assert list(table.loc["dpo"]) == [6.8, 43.7, "20.0", "–"]
     assert list(table["ours", "T"][DPO_ITERATIONS]) == ["20.0", "10.0"]
     assert table.at["ternary", ("ours", "T")].startswith("25.0 ±")
-    without_references = published.select_rows(1, setting="without retrieval")
+    without_references = published.select_rows(
+        1, "truthrl", setting="without retrieval"
+    )
     assert set(without_references.setting) == {"without retrieval"}
     assert set(without_references.dataset) == {"CRAG"}
 
@@ -128,7 +130,7 @@ def test_reference_results_are_labelled_wherever_they_are_drawn(tmp_path):
     results = [mine, shipped, again]
     labels = ["sft", "sft (reference)", "ternary (reference)"]
     assert list(tables.results_table(results).index) == labels
-    beside = tables.beside_paper(results, 1, {"T": "truthfulness"})
+    beside = tables.beside_paper(results, 1, {"T": "truthfulness"}, "truthrl")
     assert list(beside.index) == ["sft", "ternary (reference)"]
     figure = arm_panels.outcomes(tables.by_arm(results))
     ticks = figure.axes[0].get_xticklabels()
@@ -175,7 +177,7 @@ def test_arms_while_training_are_running_means_over_steps_and_then_over_seeds():
 
 def test_outcomes_are_stacked_to_one_beside_the_published_bar():
     groups = tables.by_arm([result("ternary"), result("mine")])
-    paper = published.select_rows(1).set_index("arm")
+    paper = published.select_rows(1, "truthrl").set_index("arm")
     (ax,) = arm_panels.outcomes(groups, paper=paper).axes
     *ours, correct, wrong, rest = heights(ax)
     assert ours == [[0.5, 0.5], [0.3, 0.3], [0.2, 0.2]]

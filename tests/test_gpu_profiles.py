@@ -28,10 +28,11 @@ from factkit.run.params.stages import DpoParams, SftParams, TokenLevelParams
 from factkit.train import grpo, launch, offline, setup
 
 GPU = ("h100_lora", "h100_full")
+PAPERS = [name for name, x in arms.find_papers().items() if x.find_module("needs")]
 FILES = {  # of every paper, profile and variant
     path: params.load(path.stem.split("-")[0], path.parent.name, {}, variant)
     for path in sorted(ROOT.glob("params/*/*.yaml"))
-    if path.stem.split("-")[0] in arms.PAPERS
+    if path.stem.split("-")[0] in PAPERS
     for variant in [path.stem.partition("-")[2]]
 }
 
@@ -53,7 +54,7 @@ def without_deepspeed(p):
 
 
 def test_every_profile_makes_its_trainers_configurations(tmp_path):
-    assert {(p.parent.name, p.stem) for p in FILES} >= set(product(GPU, arms.PAPERS))
+    assert {(p.parent.name, p.stem) for p in FILES} >= set(product(GPU, PAPERS))
     for path, p in FILES.items():
         here = without_deepspeed(p)
         batches = {}
@@ -82,7 +83,7 @@ def test_every_profile_makes_its_trainers_configurations(tmp_path):
             assert config.vllm_gpu_memory_utilization == p.vllm_memory
             assert config.vllm_max_model_length == p.max_context_length
             assert p.num_processes % p.vllm_tensor_parallel == 0
-        adapter = setup.lora(p)
+        adapter = setup.lora(p.lora_rank, p.lora_alpha)
         assert (adapter.r if adapter else 0) == p.lora_rank, path
 
 
@@ -152,7 +153,7 @@ def test_evaluation_takes_all_gpus_that_train(tmp_path, monkeypatch):
         of_each = engines.arguments["tensor_parallel_size"]
         assert engines.replicas * of_each == p.num_processes, path
         if path.stem.startswith("rar"):
-            harness = benchmarks.arguments(p.policy, ["gsm8k"], p, tmp_path)
+            harness = benchmarks.model_settings(p.policy, p)
             of_each = harness["model_args"]["tensor_parallel_size"]
             assert of_each == p.num_processes, path
         heads = gpu_memory.SHAPES[p.policy].kv // 128  # whole ones a GPU
@@ -177,22 +178,20 @@ def test_a_batch_is_split_over_processes_and_passes_or_refused():
     ]
     for total, processes, micro, rows, passes in cases:
         values = {"num_processes": processes, "micro_batch_size": micro}
-        assert setup.batch_arguments(total, load().model_copy(update=values)) == {
-            "per_device_train_batch_size": rows,
-            "gradient_accumulation_steps": passes,
-        }
+        p = load().model_copy(update=values)
+        assert p.split_batch(total) == (rows, passes)
     values = {"num_processes": 3, "micro_batch_size": 0}
     with pytest.raises(ValueError, match="batch of 16"):
-        setup.batch_arguments(16, load().model_copy(update=values))
+        load().model_copy(update=values).split_batch(16)
 
 
 def test_deepspeed_shards_in_stage_3_and_offloads_where_asked():
-    config = setup.deepspeed_config(load("h100_full", deepspeed="zero3"))
+    config = setup.deepspeed_config("zero3")
     zero = config["zero_optimization"]
     assert zero["stage"] == 3 and "offload_param" not in zero
     assert zero["stage3_gather_16bit_weights_on_model_save"] is True
     assert config["train_micro_batch_size_per_gpu"] == "auto"
-    zero = setup.deepspeed_config(load("h100_full"))["zero_optimization"]
+    zero = setup.deepspeed_config("zero3_offload")["zero_optimization"]
     assert zero["offload_param"]["device"] == "cpu"
     assert zero["offload_optimizer"]["device"] == "cpu"
 
@@ -253,7 +252,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 import a_reward
-from factkit import arms, params
+from factkit.run import params
 from factkit.train import grpo
 
 p = params.load("truthrl", "tiny", dict(
@@ -360,7 +359,7 @@ def test_processes_end_with_the_notebook_that_launched_them(policy, tmp_path):
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    job = str(tmp_path / "launch" / "grpo" / "job")
+    job = str(tmp_path / "launch" / "grpo" / "job.json")
     deadline = time.monotonic() + 60
     while _running(job) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -162,7 +162,7 @@ def test_runs_made_in_another_way_are_never_averaged():
         "ternary (rl_learning_rate=1e-05)": 1,
     }
     alike = [trained("sft", 0, 0.5), trained("sft", 1, 0.5, rl_steps=7)]
-    assert {r["arm"] for r in past_runs.apart(alike)} == {"sft"}
+    assert {r["arm"] for r in past_runs.separate_settings(alike)} == {"sft"}
 
 
 # ---- means over answers

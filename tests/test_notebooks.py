@@ -257,7 +257,7 @@ def faults_of_runs(folder, paper, named):
         rows = (run / "samples.jsonl").read_text("utf-8").count("\n")
         if rows != SAMPLES[paper]:
             faults.append(f"{run}: {rows} samples")
-        arm = arms.table(paper)[run.name.removesuffix("-s0")]
+        arm = arms.find_papers()[paper].arms[run.name.removesuffix("-s0")]
         if arm.algorithm in ("GRPO", "PPO"):
             steps = (run / "metrics.csv").read_text("utf-8").count("\n") - 1
             if steps != SMALL["rl_steps"]:
@@ -329,7 +329,7 @@ def test_the_notebooks_before_the_papers_run(tmp_path):
 
 DRAWN = [  # where reference results are
     (paper, profile)
-    for paper in arms.SETS
+    for paper in arms.find_papers()
     for profile in ("tiny", "laptop")
     if profile == "tiny" or any((REFERENCE / profile).glob(f"*_{paper}_figures"))
 ]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from factkit.run import params
-from factkit.run.params import ROOT, reading
+from factkit.run.params import ROOT, reading, stages
 
 NAN, INF = float("nan"), float("inf")
 LONG = "x" * 5000
@@ -229,14 +229,16 @@ OF_OTHERS = {"judge_key", "judge_headers"}  # where secrets come from
 
 @pytest.fixture(scope="module")
 def own():
-    return {paper: params.defaults(paper, "tiny") for paper in params.CLASSES}
+    return {paper: params.defaults(paper, "tiny") for paper in params.find_classes()}
 
 
 def refusals(own, key, value):
     """Paper → the message, "" where the value is taken."""
     messages = {}
     for paper, values in own.items():
-        if (paper, key) not in UNUSED and key in params.class_of(paper).model_fields:
+        if (paper, key) not in UNUSED and key in params.find_classes()[
+            paper
+        ].model_fields:
             messages[paper] = ""
             try:
                 params.validate(paper, values | {key: value}, "--set")
@@ -264,7 +266,9 @@ def test_every_kind_of_nonsense_is_refused_by_a_short_message_that_names_the_key
 
 
 def test_the_table_of_nonsense_has_every_parameter_of_every_paper():
-    every = set().union(*(params.class_of(p).model_fields for p in params.CLASSES))
+    every = set().union(
+        *(params.find_classes()[p].model_fields for p in params.find_classes())
+    )
     assert every - BAD.keys() == OF_OTHERS
 
 
@@ -309,9 +313,8 @@ def test_arms_and_seeds_are_lists_once_they_are_checked(own):
 def test_the_names_of_sets_are_those_that_can_be_loaded():
     from factkit.data import sources
     from factkit.papers.reason import arms as reason
-    from factkit.run.params.stages import EVAL_SETS
 
-    assert set(EVAL_SETS) <= sources.SOURCES.keys()
+    assert set(stages.EVAL_SETS) <= sources.SOURCES.keys()
     assert set(reason.EVAL_SETS) <= sources.SOURCES.keys()
 
 

@@ -47,11 +47,11 @@ def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_profile_tiny()
     faults = {}
     for path in NOTEBOOKS:
         cell = declared(path)
-        tiny = params.read_yaml(params.yaml_path(paper_of(path), "tiny"))
+        tiny = params.load(paper_of(path), "tiny").model_dump()
         other = {k for k, v in cell.items() if k in tiny and v != tiny[k]}
         cells = nbformat.read(path, 4).cells
         source = "\n".join(c.source for c in cells if c.cell_type == "code")
-        fields = params.class_of(paper_of(path)).model_fields.keys()
+        fields = params.find_classes()[paper_of(path)].model_fields.keys()
         read = fields & set(re.findall(r"\bP\.(\w+)", source))
         if wrong := other | read - cell.keys():
             faults[path.stem] = wrong
@@ -285,8 +285,8 @@ def test_no_notebook_binds_a_parameter_s_name_where_it_is_checked():
             c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"
         ]
         (checks,) = [c for c in cells if "params.check(" in c]
-        fields = params.class_of(paper_of(path)).model_fields
-        assert not reading._bound_names(checks).keys() & fields, path
+        fields = params.find_classes()[paper_of(path)].model_fields
+        assert not reading._assigned_names(checks).keys() & fields, path
 
 
 def test_every_variant_s_files_are_told_apart_by_their_order():
@@ -330,7 +330,7 @@ def mixed(files, paths, paper, **more):
 def test_no_two_files_are_mixed_without_a_word_in_any_order(files):
     """All ordered pairs of each paper's files, and of its main files and others'."""
     silent, tried = [], 0
-    for paper in params.CLASSES:
+    for paper in params.find_classes():
         own = [path for path in YAMLS if path.stem.partition("-")[0] == paper]
         main = [path for path in own if path.stem == paper]
         others = [p for p in YAMLS if p.parent.name == "tiny" and p not in own]

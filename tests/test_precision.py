@@ -25,7 +25,7 @@ def adapted():
     """A policy in bfloat16 with an adapter that changes it, and a value head."""
     p = params.load("truthrl", "laptop", {"lora_rank": 4})
     model = small()
-    model = get_peft_model(model, setup.lora(p, model))
+    model = get_peft_model(model, setup.lora(p.lora_rank, p.lora_alpha))
     for name, weight in model.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(weight, std=0.05)

@@ -141,8 +141,7 @@ def test_the_papers_number_of_a_claim_is_that_of_its_tables():
 
 def reason(number):
     """The rows of Learning to Reason's own arms, by arm."""
-    rows = table(number, "reason")
-    return rows[rows.model.isin(papers.DEFAULT["model"])].set_index("arm")
+    return papers.select_rows(number, "reason").set_index("arm")
 
 
 def test_gains_and_averages_of_table_2_are_those_of_the_prose():

@@ -104,7 +104,7 @@ def test_transformers_own_bars_are_not_drawn_and_the_kit_s_are(capsys, monkeypat
     from factkit.run.progress import progress_bar
 
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
-    quiet.bars()
+    quiet.disable_bars()
     for _ in of_transformers.tqdm(range(3), desc="Loading weights"):
         pass
     assert capsys.readouterr().err == ""

@@ -6,7 +6,7 @@ import pytest
 
 from factkit.papers.rar import benchmarks
 from factkit.papers.rar.arms import RUN_CODE
-from factkit.papers.rar.benchmarks import BenchmarkError, arguments, lengths, scores
+from factkit.papers.rar.benchmarks import BenchmarkError, lengths, read_scores
 from factkit.run import params
 
 FAKE = """
@@ -43,10 +43,16 @@ def run(tmp_path, monkeypatch):
     folder = tmp_path / "out"
 
     def run_named(names):
-        found = benchmarks.run("m", load(names), folder)
+        settings = benchmarks.model_settings("m", load(names))
+        found = benchmarks.run(names.split(), settings, folder)
         return found, json.loads((folder / "calls.json").read_text("utf-8"))
 
     return run_named
+
+
+def arguments(policy, names, p, folder):
+    settings = benchmarks.model_settings(policy, p)
+    return benchmarks.harness_config(names, settings, folder)
 
 
 def load(names="gsm8k", **values):
@@ -139,11 +145,11 @@ def test_the_latest_results_count_and_damaged_ones_are_refused(tmp_path):
     for number, value in ((1, 0.25), (2, 0.5)):
         results = {"gsm8k": {"exact_match,flexible-extract": value}, "other": {}}
         write(number, json.dumps({"results": results}))
-    assert scores(tmp_path) == {"gsm8k": 0.5}
+    assert read_scores(tmp_path) == {"gsm8k": 0.5}
     for content in ("{", "[]", '{"results": {"gsm8k": {"exact_match,strict": 0.1}}}'):
         write(3, content)
         with pytest.raises(BenchmarkError, match=r"results_3\.json.*remove the file"):
-            scores(tmp_path)
+            read_scores(tmp_path)
 
 
 def test_a_run_asks_only_for_what_the_folder_lacks(run):

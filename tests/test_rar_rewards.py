@@ -76,12 +76,12 @@ ROWS = (["a", "b", "c", "d"], ["who?"] * 4, ["good", "bad", "", "half"])
 
 
 def test_the_engine_is_asked_for_what_the_arms_need_once_each():
-    for arm in rar.ARMS:
+    for arm in rar.REWARDS:
         engine = Told()
-        rar.rewards_of(arm, engine, *ROWS)
-        assert engine.asked == [(piece, *ROWS) for piece in rar.PIECES[arm]]
+        rar.rewards_by_arm([arm], engine, *ROWS)
+        assert engine.asked == [(piece, *ROWS) for piece in rar.REWARDS[arm][1]]
     engine = Told()
-    rewards = rar.rewards_by_arm(rar.ARMS, engine, *ROWS)
+    rewards = rar.rewards_by_arm(rar.REWARDS, engine, *ROWS)
     asked = [piece for piece, *_ in engine.asked]
     assert sorted(asked) == ["no_contradiction", "quality", "rating", "supports"]
     assert {arm: values[0] for arm, values in rewards.items()} == pytest.approx(
@@ -120,8 +120,8 @@ def test_no_reward_looks_at_reasoning():
         "<think>{}": "",  # cut off, so that it gives no answer
     }.items():
         engine, text = Told(), form.format("good")
-        for arm in rar.ARMS:
-            rar.rewards_of(arm, engine, ["q"], ["who?"], [text])
+        for arm in rar.REWARDS:
+            rar.rewards_by_arm([arm], engine, ["q"], ["who?"], [text])
         chat = [[{"role": "assistant", "content": text}]]
         score(rar.trl_reward("binary_rar", engine, 4, 0.0), chat)
         assert {shown for _, _, _, (shown,) in engine.asked} == {answer}

@@ -13,7 +13,7 @@ from factkit.data.examples import DataError
 from factkit.facts.world import facts as w
 from factkit.facts.world import requests as wp
 from factkit.papers.reason import rewards as reason
-from factkit.papers.reason.rewards import precisions, reward, scored
+from factkit.papers.reason.rewards import precisions, reward, score_responses
 from factkit.run import params
 from factkit.verify.claims import Support
 from factkit.verify.llm import Reply
@@ -37,7 +37,6 @@ def test_table_2s_rewards_are_those_of_equation_2():
         value = reward(True, claims, wins, *reason.WEIGHTS[arm])
         assert value == pytest.approx(by_hand), arm
     assert reward(False, (9, 9), True, 0.1, 0.1) == -1  # malformed, whatever it claims
-    assert reward(False, None, None, 0.1, 0.1) == -1
 
 
 @given(claims, weights, weights)
@@ -113,7 +112,7 @@ def ask(arm, *responses, engine=None):
     """Each response with its reward, to requests r0, r1, …"""
     ids = [f"r{i}" for i in range(len(responses))]
     prompts = [f"Who is {i}?" for i in ids]
-    return scored(arm, engine or Told(), ids, prompts, list(responses))
+    return score_responses(arm, engine or Told(), ids, prompts, list(responses))
 
 
 def test_the_engine_sees_only_answers_of_well_formed_responses_in_one_batch():
@@ -182,7 +181,7 @@ def exact(answer, reference=""):
     """An answer under the arm with both weights, in the fact world."""
     engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
     rows = [REQUEST.id], [REQUEST.question], [written("t", answer)]
-    return scored("fact_detail_relevance", engine, *rows)[0]
+    return score_responses("fact_detail_relevance", engine, *rows)[0]
 
 
 def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():
@@ -269,12 +268,6 @@ def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(monkeypatc
 
 def adapted(arm, texts, engine=None, **more):
     """The rewards that TRL's signature gives to completions."""
-    engine = engine or Told()
-    function = reason.trl_reward(arm, lambda *rows: scored(arm, engine, *rows))
-    return call(function, texts, **more)
-
-
-def call(function, texts, **more):
     n = len(texts)
     rows = {
         "prompts": ["formatted"] * n,
@@ -283,7 +276,7 @@ def call(function, texts, **more):
         "id": ["r"] * n,
         "question": ["Who?"] * n,
     }
-    return function(**rows | more)
+    return reason.trl_reward(arm, engine or Told())(**rows | more)
 
 
 TEXTS = [written("a b", "good"), "good", written("c", "no claims")]

@@ -72,14 +72,21 @@ def engine():
     return ExactEngine(WORLD, {e.id: e for e in (*EXAMPLES, FIFTH)})
 
 
+def compare(examples, said, base, engine, decide, path):
+    """Metrics and items of responses, compared with the base policy's."""
+    texts, base = ([of[e.id] for e in examples] for of in (said, base))
+    checked = long_form.evaluate(examples, texts, *engine.reader, path)
+    return reasoned.measure(checked, decide(examples, texts, base))
+
+
 @pytest.fixture
 def measured(p, engine, tmp_path):
     """Metrics of responses to some of the examples."""
 
     def of(examples=EXAMPLES, said=SAID, base=BASE, decide=None):
-        decide = decide or reasoned.compare(p, engine)
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        return reasoned.measure(examples, said, base, engine, decide, p, path)[0]
+        decide = decide or reasoned.comparison(p, engine)
+        return compare(examples, said, base, engine, decide, path)[0]
 
     return of
 
@@ -137,15 +144,14 @@ def test_sets_count_the_same_whatever_their_sizes(measured):
 
 
 def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
-    decide = reasoned.compare(p, engine)
     rows = [*EXAMPLES, FIFTH]
     said, base = (of | {FIFTH.id: true(B, 3)} for of in (SAID, BASE))
-    path = tmp_path / "claims.jsonl"
-    metrics, items = reasoned.measure(rows, said, base, engine, decide, p, path)
+    path, decide = tmp_path / "claims.jsonl", reasoned.comparison(p, engine)
+    metrics, items = compare(rows, said, base, engine, decide, path)
     assert set(items) == {e.id for e in rows}
     found = means(items.values())
     assert found == pytest.approx({k: metrics[k] for k in found})
-    assert set(found) >= set(reasoned.CLAIMED)
+    assert set(found) >= set(reasoned.COMPARED)
     # B's refusal has no precision, and C's malformed response no lengths
     assert "factual_precision" not in items[IDS[1]]
     assert items[IDS[1]]["correct_claims_per_question"] < 1
@@ -198,11 +204,11 @@ def by_number(ids, prompts, texts):
 
 
 def test_without_a_judge_the_more_relevant_answer_wins(p):
-    decide = reasoned.compare(p, SimpleNamespace(relevance=by_number))
+    decide = reasoned.comparison(p, SimpleNamespace(relevance=by_number))
     # by the answers, without reasoning and tags, however malformed
     ours = ["2", "1", "1", written("9", "1"), "<think>1</think>2", "1</answer>"]
     theirs = ["1", "2", "1", "2", "<answer>1", "<think>0</think><answer>1</answer>"]
-    found = decide(list("abcdef"), ["Who?"] * 6, ours, theirs)
+    found = decide(EXAMPLES + EXAMPLES[:2], ours, theirs)
     assert found == [1, 0, 0.5, 0, 1, 0.5]
 
 
@@ -217,10 +223,10 @@ def test_a_judge_compares_the_answers_in_both_orders(monkeypatch):
         good = ["good" in field(prompt, f"Response {place}") for place in "ab"]
         return told(reason="r", label="b" if good[1] else "a")
 
-    decide = reasoned.compare(with_judge(monkeypatch, prefers), None)
+    decide = reasoned.comparison(with_judge(monkeypatch, prefers), None)
     ours = [written("bad", "good"), written("good", "bad"), written("", "so")]
     # of the third it likes the first place, twice
-    preferred = decide(["x", "y", "z"], ["Who?"] * 3, ours, ["so", "good", "la"])
+    preferred = decide(EXAMPLES[:3], ours, ["so", "good", "la"])
     assert preferred == [1.0, 0.0, 0.5]
 
 
@@ -237,9 +243,13 @@ REASONINGS = [
 THOUGHT = dict(zip(IDS, REASONINGS, strict=True))
 
 
+def strategies(examples, responses, p):
+    return reasoned.strategies_used(examples, responses, reasoned.strategy_tagger(p))
+
+
 def test_strategies_of_well_formed_responses_are_told_by_facts_in_the_fact_world():
     p = params.load("reason", "tiny", {"world_people": 30, "world_seed": 3})
-    found = reasoned.strategies_used(EXAMPLES, THOUGHT, p)
+    found = strategies(EXAMPLES, THOUGHT, p)
     assert list(found.items()) == [
         ("doubt", 2 / 3),
         ("added", 1 / 3),
@@ -256,7 +266,7 @@ def test_two_wordings_of_what_the_leads_state_are_one_sentence():
         ("He died on 19 April 1882. Charles Darwin was English.", ()),
         ("He died on 19 April 1882. He was a naturalist.", ("left_out", "added")),
     ):
-        found = reasoned.strategies_used([asked], {"q": written(thought, answer)}, p)
+        found = strategies([asked], {"q": written(thought, answer)}, p)
         assert found == dict.fromkeys(("doubt", *more), 1.0)
 
 
@@ -270,7 +280,7 @@ def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(monkeypatc
     answers = [written("t", answer) for answer in (FIRST, REWORDED, SECOND)]
     said = dict(zip(IDS, [*answers, "none"], strict=True))
     p = with_judge(monkeypatch, annotates)
-    shares = reasoned.strategies_used(EXAMPLES, said, p)
+    shares = strategies(EXAMPLES, said, p)
     assert shares == {"recall": 1.0, "doubt": 0.5}
 
 

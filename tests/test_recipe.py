@@ -89,11 +89,41 @@ def test_a_reward_of_one_s_own_is_known_by_its_source(tmp_path):
     exec(compile(source, "cell", "exec"), names)
     assert identity(names["half"]) != own == identity(half)
     with pytest.raises(ValueError, match="must be defined in a module"):
-        launch._write_job(
+        launch.write_job(
             launch.made_once,
             {"make": partial(make_reward, own=lambda o, u: 0)},
-            tmp_path,
+            tmp_path / "job.json",
         )
+
+
+def record_call(start, rows, make_reward, folder, p):
+    """A train function that only notes what it was given."""
+    CALLS.append((start, rows, make_reward, folder, p))
+
+
+CALLS = []
+
+
+def test_a_job_holds_the_arguments_of_the_call_and_no_pickle(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch.child, "end_with_parent", lambda: None)
+    p = params.load("truthrl", "tiny").model_copy(update={"rl_steps": 7})
+    reward = partial(truthrl.reward_function, own=half)
+    call = {"start": "base", "rows": ROWS, "make_reward": reward}
+    call |= {"folder": tmp_path, "p": p}
+    job = tmp_path / "launch" / "job.json"
+    launch.write_job(record_call, call, job)
+    assert [path.suffix for path in job.parent.iterdir()] == [".json"]
+    launch.main(job)
+    ((start, rows, made, folder, values),) = CALLS
+    assert (start, rows, folder, values) == ("base", ROWS, tmp_path, p)
+    assert (made.func, made.keywords) == (reward.func, reward.keywords)
+    for unknown in (ROWS[0].get, partial(make_reward, own=made_of(half))):
+        with pytest.raises(ValueError, match="must be defined in a module"):
+            launch.write_job(record_call, call | {"make_reward": unknown}, job)
+
+
+def made_of(function):
+    return lambda *arguments: function(*arguments)
 
 
 def test_a_reward_put_into_the_kit_s_module_is_another_reward(monkeypatch):

@@ -64,7 +64,9 @@ def test_reference_runs_have_their_profile_s_present_parameters():
     for name, result in RUNS.items():
         had = result["params"]
         p = params.load(result["paper"], had["profile"], variant=had["variant"])
-        keys = set(arms.table(result["paper"])[result["arm"]].reads.model_fields)
+        keys = set(
+            arms.find_papers()[result["paper"]].arms[result["arm"]].reads.model_fields
+        )
         # what came later has the value that left things as they were
         later = {k: f.default for k, f in type(p).model_fields.items()}
         differs = {
@@ -79,7 +81,7 @@ def test_reference_runs_have_their_profile_s_present_parameters():
 
 def test_the_curves_of_reference_runs_are_whole():
     for name, result in RUNS.items():
-        algorithm = arms.table(result["paper"])[result["arm"]].algorithm
+        algorithm = arms.find_papers()[result["paper"]].arms[result["arm"]].algorithm
         if algorithm in ("GRPO", "PPO"):
             with (REFERENCE / name / "metrics.csv").open(encoding="utf-8") as f:
                 steps = len(list(csv.DictReader(f)))

@@ -10,7 +10,7 @@ REMEDY = "write it anew: python -m factkit report --markdown"
 
 
 def test_the_pages_are_made_of_the_present_results():
-    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.SETS}
+    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.find_papers()}
     pages["claims.md"] = report.counted()
     old = [
         name
@@ -22,7 +22,7 @@ def test_the_pages_are_made_of_the_present_results():
 
 
 def test_a_page_shows_every_figure_of_the_paper_s_last_notebook():
-    for paper in arms.SETS:
+    for paper in arms.find_papers():
         drawn = runs.REFERENCE.glob(f"tiny/*_{paper}_figures/main-s0/figures/*.png")
         page = (runs.REFERENCE / f"{paper}.md").read_text(encoding="utf-8")
         names = [path.name for path in drawn]

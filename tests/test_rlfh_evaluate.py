@@ -2,6 +2,7 @@
 
 import pytest
 
+from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
 from factkit.answers.long_form import Checked
 from factkit.data.corpus import load_leads
@@ -10,7 +11,6 @@ from factkit.facts.world import facts as world
 from factkit.papers.rlfh import evaluate
 from factkit.papers.rlfh.evaluate import refuses
 from factkit.papers.rlfh.feedback import Sentence, Statement, Truth
-from factkit.run import params
 from factkit.verify.claims import Claim, Support
 
 S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa: E741
@@ -93,16 +93,15 @@ def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_pat
     ]
     texts = {people[0]: world.biography(known, people[0]), people[1]: "I don't know."}
     engine = ExactEngine(known, {e.id: e for e in examples})
-    p = params.load("rlfh", "tiny")
-    said = [feedback(Truth.CORRECT), []]
-    args = (examples, texts, said, engine, p, tmp_path / "claims.jsonl")
-    found = evaluate.measure(*args)
+    path = tmp_path / "claims.jsonl"
+    rows = long_form.evaluate(examples, [*texts.values()], *engine.reader, path)
+    found = evaluate.measure(rows, [feedback(Truth.CORRECT), []])
     assert found["factual_precision"] == found["open_response_rate"] == 1
     assert found["factscore_response_rate"] == found["response_rate"] == 0.5
     assert found["counted_factscore_response_rate"] == found["annotator_failures"] == 0
     assert found["correct"] == 0.5
     with pytest.raises(ValueError, match="annotator_failures: 50.0%"):
-        evaluate.measure(*args[:2], [None, []], *args[3:])
+        evaluate.measure(rows, [None, []])
 
 
 # By words

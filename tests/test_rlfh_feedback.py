@@ -15,8 +15,8 @@ from factkit.papers.rlfh.feedback import (
     Statements,
     Truth,
     exact_annotator,
-    kinds,
     llm_annotator,
+    mean_feedback,
 )
 from factkit.verify.judge import read
 from factkit.verify.llm import Reply
@@ -201,8 +201,9 @@ def of_truths(*truths):
 
 
 def test_kinds_are_means_over_the_responses_that_did_not_fail():
-    found = kinds([of_truths(CORRECT, WRONG), of_truths(CORRECT), [], None])
+    found = mean_feedback([of_truths(CORRECT, WRONG), of_truths(CORRECT), [], None])
     assert (found["correct"], found["wrong"]) == pytest.approx((2 / 3, 1 / 3))
     assert found["hedged_wrong"] == 0.0
     assert found["informativeness"] == pytest.approx((1 + 2 + 1) / 3)
-    assert "informativeness" not in kinds([[], []]) and kinds([None]) == {}
+    assert "informativeness" not in mean_feedback([[], []])
+    assert mean_feedback([None]) == {}

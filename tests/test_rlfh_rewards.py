@@ -17,7 +17,7 @@ from factkit.facts.world import facts as worlds
 from factkit.facts.world import texts as wt
 from factkit.papers.rlfh import rewards as rlfh
 from factkit.papers.rlfh.feedback import Sentence, Statement, Truth
-from factkit.papers.rlfh.rewards import in_response, last_in_sentence, spread
+from factkit.papers.rlfh.rewards import find_sentence, place_rewards, statement_end
 from factkit.policy.models import offsets_of
 from factkit.run import params
 
@@ -96,21 +96,21 @@ def test_a_statement_ends_where_its_last_word_does_by_hand():
         "Turing was born": "born",
         "xyz: 1911": "1911",
     }.items():
-        assert last_in_sentence(said, TURING) == until(end)
+        assert statement_end(said, TURING) == until(end)
     sentence = "Bo was born in Rome and died in Rome, in 1911, a Roman."
     ends = {
         "Bo was born in Rome": sentence.index("Rome") + 3,
         "Bo died in Rome": sentence.rindex("Rome") + 3,
         "Bo was a Roman": sentence.index("Roman") + 4,
     }
-    assert {s: last_in_sentence(s, sentence) for s in ends} == ends
+    assert {s: statement_end(s, sentence) for s in ends} == ends
 
 
 @settings(max_examples=500)
 @given(texts, texts, st.integers(0, 30))
 def test_both_longest_common_parts_are_the_plain_programmes(one, other, after):
-    assert last_in_sentence(one, other) == plain.last_in_sentence(one, other)
-    a, b, size = in_response(one, other, after)
+    assert statement_end(one, other) == plain.last_in_sentence(one, other)
+    a, b, size = find_sentence(one, other, after)
     assert ((b, a, size) if size else None) == plain.start_in_response(
         one, other, after
     )
@@ -127,20 +127,21 @@ def test_rewards_land_on_the_tokens_by_hand():
         ("He was gay.", [("Turing was gay.", 1.0), ("?", 0.5), (None, 0.25)]),
     ]
     expected = [0, 0, 0, -1, 0, 0, -0.5, 2, 0, 0, 1, 0.75]
-    assert spread(rewards, response, words).tolist() == expected
+    assert place_rewards(rewards, response, words).tolist() == expected
     # white space before the first token; two that share a character; special ones
     shared = [(0, 0), (1, 2), (2, 3), (2, 3), (0, 0)]
-    found = spread([("a b", [("a", 1.0), ("b", 2.0)])], "a b", shared)
+    found = place_rewards([("a b", [("a", 1.0), ("b", 2.0)])], "a b", shared)
     assert found.tolist() == [0, 1, 0, 2, 0]
 
 
 def test_repeated_sentences_are_rewarded_in_order_and_cut_ones_at_their_end():
     response = "So it is. So it is. No. So it is."
-    found = spread([("So it is.", [(None, 1.0)])] * 3, response, characters(response))
+    rewards = [("So it is.", [(None, 1.0)])] * 3
+    found = place_rewards(rewards, response, characters(response))
     assert np.flatnonzero(found).tolist() == [8, 18, len(response) - 1]
     response = TURING[: until("American") + 1]
     rewards = [(TURING, [("He was born in 1911.", -1.0), (None, 0.5)])]
-    found = spread(rewards, response, characters(response))
+    found = place_rewards(rewards, response, characters(response))
     assert found[-1] == -0.5 and not found[:-1].any()
 
 
@@ -148,7 +149,7 @@ def test_nothing_is_paid_for_nothing_in_common():
     for response in ("", " \n", "It is"):
         for sentence in ("日 本", "", " \n"):
             rewards = [(sentence, [("It is.", 1.0), (None, 1.0)])]
-            assert not spread(rewards, response, characters(response)).any()
+            assert not place_rewards(rewards, response, characters(response)).any()
 
 
 halves = st.integers(-8, 8).map(lambda n: n / 2)
@@ -159,7 +160,7 @@ paid = st.lists(st.tuples(st.none() | texts, halves), max_size=4)
 def test_no_reward_is_lost_whose_sentence_is_in_the_response(rewards):
     rewards = [(sentence, paid) for sentence, paid in rewards if sentence.strip()]
     response = "\n".join(sentence for sentence, _ in rewards)
-    found = spread(rewards, response, characters(response))
+    found = place_rewards(rewards, response, characters(response))
     assert found.sum() == sum(reward for _, paid in rewards for _, reward in paid)
 
 
@@ -240,7 +241,7 @@ def test_each_statement_of_a_real_response_is_paid_at_its_last_word():
             [("Turing studied in Zürich.", 3.0), ("He was in Łódź.", 4.0), (None, 5.0)],
         ),
     ]
-    found = spread(rewards, text, spans)
+    found = place_rewards(rewards, text, spans)
     (tokens,) = np.nonzero(found)
     assert found[tokens].tolist() == [1, 2, 3, 4, 5]
     ends = ["American", "1911", "Zürich", "Łódź", rest]
@@ -314,9 +315,7 @@ def test_no_token_of_reasoning_is_rewarded(m, monkeypatch):
 # The trainer's function
 
 
-def test_the_trainer_gets_a_reward_a_token_and_none_where_the_annotator_failed(
-    told, p, m
-):
+def test_the_trainer_gets_a_reward_a_token_and_none_where_the_annotator_failed(told, m):
     tokenizer, feedback, ids, _, _ = told
     asked, logged = [], {}
 
@@ -324,7 +323,7 @@ def test_the_trainer_gets_a_reward_a_token_and_none_where_the_annotator_failed(
         asked.append(columns)
         return [feedback, None, []]
 
-    reward = rlfh.token_reward(annotate, tokenizer, p)
+    reward = rlfh.trl_reward("statement", annotate, tokenizer, m)
     found = reward(
         completions=["a", [{"content": "b"}], "c"],
         completion_ids=[ids, [5, 6], [7]],

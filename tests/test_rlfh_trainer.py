@@ -13,8 +13,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from small_tokenizers import of_words
 
-from factkit.papers.rlfh import rewards as rlfh
-from factkit.papers.rlfh import token_trainer
+from factkit.papers.rlfh import advantages, token_trainer
 from factkit.papers.rlfh.token_trainer import GroupTrainer, token_level
 from factkit.run import params
 from factkit.run.params.stages import TokenLevelParams
@@ -36,7 +35,7 @@ def gathered_of_two(rank, folder, port):
     os.environ |= {k: str(v) for k, v in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
     alone = SimpleNamespace(accelerator=Accelerator(cpu=True))
     mask = torch.ones(1, rank + 1, dtype=torch.bool)
-    torch.save(GroupTrainer._gathered(alone, mask), folder / f"{rank}.pt")
+    torch.save(GroupTrainer._gather(alone, mask), folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -62,7 +61,7 @@ def test_gae_is_the_discounted_sum_of_its_errors():
         lengths = random.Random(seed).choices(range(9), k=6)
         rewards, values = drawn(2, 6, 8, seed=seed).double()
         mask = padded(lengths, 8)
-        found, returns = rlfh.gae(rewards, values, mask, GAMMA, LAMBDA)
+        found, returns = advantages.gae(rewards, values, mask, GAMMA, LAMBDA)
         for i, n in enumerate(lengths):
             by_hand = slow_gae(rewards[i, :n].tolist(), values[i, :n].tolist())
             assert found[i].tolist() == pytest.approx(by_hand + [0.0] * (8 - n))
@@ -85,13 +84,13 @@ def test_what_masked_places_hold_never_matters():
     rewards, values = drawn(2, 3, 5)
     other = [x.masked_fill(~mask, math.nan) for x in (rewards, values)]
     for one, two in zip(
-        rlfh.gae(rewards, values, mask, GAMMA, LAMBDA),
-        rlfh.gae(*other, mask, GAMMA, LAMBDA),
+        advantages.gae(rewards, values, mask, GAMMA, LAMBDA),
+        advantages.gae(*other, mask, GAMMA, LAMBDA),
         strict=True,
     ):
         assert torch.equal(one, two) and not one[~mask].any()
-    white = rlfh.whiten(4 * rewards + 2, mask)
-    assert torch.equal(white, rlfh.whiten(4 * other[0] + 2, mask))
+    white = advantages.whiten(4 * rewards + 2, mask)
+    assert torch.equal(white, advantages.whiten(4 * other[0] + 2, mask))
     assert not white[~mask].any()
     assert white[mask].mean().item() == pytest.approx(0, abs=1e-6)
     assert white[mask].var(unbiased=False).item() == pytest.approx(1, abs=1e-5)
@@ -100,10 +99,10 @@ def test_what_masked_places_hold_never_matters():
 def test_the_baseline_of_a_group_is_the_mean_of_the_others_at_the_same_token():
     returns = torch.tensor([[3.0, 1.0], [1.0, 0.0], [5.0, 2.0], [8.0, 8.0]])
     known = torch.tensor([True, True, True, False])  # the second had ended by token 2
-    found = rlfh.group_advantages(returns, known, group=4)
+    found = advantages.group_advantages(returns, known, group=4)
     assert found.tolist() == [[0, 0], [-3, -1.5], [3, 1.5], [0, 0]]
     # groups do not mix, and nobody is compared to nobody
-    found = rlfh.group_advantages(returns, known, group=2)
+    found = advantages.group_advantages(returns, known, group=2)
     assert found.tolist() == [[2, 1], [-2, -1], [0, 0], [0, 0]]
 
 
@@ -114,7 +113,7 @@ def value_gradient(value, old, target):
     v = torch.tensor([[value]], requires_grad=True)
     old, target = torch.tensor([[old]]), torch.tensor([[target]])
     mask = torch.ones(1, 1).bool()
-    loss = token_trainer.value_loss(v, old, target, mask, clip=0.2)
+    loss = advantages.value_loss(v, old, target, mask, clip=0.2)
     loss.backward()
     return loss.item(), v.grad.item()
 

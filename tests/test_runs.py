@@ -108,7 +108,7 @@ def test_a_parameter_that_came_later_leaves_a_run_with_its_default(tmp_path):
 WRITER = """
 import sys, time
 from pathlib import Path
-from factkit import params, past_runs, runs
+from factkit.run import params, past_runs, runs
 p = params.load("truthrl", "tiny", {"output_dir": sys.argv[1]})
 run = runs.start("12_truthrl_train", p)
 print("writing", flush=True)

@@ -4,15 +4,21 @@ import json
 
 from fake_llm import FakeLLM, told
 
-from factkit.papers.reason.evaluate import RULES, Steps, annotate, shares, tag
+from factkit.data.examples import Example
+from factkit.papers.reason.evaluate import RULES, Steps, annotate, tag, tag_shares
 from factkit.verify.llm import Reply
+from factkit.verify.response import Reasoned
 
 # An annotator
 
 
+def asking(question):
+    return Example(id="q", question=question, answers=[], entity="e")
+
+
 def annotated(reply):
     """The strategies that an annotator names by this reply."""
-    return annotate(FakeLLM(lambda _: reply), [("Q?", "r", "A.")])[0]
+    return annotate(FakeLLM(lambda _: reply), [asking("Q?")], [Reasoned("r", "A.")])[0]
 
 
 def steps(*names):
@@ -39,7 +45,9 @@ def test_a_reasoning_takes_one_request_with_question_reasoning_and_answer():
     llm = FakeLLM(lambda _: told(steps=steps(["doubt"]), helpfulness=7))
     long = "r" * 50_000
     rows = [("Q?", long, "A."), ('"}', "<think>", "\n{reasoning}")]
-    assert annotate(llm, rows) == [["doubt"]] * 2
+    examples = [asking(question) for question, *_ in rows]
+    responses = [Reasoned(*two) for _, *two in rows]
+    assert annotate(llm, examples, responses) == [["doubt"]] * 2
     shown = [r.messages[0]["content"].splitlines()[-3:] for r in llm.requests]
     values = [[json.loads(line.partition(": ")[2]) for line in p] for p in shown]
     assert values == [list(row) for row in rows]
@@ -92,5 +100,5 @@ def test_structure_is_told_by_the_sentences_of_both_parts():
 
 def test_shares_are_those_of_responses_the_most_frequent_first():
     tags = [["b", "a"], ["b", "b"], {"c", "b"}, []]
-    assert list(shares(tags).items()) == [("b", 0.75), ("a", 0.25), ("c", 0.25)]
-    assert shares([["a"], None, []]) == {"a": 0.5}  # None: the annotator failed
+    assert list(tag_shares(tags).items()) == [("b", 0.75), ("a", 0.25), ("c", 0.25)]
+    assert tag_shares([["a"], None, []]) == {"a": 0.5}  # None: the annotator failed

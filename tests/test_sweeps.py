@@ -13,7 +13,7 @@ import yaml
 
 from factkit import UserError
 from factkit.gpu import doctor
-from factkit.run import gpus, params, runs, sweeps
+from factkit.run import folders, gpus, params, runs, sweeps
 from factkit.run.params import ROOT
 
 
@@ -103,14 +103,14 @@ def commanded(monkeypatch, tmp_path, code=0, **more):
 
     monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
-    sweeps.snakemake(p, "truthrl", ["ternary"], [0, 1], **more)
+    sweeps.Sweep("truthrl", p, ["ternary"], [0, 1]).run(**more)
     return seen[0]
 
 
 def test_what_looks_like_a_number_reaches_snakemake_as_text(monkeypatch, tmp_path):
     from snakemake.cli import parse_config
 
-    monkeypatch.setattr(runs, "profile_folder", lambda p: tmp_path)
+    monkeypatch.setattr(folders, "profile_folder", lambda p: tmp_path)
     seen = []
 
     def run(command, *_):
@@ -122,7 +122,7 @@ def test_what_looks_like_a_number_reaches_snakemake_as_text(monkeypatch, tmp_pat
         p = params.load("truthrl", "tiny").model_copy(
             update={"variant": text, "output_dir": text}
         )
-        sweeps.snakemake(p, "truthrl", ["sft", "ternary"], [0, 10])
+        sweeps.Sweep("truthrl", p, ["sft", "ternary"], [0, 10]).run()
         command = seen.pop()
         sweep = parse_config(command[command.index("--config") + 1 :])["sweep"]
         assert (sweep["variant"], sweep["output_dir"]) == (text, text)
@@ -149,7 +149,7 @@ def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tm
     monkeypatch.setattr(sweeps, "_run", run)
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
     with pytest.raises(sweeps.SweepError, match="the same command goes on"):
-        sweeps.snakemake(p, "truthrl", ["ternary"], [0])
+        sweeps.Sweep("truthrl", p, ["ternary"], [0]).run()
 
 
 def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
@@ -222,12 +222,11 @@ def test_a_notebook_s_sweep_asks_snakemake_for_the_runs_that_it_lacks(
 def test_what_was_made_with_other_values_is_not_shown_as_the_sweep_s(tmp_path):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path), "arm": "sft"})
     runs.start("12_truthrl_train", p).finish({})
-    ask = ["truthrl", ["sft"], [0]]
     only = ("--omit-from", "data", "--dry-run")
-    sweeps.snakemake(p, *ask, extra=only)
+    sweeps.Sweep("truthrl", p, ["sft"], [0]).run(extra=only)
     other = p.model_copy(update={"sft_epochs": 9})
     with pytest.raises(params.ParamError, match=r"sft_epochs=\d+ \(now 9\): give"):
-        sweeps.snakemake(other, *ask, extra=only)
+        sweeps.Sweep("truthrl", other, ["sft"], [0]).run(extra=only)
 
 
 CONTEND = """
@@ -320,21 +319,21 @@ def test_a_sweep_is_refused_where_a_run_takes_more_gpus_than_there_are(
     monkeypatch.setattr(
         sweeps, "_run", lambda command, *_: seen.append(command) or (0, "")
     )
-    seen, ask = [], ("truthrl", ["sft"], [0])
+    seen, sweep = [], sweeps.Sweep("truthrl", p, ["sft"], [0])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6")
     with pytest.raises(UserError, match="takes 8 GPU.*and 7 are visible"):
-        sweeps.snakemake(p, *ask)
+        sweep.run()
     assert not seen
-    sweeps.snakemake(p, *ask, extra=["--executor", "slurm"])  # not this machine's
+    sweep.run(extra=["--executor", "slurm"])  # not this machine's
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
-    sweeps.snakemake(p, *ask)
+    sweep.run()
     assert ["gpu=8" in command for command in seen] == [False, True]
     assert ['"slots": "yes"' in command[-1] for command in seen] == [False, True]
 
 
 PAPERMILL = """#!{python}
 import pathlib, sys, time
-from factkit import params, runs
+from factkit.run import machine, params, runs
 words = sys.argv
 name, partial = pathlib.Path(words[1]).stem, pathlib.Path(words[2])
 own = [i for i, word in enumerate(words) if word in ("-p", "-r")]
@@ -352,11 +351,11 @@ with open("{log}", "a") as log:
 """
 BESIDE = """
 import sys
-from factkit import params, sweeps
+from factkit.run import params, sweeps
 made = sweeps.environment
 sweeps.environment = lambda *a: made(*a) | {"PATH": sys.argv[1] + ":" + made()["PATH"]}
 p = params.load("rar", "tiny", {"output_dir": sys.argv[2]})
-sweeps.snakemake(p, "rar", sys.argv[3].split(), [0], jobs=2, ablations=True)
+sweeps.Sweep("rar", p, sys.argv[3].split(), [0], ablations=True).run(jobs=2)
 """
 
 

@@ -2,18 +2,18 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from factkit.answers import verifier
+from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
+from factkit.answers.items import compare_answers
 from factkit.answers.long_form import Checked, by_exposure
 from factkit.data.examples import BEST_GUESS
 from factkit.facts.world import facts as w
 from factkit.facts.world import requests as wp
 from factkit.papers.rar import evaluate as trade_off
-from factkit.papers.rar.evaluate import Answers, answer, measure, wins
+from factkit.papers.rar.evaluate import Answers, answer
 from factkit.policy import models
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params
@@ -78,6 +78,14 @@ OURS = Answers(
 BASE = Answers(
     {f"{A} open 0": true(A, 1), f"{B} open 0": "", f"{C} open 0": true(C, 4)}, 9.0
 )
+
+
+def measure(examples, answers, base, engine, p, path):
+    rows = [e for e in examples if e.meta["kind"] == wp.OPEN]
+    texts = [answers.texts[e.id] for e in rows]
+    checked = long_form.evaluate(rows, texts, *engine.reader, path)
+    verify = trade_off.short_verifier(p)
+    return trade_off.measure(examples, answers, base, engine, verify, checked)
 
 
 @pytest.fixture
@@ -271,16 +279,22 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
         (one, *_), n = requests(wp.OPEN), len(ours)
         asked = [one.model_copy(update={"id": str(i)}) for i in range(n)]
         ids, qualities = [e.id for e in asked], iter((ours, theirs))
-        engine = SimpleNamespace(quality=lambda *_: next(qualities))
-        answers = Answers(dict.fromkeys(ids, ""), 1.0)
-        found = wins(asked, answers, answers, engine)
-        return [found.get(i) for i in ids]
+        texts = ["" for _ in ids]
+        return compare_answers(lambda *_: next(qualities), asked, texts, texts)
 
     assert won((6, 5, 4), (5, 5, 5)) == [1, 0.5, 0]
     many = (6,) * 19
     assert won((None, *many), (5,) * 20) == [None, *(1,) * 19]
-    with pytest.raises(ValueError, match=r"comparison_failures: 10.0% of 20"):
-        won((None, *many), (5, None, *many[1:]))
+    assert won((None, *many), (5, None, *many[1:]))[:2] == [None, None]
+
+
+def test_more_than_5_per_cent_of_failed_comparisons_end_the_run(
+    p, engine, path, monkeypatch
+):
+    fails = lambda self, ids, *_: [None] * len(ids)  # noqa: E731
+    monkeypatch.setattr(ExactEngine, "quality", fails)
+    with pytest.raises(ValueError, match=r"comparison_failures: 100.0% of 3"):
+        measure(EXAMPLES, OURS, BASE, engine, p, path)
 
 
 def letters(texts, truncation, max_length):

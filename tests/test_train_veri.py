@@ -102,7 +102,7 @@ def test_an_arm_switches_off_what_its_name_says_and_nothing_else():
         "label_only": (True, False, False, False),
     }.items():
         p = load(arm=arm)
-        changed, same = veri.reward_params(p).model_dump(), p.model_dump()
+        changed, same = ARMS[p.arm].configure(p).model_dump(), p.model_dump()
         assert tuple(changed[name] for name in SWITCHES) == on, arm
         others = same.keys() - {*SWITCHES, "kept_policies"}
         assert {k: changed[k] for k in others} == {k: same[k] for k in others}
@@ -122,7 +122,7 @@ def test_an_online_arm_searches_in_its_rollouts(chat, data, start, calls, tmp_pa
         assert calls.keys() == {"grpo"} and calls["grpo"].start == start
         assert calls["grpo"].make_rollout is search_rollout.rollout_function
         assert calls["grpo"].make_reward is rewards.reward_function
-        assert calls["grpo"].p == veri.reward_params(p)
+        assert calls["grpo"].p == ARMS[p.arm].configure(p)
         prompts = search_rollout.format_prompts(data.train, p.prompt_template)
         for row, e, text in zip(calls["grpo"].rows, data.train, prompts, strict=True):
             prompt = [{"role": "user", "content": text}] if chat else text

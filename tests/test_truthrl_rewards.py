@@ -28,7 +28,7 @@ TABLE = {
     "ternary_reason_additive": [TERNARY, (1.5, 0.5, -0.5), TERNARY, (1.5, 0.5, -0.5)],
     "ternary_reason_conditional": [(0, 0, -1), TERNARY, (0, 0, -1), TERNARY],
 }
-WITHOUT_REWARD = set(arms.table("truthrl")) - set(TABLE)
+WITHOUT_REWARD = set(arms.find_papers()["truthrl"].arms) - set(TABLE)
 
 losing = st.lists(st.sampled_from([ABSTAIN, WRONG]), min_size=2, max_size=16)
 

@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from factkit.data.examples import DataError
-from factkit.run import params
+from factkit.run import arms, params
 from factkit.run.params import ROOT, ParamError
 from factkit.train import verl_adapter as adapter
 
@@ -24,7 +24,7 @@ def paper(request, tmp_path):
 
 def test_the_data_and_the_config_are_those_of_the_paper_s_own_training(paper, tmp_path):
     job, name = paper.job, paper.name
-    folder = adapter.write(name, paper.p, tmp_path / "verl")
+    folder = adapter.write_job(name, paper.p, tmp_path / "verl")
     rows = pd.read_parquet(folder / "train.parquet").to_dict("records")
     for index, (row, mine) in enumerate(zip(rows, job.rows, strict=True)):
         (message,) = row["prompt"]
@@ -57,7 +57,7 @@ def test_the_data_and_the_config_are_those_of_the_paper_s_own_training(paper, tm
 
 
 def test_what_verl_cannot_follow_is_refused(paper, tmp_path):
-    number = verl_papers.PAPERS.index(paper.name) + 1
+    number = arms.get_paper(paper.p).number
     no = [("lora_rank", 8), ("policy", "tiny-world")]
     no += {
         "truthrl": [("arm", "rlhf"), ("arm", "rlkf"), ("arm", "sft"), ("arm", "dpo")],
@@ -69,7 +69,7 @@ def test_what_verl_cannot_follow_is_refused(paper, tmp_path):
     for name, value in no:
         with pytest.raises(ParamError, match=f"{name}=.*notebook {number}2"):
             changed = paper.p.model_copy(update={name: value})
-            adapter.write(paper.name, changed, tmp_path / "verl")
+            adapter.write_job(paper.name, changed, tmp_path / "verl")
     assert not (tmp_path / "verl").exists()
 
 
@@ -77,11 +77,13 @@ def test_reason_s_rl_starts_from_its_sft_model(tmp_path):
     paper = verl_papers.made("reason", tmp_path)
     assert paper.job.start.endswith("32_reason_train/sft-s0/model")
     with pytest.raises(DataError, match="train arm=sft with notebook 32"):
-        adapter.write("reason", paper.p.model_copy(update={"seed": 1}), tmp_path)
+        adapter.write_job("reason", paper.p.model_copy(update={"seed": 1}), tmp_path)
 
 
 def overrides(paper, p, **given):
-    return adapter.overrides(adapter.Job(p, "", [], len, **given), paper, ROOT, None)
+    return adapter.make_overrides(
+        adapter.Job(p, "", [], len, **given), paper, ROOT, None
+    )
 
 
 def test_a_step_of_verl_is_a_rollout_of_the_kit_s():

@@ -37,7 +37,7 @@ def trained(tmp_path):
     paper.p = paper.p.model_copy(update={"kept_policies": 1})
     config = AutoConfig.from_pretrained(paper.p.policy)
     LlamaForCausalLM(config).save_pretrained(paper.p.policy)
-    home = adapter.write("rar", paper.p, tmp_path / "verl" / "rar-veriscore-s0")
+    home = adapter.write_job("rar", paper.p, tmp_path / "verl" / "rar-veriscore-s0")
     checkpoint(home, paper.p.rl_steps, paper.p.policy)
     return paper, home, home / "checkpoints" / f"global_step_{paper.p.rl_steps}"
 
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_another_step_or_run_is_refused(trained):
     assert [path.name for path in adopt(last).parent.iterdir()] == ["model"]
     again = paper.p.model_copy(update={"beta": 0.5})
     with pytest.raises(launch.RecipeError, match="beta=.*now '0.5'"):
-        adapter.write("rar", again, home)  # verl would go on from the checkpoint
+        adapter.write_job("rar", again, home)  # verl would go on from the checkpoint
 
 
 @pytest.mark.notebook
@@ -112,7 +112,9 @@ def test_a_train_notebook_goes_on_from_what_verl_trained(tmp_path, monkeypatch):
     p = params.validate("rar", values, "test")
     del values["output_dir"]
     run_here("20_rar_data", tmp_path, **values)
-    home = adapter.write("rar", p, tmp_path / "verl" / "rar-binary_rar-s0", ["a.b=1"])
+    home = adapter.write_job(
+        "rar", p, tmp_path / "verl" / "rar-binary_rar-s0", ["a.b=1"]
+    )
     checkpoint(home, 1, p.policy)
     last = checkpoint(home, 2, p.policy, change=1.0e-3)
 

@@ -106,7 +106,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def matrix(made):
-    by_arm = partial(rar.rewards_by_arm, rar.ARMS, ENGINE)
+    by_arm = partial(rar.rewards_by_arm, rar.REWARDS, ENGINE)
     return wp.stress(by_arm, PROMPTS, made)
 
 
@@ -138,7 +138,7 @@ BY_HAND = {
 
 
 def test_the_matrix_of_the_fact_world_by_hand(matrix):
-    assert list(matrix.index) == list(rar.ARMS)
+    assert list(matrix.index) == list(rar.REWARDS)
     for arm, by_hand in BY_HAND.items():
         assert matrix.loc[arm, list(NAMES)].tolist() == pytest.approx(by_hand)
     for name in ("abstention", "irrelevant", "to_the_judge"):

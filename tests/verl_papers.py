@@ -2,7 +2,6 @@
 data notebook writes them, with responses to some prompts."""
 
 import json
-import pkgutil
 from dataclasses import asdict, dataclass
 
 from transformers import LlamaConfig
@@ -21,9 +20,14 @@ from factkit.papers.veri import data as claim_data
 from factkit.papers.veri.train import write_offline_evidence
 from factkit.run import arms, params, runs
 from factkit.run.params.stages import RlParams
+from factkit.train.verl_adapter import make_job
 from factkit.verify.outcome import Outcome
 
-PAPERS = arms.PAPERS
+PAPERS = tuple(
+    name
+    for name, paper in arms.find_papers().items()
+    if paper.find_module("verl_adapter")
+)
 REQUESTS = {"train_requests": 32, "dev_requests": 8, "test_requests": 8}
 SMALL = {
     "truthrl": {"arm": "ternary_knowledge", "cold_start": False},
@@ -49,7 +53,7 @@ class Paper:
     @property
     def job(self):
         """What the paper hands to verl."""
-        return pkgutil.resolve_name(f"factkit.gpu.verl_jobs:{self.name}")(self.p)
+        return make_job(self.p)
 
 
 def made(name, folder):

@@ -15,7 +15,6 @@ from pathlib import Path
 from factkit.run.failures import RunFailure
 from factkit.run.files import cache_dir, whole_folder
 
-
 # options of from_pretrained: no code of a model's repository, no pickles
 SAFE = {"use_safetensors": True, "trust_remote_code": False}
 

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from factkit.run import files
 from factkit.data import assets
-from factkit.run import quiet
-from factkit.data.corpus import Chunk, Hit
 from factkit.data.assets import SAFE
-from factkit.run.progress import progress_bar
 from factkit.data.bm25 import tokenize, top_places
+from factkit.data.corpus import Chunk, Hit
+from factkit.run import files, quiet
+from factkit.run.progress import progress_bar
 
 BATCH = 64  # texts
 MAX_TOKENS = 256  # of a text
@@ -65,7 +64,7 @@ class Encoder:
         import torch
         from transformers import AutoModel, AutoTokenizer
 
-        quiet.bars()
+        quiet.disable_bars()
         dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         model = AutoModel.from_pretrained(self.model, dtype=dtype, **SAFE)
         tokenizer = AutoTokenizer.from_pretrained(self.model, trust_remote_code=False)

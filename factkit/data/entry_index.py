@@ -8,11 +8,11 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.run.files import cache_dir, whole_folder, write_atomically
+from factkit.data.bm25 import INDEX_VERSION, tokenize
 from factkit.data.corpus import Chunk, Hit
 from factkit.data.examples import DataError
+from factkit.run.files import cache_dir, whole_folder, write_atomically
 from factkit.run.progress import progress_bar
-from factkit.data.bm25 import INDEX_VERSION, tokenize
 
 if TYPE_CHECKING:
     import tantivy

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from factkit.data.bm25 import PromptIndex
 from factkit.data.corpus import Document, Hit, Index, chunk_documents
 from factkit.data.examples import DataError, Example, read_rows, write_rows
-from factkit.data.bm25 import PromptIndex
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
 

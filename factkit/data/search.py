@@ -14,11 +14,11 @@ So code that was written for Search-R1's server runs with ours (`search_service`
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from factkit import Check
-from factkit.run import serving
 from factkit.data.corpus import Chunk, Index
+from factkit.run import serving
 from factkit.run.params import ROOT
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
@@ -71,16 +71,21 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
     return _each_once(ask)
 
 
-def checks(search_url: str, eval_sets: str, claims_path: str) -> list[Check]:
-    """Check that the retrievers at search_url answer and that claims_path has files.
+class SearchParams(Protocol):
+    """The parameters that `checks` reads; eval_sets: names, separated by spaces."""
 
-    eval_sets: names, separated by spaces, of the claim sets that are searched.
-    """
-    sets = eval_sets.split() if SET in search_url else [""]
-    urls = {name: search_url.replace(SET, name) for name in sets if search_url}
+    search_url: str
+    eval_sets: str
+    claims_path: str
+
+
+def checks(p: SearchParams) -> list[Check]:
+    """Check that the retrievers at p.search_url answer and p.claims_path has files."""
+    sets = p.eval_sets.split() if SET in p.search_url else [""]
+    urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
     rows = [_finds(f"retriever {name}", url) for name, url in urls.items()]
-    if claims_path:
-        folder = ROOT / claims_path
+    if p.claims_path:
+        folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
         files = f"claims_path {folder}", f"{number} files", number > 0
         rows.append((*files, "python -m factkit fetch veri"))

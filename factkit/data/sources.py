@@ -111,7 +111,9 @@ SOURCES = {
         splits=("tier_1",),
     ),
     # licence not stated
-    "wild_hallucinations": Source(wild_hallucinations, "wentingzhao/WildHallucinations"),
+    "wild_hallucinations": Source(
+        wild_hallucinations, "wentingzhao/WildHallucinations"
+    ),
     "wildchat": Source(wildchat, "allenai/WildChat-1M", once=True),  # ODC-BY
 }
 

@@ -10,11 +10,12 @@ from typing import Any
 import psutil
 
 from factkit import Check
-from factkit.data import assets, search
+from factkit.data import assets
 from factkit.gpu import memory as gpu_memory
 from factkit.gpu import services
 from factkit.gpu.memory import GPU_GB
 from factkit.run import child, files, params
+from factkit.run.arms import find_papers, get_paper
 
 GPQA = "Idavidrein/gpqa"
 GPU_PACKAGES = ("vllm", "unsloth", "deepspeed")
@@ -23,10 +24,12 @@ GPUS_NEEDED = {"h100_lora": (1, 75), "h100_full": (8, 75)}
 NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs")
 
 
-def examine(
-    paper: str = "truthrl", profile: str = "laptop", variant: str = ""
-) -> list[Check]:
-    """Checks as (what, found, whether that is fine, what to do if not)."""
+def examine(paper: str = "", profile: str = "laptop", variant: str = "") -> list[Check]:
+    """Checks as (what, found, whether that is fine, what to do if not).
+
+    paper: by default the first one.
+    """
+    paper = paper or next(iter(find_papers()))
     p = params.load(paper, profile, variant=variant)
     checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
     if profile in GPUS_NEEDED:
@@ -65,11 +68,7 @@ def _room(paper: str, p: Any) -> list[Check]:
 def examine_services(paper: str, p: Any) -> list[Check]:
     """A check of each service, gated repository and file that the parameters name."""
     checks = services.needed(p)
-    checks += (
-        search.checks(p.search_url, p.eval_sets, p.claims_path)
-        if paper == "veri"
-        else []
-    )
+    checks += get_paper(p).needs(p).services()
     if p.verifier == "judge":
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]

@@ -5,19 +5,15 @@ Of a model that `SHAPES` lacks, `accelerate estimate-memory <model>` tells the s
 
 from typing import Any, NamedTuple
 
-from factkit.run import arms
+from factkit.run.arms import get_paper, list_arms
 
 GPU_GB = 80
 GPU_FLOPS = 989e12  # H100 SXM, dense bfloat16 (NVIDIA's data sheet)
-PROMPT_TOKENS = {"truthrl": 200, "rar": 500, "reason": 250, "rlfh": 100, "veri": 512}
 # Bytes of a logit and its gradient where a token's alone is taken, and where all are
 # in float32, with their softmax, for a cross-entropy (ours)
 LOGIT_BYTES, NLL_BYTES = 8, 12
 HOST_BYTES = 20  # a weight, offloaded: 2, gradient 2 + 4, float32 copy 4, Adam's two 8
 PROCESS_GB = 4  # of host memory, a training process (ours)
-# GB: FEVEROUS, FEVER and HoVer unpacked; WildHallucinations; wiki-18 with E5's index
-# RLFH's database of Wikipedia (20) and the index of its passages (a guess: as much)
-CORPORA_GB, WIKIPEDIA_GB = {"veri": 75.0, "rar": 1.4, "rlfh": 40.0}, 51.0
 
 
 class Shape(NamedTuple):
@@ -56,13 +52,7 @@ SHAPES = {
 def tokens(paper: str, p: Any) -> tuple[int, int, int]:
     """Tokens of a prompt, as far as there is room; of a full response; and of those of
     it that the policy writes."""
-    prompt, response = PROMPT_TOKENS[paper], p.max_completion_length
-    written = response
-    if paper == "truthrl" and p.retriever:
-        prompt += p.retrieved_chunks * p.chunk_tokens
-    if paper == "veri":  # a trajectory: turns, and what is found between them
-        prompt, response = p.max_prompt_length, p.longest - p.max_prompt_length
-        written *= p.max_searches + 1
+    prompt, response, written = get_paper(p).needs(p).tokens()
     return min(prompt, max(p.max_context_length - response, 0)), response, written
 
 
@@ -107,7 +97,7 @@ def memory(paper: str, p: Any) -> dict[str, float]:
 def peaks(paper: str, p: Any) -> dict[str, float]:
     """GB of each training GPU at the most, by stage of the arms: in RL while it rolls
     out and while it trains; SFT, whose loss takes the logits of whole prompts under
-    ZeRO-3; DPO, of two responses with prompts; where a reward is learned (TruthRL) its
+    ZeRO-3; DPO, of two responses with prompts; where a reward is learned its
     model, in float32 without logits, and the whole of it while it scores."""
     gb = memory(paper, p)
     prompt, response, _ = tokens(paper, p)
@@ -133,18 +123,15 @@ def peaks(paper: str, p: Any) -> dict[str, float]:
         model *= _share(p)
         model += gb["gathered layer"] + 4 * working("reward", 0)
         stages["reward model"] = model
-    used = {arms.table(paper)[name].algorithm for name in p.arm_names}
-    used |= (
-        {"rollouts", "RL", "scores", "reward model"}
-        if used & {"GRPO", "PPO"}
-        else set()
-    )
+    used = {arm.algorithm for arm in list_arms(p)}
+    if any(arm.by_rl for arm in list_arms(p)):
+        used |= {"rollouts", "RL", "scores", "reward model"}
     return {name: most for name, most in stages.items() if name in used}
 
 
 def learns_reward(p: Any) -> bool:
-    """Whether an arm has a learned reward (TruthRL's rlhf and rlkf)."""
-    return bool({"rlhf", "rlkf"} & {*p.arm_names})
+    """Whether an arm has a learned reward."""
+    return any(arm.learned_reward for arm in list_arms(p))
 
 
 def scorer(p: Any) -> float:
@@ -162,14 +149,14 @@ def host_memory(p: Any) -> float:
 
 def disk(paper: str, p: Any) -> dict[str, float]:
     """GB of disk: the checkpoints of one training run, two and one being written, what
-    all arms and seeds keep of their policies, those that offline RL chooses from while
-    it runs, and what is downloaded."""
-    own, trained_arms = trained(p, p.lora_rank), set(p.arm_names) - arms.untrained()
-    kept = len(p.seed_numbers) * len(trained_arms) * getattr(p, "kept_policies", 1)
-    if "offline_rl" in trained_arms:
-        kept += -(-p.rl_steps // p.checkpoint_steps)
-    searched = paper == "truthrl" and p.retriever
-    corpora = WIKIPEDIA_GB if searched else CORPORA_GB.get(paper, 0.0)
+    all arms and seeds keep of their policies, those that an arm chooses from while it
+    runs, and what is downloaded."""
+    own, each = trained(p, p.lora_rank), getattr(p, "kept_policies", 1)
+    trained_arms = [arm for arm in list_arms(p) if arm.algorithm]
+    kept = len(p.seed_numbers) * len(trained_arms) * each
+    chosen_from = [arm.configure(p).kept_policies for arm in trained_arms if arm.by_rl]
+    kept += max((n for n in chosen_from if n != each), default=0)
+    corpora = get_paper(p).needs(p).corpora_gb
     return {
         "checkpoints": 3 * 14 * own,  # bfloat16, its float32 copy, Adam's two
         "policies": 2 * own * kept,

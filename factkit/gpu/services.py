@@ -9,8 +9,9 @@ from factkit import Check, require
 from factkit.data import assets
 from factkit.policy.models import Sampling
 from factkit.run import connections
+from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
-from factkit.run.params.stages import SEARCH_KEY, RequestParams
+from factkit.run.params.stages import SEARCH_KEY, RequestParams, SweepParams
 from factkit.verify.judge import SOME
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
         key = "set" if os.environ.get(SEARCH_KEY, "").strip() else "missing"
         remedy = f"export {SEARCH_KEY}=… (or search_url empty, with evidence at hand)"
         checks.append((f"key of {search_url}", key, key == "set", remedy))
-    larger = "larger" in getattr(p, "arms", "") and p.larger_policy
-    checks += [check for name in (p.policy, larger) if name for check in weights(name)]
+    arms = list_arms(p) if isinstance(p, SweepParams) else []
+    policies = [p.policy, *(arm.configure(p).policy for arm in arms)]
+    checks += [check for name in dict.fromkeys(policies) for check in weights(name)]
     if file and not search_url:
         path = ROOT / file
         remedy = "fetch it by hand (params/README.md), or name a search_url"

@@ -99,7 +99,7 @@ def load_policy(
     import torch
     from transformers import AutoModelForCausalLM
 
-    quiet.bars()
+    quiet.disable_bars()
     base = _adapter_base(path)
     on_gpu = torch.cuda.is_available()
     own = dtype if on_gpu else machine.dtype(dtype)

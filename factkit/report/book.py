@@ -11,10 +11,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from factkit import UserError
-from factkit.run import arms, child, params, progress, runs, sweeps
+from factkit.run import child, params, progress, runs, sweeps
+from factkit.run.arms import find_papers
 
 NOTEBOOKS = params.ROOT / "notebooks"
-NEEDS_A_POLICY = re.compile(r"[1-5][02]_|[2-6]1_|60_|9")  # made before it, or in it
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
 # browsers draw no variants of letters but by characters of their own
 DRAWN = {r"\mathbb 1": "𝟙", r"\mathbb E": "𝔼", r"\mathcal L": "ℒ", r"\mathcal{L}": "ℒ"}
@@ -55,8 +55,18 @@ def _run_of(source: Path, runs_folder: Path) -> Path:
     the paper's own arm; where that was not run, as in the workshop, another one."""
     paper, folder = source.stem.split("_")[1], runs_folder / source.stem
     trains = source.stem.endswith("_train")
-    own = folder / (f"{arms.main(paper)[-1]}-s0" if trains else "main-s0")
+    own = folder / (f"{find_papers()[paper].main_arms[-1]}-s0" if trains else "main-s0")
     return own if own.is_dir() else min(folder.glob("*-s0"), default=own)
+
+
+def _needs_a_policy(stem: str) -> bool:
+    """Whether a notebook needs a policy, made before it or in it."""
+    name = stem.split("_")[1]
+    if paper := find_papers().get(name):
+        stages = {stem: stage for stage, stem in paper.notebooks.items()}
+        by_hand = ["rewards"] if paper.rewards_by_hand else []
+        return stages[stem] not in ("ablations", "figures", *by_hand)
+    return stem.startswith("9")
 
 
 def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
@@ -65,7 +75,7 @@ def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
     done = run / "notebook.ipynb"
     if done.is_file():
         return done
-    if NEEDS_A_POLICY.match(source.stem):
+    if _needs_a_policy(source.stem):
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
     paper = source.stem.split("_")[1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from factkit.report import published
-from factkit.run import arms
+from factkit.run.arms import find_papers
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -52,7 +52,7 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
 
     Of parameters, those that the run's arm depends on; whole: those of all arms.
     """
-    arm = arms.table(paper)[p.arm]
+    arm = find_papers()[paper].arms[p.arm]
     values = p.model_dump() | {"algorithm": arm.algorithm}
     sentences = [
         row["sentence"].format_map(values)

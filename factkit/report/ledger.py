@@ -166,7 +166,7 @@ def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
     if not claim.metric:
         return unmeasured
     metrics = [metric for _, _, metric in claim.arms]
-    one_policy = [arm in arms.untrained() for _, arm, _ in claim.arms]
+    one_policy = [arm in arms.untrained_arms() for _, arm, _ in claim.arms]
     sides = _sides(claim, results)
     if not all(sides):
         return unmeasured
@@ -343,7 +343,7 @@ def same_answered(
     """
     import pandas as pd
 
-    table = arms.table(paper)
+    table = arms.find_papers()[paper].arms
     untrained = next(name for name, arm in table.items() if not arm.algorithm)
     answered = {
         name: [r["metrics"]["response_rate"] for r in results if r["arm"] == name]
@@ -390,10 +390,12 @@ def page(paper: str, root: Path | None, profiles: Sequence[str] = ()) -> "pd.Dat
     """The whole ledger of a paper: ours and the verdict at each profile with runs.
 
     Columns: claim, where, setting, paper, difference; then by profile ours, verdict,
-    all together, three worlds and why.
+    all together, three worlds and why. Empty if the paper has no claims.
     """
     import pandas as pd
 
+    if not claims(paper):
+        return pd.DataFrame()
     parts = {}
     for profile in profiles or params.PROFILES:
         if results := past_runs.stored(paper, profile, root):

@@ -13,34 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.report import deviations, ledger
 from factkit.report.figures import new_figure, tables
-from factkit.run import arms, params, past_runs, runs
+from factkit.run import params, past_runs, runs
+from factkit.run.arms import find_papers
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-TITLES = {
-    "truthrl": "TruthRL",
-    "rar": "Binary RAR",
-    "reason": "Learning to Reason for Factuality",
-    "rlfh": "RLFH",
-    "veri": "Veri-R1",
-    "compare": "The papers against each other",
-}
-PICTURES = {
-    "14_truthrl_figures/exposure": "TruthRL: who abstains where",
-    "24_rar_figures/fig3_claims": "Binary RAR: claims, by the reward",
-    "34_reason_figures/precision_and_detail": "Learning to Reason: precision, detail",
-    "44_rlfh_figures/table2_granularity": "RLFH: what a reward is given for",
-    "54_veri_figures/table1_main_arms": "Veri-R1: claims checked with a search",
-    "62_compare_figures/front": "All rewards on one policy",
-}
-MEANS_OVER_ANSWERS = {  # main metrics that silence on bad answers improves
-    "rar": "hallucination_rate",
-    "reason": "factual_precision",
-    "rlfh": "factual_precision",
-    "compare": "factual_precision",
-}
 RULE = """\
 One rule for all (`run/statistics.py`): a difference is paired over test items and
 seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
@@ -64,9 +43,9 @@ def summary(root: Path | None) -> "pd.DataFrame":
     import pandas as pd
 
     rows = {}
-    for paper in arms.PAPERS:
+    for paper in find_papers():
         table = ledger.page(paper, root)
-        for profile in dict.fromkeys(p for p, _ in table.columns if p):
+        for profile in dict.fromkeys(p for p, *_ in table.columns if p):
             words = table[profile]["verdict"]
             counts = {word: (words == word).sum() for word in words}
             rows[paper, profile] = {
@@ -81,8 +60,9 @@ def summary(root: Path | None) -> "pd.DataFrame":
 
 
 def write_pages() -> list[Path]:
-    """Write the page of every paper, the claims counted, and the papers' picture."""
-    pages = {f"{paper}.md": markdown(paper) for paper in arms.SETS}
+    """Write the page of every paper with reference results, the claims counted, and the
+    papers' picture."""
+    pages = {f"{paper}.md": markdown(paper) for paper in list_run_papers()}
     pages["claims.md"] = counted()
     paths = {runs.REFERENCE / name: page for name, page in pages.items()}
     paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
@@ -91,6 +71,15 @@ def write_pages() -> list[Path]:
     picture = runs.REFERENCE / "papers.png"
     grid().savefig(picture, dpi=90)
     return [*paths, picture]
+
+
+def list_run_papers() -> list[str]:
+    """The papers that have reference results."""
+    return [
+        paper
+        for paper in find_papers()
+        if any(past_runs.stored(paper, name, None) for name in params.PROFILES)
+    ]
 
 
 def minutes() -> "pd.DataFrame":
@@ -120,7 +109,8 @@ def notebooks() -> str:
         own = taken.loc[path.stem] if path.stem in taken.index else {}
         link = f"[{path.stem}]({path.name})"
         rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
-        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", texts[-2], re.DOTALL)
+        last = "".join(texts[-2:-1])
+        task = re.search(r"\*\*Try this\.\*\*\s+(.+)", last, re.DOTALL)
         tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
     columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
     table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
@@ -147,13 +137,17 @@ def markdown(
 
     Raises ParamError if nothing has been run.
     """
-    files = sorted((params.ROOT / "notebooks").glob(f"*_{paper}_*.ipynb"))
-    links = [f"[{f.stem.replace('_', ' ')}](../../notebooks/{f.name})" for f in files]
-    notes = (runs.REFERENCE / "notes" / f"{paper}.md").read_text(encoding="utf-8")
+    own = find_papers()[paper]
+    links = [
+        f"[{stem.replace('_', ' ')}](../../notebooks/{stem}.ipynb)"
+        for stem in own.notebooks.values()
+    ]
+    file = runs.REFERENCE / "notes" / f"{paper}.md"
+    notes = file.read_text(encoding="utf-8") if file.is_file() else ""
     if root:
         notes = notes.replace("## In words", "## The reference results in words", 1)
     parts = [
-        f"# {TITLES[paper]}: what came out\n",
+        f"# {own.title}: what came out\n",
         "Made by `python -m factkit report --markdown` from the results beside this "
         "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
         f"Notebooks: {', '.join(links)}.\n",
@@ -170,10 +164,10 @@ def markdown(
     for profile in measured:
         for setting, found in stored[profile].items():
             name = "-".join(filter(None, (profile, setting)))
-            table = tables.results_table(found, tables.SHOWN[paper]).to_markdown()
+            table = tables.results_table(found, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
             parts += _same_answered_table(paper, found)
-    parts.append("## The arms\n\n" + arms.page(paper).to_markdown() + "\n")
+    parts.append("## The arms\n\n" + own.describe_arms().to_markdown() + "\n")
     for profile in measured:
         folder = root or runs.REFERENCE
         drawn = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
@@ -182,10 +176,12 @@ def markdown(
         for path in pictures:
             inside = path.relative_to(folder)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
-    parts += _claims(paper, root, measured) if paper in arms.PAPERS else []
-    parts.append("## What differs from the paper\n")
-    for name in measured:
-        sentences = "\n".join(f"- {s}" for s in _deviations(paper, name))
+    parts += _claims(paper, root, measured) if ledger.claims(paper) else []
+    differences = {name: _deviations(paper, name) for name in measured}
+    differences = {name: texts for name, texts in differences.items() if texts}
+    parts += ["## What differs from the paper\n"] if differences else []
+    for name, texts in differences.items():
+        sentences = "\n".join(f"- {text}" for text in texts)
         head = f"<details><summary>Profile {name}</summary>"
         parts.append(f"{head}\n\n{sentences}\n\n</details>\n")
     return "\n".join(parts)
@@ -194,9 +190,9 @@ def markdown(
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
     """What training changes on the requests that a policy and its start both answered:
     a table, of papers whose main metric is a mean over answers."""
-    if paper not in MEANS_OVER_ANSWERS:
+    metric = find_papers()[paper].mean_over_answers
+    if not metric:
         return []
-    metric = MEANS_OVER_ANSWERS[paper]
     table, _ = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
@@ -224,7 +220,7 @@ def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]
 def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
     """Why claims without a verdict have none, a line a claim below its reason."""
     lines = []
-    page = ledger.page(paper, root, profiles) if paper in arms.PAPERS else {}
+    page = ledger.page(paper, root, profiles)
     for profile in (name for name in profiles if name in page):
         why = page[profile]["why"]
         for reason, claims in page["", "claim"].groupby(why[why != ""]):
@@ -233,12 +229,17 @@ def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
 
 
 def grid() -> "Figure":
-    """A figure of each paper and one of their comparison, as drawn at tiny."""
+    """One figure of each paper, as drawn at tiny."""
     from matplotlib.image import imread
 
-    fig, axes = new_figure(14, 8.6, columns=2, rows=3)
-    for ax, (name, title) in zip(axes.flat, PICTURES.items(), strict=True):
-        notebook, _, figure = name.partition("/")
+    drawn = [
+        (paper.notebooks["figures"], *paper.picture)
+        for paper in find_papers().values()
+        if paper.picture
+    ]
+    rows = math.ceil(len(drawn) / 2)
+    fig, axes = new_figure(14, 8.6 * rows / 3, columns=2, rows=rows)
+    for ax, (notebook, figure, title) in zip(axes.flat, drawn, strict=False):
         path = runs.REFERENCE / "tiny" / notebook / f"main-s0/figures/{figure}.png"
         ax.set_title(f"{notebook[:2]} · {title}", loc="left")
         ax.axis("off")

@@ -10,20 +10,12 @@ import csv
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from factkit.run.arms import find_papers
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     import pandas as pd
-
-DEFAULT = {  # a paper's main setting, model, data set and judge
-    "setting": ["with retrieval"],
-    "model": [
-        *("Llama3.1-8B-Inst", "Qwen3-8B", "Vicuna-7B"),
-        *("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct"),
-    ],
-    "dataset": ["CRAG"],
-    "judge": ["Llama3.3-70B-Inst"],
-}
 
 
 def _file(paper: str, name: str) -> "Traversable":
@@ -39,18 +31,18 @@ def read_rows(paper: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def read_table(number: int | str, paper: str = "truthrl") -> "pd.DataFrame":
+def read_table(number: int | str, paper: str) -> "pd.DataFrame":
     """A table of the paper as it was printed, in per cent, one row per arm."""
     import pandas as pd
 
     return pd.read_csv(str(_file(paper, f"table{number}")))
 
 
-def select_rows(number: int, paper: str = "truthrl", **chosen: str) -> "pd.DataFrame":
+def select_rows(number: int, paper: str, **chosen: str) -> "pd.DataFrame":
     """A printed table restricted to the paper's main setting, model, data set and judge
-    (`DEFAULT`), or to the given values, as in setting="without retrieval"."""
+    (`main_setting`), or to the given values, as in setting="without retrieval"."""
     table = read_table(number, paper)
-    wanted = DEFAULT | {column: [value] for column, value in chosen.items()}
+    wanted = find_papers()[paper].main_setting | {k: (v,) for k, v in chosen.items()}
     for column in wanted.keys() & set(table):
         table = table[table[column].isin(wanted[column])]
     return table

@@ -14,29 +14,29 @@ GRACE_S = 5.0  # between asking processes to end and ending them
 
 
 def cores() -> int:
-    """The CPU cores that this process may use; all, where the system can't tell."""
+    """The number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def command(*arguments: str) -> list[str]:
-    """A command line for this process to run: `arguments`, and what they start.
+    """A command line that runs `arguments` under a watching process.
 
-    A process in between watches this one. Where this one dies, were it by SIGKILL, or
-    ends the one in between, all those end.
+    When this process dies, even by SIGKILL, or ends the watching process, `arguments`
+    and the processes that they started end, too.
     """
     return [sys.executable, "-m", "factkit.run.child", str(os.getpid()), *arguments]
 
 
 @contextlib.contextmanager
-def reading(arguments: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
-    """A process of `command` whose output is read from its `stdout`; how: of Popen.
+def reading(arguments: Sequence[str], **options: Any) -> Iterator[subprocess.Popen]:
+    """A process of `command` whose output is read from its `stdout`; options: of Popen.
 
-    After the block it has ended, at the block's exception by being asked to.
+    The process has ended after the block; an exception in the block terminates it.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(command(*arguments), **pipes, **how)
+    process = subprocess.Popen(command(*arguments), **pipes, **options)
     try:
         yield process
     except BaseException:
@@ -47,7 +47,7 @@ def reading(arguments: Sequence[str], **how: Any) -> Iterator[subprocess.Popen]:
 
 
 def main(parent: int, arguments: Sequence[str]) -> int:
-    """What the process in between runs; the exit status of the arguments."""
+    """Run the arguments and watch the parent; returns their exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     child = subprocess.Popen(
         arguments, start_new_session=True, preexec_fn=end_with_parent

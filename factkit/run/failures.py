@@ -13,7 +13,7 @@ from factkit.run.paths import cache_path
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-Check = tuple[str, str, bool, str]  # what, found, whether that is fine, else the remedy
+Check = tuple[str, str, bool, str]  # name, value, whether it is fine, remedy if not
 
 LINES, WIDTH = 10, 70  # of a message, in a terminal of 80 columns with what precedes
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -35,7 +35,7 @@ class KitError(Exception):
         return shorten(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        """Lines that IPython prints in place of the stack, which would not help."""
+        """The lines that IPython prints instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -44,49 +44,31 @@ class UserError(KitError, ValueError):
 
 
 class RunFailure(KitError, RuntimeError):
-    """Something failed that is no mistake of the user's, as a run or a download."""
+    """A run, a download … failed without a mistake of the user."""
 
 
 def require(checks: Iterable[Check]) -> None:
     """Raise UserError with the remedy of each check that is not fine."""
-    wrong = [
-        f"{what}: {found}; {remedy}" for what, found, ok, remedy in checks if not ok
-    ]
-    if wrong:
-        raise UserError("\n".join(wrong))
+    failed = [f"{name}: {v}; {remedy}" for name, v, fine, remedy in checks if not fine]
+    if failed:
+        raise UserError("\n".join(failed))
 
 
 def shorten(text: str) -> str:
-    """A text as it is, or without its middle if it takes more than LINES lines of WIDTH
-    characters: the cause stands first in a message, and the fix last."""
-    lines = text.strip().splitlines()
-    if sum(map(_height, lines)) <= LINES:
+    """A text without its middle if it takes more than LINES lines of WIDTH characters:
+    the cause stands first in a message, and the fix last."""
+    lines = [
+        line[start : start + WIDTH]
+        for line in text.strip().splitlines()
+        for start in range(0, max(len(line), 1), WIDTH)
+    ]
+    if len(lines) <= LINES:
         return text
-    backwards = [line[::-1] for line in reversed(lines)]
-    tail = [line[::-1] for line in reversed(_first(backwards, 3))]
-    return "\n".join([*_first(lines, LINES - 4), "…", *tail])
-
-
-def _height(line: str) -> int:
-    return max(1, -(-len(line) // WIDTH))
-
-
-def _first(lines: Iterable[str], height: int) -> list[str]:
-    """The first lines that take a height, the last of them cut off where need be."""
-    taken = []
-    for line in lines:
-        if height <= 0:
-            break
-        taken.append(line[: height * WIDTH])
-        height -= _height(line)
-    return taken
+    return "\n".join([*lines[: LINES - 4], "…", *lines[-3:]])
 
 
 def last_error(text: str) -> str:
-    """The last line of a process's output that names an exception and its message.
-
-    Without such a line, the last line.
-    """
+    """The last line of a process's output that names an exception, else the last."""
     named = re.findall(r"(?m)^[\w.]*(?:Error|Exception|Interrupt)[^:\n]*: \S.*", text)
     return [text, *text.strip().splitlines()[-1:], *named][-1]
 
@@ -96,8 +78,7 @@ def last_error(text: str) -> str:
 
 @contextlib.contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Note the path on the exception if it can't be written: that of a full disk names
-    no file."""
+    """Add the path to an exception of a full disk or an unwritable folder as a note."""
     try:
         yield
     except Exception as error:
@@ -107,10 +88,7 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 def explain_storage(error: BaseException) -> str:
-    """A message on a full disk or an unwritable folder: the path and the fix.
-
-    "" if the error has another cause.
-    """
+    """A message on a full disk or an unwritable folder, "" for any other error."""
     if isinstance(error, KitError):  # it names its own fix
         return ""
     code = error.errno if isinstance(error, OSError) else None
@@ -123,23 +101,19 @@ def explain_storage(error: BaseException) -> str:
         problem, fix = f"no access ({reason})", "allow it"
     else:
         return ""
+    elsewhere, file = "choose another folder, as with --output-dir", str(path)
+    if file.startswith(str(cache_path())):
+        elsewhere = "set FACTKIT_CACHE to another folder"
+    elif "huggingface" in file or file.startswith(os.environ.get("HF_HOME", "\0")):
+        elsewhere = "set HF_HOME to another folder"
     return (
-        f"{path or 'a file'}: {problem}; {fix}, or {_alternative(str(path))}, and "
-        "run the command again: finished parts are kept"
+        f"{path or 'a file'}: {problem}; {fix}, or {elsewhere}, and run the command "
+        "again: finished parts are kept"
     )
 
 
-def _alternative(path: str) -> str:
-    """The setting that puts a file elsewhere."""
-    if path.startswith(str(cache_path())):
-        return "set FACTKIT_CACHE to another folder"
-    if "huggingface" in path or path.startswith(os.environ.get("HF_HOME", "\0")):
-        return "set HF_HOME to another folder"
-    return "choose another folder, as with --output-dir"
-
-
 def explain_in_notebooks(shell: "InteractiveShell") -> None:
-    """In a notebook, show the message of `explain_storage` in place of a stack."""
+    """Have a notebook show the message of `explain_storage` instead of a traceback."""
 
     def show(shell, kind, error, trace, tb_offset=None):
         if message := explain_storage(error):

@@ -11,7 +11,7 @@ from factkit.run.paths import cache_path
 
 
 def cache_dir() -> Path:
-    """The cache folder, which is created. Raises RunFailure if it can't be."""
+    """The cache folder. Raises RunFailure if it can't be created."""
     folder = cache_path()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -24,8 +24,8 @@ def cache_dir() -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees either the old or the new whole, also after
-    the power has failed. Text is written as UTF-8."""
+    """Write a file so that readers see the whole old or the whole new one, also after a
+    power failure. Text is written as UTF-8."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -35,14 +35,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
-        with contextlib.suppress(OSError):  # it must not hide what went wrong
+        with contextlib.suppress(OSError):  # it must not hide the first error
             temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill, which gets its name once all that it holds is on the
-    disk. If the block fails, nothing of it is left."""
+    """An empty folder to fill; it appears as `folder` after the block, complete. If the
+    block fails, nothing is left."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -55,7 +55,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def rename_whole(partial: Path, folder: Path) -> None:
-    """Give a folder its name once all that it holds is on the disk."""
+    """Rename a folder after all its files are on the disk."""
     for path in partial.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""GPUs for the runs of this machine, none of them for two runs at once.
+"""Reserve GPUs of this machine for a run.
 
-`python -m factkit.run.gpus N COMMAND …` waits for N GPUs that no other such command
-of this user has, and becomes the command, which sees them alone. They are free again
-when its process ends, however it ends.
+`python -m factkit.run.gpus N COMMAND …` waits for N GPUs that no other such command of
+this user holds, then runs the command with only these visible. They are released when
+its process ends, however it ends.
 """
 
 import itertools
@@ -19,8 +19,8 @@ POLL_S = 0.1
 
 
 def visible() -> dict[str, str]:
-    """The GPUs that CUDA would show: name in CUDA_VISIBLE_DEVICES → UUID, or the name
-    where nvidia-smi knows none. CUDA is not started."""
+    """The GPUs that CUDA would see: name in CUDA_VISIBLE_DEVICES → UUID, or the name if
+    nvidia-smi does not list it. Does not start CUDA."""
     try:
         listed = subprocess.check_output(["nvidia-smi", "-L"], text=True)
     except (OSError, subprocess.CalledProcessError):
@@ -31,15 +31,15 @@ def visible() -> dict[str, str]:
 
 
 def main(number: int, command: Sequence[str]) -> None:
-    """Become the command, on GPUs of its own."""
-    import fcntl  # which Windows has not
+    """Replace this process by the command, on GPUs of its own."""
+    import fcntl  # not on Windows
 
     gpus, held = visible(), {}
     if len(gpus) < number:
         sys.exit(f"{number} GPU(s) are needed and {len(gpus)} visible")
     folder = Path(tempfile.gettempdir(), f"factkit-gpus-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    with open(folder / "queue", "ab") as queue:  # else two could hold half of them each
+    with open(folder / "queue", "ab") as queue:  # else two could wait for each other
         fcntl.flock(queue, fcntl.LOCK_EX)
         free = (name for name in itertools.cycle(gpus) if name not in held)
         while len(held) < number:
@@ -47,7 +47,7 @@ def main(number: int, command: Sequence[str]) -> None:
             lock = os.open(folder / gpus[name], os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.set_inheritable(lock, True)  # the command goes on to hold it
+                os.set_inheritable(lock, True)  # the command keeps holding it
                 held[name] = lock
             except BlockingIOError:
                 os.close(lock)

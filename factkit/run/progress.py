@@ -1,4 +1,4 @@
-"""What one sees while one waits: a bar, also of a training."""
+"""Progress bars, also of a trainer."""
 
 import contextlib
 import os
@@ -11,12 +11,11 @@ if TYPE_CHECKING:
 
 
 def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tqdm":
-    """A tqdm bar, hidden without a label; in a batch run started from a terminal it is
-    drawn on that terminal. done: how many an earlier, stopped run left to go on from.
+    """A tqdm bar, hidden without a label. done: steps of an earlier, stopped run.
 
-    A notebook's kernel has no terminal: `python -m factkit` hands it the name of its
-    own in FACTKIT_TTY. Elsewhere the bar is drawn every five seconds, since what a
-    kernel writes is kept in the notebook.
+    A batch run's kernel has no terminal: `python -m factkit` names its own in
+    FACTKIT_TTY. Without one, the bar is drawn every five seconds, because the notebook
+    stores what its kernel writes.
     """
     from tqdm import tqdm
 
@@ -25,35 +24,33 @@ def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tq
         with contextlib.suppress(OSError):  # it was closed: the run outlives it
             stream = open(terminal, "w", encoding="utf-8")  # noqa: SIM115
     pause = 0.1 if stream.isatty() else 5.0
-    hidden = {} if label else {"disable": True}
-    where = {"desc": label, "file": stream, "mininterval": pause} | hidden
-    return tqdm(total=total, unit=unit, initial=done, leave=True, **where)
+    disable = {} if label else {"disable": True}  # else TQDM_DISABLE decides
+    options = {"desc": label, "file": stream, "mininterval": pause} | disable
+    return tqdm(total=total, unit=unit, initial=done, leave=True, **options)
 
 
 def train(trainer: "Trainer", label: str = "", checkpoint: str | None = None) -> None:
-    """Run a trainer, from a checkpoint if one is given, with the kit's bar of its
-    updates in place of what it would print; without a label there is no bar.
+    """Run a trainer, from a checkpoint if given, with a bar instead of printed logs.
 
-    An interrupt closes the bar, else the next one would be drawn below it.
+    An interrupt closes the bar, so that the next one is drawn in its place.
     """
     from transformers import PrinterCallback, TrainerCallback
 
     class Progress(TrainerCallback):
-        """Shows the reward or the loss of the last update that was logged."""
+        """Shows the last logged reward or loss."""
 
         def on_train_begin(self, args, state, control, **_):
-            done = state.global_step  # more than 0 where it goes on
-            bar = progress_bar(state.max_steps, label, "step", done)
+            bar = progress_bar(state.max_steps, label, "step", state.global_step)
             self.bar = stack.enter_context(bar)
 
         def on_step_end(self, args, state, control, **_):
             self.bar.update(state.global_step - self.bar.n)
 
         def on_log(self, args, state, control, logs, **_):
-            shown = {k: logs.get(k) for k in ("reward", "loss")}
-            known = {k: f"{float(v):.3f}" for k, v in shown.items() if v is not None}
-            if known:  # no reward: the judge failed
-                self.bar.set_postfix(known, refresh=False)
+            values = {k: logs[k] for k in ("reward", "loss") if logs.get(k) is not None}
+            if values:
+                texts = {k: f"{float(v):.3f}" for k, v in values.items()}
+                self.bar.set_postfix(texts, refresh=False)
 
     trainer.remove_callback(PrinterCallback)
     with contextlib.ExitStack() as stack:

@@ -1,31 +1,25 @@
-"""What libraries say that is known and harmless is not shown: each message is named
-here, with the reason why nobody misses it, and nothing else is left out."""
+"""Silence messages of libraries that are known to be harmless, each with its reason."""
 
 import logging
 import re
 import warnings
 
 LOGGED = {  # a library's logger → its message
-    # checkpoints are then sorted by the numbers in their names, which is what we want
+    # checkpoints are then sorted by the numbers in their names, as intended
     "transformers.trainer_utils": r"mtime may not be reliable on this filesystem, .*",
-    # of a policy whose embeddings are its head: they are loaded, and stay tied; PPO's
-    # head of values is read from a file of its own
+    # tied embeddings are loaded and stay tied; PPO's value head has a file of its own
     "transformers.trainer": r"There were missing keys in the checkpoint model loaded: "
     r"\[('lm_head.weight')?(, )?('value_head.weight', 'value_head.bias')?\]\.",
-    # a reward model begins as the policy with a new head, which no checkpoint has, in
-    # place of the policy's; it must be all that is missing
+    # a reward model starts from the policy with a new head; nothing else may be missing
     "transformers.modeling_utils": r"(?s)\S*ForSequenceClassification LOAD REPORT.*?"
     r"-\+-[^\n]*\n(\S*lm_head\.weight[^\n]*UNEXPECTED[^\n]*\n)?"
     r"\S*score\.weight[^\n]*MISSING[^\n]*\n\s*\S*Notes.*",
 }
-WARNED = (
-    # tqdm looks for widgets in every notebook; the kit draws plain bars
-    "IProgress not found",
-)
+WARNED = ("IProgress not found",)  # tqdm's, without widgets; the kit draws plain bars
 
 
-def messages() -> None:
-    """Leave out what is named above, whichever library is imported later."""
+def silence_messages() -> None:
+    """Silence the messages above, whichever library is imported later."""
     for beginning in WARNED:
         warnings.filterwarnings("ignore", message=beginning)
     for name, message in LOGGED.items():
@@ -35,13 +29,13 @@ def messages() -> None:
         )
 
 
-def bars() -> None:
-    """Draw no bars of rows mapped, weights loaded and shards written: they take seconds
-    and cut the kit's own bars to pieces. Those of downloads from the hub stay."""
+def disable_bars() -> None:
+    """Disable progress bars of steps that take seconds (mapping, loading, saving), so
+    that the kit's own stay whole. Bars of downloads stay."""
     import datasets
-    from transformers.utils import logging as of_transformers
+    from transformers.utils import logging as transformers_logging
 
     datasets.disable_progress_bars()
-    of_transformers.set_tqdm_hook(
+    transformers_logging.set_tqdm_hook(
         lambda bar, args, given: bar(*args, **given | {"disable": True})
     )

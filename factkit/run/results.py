@@ -1,19 +1,24 @@
-"""The content of results.json: its schema, its checksums, and how both are checked."""
+"""Results of runs: results.json with its schema and checksums, and items.csv."""
 
 import hashlib
+import io
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TextIO
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
+from factkit.run import statistics
 from factkit.run.failures import UserError
 from factkit.run.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE = "results.json"
 ITEMS = "items.csv"
@@ -29,8 +34,8 @@ class ResultsError(UserError):
 
 @with_config(ConfigDict(strict=True, extra="allow", allow_inf_nan=False))
 class Results(TypedDict):
-    """What results.json holds. metrics: rates are fractions. files: name → SHA-256 of
-    the tables beside it. sha256: of all other fields (`checksum`)."""
+    """The content of results.json. metrics: rates are fractions. files: name → SHA-256
+    of the tables beside it. sha256: of all other fields (`checksum`)."""
 
     schema: Literal[1]
     notebook: str
@@ -54,28 +59,13 @@ class Results(TypedDict):
     sha256: str
 
 
-class Identity(TypedDict):
-    """What a run depends on: its parameters, and its inputs' checksums."""
-
-    params: dict[str, Any]
-    inputs: dict[str, str]
-
-
-class RunRecord(TypedDict):
-    """What run.json holds."""
-
-    identity: Identity
-    started: str
-
-
 SCHEMA = TypeAdapter(Results)
 
 
 def write_results(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Write results.json, last and atomically, with the checksums of the run's files.
+    """Write results.json atomically, with the checksums of the run's files.
 
-    Returns its content. Raises ValidationError, a ValueError, if it is not of the
-    schema.
+    Returns its content. Raises ValidationError, a ValueError, against the schema.
     """
     files = {
         path.name: file_checksum(path)
@@ -94,8 +84,8 @@ def write_results(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
 def read_results(folder: Path) -> dict[str, Any] | None:
     """The content of a run's results.json, or None if the run is not done.
 
-    Raises ResultsError, with the file, the reason and the fix, if it was damaged or
-    changed, is not of this folder, or the tables beside it are not those of the run.
+    Raises ResultsError if it was damaged or changed, belongs to another folder, or does
+    not match the tables beside it.
     """
     path = folder / FILE
     if not os.path.lexists(path):
@@ -120,14 +110,14 @@ def read_results(folder: Path) -> dict[str, Any] | None:
 
 
 def run_folders(root: Path) -> Iterator[Path]:
-    """The folders below `root` with a results.json, symbolic links followed; not those
-    that were moved aside. Prints which run's folder is a link to nothing."""
+    """The folders below `root` with a results.json, also behind symbolic links, without
+    stale ones. Prints which folder is a broken link."""
     for place, folders, files in os.walk(root, followlinks=True):
         path = Path(place)
         folders[:] = [
             name
             for name in folders
-            if ".stale-" not in name and not _is_loop(path / name)
+            if ".stale-" not in name and not _is_ancestor(path / name)
         ]
         for name in filter(re.compile(r".+-s\d+").fullmatch, files):
             if not (path / name).exists():
@@ -136,23 +126,23 @@ def run_folders(root: Path) -> Iterator[Path]:
             yield path
 
 
-def _is_loop(folder: Path) -> bool:
+def _is_ancestor(folder: Path) -> bool:
     """Whether a folder is a symbolic link to one that it lies in."""
-    above = folder.parent.resolve
-    return folder.is_symlink() and above().is_relative_to(folder.resolve())
+    parent = folder.parent.resolve
+    return folder.is_symlink() and parent().is_relative_to(folder.resolve())
 
 
 def _faults(results: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """What is wrong with results of the right schema."""
+    """The faults of results that have the right schema."""
     if results["sha256"] != checksum(results):
         yield "its content is not what its checksum (sha256) says: it was changed"
     setting = "-".join(filter(None, (results["profile"], results["variant"])))
     names = [f"{results['arm']}-s{results['seed']}"]
     if not results["notebook"].endswith("_train"):  # it may have no arms
         names.append("main-s0")
-    places = [f"{setting}/{results['notebook']}/{name}" for name in names]
-    if not folder.absolute().as_posix().endswith(tuple(f"/{p}" for p in places)):
-        yield f"it holds the results of {places[0]}"
+    expected = [f"{setting}/{results['notebook']}/{name}" for name in names]
+    if not folder.absolute().as_posix().endswith(tuple(f"/{p}" for p in expected)):
+        yield f"it holds the results of {expected[0]}"
     for file in CHECKED:
         listed, path = results["files"].get(file), folder / file
         if not os.path.lexists(path):
@@ -165,7 +155,7 @@ def _faults(results: Mapping[str, Any], folder: Path) -> Iterator[str]:
 
 
 def checksum(results: Mapping[str, Any]) -> str:
-    """The SHA-256 of all fields but `sha256`, in the order of their names."""
+    """The SHA-256 of all fields but `sha256`, sorted by name."""
     content = {key: value for key, value in results.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -174,3 +164,95 @@ def file_checksum(path: Path) -> str:
     """A file's SHA-256: a gigabyte takes about a second."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def all_results(*folders: Path) -> list[dict[str, Any]]:
+    """The results of every finished run below the folders, sorted by their paths.
+
+    Damaged runs are left out and printed.
+    """
+    paths = sorted(path for folder in folders for path in run_folders(folder))
+    finished, damaged = [], []
+    for path in paths:
+        try:
+            finished.append(read_results(path))
+        except ResultsError as error:
+            damaged.append(error)
+    for number, error in enumerate(damaged, start=1):
+        print(f"left out, damaged run {number} of {len(paths)}: {error}")
+    return finished
+
+
+# ---- items
+
+
+def write_items(
+    folder: Path,
+    owner: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    items: Mapping[str, Mapping[str, float | None]],
+) -> None:
+    """Write items.csv: arm and seed (`owner`), item, then a column per metric.
+
+    Raises ValueError if a metric is not the mean of its items, or ids are not unique.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame.from_dict(items, orient="index", dtype=float)
+    for name in table:
+        mean = statistics.mean_of(item_values(table, name))
+        if name not in metrics or abs(mean - metrics[name]) > 1e-6:
+            raise ValueError(
+                f"items of {name}: their mean is {mean}, the metric is "
+                f"{metrics.get(name)}; items are the terms of a metric's mean"
+            )
+    for position, (name, value) in enumerate(owner.items()):
+        table.insert(position, name, value)
+    text = table.to_csv(index_label="item", float_format="%.7g")
+    ids = [str(item) for item in items]
+    if ids != list(_parse_items(io.StringIO(text), metrics).item.unique()):
+        raise ValueError("items: two have one id, or an id can't be written as text")
+    write_atomically(folder / ITEMS, text)
+
+
+def read_items(folder: Path | str) -> "pd.DataFrame | None":
+    """A run's items, one row per item and one column per metric; None without any.
+
+    Raises ResultsError as `read_results`, and on items of another arm or seed.
+    """
+    results = read_results(Path(folder))
+    if results is None or ITEMS not in results["files"]:
+        return None
+    table = _parse_items(Path(folder, ITEMS), results["metrics"])
+    owners = set(zip(table.pop("arm"), table.pop("seed"), strict=True))
+    if owners != {(results["arm"], results["seed"])}:
+        raise ResultsError(f"{Path(folder, ITEMS)}: items of {owners}; run it again")
+    return table.set_index("item")
+
+
+def _parse_items(source: Path | TextIO, metrics: Iterable[str]) -> "pd.DataFrame":
+    """The table of an items.csv; ids stay text, also NA."""
+    import pandas as pd
+
+    return pd.read_csv(
+        source,
+        dtype={"item": str, "arm": str},
+        keep_default_na=False,
+        na_values=dict.fromkeys(metrics, [""]),
+        lineterminator="\n",
+    )
+
+
+def item_values(
+    table: "pd.DataFrame", metric: str, prefix: str = ""
+) -> statistics.Items:
+    """Item → (value, weight) of those that count in a metric.
+
+    prefix: of the columns' names, for an iteration's metrics.
+    """
+    values = table[prefix + metric]
+    weight = statistics.WEIGHTS.get(metric)
+    weights = table[prefix + weight] if weight else values.notna().astype(float)
+    counted = values.notna() & weights.notna()
+    pairs = zip(values[counted], weights[counted], strict=True)
+    return dict(zip(table.index[counted], pairs, strict=True))

@@ -1,4 +1,4 @@
-"""Fan-out of a paper's runs with Snakemake: command lines, the plan, the call."""
+"""Run arms × seeds of a paper with Snakemake."""
 
 import contextlib
 import hashlib
@@ -9,151 +9,242 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from factkit.run import arms as papers_arms
-from factkit.run import child, gpus, params, progress, runs
+from factkit.run import child, folders, gpus, params, progress
+from factkit.run.arms import find_papers
 from factkit.run.failures import RunFailure, UserError, explain_storage, last_error
 from factkit.run.files import cache_dir, write_atomically
 from factkit.run.params import ROOT
+from factkit.run.results import read_results
 
 
 class SweepError(RunFailure):
-    """Some run failed; the message says where to look."""
+    """A run failed; the message says where to look."""
 
 
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}  # snakemake's names for it
-# of "total  4" and "1 of 4 steps", as snakemake says: how many runs are done, and all
+# "total  4" and "1 of 4 steps" in snakemake's output: runs done, and all
 STEPS = re.compile(r"(?:total +|(\d+) of )(\d+)")
-# variables by which a user's own set-up would change what a run does
+# environment variables by which a user's own set-up would change a run
 PERSONAL = re.compile(
     r"(SNAKEMAKE|JUPYTER|IPYTHON|PAPERMILL|MPL|MATPLOTLIB)|PYTHON(STARTUP|IOENCODING)$"
 )
 
 
-def snakemake(
-    p: Any,
-    paper: str,
-    arms: Sequence[str],
-    seeds: Sequence[int],
-    targets: Sequence[str] = (),
-    jobs: int = 1,
-    ablations: bool = False,
-    overrides: Mapping[str, object] | None = None,
-    extra: Sequence[str] = (),
-    bar: str = "",
-) -> None:
-    """Run what is missing of the paper's notebooks, arms and seeds.
+@dataclass(frozen=True)
+class Sweep:
+    """Arms × seeds of a paper at one setting, trained, compared and drawn by Snakemake.
 
-    targets: results files, by default those of the figures notebook. jobs: runs at a
-    time. overrides: values other than the YAML's. extra: further arguments of
-    snakemake, which then shows all its output. A run that was killed is continued.
-    bar: a label, for a bar of the runs in place of lines.
-    Raises SweepError if a run fails or is interrupted, ParamError on an argument that
-    snakemake does not have, and if a run that is done was made with other values;
-    UserError if a run takes more GPUs than there are.
+    params: of each run, but for its arm and seed. ablations: also run the comparison of
+    the arms. overrides: parameters with other values than the YAML files'.
     """
-    folder, dry = runs.profile_folder(p), bool(DRY_RUN & {*extra})
-    elsewhere = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
-    env = environment(1 if elsewhere else jobs)  # they share no cores of this machine
-    if elsewhere:  # nor a terminal
-        env |= {"FACTKIT_TTY": "", "TQDM_DISABLE": "1"}
-    threads = int(env["OMP_NUM_THREADS"])  # which Snakemake sets to a rule's threads
-    on_cpu = p.profile in ("tiny", "laptop")
-    needed = 0 if on_cpu else max(p.num_processes, p.vllm_tensor_parallel)
-    ours = needed and not dry and not elsewhere
-    visible = len(gpus.visible()) if ours else 0
-    if ours and visible < needed:
-        raise UserError(
-            f"a run takes {needed} GPU(s) (num_processes, vllm_tensor_parallel), and "
-            f"{visible} are visible here: see CUDA_VISIBLE_DEVICES and nvidia-smi -L"
-        )
-    _refuse_other_values(p, paper, arms, seeds)
-    folder.mkdir(parents=True, exist_ok=True)
-    sweep = {  # snakemake types plain values: a variant 1.10 would be 1.1
-        "paper": paper,
-        "profile": p.profile,
-        "variant": p.variant,
-        "output_dir": p.output_dir,
-        "arms": list(arms),
-        "seeds": [str(seed) for seed in seeds],
-        "ablations": "yes" if ablations else "",
-        "cold_start": "yes" if getattr(p, "cold_start", True) else "",
-        "overrides": _overrides_file(folder, overrides or {}),
-        "gpus": str(needed),
-        "slots": "yes" if visible else "",
-    }
-    command = [
-        *(sys.executable, "-m", "snakemake", *targets),  # options would swallow them
-        *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
-        *("--directory", str(ROOT), "--rerun-triggers", "mtime"),
-        *(("--jobs", str(jobs)) if elsewhere else ("--cores", str(threads * jobs))),
-        *(("--resources", f"gpu={visible}") if visible else ()),
-        "--nolock",  # ours are released when their process dies, however it dies
-        "--keep-going",
-        *(() if dry else ("--quiet", "rules", "host")),
-        *extra,
-    ]
-    config = ["--config", f"threads={threads}"]
-    config.append(f"sweep={json.dumps(sweep, ensure_ascii=False)}")
-    where, started = runs.relative(folder), time.time()
-    if (profile := os.environ.get("SNAKEMAKE_PROFILE")) and "--profile" not in extra:
-        print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
-    starts = {papers_arms.table(paper)[arm].start for arm in arms} - {""}
-    named = starts.union(arms) if getattr(p, "cold_start", True) else arms
-    data = next((ROOT / "notebooks").glob(f"[1-6]0_{paper}_*.ipynb")).stem
-    needed_runs = [runs.run_folder(data, p), *_folders(p, paper, named, seeds)]
-    ablations = ablations and paper in papers_arms.PAPERS  # `compare` has no such rule
-    compared = () if dry or targets else ("figures", *["ablations"] * ablations)
-    calls = _calls(folder, () if dry else needed_runs, compared)
-    try:
-        with contextlib.closing(calls):  # and the locks that it holds
-            for options in calls:
-                own = [*command, *options, *config]
-                code, output = _run(own, env, bar, bool(extra))
-                if code:
-                    break
-    except KeyboardInterrupt:
-        raise SweepError(
-            f"interrupted; what is done below {where} stays, and the same command "
-            "goes on with the rest"
-        ) from None
-    if code == 2:
-        raise params.ParamError(
-            f"snakemake does not take {' '.join(extra)} ({last_error(output)}); a list "
-            'is one word, as --arms "sft ternary"'
-        )
-    if code:
-        failed = _failed_runs(folder, started)
-        shown = extra and "snakemake failed; its output says why"
-        causes = "\n".join(failed[:3]) or shown or _explain(output, where)
-        count = f"runs that failed: {len(failed)}; " if failed else ""
-        raise SweepError(
-            f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
-            "more; when the cause is removed, the same command goes on with the rest"
-        )
+
+    paper: str
+    params: Any
+    arms: Sequence[str]
+    seeds: Sequence[int]
+    ablations: bool = False
+    overrides: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the setting's runs."""
+        return folders.profile_folder(self.params)
+
+    @property
+    def gpus_per_run(self) -> int:
+        """GPUs of one run; 0 at the profiles for CPUs."""
+        p = self.params
+        on_cpu = p.profile in ("tiny", "laptop")
+        return 0 if on_cpu else max(p.num_processes, p.vllm_tensor_parallel)
+
+    def run(
+        self,
+        targets: Sequence[str] = (),
+        jobs: int = 1,
+        extra: Sequence[str] = (),
+        label: str = "",
+    ) -> None:
+        """Run what is missing; a run that was killed is continued.
+
+        targets: results files, by default those of the figures notebook. jobs: runs at
+        a time. extra: arguments of snakemake, all of whose output is then shown. label:
+        of a progress bar, in place of lines of text.
+
+        Raises SweepError if a run fails or is interrupted; ParamError on an argument
+        that snakemake does not have, and if a finished run was made with other values;
+        UserError if a run needs more GPUs than there are.
+        """
+        dry = bool(DRY_RUN & {*extra})
+        remote = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
+        visible = 0 if dry or remote else self._visible_gpus()
+        self._refuse_other_values()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        env = environment(1 if remote else jobs)
+        if remote:  # runs share neither this machine's cores nor its terminal
+            env |= {"FACTKIT_TTY": "", "TQDM_DISABLE": "1"}
+        # Snakemake sets it to a rule's threads
+        threads = int(env["OMP_NUM_THREADS"])
+        cores = ["--jobs", str(jobs)] if remote else ["--cores", str(threads * jobs)]
+        snakefile = str(Path(__file__).with_name("Snakefile"))
+        command = [sys.executable, "-m", "snakemake", *targets]  # before the options
+        command += ["--snakefile", snakefile, "--directory", str(ROOT)]
+        command += ["--rerun-triggers", "mtime", *cores]
+        command += ["--resources", f"gpu={visible}"] if visible else []
+        command += ["--nolock", "--keep-going"]  # our own locks end with their process
+        command += [] if dry else ["--quiet", "rules", "host"]
+        config = ["--config", f"threads={threads}", f"sweep={self._config(visible)}"]
+        profile = os.environ.get("SNAKEMAKE_PROFILE")
+        if profile and "--profile" not in extra:
+            print(f"SNAKEMAKE_PROFILE={profile} is ignored; to use it: -- --profile")
+        rules = ["figures", "ablations"] if self.ablations else ["figures"]
+        notebooks = find_papers()[self.paper].notebooks
+        rules = [rule for rule in rules if rule in notebooks and not (dry or targets)]
+        calls = _calls(self.folder, [] if dry else self._needed_runs(), rules)
+        where, started = folders.relative(self.folder), time.time()
+        try:
+            with contextlib.closing(calls):  # and the locks that it holds
+                for options in calls:
+                    words = [*command, *extra, *options, *config]
+                    code, output = _run(words, env, label, bool(extra))
+                    if code:
+                        break
+        except KeyboardInterrupt:
+            raise SweepError(
+                f"interrupted; finished runs below {where} stay, and the same command "
+                "goes on with the rest"
+            ) from None
+        if code == 2:
+            raise params.ParamError(
+                f"snakemake does not take {' '.join(extra)} ({last_error(output)}); a "
+                'list is one word, as --arms "sft ternary"'
+            )
+        if code:
+            failed = _failed_runs(self.folder, started)
+            causes = "\n".join(failed[:3])
+            if not causes and extra:  # its output was shown
+                causes = "snakemake failed; its output says why"
+            causes = causes or _explain(output, where)
+            count = f"runs that failed: {len(failed)}; " if failed else ""
+            raise SweepError(
+                f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
+                "more; remove the cause, and the same command goes on with the rest"
+            )
+
+    def _visible_gpus(self) -> int:
+        """The GPUs that runs may choose from, 0 if they need none."""
+        needed = self.gpus_per_run
+        visible = len(gpus.visible()) if needed else 0
+        if visible < needed:
+            raise UserError(
+                f"a run takes {needed} GPU(s) (num_processes, vllm_tensor_parallel), "
+                f"and {visible} are visible here: see CUDA_VISIBLE_DEVICES and "
+                "nvidia-smi -L"
+            )
+        return visible
+
+    def _config(self, visible: int) -> str:
+        """The Snakefile's `sweep`; Snakemake would read a variant 1.10 as 1.1."""
+        p = self.params
+        config = {
+            "paper": self.paper,
+            "profile": p.profile,
+            "variant": p.variant,
+            "output_dir": p.output_dir,
+            "arms": list(self.arms),
+            "seeds": [str(seed) for seed in self.seeds],
+            "ablations": "yes" if self.ablations else "",
+            "cold_start": "yes" if getattr(p, "cold_start", True) else "",
+            "overrides": self._overrides_file(),
+            "gpus": str(self.gpus_per_run),
+            "slots": "yes" if visible else "",
+        }
+        return json.dumps(config, ensure_ascii=False)
+
+    def _overrides_file(self) -> str:
+        """The path of a parameter file with the overrides, "" without any: papermill
+        takes a file, so that no value passes through a shell."""
+        if not self.overrides:
+            return ""
+        text = yaml.safe_dump(dict(self.overrides))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        path = self.folder / f".overrides-{digest}.yaml"
+        write_atomically(path, text)
+        return str(path)
+
+    def run_folders(self, arms: Sequence[str]) -> list[Path]:
+        """The folders of the training runs of arms with the sweep's seeds."""
+        notebook = find_papers()[self.paper].notebooks["train"]
+        runs = [{"arm": a, "seed": s} for a, s in itertools.product(arms, self.seeds)]
+        of_runs = [self.params.model_copy(update=run) for run in runs]
+        return [folders.run_folder(notebook, p) for p in of_runs]
+
+    def _needed_runs(self) -> list[Path]:
+        """The folders of the data and of all arms, with those that RL starts from."""
+        arms = {*self.arms}
+        if getattr(self.params, "cold_start", True):
+            table = find_papers()[self.paper].arms
+            arms |= {table[arm].start for arm in self.arms} - {""}
+        data = find_papers()[self.paper].notebooks["data"]
+        return [folders.run_folder(data, self.params), *self.run_folders([*arms])]
+
+    def _refuse_other_values(self) -> None:
+        """Raise ParamError if a finished run was made with other parameters."""
+        notebooks = find_papers()[self.paper].notebooks
+        stages = [notebooks[s] for s in ("data", "rewards") if s in notebooks]
+        done = [folders.run_folder(notebook, self.params) for notebook in stages]
+        for run in done + self.run_folders(self.arms):
+            if not read_results(run):
+                continue
+            keys = type(self.params).model_fields
+            if other := folders.describe_differences(run, self.params, keys):
+                raise params.ParamError(
+                    f"{folders.relative(run)} was made with {other}: give another "
+                    "--output-dir, or move it away to have it made anew"
+                )
+
+
+def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
+    """Train the arms and seeds in `p.arms` and `p.seeds` that have no results yet;
+    returns the results of all. Raises SweepError if a run fails."""
+    files = params.load(paper, p.profile, variant=p.variant).model_dump()
+    values = p.model_dump(exclude={"arm", "arms", "seed", "seeds", "output_dir"})
+    changed = {key: value for key, value in values.items() if value != files[key]}
+    sweep = Sweep(paper, p, p.arm_names, p.seed_numbers, overrides=changed)
+    runs = sweep.run_folders(sweep.arms)
+    missing = [folder for folder in runs if not read_results(folder)]
+    print(f"{len(runs) - len(missing)} of {len(runs)} runs are done")
+    if missing:
+        targets = [folders.relative(folder / "results.json") for folder in runs]
+        sweep.run(targets, label="sweep")
+    results = [result for folder in runs if (result := read_results(folder))]
+    if len(results) < len(runs):
+        raise SweepError("see the failed runs' notebook.partial.ipynb")
+    return results
 
 
 def _calls(
     folder: Path, needed: Sequence[Path], compared: Sequence[str]
 ) -> Iterator[list[str]]:
-    """Options of each call of Snakemake for a sweep: one, or two beside another sweep.
+    """Options of each call of Snakemake: one call, or two beside another sweep.
 
-    Sweeps of a folder train at the same time: the first that claims a run makes it, the
-    others wait until it is done. They compare and draw one at a time: whoever finds
-    another with this right trains first, and then waits. compared: the rules for it.
+    Sweeps of one folder train at the same time: the first that locks a run makes it,
+    the others wait for it. They compare and draw one at a time: a sweep that finds
+    another one comparing trains first, then waits. compared: the rules that compare.
     """
     from filelock import FileLock, Timeout
 
     options, last = ["--rerun-incomplete"], FileLock(folder / ".sweep.lock")
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
 
         def take(lock: FileLock) -> bool:
             with contextlib.suppress(Timeout):
-                held.enter_context(lock.acquire(timeout=0))
+                locks.enter_context(lock.acquire(timeout=0))
             return lock.is_locked
 
         for run in sorted(needed):  # in one order: no two sweeps wait for each other
@@ -182,58 +273,30 @@ def _is_done(run: Path) -> bool:
     return False
 
 
-def _folders(
-    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
-) -> list[Path]:
-    """The folders of the training runs of arms and seeds."""
-    notebook = next((ROOT / "notebooks").glob(f"[1-6][12]_{paper}_train.ipynb")).stem
-    each = itertools.product(arms, seeds)
-    runs_of = [p.model_copy(update={"arm": arm, "seed": seed}) for arm, seed in each]
-    return [runs.run_folder(notebook, own) for own in runs_of]
-
-
-def _refuse_other_values(
-    p: Any, paper: str, arms: Sequence[str], seeds: Sequence[int]
-) -> None:
-    """Snakemake leaves what is done: it must have been made with the values of `p`."""
-    table, folder = papers_arms.table(paper), runs.profile_folder(p)
-    done = {f: () for f in folder.glob(f"[1-6][01]_{paper}_*/main-s0")}
-    for arm in arms:
-        own = _folders(p, paper, [arm], seeds)
-        done |= dict.fromkeys(own, table[arm].changes)
-    for made, changes in done.items():
-        keys = type(p).model_fields.keys() - changes
-        if runs.read_results(made) and (other := runs.made_otherwise(made, p, keys)):
-            raise params.ParamError(
-                f"{runs.relative(made)} was made with {other}: give another "
-                "--output-dir, or move it away to have it made anew"
-            )
-
-
 def _run(
-    command: Sequence[str], env: Mapping[str, str], bar: str, verbose: bool
+    command: Sequence[str], env: Mapping[str, str], label: str, verbose: bool
 ) -> tuple[int, str]:
-    """Run Snakemake; its exit status and output.
+    """Run Snakemake; returns its exit status and output.
 
-    Shown of it: all if `verbose`, else which run begins and how many are done; with a
-    label, as a bar.
+    Shows all output if `verbose`, else which run begins and how many are done, as a
+    progress bar if it has a label.
     """
     lines = []
     text = {"text": True, "encoding": "utf-8", "errors": "replace"}
     with (
         child.reading(command, env=env, cwd=ROOT, **text) as process,
-        progress.progress_bar(1, bar, "run") as shown,
+        progress.progress_bar(1, label, "run") as bar,
     ):
         for line in process.stdout:
             lines.append(line)
             steps, begins = STEPS.match(line), line.startswith("== ")
             usage = lines[0].startswith("usage:")  # a hundred lines of it
-            if verbose and not usage or not bar and (begins or steps and steps[1]):
+            if verbose and not usage or not label and (begins or steps and steps[1]):
                 print(line, end="", flush=True)
             if steps:
-                shown.n, shown.total = int(steps[1] or 0), int(steps[2])
+                bar.n, bar.total = int(steps[1] or 0), int(steps[2])
             elif begins:
-                shown.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
+                bar.set_postfix_str("/".join(Path(line.strip()).parts[-2:]))
     return process.returncode, "".join(lines)
 
 
@@ -245,16 +308,19 @@ def _failed_runs(folder: Path, since: float) -> list[str]:
         if path.stat().st_mtime >= since:
             with contextlib.suppress(ValueError):  # a full disk has cut it off
                 cells = json.loads(path.read_text("utf-8"))["cells"]
-        for output in itertools.chain(*(cell.get("outputs", ()) for cell in cells)):
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        for output in outputs:
             if output["output_type"] == "error":
-                own = output["traceback"] if len(output["traceback"]) == 1 else ()
-                error = "".join(own) or f"{output['ename']}: {output['evalue']}"
-                causes.append(f"{runs.relative(path.parent)}: {error.splitlines()[0]}")
+                error = f"{output['ename']}: {output['evalue']}"
+                if len(output["traceback"]) == 1:  # the kit's own errors
+                    error = output["traceback"][0]
+                run = folders.relative(path.parent)
+                causes.append(f"{run}: {error.splitlines()[0]}")
     return causes
 
 
 def _explain(output: str, where: str) -> str:
-    """Why Snakemake failed, by its output, where no notebook says it."""
+    """Why Snakemake failed, by its output, if no notebook tells."""
     failure = RuntimeError(cause := last_error(output))
     failure.add_note(where)
     if "DeadKernelError" in cause:
@@ -265,52 +331,17 @@ def _explain(output: str, where: str) -> str:
     return explain_storage(failure) or cause
 
 
-def _overrides_file(folder: Path, overrides: Mapping[str, object]) -> str:
-    """The path of a parameter file with the overrides, or nothing without any.
-
-    papermill takes a file, so that no value passes through a shell.
-    """
-    if not overrides:
-        return ""
-    text = yaml.safe_dump(dict(overrides))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    path = folder / f".overrides-{digest}.yaml"
-    write_atomically(path, text)
-    return str(path)
-
-
-def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
-    """The results of the arms and seeds that `p.arms` and `p.seeds` name, after those
-    without results were trained. Raises SweepError if a run fails."""
-    arms, seeds = p.arm_names, p.seed_numbers
-    folders = _folders(p, paper, arms, seeds)
-    missing = [folder for folder in folders if not runs.read_results(folder)]
-    print(f"{len(folders) - len(missing)} of {len(folders)} runs are done")
-    if missing:
-        own = params.load(paper, p.profile, variant=p.variant).model_dump()
-        named = {"arm", "arms", "seed", "seeds", "output_dir"}
-        values = p.model_dump(exclude=named)
-        changed = {key: v for key, v in values.items() if v != own[key]}
-        targets = [runs.relative(folder / "results.json") for folder in folders]
-        more = {"overrides": changed, "bar": "sweep"}
-        snakemake(p, paper, arms, seeds, targets, **more)
-    results = [r for folder in folders if (r := runs.read_results(folder))]
-    if len(results) < len(folders):
-        raise SweepError("see the failed runs' notebook.partial.ipynb")
-    return results
-
-
 def environment(jobs: int = 1) -> dict[str, str]:
-    """The environment of a run: this interpreter's programs, offline, few threads.
+    """The environment of a run: this interpreter's programs, no network, few threads.
 
-    Two threads a run, or one where as many runs as cores go on at a time. A user's own
-    settings of Snakemake, Jupyter, IPython and Matplotlib do not reach a run, and it
-    writes nothing into the home folder but the cache.
+    A run has two threads, or one if `jobs` needs the cores. It does not see a user's
+    settings of Snakemake, Jupyter, IPython and Matplotlib, and writes nothing into the
+    home folder except the cache.
     """
     threads = max(1, min(2, child.cores() // jobs))
     programs = str(Path(sys.executable).parent)
-    named = hasattr(os, "ttyname") and sys.stderr.isatty()  # Windows has no names
-    terminal = os.ttyname(2) if named else ""
+    has_name = hasattr(os, "ttyname") and sys.stderr.isatty()  # not on Windows
+    terminal = os.ttyname(2) if has_name else ""
     home, cache = Path(os.path.expanduser("~")), cache_dir()
     moved = {}
     if "XDG_CACHE_HOME" not in os.environ and not os.access(home, os.W_OK):
@@ -319,7 +350,7 @@ def environment(jobs: int = 1) -> dict[str, str]:
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
-        "GOMP_SPINCOUNT": "3000",  # asleep at once they lag; spinning on, they crawl
+        "GOMP_SPINCOUNT": "3000",  # sleeping at once lags; spinning on crawls
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **{k: v for k, v in os.environ.items() if not PERSONAL.match(k)},

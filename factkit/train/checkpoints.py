@@ -1,8 +1,8 @@
 """Checkpoints: record their files, and find the newest undamaged one to resume from.
 
 transformers resumes from whatever it finds: without optimizer.pt it starts a new
-optimizer, without the random state it draws other numbers. Here a manifest with sizes
-and checksums is written last, and a checkpoint that differs from it is not used.
+optimizer, without the random state it draws other numbers. A manifest with sizes and
+checksums is written last; a checkpoint that differs from its manifest is not used.
 """
 
 import json
@@ -20,7 +20,6 @@ from factkit.train.launch import is_main_process
 if TYPE_CHECKING:
     from transformers import Trainer
 
-PREFIX = "checkpoint"  # transformers' name of a checkpoint's folder, before its step
 MANIFEST = "manifest.json"
 Files = dict[str, tuple[int, str]]  # name → size in bytes, SHA-256
 
@@ -28,8 +27,7 @@ Files = dict[str, tuple[int, str]]  # name → size in bytes, SHA-256
 def record(trainer: "Trainer") -> None:
     """Have the trainer write a manifest last into each checkpoint that it saves.
 
-    Every process calls this: the main one waits for what the others write, as the state
-    of their random numbers and DeepSpeed's shards.
+    Every process calls this: the main one waits for the files of the others.
     """
     from transformers import TrainerCallback
 
@@ -37,20 +35,41 @@ def record(trainer: "Trainer") -> None:
         def on_save(self, args, state, control, **_):
             trainer.accelerator.wait_for_everyone()
             if is_main_process():
-                name = f"{PREFIX}-{state.global_step}"
-                write_manifest(Path(args.output_dir, name))
+                checkpoint = Path(args.output_dir, f"checkpoint-{state.global_step}")
+                manifest = json.dumps(_files(checkpoint), indent=1)
+                write_atomically(checkpoint / MANIFEST, manifest)
             trainer.accelerator.wait_for_everyone()
 
     trainer.add_callback(Record())
 
 
-def write_manifest(checkpoint: Path) -> None:
-    """Write manifest.json: each file of the checkpoint with its size and SHA-256."""
-    write_atomically(checkpoint / MANIFEST, json.dumps(_files(checkpoint), indent=1))
+def newest(trainer: "Trainer") -> str | None:
+    """The newest undamaged checkpoint to resume from, or None.
+
+    Every process calls this; the main one renames newer, damaged checkpoints to
+    damaged-<step> and prints the reason.
+    """
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = Path(trainer.args.output_dir)
+    if is_main_process():
+        folder.mkdir(parents=True, exist_ok=True)
+        while last := get_last_checkpoint(folder):
+            path = Path(last)
+            if not (fault := _find_damage(path)):
+                break
+            aside = path.with_name(path.name.replace("checkpoint", "damaged"))
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            print(
+                f"{path} is damaged: {fault}; it is now {aside.name}, not resumed from"
+            )
+    trainer.accelerator.wait_for_everyone()
+    return get_last_checkpoint(folder)
 
 
-def damage(checkpoint: Path) -> str:
-    """What is wrong with a checkpoint's files, by its manifest; "" if nothing is."""
+def _find_damage(checkpoint: Path) -> str:
+    """The differences between a checkpoint and its manifest, "" without any."""
     try:
         manifest = (checkpoint / MANIFEST).read_bytes()
         saved = TypeAdapter(Files).validate_json(manifest)
@@ -63,47 +82,10 @@ def damage(checkpoint: Path) -> str:
 
 
 def _files(checkpoint: Path) -> Files:
-    """A checkpoint's files. A GB takes about a second; files are read side by side."""
     paths = [p for p in checkpoint.rglob("*") if p.is_file() and p.name != MANIFEST]
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool:  # a GB takes about a second
         checksums = pool.map(file_checksum, paths)
         return {
             path.relative_to(checkpoint).as_posix(): (path.stat().st_size, checksum)
             for path, checksum in zip(paths, checksums, strict=True)
         }
-
-
-def newest(trainer: "Trainer") -> str | None:
-    """The newest checkpoint that is as it was saved, for the trainer to go on from.
-
-    None if there is none. Every process calls this; the main one renames those after
-    it to damaged-<step>, and prints which and why.
-    """
-    folder = Path(trainer.args.output_dir)
-    if is_main_process():
-        set_aside_damaged(folder)
-    trainer.accelerator.wait_for_everyone()
-    path = next(iter(_newest_first(folder)), None)
-    return path and str(path)
-
-
-def set_aside_damaged(folder: Path) -> None:
-    """Rename checkpoints that are not as they were saved, from the newest on."""
-    for path in _newest_first(folder):
-        fault = damage(path)
-        if not fault:
-            return
-        aside = path.with_name(path.name.replace(PREFIX, "damaged"))
-        shutil.rmtree(aside, ignore_errors=True)
-        path.rename(aside)
-        print(f"{path} is damaged: {fault}; it is now {aside.name}, not resumed from")
-
-
-def _newest_first(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, that of the last step first."""
-    steps = {
-        int(step): path
-        for path in folder.glob(f"{PREFIX}-*")
-        if (step := path.name.removeprefix(f"{PREFIX}-")).isdecimal()
-    }
-    return [steps[step] for step in sorted(steps, reverse=True)]

@@ -1,4 +1,4 @@
-"""GRPO with TRL: as TruthRL has it (§3.2, Appendix C), or as Dr.GRPO."""
+"""GRPO with TRL, as in TruthRL (§3.2, Appendix C) or as Dr.GRPO."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,23 +14,20 @@ if TYPE_CHECKING:
 
 
 def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
-    """TRL's configuration for the papers' objectives; each default that differs is set.
+    """TRL's configuration for the papers' objectives, with every default that differs.
 
-    p.loss: grpo has the advantage (r − mean) / std and means over a response's tokens
-    (TruthRL §3.2); dr_grpo the advantage r − mean and no length normalisation (Learning
-    to Reason Eq. 3): its sum over tokens is divided by the constant
-    max_completion_length alone. TRL's dr_grpo does not switch the std off: that is
-    done here.
+    p.loss: `grpo` has the advantage (r − mean) / std and averages over a response's
+    tokens (TruthRL §3.2); `dr_grpo` has the advantage r − mean and divides the sum over
+    tokens by the constant max_completion_length (Learning to Reason Eq. 3). TRL's
+    dr_grpo alone does not switch the std off.
 
-    π_old is the trainer's, wherever rollouts come from. TRL would weigh a response by
-    π_old over vLLM's own probability of it, and drop it if that is above 3; no paper
-    does.
+    π_old is the trainer's, also with rollouts of vLLM: no paper uses TRL's importance
+    sampling correction.
 
-    One update a rollout has the ratio 1 and the clip idle (as in Learning to Reason
-    §3.2; ours for TruthRL, which does not state its mini-batch). With p.minibatches
-    more, a rollout is so many times p.rl_batch_size completions, and checkpoints are
-    written between rollouts only: TRL does not keep one, so that a run that goes on
-    from the middle of it would sample anew.
+    With one update per rollout the ratio is 1 and the clip idle (Learning to Reason
+    §3.2; ours for TruthRL, which does not state its mini-batch). p.minibatches updates
+    share a rollout of as many times p.rl_batch_size completions; checkpoints are then
+    written between rollouts, because TRL does not store a rollout.
     """
     from trl import GRPOConfig
 
@@ -59,12 +56,12 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     )
     config.steps_per_generation *= p.minibatches
     config.generation_batch_size *= p.minibatches
-    config.save_steps = between_rollouts(p.checkpoint_steps, p.minibatches)
+    config.save_steps = round_up(p.checkpoint_steps, p.minibatches)
     return config
 
 
-def between_rollouts(steps: int, updates: int) -> int:
-    """The next multiple of a rollout's updates."""
+def round_up(steps: int, updates: int) -> int:
+    """The next multiple of `updates`, those of one rollout."""
     return -(-steps // updates) * updates
 
 
@@ -77,18 +74,18 @@ def grpo(
     p: RlParams,
     make_rollout: Callable[[RlParams, Path], Callable[..., dict]] | None = None,
 ) -> Path:
-    """Train the policy in `start` on rows of `prompt` and what the reward needs.
+    """Train the policy in `start` on rows with `prompt` and the reward's columns.
 
-    make_reward(p, folder) gives a function with TRL's `reward_funcs` signature,
-    make_rollout(p, folder) one with `rollout_func`'s, where sampling takes more than a
-    turn. They are handed on by name, so that every process can make its own.
+    make_reward(p, folder) returns a function with TRL's `reward_funcs` signature,
+    make_rollout(p, folder) one with that of `rollout_func`, for sampling in several
+    turns. They are passed to other processes by name.
 
     Returns folder/model: a LoRA adapter on `start`, or the whole model if `lora_rank`
     is 0. The curve is in folder/metrics.csv; the policies after all but the last of
-    p.kept_steps are in folder/model-<step>. A killed run goes on from its last
+    p.kept_steps are in folder/model-<step>. A killed run resumes from its last
     checkpoint. Raises ValueError if a rollout needs more rows.
     """
-    required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    require_rows(rows, p.minibatches * p.rl_batch_size // p.num_generations)
     from trl import GRPOTrainer
 
     from factkit.train.rewards import CheckedReward
@@ -108,9 +105,9 @@ def grpo(
     return train_policy(trainer, "GRPO", folder, p)
 
 
-def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
-    """Raises ValueError if there are fewer rows than a rollout has prompts: TRL would
-    train for no step and not say so."""
+def require_rows(rows: Sequence[dict[str, Any]], prompts: int) -> None:
+    """Raises ValueError if a rollout has more prompts than there are rows: TRL would
+    silently train for no step."""
     if len(rows) < prompts:
         raise ValueError(f"a rollout needs {prompts} prompts, there are {len(rows)}")
 
@@ -118,8 +115,19 @@ def required(rows: Sequence[dict[str, Any]], prompts: int) -> None:
 def train_policy(
     trainer: "GRPOTrainer", algorithm: str, folder: Path, p: RlParams
 ) -> Path:
-    """Train to the end and keep the policies that `grpo` tells of; folder/model."""
-    setup.keep_at(trainer, p.kept_steps[:-1], folder)
+    """Train to the end and save the policies that `grpo` describes; returns
+    folder/model."""
+    from transformers import TrainerCallback
+
+    class Keep(TrainerCallback):
+        """Saves on every process: under ZeRO-3 the weights are gathered."""
+
+        def on_step_end(self, args, state, control, **_):
+            kept = folder / f"model-{state.global_step}"
+            if state.global_step in p.kept_steps[:-1] and not kept.exists():
+                setup.save_whole(trainer, kept, merge=False)
+
+    trainer.add_callback(Keep())
     on_cpu = trainer.args.device.type == "cpu"
     if on_cpu and trainer.accelerator.num_processes == 1:
         cpu.share_prompts(trainer)

@@ -1,4 +1,4 @@
-"""Training on rows that do not change, with TRL: SFT, DPO, the reward model."""
+"""Training on fixed rows with TRL: SFT, DPO, the reward model."""
 
 import functools
 from collections.abc import Sequence
@@ -11,15 +11,17 @@ from factkit.run.params.stages import DpoParams, RewardModelParams, SftParams
 from factkit.train import launch, setup
 
 if TYPE_CHECKING:
-    from trl import DPOConfig, RewardConfig, SFTConfig
+    from trl import DPOConfig, SFTConfig
+
+Rows = Sequence[dict[str, Any]]
 
 
 @launch.made_once
-def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -> Path:
+def sft(base: str, rows: Rows, folder: Path, p: SftParams) -> Path:
     """Fine-tune `base` on rows of `prompt` and `completion`; returns folder/model.
 
-    LoRA is merged, so that RL can put an adapter of its own on the result. The curve is
-    in folder/metrics.csv.
+    The loss is the completion's. A LoRA adapter is merged, so that RL can add its own.
+    The curve is in folder/metrics.csv.
     """
     from trl import SFTTrainer
 
@@ -30,7 +32,7 @@ def sft(base: str, rows: Sequence[dict[str, Any]], folder: Path, p: SftParams) -
 
 
 def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
-    """TRL's configuration: loss on the completion, cosine, warm-up (TruthRL App. C)."""
+    """TRL's configuration, with the schedule of TruthRL App. C."""
     from trl import SFTConfig
 
     return SFTConfig(
@@ -47,17 +49,19 @@ def sft_config(p: SftParams, folder: Path) -> "SFTConfig":
 
 
 def sft_loss(p: SftParams) -> str:
-    """TRL's default, which makes no logits where there is no target; else the same loss
-    on all logits: under ZeRO-3 the default gathers the head once a chunk, and processes
-    whose targets fill unequal numbers of chunks wait for each other (TRL 6696); Unsloth
-    has a fused loss of its own, which the default would go round."""
+    """TRL's default loss in chunks, or the same loss on all logits.
+
+    Under ZeRO-3 the default gathers the head once per chunk, and processes with unequal
+    numbers of chunks wait for each other forever (TRL issue 6696). Unsloth has a fused
+    loss of its own, which the default would bypass.
+    """
     return "nll" if p.deepspeed or p.lora_backend == "unsloth" else "chunked_nll"
 
 
 @launch.made_once
-def dpo(start: str, rows: Sequence[dict[str, Any]], folder: Path, p: DpoParams) -> Path:
+def dpo(start: str, rows: Rows, folder: Path, p: DpoParams) -> Path:
     """Train `start`, which is also the reference, on rows of `prompt`, `chosen` and
-    `rejected`; as `sft`. The result can be the start of another iteration."""
+    `rejected`; returns as `sft`."""
     from trl import DPOTrainer
 
     config = dpo_config(p, folder / "checkpoint")
@@ -85,25 +89,30 @@ def dpo_config(p: DpoParams, folder: Path) -> "DPOConfig":
 
 @functools.partial(launch.made_once, model="reward_model")
 def train_reward_model(
-    start: str, rows: Sequence[dict[str, Any]], folder: Path, p: RewardModelParams
+    start: str, rows: Rows, folder: Path, p: RewardModelParams
 ) -> Path:
-    """Train a scorer on the trunk of `start` from rows of `prompt`, `chosen` and
-    `rejected`; returns folder/reward_model.
+    """Train a reward model from `start` on rows of `prompt`, `chosen` and `rejected`;
+    returns folder/reward_model.
 
-    All parameters are trained, or with p.reward_lora_rank an adapter, which is merged,
-    and the head; kept in float32 either way, for the head's updates. The curve is in
-    folder/reward_model.csv, with the pairs' accuracy by step.
+    The loss is Bradley–Terry's, −log σ(r(x, y_w) − r(x, y_l)). Trains all parameters,
+    or with p.reward_lora_rank > 0 the head and an adapter, which is merged, in float32.
+    The curve is in folder/reward_model.csv.
     """
     import torch
     from datasets import Dataset
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from trl import RewardTrainer
+    from trl import RewardConfig, RewardTrainer
 
-    quiet.bars()
-    config = reward_config(p, folder / "reward_checkpoint")  # before the model
+    quiet.disable_bars()
+    config = RewardConfig(  # before the model, for ZeRO-3
+        **setup.trainer_arguments(p, folder / "reward_checkpoint", p.reward_batch_size),
+        num_train_epochs=p.reward_epochs,
+        learning_rate=p.reward_learning_rate,
+        warmup_steps=p.sft_warmup_ratio,
+        max_length=p.max_context_length,
+    )
     tokenizer = AutoTokenizer.from_pretrained(start, padding_side="right")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    adapter = p.model_copy(update={"lora_rank": p.reward_lora_rank})
     model = AutoModelForSequenceClassification.from_pretrained(
         start, num_labels=1, dtype=torch.float32, **assets.SAFE
     )
@@ -112,22 +121,9 @@ def train_reward_model(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=setup.lora(adapter, task="SEQ_CLS"),
+        peft_config=setup.lora(p.reward_lora_rank, p.lora_alpha, "SEQ_CLS"),
         args=config,
     )
     setup.refuse_lost_rows(trainer, rows)
     names = {"model": "reward_model", "curve": "reward_model.csv"}
     return setup.train_and_keep(trainer, "reward model", folder, merge=True, **names)
-
-
-def reward_config(p: RewardModelParams, folder: Path) -> "RewardConfig":
-    """TRL's configuration: the Bradley–Terry loss −log σ(r(x, y_w) − r(x, y_l))."""
-    from trl import RewardConfig
-
-    return RewardConfig(
-        **setup.trainer_arguments(p, folder, p.reward_batch_size),
-        num_train_epochs=p.reward_epochs,
-        learning_rate=p.reward_learning_rate,
-        warmup_steps=p.sft_warmup_ratio,
-        max_length=p.max_context_length,
-    )

@@ -1,4 +1,4 @@
-"""What training in bfloat16 on GPUs would lose, kept."""
+"""Precision that training in bfloat16 on GPUs would lose."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ BASE = "base_model.model."  # where PEFT has the policy
 
 
 def exact_rotary(model: "nn.Module") -> None:
-    """Give a model the rotary frequencies of its definition again, in float32.
+    """Recompute a model's rotary frequencies in float32.
 
-    Where ZeRO-3 shards a model while it loads, all that `torch.arange` makes is rounded
-    to bfloat16: with Qwen's θ of 1e6 a phase is then off by a radian after 1,000
-    tokens, in training alone, for vLLM's are exact. Does nothing to exact ones.
+    When ZeRO-3 shards a model while loading, results of `torch.arange` are rounded to
+    bfloat16: with Qwen's θ of 1e6 a phase is then off by a radian after 1,000 tokens,
+    in training but not in vLLM.
     """
     for module in model.modules():
         if hasattr(module, "original_inv_freq"):
@@ -26,11 +26,11 @@ def exact_rotary(model: "nn.Module") -> None:
 
 
 def sync_unmerged(generation: "VLLMGeneration", model: "PeftModel") -> None:
-    """Have TRL send vLLM the weights of a policy with LoRA from outside its base.
+    """Have TRL send vLLM merged weights of a LoRA policy without changing its base.
 
-    TRL's own way adds ΔW to W in place and takes it away again, at every update. In
-    bfloat16 that is not W: in a simulation of 400 updates it moves by more than a tenth
-    of ΔW, while the adapter that is kept belongs to the W of the beginning.
+    TRL adds ΔW to W in place and subtracts it again at every update. In bfloat16 the
+    result is not W: in a simulation of 400 updates W moves by more than a tenth of ΔW,
+    while the saved adapter belongs to the initial W.
     """
 
     def weights() -> "Iterator[tuple[str, Tensor]]":
@@ -41,8 +41,8 @@ def sync_unmerged(generation: "VLLMGeneration", model: "PeftModel") -> None:
 
 
 def merged(model: "PeftModel") -> "Iterator[tuple[str, Tensor]]":
-    """Name and weight of each parameter of the policy as it is without LoRA, W + ΔW in
-    the dtype of W; of no other module, as a value head."""
+    """Name and merged weight, W + ΔW in the dtype of W, of each of the policy's
+    parameters, without other modules such as a value head."""
     for name, weight in model.named_parameters():
         if not name.startswith(BASE) or model.prefix in name:
             continue

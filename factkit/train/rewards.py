@@ -1,6 +1,5 @@
 """Checks of rewards before a trainer uses them."""
 
-import math
 import signal
 import threading
 import time
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 from transformers import TrainerCallback
 
 from factkit import UserError
@@ -22,19 +22,17 @@ PART = 20  # characters by which a text tells its response
 
 
 class RewardError(UserError):
-    """A reward is neither a finite number nor None, or took too long; the message names
-    the reward function and the response."""
+    """A reward is neither a finite number nor None, or took too long."""
 
 
 class CheckedReward(TrainerCallback):
-    """A reward function with TRL's signature, whose values are checked at each call.
+    """A reward function with TRL's signature that checks its values at each call.
 
-    A reward is a finite number, or a sequence with a finite number for each of the
-    completion's tokens, or None where a judge failed: TRL leaves such a completion out
-    of its group's baseline. Raises RewardError on anything else, since one NaN or
-    infinity makes all weights NaN. Raises RuntimeError if more than 5 % of the
-    responses have no reward: while training from `FEWEST_RESPONSES` on, and as the
-    trainer's callback at the end of training, however few there are.
+    A reward is a finite number, a sequence with a finite number for each token of the
+    completion, or None if a judge failed: TRL leaves such a completion out of its
+    group's baseline. Raises RewardError on anything else, since one NaN makes all
+    weights NaN. Raises RuntimeError if more than 5 % of the responses have no reward:
+    from `FEWEST_RESPONSES` on, and as a trainer's callback at the end of training.
     """
 
     def __init__(self, reward: Callable[..., Sequence[Any]]) -> None:
@@ -58,7 +56,7 @@ class CheckedReward(TrainerCallback):
         checked = []
         for i, reward in enumerate(rewards):
             try:
-                checked.append(_number_or_numbers(reward, len(completion_ids[i])))
+                checked.append(_to_floats(reward, len(completion_ids[i])))
             except (TypeError, ValueError) as error:
                 (text,) = completion_texts([completions[i]])
                 self._refuse(f"{error}; the response: {text[:200]!r}")
@@ -85,8 +83,8 @@ class CheckedReward(TrainerCallback):
 
     @contextmanager
     def _limited(self, completions: Sequence[Any]) -> Iterator[None]:
-        """Refuse a call that computes for more than CPU_S, as a pattern may on the
-        response of a policy that is stuck. Only the main thread can be interrupted."""
+        """Raise RewardError after CPU_S of computing, as a regular expression may need
+        on a degenerate response. Only the main thread can be interrupted."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -122,20 +120,15 @@ def _response_at(frame: FrameType | None, responses: Sequence[str]) -> str:
     return max(responses, key=len, default="")
 
 
-def _number_or_numbers(reward: Any, tokens: int) -> float | list[float] | None:
-    """A reward as Python's floats; TypeError or ValueError if it is none."""
+def _to_floats(reward: Any, tokens: int) -> float | list[float] | None:
+    """A reward as Python's floats. Raises TypeError or ValueError if it is none."""
     if reward is None:
         return None
-    if isinstance(reward, str | bytes | dict | set):
+    values = np.asarray(reward.tolist() if hasattr(reward, "tolist") else reward)
+    if values.dtype.kind not in "biuf":
         raise TypeError(f"{reward!r:.80} is no number")
-    if getattr(reward, "ndim", 0) or isinstance(reward, list | tuple):
-        numbers = [_number_or_numbers(value, 0) for value in reward]
-        if len(numbers) != tokens:
-            raise ValueError(f"{len(numbers)} rewards for {tokens} tokens")
-        if not all(isinstance(number, float) for number in numbers):
-            raise TypeError(f"{reward!r:.80} is no list of numbers")
-        return numbers
-    number = float(reward)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is neither a finite number nor None")
-    return number
+    if values.ndim and values.shape != (tokens,):
+        raise ValueError(f"{len(values)} rewards for {tokens} tokens")
+    for infinite in values[~np.isfinite(values)].flat:
+        raise ValueError(f"{infinite} is neither a finite number nor None")
+    return values.astype(float).tolist()

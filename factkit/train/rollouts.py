@@ -1,4 +1,4 @@
-"""Where GRPO's rollouts come from: transformers, or a vLLM engine in each process."""
+"""GRPO's rollouts from transformers, or from a vLLM engine in each process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +13,16 @@ if TYPE_CHECKING:
     from trl.generation.vllm_generation import VLLMGeneration
     from vllm import LLM
 
-# by which Unsloth marks the method that hands its adapter to the engine
+# marks the method by which Unsloth gives its adapter to the engine
 UNSLOTH_WRAPPED = "_unsloth_vllm_generation_lora_wrapped"
 
 
 def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
-    """GRPOConfig's arguments that say where rollouts come from.
+    """GRPOConfig's arguments for rollouts.
 
-    vllm_colocate: an engine in each training process, or one of p.vllm_tensor_parallel
-    of them. It has p.vllm_memory of each GPU while it samples and sleeps while the
-    policy trains: weights and cache are given back, and TRL sends the weights anew
-    before the next rollout.
+    vllm_colocate: one engine per p.vllm_tensor_parallel training processes. It takes
+    p.vllm_memory of each GPU while it samples and sleeps while the policy trains; TRL
+    sends the weights again before the next rollout.
     """
     if p.rollouts == "transformers":
         return {"use_vllm": False}
@@ -38,13 +37,12 @@ def rollout_arguments(p: HardwareParams) -> dict[str, Any]:
 
 
 def settle_engine(trainer: "GRPOTrainer", p: TrainParams) -> None:
-    """What TRL's way with vLLM leaves out: a base that LoRA does not move, and rollouts
-    that depend on p.seed.
+    """Keep LoRA's base weights unchanged by TRL's vLLM sync, and seed the rollouts.
 
-    An engine in the trainer's process sets the seed of both, the same for every run;
-    the processes of one engine need one seed. Unsloth's engine has the trainer's
-    weights and takes the adapter with each request: raises RunFailure if Unsloth, which
-    only warns, could not change TRL's class so.
+    An engine in the trainer's process sets a fixed seed for both; here it becomes
+    p.seed's, one per engine. Unsloth's engine shares the trainer's weights and takes
+    the adapter with each request: raises RunFailure if Unsloth could not change TRL's
+    class for that, of which it only warns.
     """
     from transformers import set_seed
 
@@ -64,11 +62,8 @@ def settle_engine(trainer: "GRPOTrainer", p: TrainParams) -> None:
 
 @contextmanager
 def awake(generation: "VLLMGeneration") -> Iterator["LLM"]:
-    """TRL's engine, to sample from in a `rollout_func` with the policy as it stands.
-
-    TRL wakes the engine and puts it to sleep in its own `generate` alone; this does the
-    same for a caller that samples several turns.
-    """
+    """TRL's engine with the current policy's weights, awake, for a `rollout_func` that
+    samples several turns; TRL wakes it only in its own `generate`."""
     if generation.enable_sleep_mode:
         if generation._llm_weights_sleeping:
             generation.sync_weights()

@@ -1,8 +1,7 @@
-"""What every trainer is given: policy, LoRA, batches, checkpoints, curve."""
+"""Parts of every trainer: policy, LoRA, batches, checkpoints, curve."""
 
-import csv
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from factkit.data import assets
 from factkit.policy import cpu, models
 from factkit.run import files, progress, quiet
 from factkit.run.failures import writing
-from factkit.run.params.stages import HardwareParams, TrainParams
+from factkit.run.params.stages import TrainParams
 from factkit.train import checkpoints, precision
 from factkit.train.launch import RECIPE, is_main_process
 from factkit.train.rollouts import settle_engine
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     )
 
 
-MOST_LOST = 0.05  # of the rows, that do not fit the context
+MOST_LOST = 0.05  # share of rows that may exceed the context
 
 
 def policy_trainer(
@@ -36,20 +35,21 @@ def policy_trainer(
     p: TrainParams,
     rollouts: bool = False,
 ) -> "Trainer":
-    """TRL's trainer of the policy in `start` on rows, with LoRA if p says so.
+    """TRL's trainer of the policy in `start` on rows, with LoRA if p.lora_rank > 0.
 
-    make: its class, or a function that gives more arguments. `config` is made before
-    this, for ZeRO-3; what `make` draws at random comes after p.seed is set.
+    make: the trainer's class, or a function that adds arguments; p.seed is set before.
+    For ZeRO-3, `config` must be made before the model is loaded.
     """
     from datasets import Dataset
 
-    quiet.bars()
+    quiet.disable_bars()
     model, tokenizer = load_trainable(start, p, rollouts)
+    adapted = hasattr(model, "peft_config")  # by Unsloth
     trainer = make(
         model=model,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(list(rows)),
-        peft_config=lora(p, model),
+        peft_config=None if adapted else lora(p.lora_rank, p.lora_alpha),
         args=config,
     )
     reference = getattr(trainer, "ref_model", None)  # TRL loads it itself
@@ -64,7 +64,7 @@ def policy_trainer(
 
 
 def refuse_lost_rows(trainer: "Trainer", rows: Sequence[dict[str, Any]]) -> None:
-    """Print how many rows TRL dropped or cut, for they do not fit the context.
+    """Print how many rows TRL dropped or cut because they exceed the context.
 
     Raises ValueError if they are more than MOST_LOST of the rows.
     """
@@ -83,15 +83,12 @@ def refuse_lost_rows(trainer: "Trainer", rows: Sequence[dict[str, Any]]) -> None
 def load_trainable(
     path: str, p: TrainParams, rollouts: bool = False
 ) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]:
-    """A model to train and its tokenizer. Make the trainer's arguments first.
+    """A model to train and its tokenizer; sets the random seed to p.seed.
 
-    Under ZeRO-3, transformers shards the weights while it loads them if
-    TrainingArguments exist by then. Full parameters are kept in float32 and computed in
-    p.dtype, unless DeepSpeed keeps a float32 copy itself: an update of 1e-6 is lost in
-    bfloat16. rollouts: Unsloth also starts its vLLM engine, if p.rollouts says so. What
-    is made of random numbers after this, an adapter's first weights, comes of p.seed.
-
-    Raises ValueError if `path` is an adapter.
+    Under ZeRO-3, transformers shards the weights while loading if TrainingArguments
+    exist by then. Full parameters are kept in float32, as an update of 1e-6 is lost in
+    bfloat16; DeepSpeed keeps a float32 copy itself. rollouts: Unsloth also starts its
+    vLLM engine, if p.rollouts says so. Raises ValueError if `path` is an adapter.
     """
     import torch
     from transformers import set_seed
@@ -114,7 +111,7 @@ def load_trainable(
     model = AutoModelForCausalLM.from_pretrained(
         path, dtype=getattr(torch, dtype), **assets.SAFE
     )
-    return model, models.load_tokenizer(path)  # the trainer puts it on its GPU
+    return model, models.load_tokenizer(path)  # the trainer moves it to its GPU
 
 
 def unsloth_arguments(
@@ -122,8 +119,8 @@ def unsloth_arguments(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of FastLanguageModel's from_pretrained and get_peft_model.
 
-    Weights in p.dtype (no 4 bit), and the very model that is named, not Unsloth's
-    upload of it. With fast_inference, vLLM and the trainer share the weights.
+    The weights are the named model's, not Unsloth's upload of it, in p.dtype, without
+    quantisation. With fast_inference, vLLM and the trainer share them.
     """
     import torch
 
@@ -151,86 +148,69 @@ def unsloth_arguments(
 
 
 def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any]:
-    """Arguments of TrainingArguments that every trainer is given.
-
-    batch: rows an update; for GRPO, also what is generated at a time.
-    """
+    """TrainingArguments of every trainer. batch: rows per update; for GRPO, also the
+    completions generated at a time."""
     import torch
 
     on_gpu = torch.cuda.is_available()
+    rows, passes = p.split_batch(batch)
     return {
         "output_dir": str(folder),
         "seed": p.seed,
         "data_seed": p.seed,
-        "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed sees for itself
+        "use_cpu": not on_gpu and not p.deepspeed,  # DeepSpeed finds its device
         "bf16": on_gpu and p.dtype == "bfloat16",
-        "optim": "adamw_torch_fused",  # these are transformers' own; Unsloth would
-        "weight_decay": 0.0,  # have 8 bits, and decay
+        "optim": "adamw_torch_fused",  # transformers' default; Unsloth's has 8 bits
+        "weight_decay": 0.0,  # transformers' default; Unsloth's is not 0
         "gradient_checkpointing": on_gpu,
-        "deepspeed": deepspeed_config(p),
+        "deepspeed": deepspeed_config(p.deepspeed),
         "ddp_find_unused_parameters": False,
         "report_to": "none",
         "disable_tqdm": True,  # progress.train draws ours
         "logging_steps": 1,
         "save_strategy": "steps",
         "save_steps": p.checkpoint_steps,
-        "save_total_limit": 2,  # should the newest be cut off
-        **batch_arguments(batch, p),
+        "save_total_limit": 2,  # in case the newest is cut off
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": passes,
     }
 
 
-def batch_arguments(total: int, p: HardwareParams) -> dict[str, int]:
-    """TrainingArguments' names for how `total` rows an update are split."""
-    rows, passes = p.split_batch(total)
-    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
+def deepspeed_config(kind: str) -> dict[str, Any] | None:
+    """DeepSpeed's configuration; the trainer fills in "auto".
 
-
-def deepspeed_config(p: HardwareParams) -> dict[str, Any] | None:
-    """DeepSpeed's configuration for `p.deepspeed`, or None without DeepSpeed.
-
-    ZeRO-3 shards weights, gradients and optimizer over the processes (TruthRL App. C);
-    with offload the shards wait in the host's memory. "auto": the trainer fills it in.
-    Raises ValueError if there is one process only.
+    kind: zero3 shards weights, gradients and optimizer over the processes (TruthRL App.
+    C); zero3_offload keeps the shards in the host's memory; "" returns None.
     """
-    if not p.deepspeed:
+    if not kind:
         return None
-    if p.num_processes == 1:
-        raise ValueError(f"deepspeed={p.deepspeed} shards: num_processes must be ≥ 2")
     zero: dict[str, Any] = {
         "stage": 3,
         "overlap_comm": True,
         "stage3_gather_16bit_weights_on_model_save": True,
     }
-    if p.deepspeed == "zero3_offload":
+    if kind == "zero3_offload":
         host = {"device": "cpu", "pin_memory": True}
         zero |= {"offload_optimizer": host, "offload_param": host}
-    return {
-        "bf16": {"enabled": "auto"},
-        "zero_optimization": zero,
-        "gradient_accumulation_steps": "auto",
-        "gradient_clipping": "auto",
-        "train_batch_size": "auto",
-        "train_micro_batch_size_per_gpu": "auto",
-    }
+    filled_in = (
+        "gradient_accumulation_steps",
+        "gradient_clipping",
+        "train_batch_size",
+        "train_micro_batch_size_per_gpu",
+    )
+    bf16 = {"enabled": "auto"}
+    return dict.fromkeys(filled_in, "auto") | {"bf16": bf16, "zero_optimization": zero}
 
 
-def lora(
-    p: TrainParams, model: "PreTrainedModel | None" = None, task: str = "CAUSAL_LM"
-) -> "LoraConfig | None":
-    """LoRA on every linear layer of `model`; None for full parameters (`lora_rank` 0).
-
-    None, too, if the model has an adapter: Unsloth puts its own on. task: PEFT's name;
-    of SEQ_CLS the head is trained whole.
-    """
-    if p.lora_rank == 0 or hasattr(model, "peft_config"):
+def lora(rank: int, alpha: int, task: str = "CAUSAL_LM") -> "LoraConfig | None":
+    """LoRA on all linear layers, None for full parameters (rank 0). task: PEFT's name;
+    SEQ_CLS also trains the whole head."""
+    if rank == 0:
         return None
     from peft import LoraConfig
 
     return LoraConfig(
-        r=p.lora_rank,
-        lora_alpha=p.lora_alpha,
-        target_modules="all-linear",
-        task_type=task,
+        r=rank, lora_alpha=alpha, target_modules="all-linear", task_type=task
     )
 
 
@@ -242,12 +222,10 @@ def train_and_keep(
     model: str = "model",
     curve: str = "metrics.csv",
 ) -> Path:
-    """Train to the end, write folder/curve and folder/model, drop the checkpoints; the
-    model's folder.
+    """Train to the end from the newest undamaged checkpoint, write folder/curve and
+    folder/model, and delete the checkpoints; returns the model's folder.
 
-    It goes on from the newest checkpoint that is as it was saved, if there is any.
-    algorithm: its name, for the progress bar. merge: a LoRA adapter is merged into its
-    base.
+    algorithm: label of the progress bar. merge: merge a LoRA adapter into its base.
     """
     if trainer.args.device.type == "cpu":
         cpu.keep_activations_dtype(trainer.model)
@@ -262,28 +240,11 @@ def train_and_keep(
     return folder / model
 
 
-def keep_at(trainer: "Trainer", steps: Iterable[int], folder: Path) -> None:
-    """Have the trainer keep the policy after these updates, in folder/model-<step>."""
-    from transformers import TrainerCallback
-
-    wanted = set(steps)
-
-    class Keep(TrainerCallback):
-        """Saves on every process: under ZeRO-3 the weights are gathered."""
-
-        def on_step_end(self, args, state, control, **_):
-            kept = folder / f"model-{state.global_step}"
-            if state.global_step in wanted and not kept.exists():
-                save_whole(trainer, kept, merge=False)
-
-    trainer.add_callback(Keep())
-
-
 def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
     """Save model and tokenizer as a folder that appears only when it is complete.
 
-    merge: a LoRA adapter is merged into its base. All processes call this: under ZeRO-3
-    the weights are gathered from them; the main one writes.
+    merge: merge a LoRA adapter into its base. All processes call this: ZeRO-3 gathers
+    the weights from them, the main one writes.
     """
     partial = folder.with_name(f"{folder.name}.partial")
     if is_main_process():
@@ -307,12 +268,12 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
 
 
 def _merge(folder: Path, dtype: str) -> None:
-    """Replace the adapter in `folder` by its base model with the adapter merged in."""
+    """Replace the adapter in `folder` by its base with the adapter merged in."""
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForSequenceClassification
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-    unset_hf_deepspeed_config()  # this process alone loads, and the whole
+    unset_hf_deepspeed_config()  # this process alone loads the whole model
     adapter = PeftConfig.from_pretrained(folder)
     if adapter.task_type == "SEQ_CLS":
         base = AutoModelForSequenceClassification.from_pretrained(
@@ -327,10 +288,10 @@ def _merge(folder: Path, dtype: str) -> None:
 
 
 def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write the logged steps as CSV, a row a step, a column a metric."""
+    """Write the logged steps as CSV, one row per step and one column per metric."""
+    import pandas as pd
+
     rows = [row for row in log_history if "loss" in row]
     columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
-    with path.open("w", newline="", encoding="utf-8") as f:
-        writer = csv.DictWriter(f, columns, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    table.to_csv(path, index=False, lineterminator="\r\n")

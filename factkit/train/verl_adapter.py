@@ -2,8 +2,8 @@
 
 What verl loads by name, and a writer of what it reads; params/README.md has the set-up
 and the commands. Rows, rewards and parameters are those of the paper's training
-notebook, which `factkit.gpu.verl_jobs` hands in. A response is scored as soon
-as it is sampled, by the paper's reward with TRL's signature.
+notebook: `make_job` of papers/<paper>/verl_adapter.py collects them. A response is
+scored as soon as it is sampled, by the paper's reward with TRL's signature.
 
 verl has no reward of None, but its synchronous trainer (the default) leaves a response
 that raised out of the batch. So where the judge failed, `NoFeedback` is raised: the
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from factkit.run import arms, params, runs
+from factkit.run import folders, params
+from factkit.run.arms import get_paper
 from factkit.run.files import write_atomically
 from factkit.run.params.fields import POLICIES
 from factkit.run.params.stages import RlParams
@@ -50,11 +51,11 @@ TOKENS = 16_384  # of a micro-batch on a GPU, unless one sequence may have more
 
 @dataclass(frozen=True)
 class Job:
-    """What a paper hands to verl (`factkit.gpu.verl_jobs`).
+    """What a paper hands to verl: the result of `make_job` in its module verl_adapter.
 
     p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
     agent loop, if not its own of one turn and number. changes: to verl's config, dotted
-    key → value. refused: a parameter → whether verl can't follow its value.
+    key → value.
     """
 
     p: RlParams
@@ -63,7 +64,6 @@ class Job:
     make_reward: Callable[..., Callable[..., list]]
     loop: type | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    refused: Mapping[str, bool] = field(default_factory=dict)
 
 
 class NoFeedback(RuntimeError):
@@ -85,7 +85,7 @@ class RewardManager:
         from factkit.train.rewards import CheckedReward
 
         make_reward = pkgutil.resolve_name(config.factkit.reward)
-        self._reward = CheckedReward(make_reward(parameters(config), Path()))
+        self._reward = CheckedReward(make_reward(read_parameters(config), Path()))
         self._tokenizer = tokenizer
         self._error: Exception | None = None  # after which there are no rewards
         self._turn = asyncio.Lock()
@@ -134,7 +134,7 @@ class RewardManager:
                 future.set_result(result)
 
 
-def parameters(config: "DictConfig") -> Any:
+def read_parameters(config: "DictConfig") -> Any:
     """The kit's parameters in verl's config. Raises ParamError if one is wrong."""
     from omegaconf import OmegaConf
 
@@ -145,41 +145,36 @@ def parameters(config: "DictConfig") -> Any:
 # What verl reads
 
 
-def write(
+def write_job(
     paper: str, p: RlParams, folder: str | Path, changes: Sequence[str] = ()
 ) -> Path:
-    """Write verl's data, agent loops and config: all that it needs to train `p.arm`.
+    """Write verl's data, agent loops and config for `p.arm`: train.parquet,
+    agent_loop.yaml and <paper>.yaml. Returns their folder.
 
-    train.parquet, agent_loop.yaml, <paper>.yaml; returns their folder. The config says
-    under `factkit.recipe` what makes the policy; changes: overrides that verl is given
-    beside it. Raises ParamError on what verl can't follow, and if the folder has
-    checkpoints of another recipe, with which verl would go on; DataError without the
+    The config's `factkit.recipe` says what makes the policy. changes: further overrides
+    that verl gets. Raises ParamError on what verl can't follow, and if the folder has
+    checkpoints of another recipe, which verl would continue; DataError without the
     paper's data.
     """
     import pandas as pd
     from transformers import AutoTokenizer
 
     folder = Path(folder).resolve()
-    by_rl = arms.table(paper)[p.arm].algorithm in ("GRPO", "PPO")
-    # the kit makes such a policy as it goes; verl's adapters are not set up here
-    no = {"policy": p.policy in POLICIES, "arm": not by_rl, "lora_rank": p.lora_rank}
-    _refuse(paper, p, no)
-    job = pkgutil.resolve_name(f"factkit.gpu.verl_jobs:{paper}")(p)
-    _refuse(paper, p, job.refused)
-    rows = verl_rows(job.rows, paper)
+    job = make_job(p)
+    rows = make_rows(job.rows, paper)
     template = None
     if not p.chat:
         tokenizer = AutoTokenizer.from_pretrained(job.start)
         template = plain_template([row["prompt"] for row in rows], tokenizer)
     reward = f"{job.make_reward.__module__}:{job.make_reward.__name__}"
-    recipe = _recipe(job, paper, changes)
+    recipe = _recipe(job, changes)
     if (folder / "checkpoints").exists():
         made = yaml.safe_load((folder / f"{paper}.yaml").read_text("utf-8"))
         launch.require_same(folder, made["factkit"]["recipe"], recipe)
     kit = {"paper": paper, "reward": reward, "recipe": recipe}
     kit["parameters"] = job.p.model_dump()
     config = {"defaults": ["ppo_trainer", "_self_"], "factkit": kit}
-    config |= _nested(overrides(job, paper, folder, template))
+    config |= _nested(make_overrides(job, paper, folder, template))
     loop = job.loop and f"{job.loop.__module__}.{job.loop.__name__}"
     loops = [{"name": paper, "_target_": loop}] if loop else []
     folder.mkdir(parents=True, exist_ok=True)
@@ -190,25 +185,36 @@ def write(
     return folder
 
 
-def _recipe(job: Job, paper: str, changes: Sequence[str]) -> dict[str, str]:
-    """What the kit's own trainer would be given, what the arm depends on, overrides."""
+def make_job(p: RlParams) -> Job:
+    """What verl needs to train `p.arm`. Raises ParamError on what verl can't follow,
+    DataError without the paper's data."""
+    paper = get_paper(p)
+    module, arm = paper.find_module("verl_adapter"), paper.arms[p.arm]
+    refused = {
+        "policy": p.policy in POLICIES,  # the kit makes such a policy as it goes
+        "arm": not (module and arm.by_rl and arm.verl and not arm.learned_reward),
+        "lora_rank": p.lora_rank,  # verl's adapters are not set up here
+        "cold_start": getattr(p, "cold_start", False),
+    }
+    for name in filter(refused.get, refused):
+        fix = f"train it with notebook {paper.notebooks['train'][:2]}"
+        raise params.ParamError(f"{name}={getattr(p, name)!r}: not by verl; {fix}")
+    return module.make_job(p)
+
+
+def _recipe(job: Job, changes: Sequence[str]) -> dict[str, str]:
+    """The arguments of the kit's own trainer, what the arm depends on, overrides."""
     given = {"start": job.start, "rows": job.rows, "make_reward": job.make_reward}
     recipe = {k: launch.argument_identity(v) for k, v in given.items()}
-    keys = arms.table(paper)[job.p.arm].reads.model_fields.keys() - runs.ELSEWHERE
+    reads = get_paper(job.p).arms[job.p.arm].reads
+    keys = reads.model_fields.keys() - folders.NON_IDENTITY_KEYS
     recipe |= {key: str(getattr(job.p, key)) for key in sorted(keys)}
     return recipe | {"verl_overrides": " ".join(changes)}
 
 
-def _refuse(paper: str, p: RlParams, refused: Mapping[str, Any]) -> None:
-    """Raises ParamError if verl can't do what p says."""
-    for name in filter(refused.get, refused):
-        how = f"train it with notebook {arms.PAPERS.index(paper) + 1}2"
-        raise params.ParamError(f"{name}={getattr(p, name)!r}: not by verl; {how}")
-
-
-def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:
-    """Rows of verl's `RLHFDataset`, made of TRL's: a prompt as messages, and what the
-    reward needs."""
+def make_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, Any]]:
+    """Rows of verl's `RLHFDataset` from TRL's: the prompt as messages, and the columns
+    that the reward needs."""
     made = []
     for index, row in enumerate(rows):
         info = {"index": index} | row
@@ -221,8 +227,8 @@ def verl_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, A
 def plain_template(
     prompts: Sequence[list[dict[str, str]]], tokenizer: "PreTrainedTokenizerBase"
 ) -> str:
-    """The chat template by which prompts, of a message each, have the tokens that the
-    kit's trainer gives them, which puts plain text. Raises ParamError without one."""
+    """The chat template that gives prompts of one message the tokens of plain text, as
+    the kit's trainer has them. Raises ParamError if there is none."""
     plain = tokenizer([messages[0]["content"] for messages in prompts])["input_ids"]
     for template in PLAIN:
         put = tokenizer.apply_chat_template(prompts, chat_template=template)
@@ -231,20 +237,19 @@ def plain_template(
     raise params.ParamError("chat=False: verl can't put plain text to this tokenizer")
 
 
-def overrides(
+def make_overrides(
     job: Job, paper: str, folder: Path, template: str | None
 ) -> dict[str, Any]:
-    """What differs from verl's own ppo_trainer.yaml: its dotted key → value.
+    """The changes to verl's own ppo_trainer.yaml: dotted key → value.
 
-    The objective is that of `grpo.grpo_config`; a batch is of prompts here, a step a
-    rollout, and the policy is sharded by FSDP. Micro-batches are packed by tokens, so
-    that none has to divide what a GPU gets; verl's losses are means over the whole
-    update, however it is packed. template: every prompt goes through one;
-    None for the tokenizer's own.
+    The objective is that of `grpo.grpo_config`. verl counts a batch in prompts and a
+    step in rollouts, and shards the policy by FSDP. Micro-batches are packed by tokens,
+    so that they need not divide a GPU's share; verl's losses are means over the whole
+    update, however it is packed. template: the chat template; None for the tokenizer's.
     """
     p, by_std = job.p, job.p.loss == "grpo"
     prompts = p.rl_batch_size // p.num_generations  # an update
-    steps = rollouts(p, p.rl_steps)
+    steps = count_rollouts(p, p.rl_steps)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return {
         "reward.num_workers": 1,
@@ -288,7 +293,7 @@ def overrides(
         "trainer.n_gpus_per_node": p.num_processes,
         "trainer.total_epochs": steps,  # at most: an epoch is a rollout at least
         "trainer.total_training_steps": steps,
-        "trainer.save_freq": rollouts(p, p.checkpoint_steps),
+        "trainer.save_freq": count_rollouts(p, p.checkpoint_steps),
         "trainer.val_before_train": False,
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.logger": ["console"],
@@ -296,14 +301,14 @@ def overrides(
     }
 
 
-def rollouts(p: RlParams, updates: int) -> int:
-    """verl's steps for so many updates of the kit."""
+def count_rollouts(p: RlParams, updates: int) -> int:
+    """The number of verl's steps (rollouts) for so many updates."""
     return math.ceil(updates / (p.minibatches * getattr(p, "ppo_epochs", 1)))
 
 
 def check_config(folder: Path, paper: str, changes: Sequence[str]) -> None:
-    """`check_sizes` of what `write` wrote, composed with the overrides as verl does it;
-    what is no override verl refuses by itself."""
+    """Apply `check_sizes` to the written config, composed with the overrides as verl
+    does. verl itself refuses arguments that are no overrides."""
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -318,12 +323,13 @@ def check_config(folder: Path, paper: str, changes: Sequence[str]) -> None:
 
 
 def check_sizes(get: Callable[[str], Any]) -> None:
-    """Raise ParamError, with a fix, on sizes that verl 0.9.1 can't split among GPUs; it
-    would stop at most of them after the first rollout, which is paid for by then.
+    """Raise ParamError, with a fix, on sizes that verl 0.9.1 can't split among GPUs.
+
+    At most of them verl would stop only after the first rollout.
 
     get: dotted key of verl's config → its value. Every GPU takes a whole share of an
     update (TrainingWorker.train_mini_batch), rollouts are whole updates, and fixed
-    micro-batches, if any are asked for, divide a share (prepare_micro_batches).
+    micro-batches, if set, divide a share (prepare_micro_batches).
     """
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     prompts, n = get("data.train_batch_size"), get(f"{rollout}.n")
@@ -345,7 +351,8 @@ def check_sizes(get: Callable[[str], Any]) -> None:
         gpus,
         math.gcd(update, critics) * n,
     )
-    for key, size, total in [shared, *((k, get(k), t) for k, t in totals.items())]:
+    splits = [shared] + [(key, get(key), total) for key, total in totals.items()]
+    for key, size, total in splits:
         if size and total % size:
             fix = max(d for d in range(1, size) if total % d == 0)
             raise params.ParamError(f"{key}={size}: must divide {total}; take {fix}")

@@ -11,40 +11,41 @@ from safetensors import SafetensorError
 
 from factkit import UserError
 from factkit.data import assets
-from factkit.run import arms, files, params, runs
+from factkit.run import files, folders, params, runs
+from factkit.run.arms import find_papers
 from factkit.run.failures import last_error
 from factkit.run.results import file_checksum
 from factkit.train import launch
-from factkit.train.verl_adapter import rollouts
+from factkit.train.verl_adapter import count_rollouts
 
 
 def adopt(checkpoint: Path) -> Path:
     """Make verl's last checkpoint the model of the run that it was trained for.
 
     checkpoint: …/checkpoints/global_step_N or its `actor`, with FSDP's shards, which
-    verl merges, or a whole model in safetensors. The config beside the checkpoints says
-    which run; its recipe becomes the model's, with checkpoint and weights' digest.
-    Policies kept on the way (p.kept_policies) come from earlier checkpoints.
+    verl merges, or a whole model in safetensors. The config beside the checkpoints
+    names the run; its recipe becomes the model's, with checkpoint and digest of the
+    weights. The other policies of p.kept_policies come from earlier checkpoints.
 
-    Returns the model's folder, which appears last and complete. Raises UserError on no
-    such checkpoint, RecipeError if the run has another model, RunError if another
-    process writes it.
+    Returns the model's folder, which appears only when it is complete. Raises UserError
+    if there is no such checkpoint, RecipeError if the run has another model, RunError
+    if another process writes it.
     """
     step = checkpoint.resolve()
     step = step.parent if step.name == "actor" else step
     home = step.parent.parent  # <paper>-<arm>-s<seed>
     paper = home.name.partition("-")[0]
     config = home / f"{paper}.yaml"
-    if paper not in arms.PAPERS or not config.is_file():
+    if paper not in find_papers() or not config.is_file():
         raise UserError(f"{step}: not where `python -m factkit verl` trains")
     written = yaml.safe_load(config.read_text("utf-8"))
     start, kit = written["actor_rollout_ref"]["model"]["path"], written["factkit"]
     p = params.validate(paper, kit["parameters"], str(config))
-    steps = {n: f"global_step_{rollouts(p, n)}" for n in p.kept_steps}
+    steps = {n: f"global_step_{count_rollouts(p, n)}" for n in p.kept_steps}
     if step.name != (last := steps[p.rl_steps]):
         raise UserError(f"{step}: rl_steps={p.rl_steps} end with {last}: train on")
-    folder = runs.run_folder(f"{arms.PAPERS.index(paper) + 1}2_{paper}_train", p)
-    with runs.lock_folder(folder):
+    folder = runs.run_folder(find_papers()[paper].notebooks["train"], p)
+    with folders.lock_folder(folder):
         done = (folder / "model").exists()
         before = launch.read_recipes(folder) or launch.read_recipes(folder / "model")
         if before.keys() - {launch.VERL} or (done and not before):
@@ -65,9 +66,9 @@ def adopt(checkpoint: Path) -> Path:
 
 
 def _write_whole(step: Path, start: str, folder: Path) -> None:
-    """Write a checkpoint's whole model, with the tokenizer of the policy that training
-    started from: verl's may have another chat template. Raises UserError if it
-    can't be merged or is no such policy."""
+    """Write a checkpoint's whole model with the tokenizer of the starting policy, since
+    verl's may have another chat template. Raises UserError if the model can't be merged
+    or does not fit that policy."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     shutil.rmtree(folder, ignore_errors=True)

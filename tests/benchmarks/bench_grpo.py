@@ -60,7 +60,7 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
         processing_class=AutoTokenizer.from_pretrained(path, padding_side="left"),
         train_dataset=Dataset.from_list(rows(p)),
         reward_funcs=reward_function(p, folder),
-        peft_config=setup.lora(p),
+        peft_config=setup.lora(p.lora_rank, p.lora_alpha),
         args=grpo.grpo_config(p, folder / "checkpoint"),
     )
     trainer.train()

@@ -1,7 +1,7 @@
 """Seconds a response of Learning to Reason's whole reward, at batch 64.
 
-Measured: `reason.rewards.scored` without (fact) and with the judge of relevance
-(fact_relevance, Eq. 2); beside it the VeriScore package, which judges no relevance.
+Measured: `reason.rewards.score_responses` without (fact) and with the judge of
+relevance (fact_relevance, Eq. 2); beside it VeriScore, which judges no relevance.
 Endpoint, environment and stand-ins are those of `bench_veriscore`; caches begin empty,
 and medians count. An answer is `LEADS` Wikipedia leads: about as many claims as the
 paper's policy makes (Table 2: 39.8). No response shares evidence or claims.
@@ -39,11 +39,12 @@ class ReasonedBatch(veriscore.Batch):
         Raises AssertionError unless each has claims, all are supported, and the answer
         is preferred where that counts, as the endpoint makes them.
         """
-        from factkit.papers.reason.rewards import WEIGHTS, counts, scored
+        from factkit.papers.reason.rewards import WEIGHTS, counts, score_responses
         from factkit.verify.response import written
 
         ids, prompts, answers = rows
-        found = scored(arm, engine, ids, prompts, [written(a, a) for a in answers])
+        responses = [written(a, a) for a in answers]
+        found = score_responses(arm, engine, ids, prompts, responses)
         for of in found:
             f, t = counts(of.supports) or (0, 0)
             assert f == t > 0 and (of.wins or not WEIGHTS[arm][1]), "a call failed"

@@ -277,9 +277,9 @@ class Batch:
 
         Raises AssertionError if a reward is not 1, as the endpoint makes them.
         """
-        from factkit.papers.rar.rewards import rewards_of
+        from factkit.papers.rar.rewards import rewards_by_arm
 
-        rewards = rewards_of(arm, engine, *rows)
+        rewards = rewards_by_arm([arm], engine, *rows)[arm]
         assert rewards == [1.0] * len(rewards), "a call failed"
 
     def engine(self, llm) -> "EvidenceEngine":

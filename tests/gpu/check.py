@@ -83,7 +83,7 @@ class Job(NamedTuple):
                 f"{stage}_batch_size" for stage in ("rl", "sft", "dpo", "reward")
             ]
             own |= dict.fromkeys(batches, 8 * devices())  # any number splits into them
-        known = params.class_of(self.paper).model_fields
+        known = params.find_classes()[self.paper].model_fields
         return {key: value for key, value in own.items() if key in known}
 
     def params(self, given: Namespace) -> Any:

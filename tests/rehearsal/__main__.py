@@ -193,7 +193,11 @@ def main() -> int:
     with servers.running(servers.engine(folder), folder):
         for names in chosen(options):
             rehearsal = Rehearsal(*names, folder)
-            own = [a for a in arms.table(names[0]) if a in rehearsal.p.arm_names]
+            own = [
+                a
+                for a in arms.find_papers()[names[0]].arms
+                if a in rehearsal.p.arm_names
+            ]
             for done in rehearsal.stages(options.arms.split() or own):
                 state = f"{done.minutes} min, {done.error or 'ok'}"
                 print(f"{rehearsal.name} {done.name}: {state}", flush=True)

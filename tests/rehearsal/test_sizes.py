@@ -6,7 +6,6 @@ from sizes import sizes
 
 from factkit.run import params
 from factkit.run.params import ROOT
-from factkit.train.setup import batch_arguments
 
 GPU = ("h100_lora", "h100_full")
 RUNS = [  # paper, profile, variant
@@ -46,7 +45,7 @@ def test_the_smaller_batches_divide_as_the_profiles_do(run):
     own = shipped(*run)
     for key in ("rl_batch_size", "sft_batch_size", "dpo_batch_size"):
         if key in own and getattr(p, key):
-            batch_arguments(getattr(p, key), p)
+            p.split_batch(getattr(p, key))
     assert p.rl_batch_size % p.num_generations == 0
     # a sharded profile stays sharded
     assert (p.num_processes > 1) == (own["num_processes"] > 1)

@@ -47,7 +47,7 @@ def test_shards_are_merged_into_the_run_s_model(tmp_path):
     config = AutoConfig.from_pretrained(p.policy)
     policy = LlamaForCausalLM(config).bfloat16()
     policy.save_pretrained(p.policy)
-    home = adapter.write("truthrl", p, tmp_path / "verl" / "truthrl-x-s0")
+    home = adapter.write_job("truthrl", p, tmp_path / "verl" / "truthrl-x-s0")
     step = home / "checkpoints" / f"global_step_{p.rl_steps}"
     store = tmp_path / "store"
     given = p.policy, step / "actor", store

@@ -35,6 +35,7 @@ from verl.workers.utils.losses import ppo_loss
 
 from factkit.facts.world import facts as worlds
 from factkit.papers.rlfh import rewards as rlfh
+from factkit.papers.rlfh.advantages import gae, whiten
 from factkit.papers.rlfh.feedback import exact_annotator
 from factkit.papers.veri import search_rollout
 from factkit.run import params
@@ -81,7 +82,7 @@ def papers(tmp_path_factory):
     for name in verl_papers.PAPERS:
         folder = tmp_path_factory.mktemp(name)
         paper = verl_papers.made(name, folder)
-        made[name] = paper, adapter.write(name, paper.p, folder / "verl")
+        made[name] = paper, adapter.write_job(name, paper.p, folder / "verl")
     return made
 
 
@@ -105,7 +106,9 @@ def profile(request, papers):
     """A paper, and verl's own config with what h100_full's values change of it."""
     paper, folder = papers[request.param]
     job = replace(paper.job, p=params.load(paper.name, "h100_full"))
-    values = adapter.overrides(job, paper.name, folder, None) | {"trainer.nnodes": 2}
+    values = adapter.make_overrides(job, paper.name, folder, None) | {
+        "trainer.nnodes": 2
+    }
     GlobalHydra.instance().clear()
     config = Path(verl.__file__).parent / "trainer" / "config"
     with initialize_config_dir(str(config), version_base=None):
@@ -238,7 +241,7 @@ def test_one_command_writes_and_hands_over_to_verl(papers):
 
 def batch_of(paper, i, one):
     """verl's batch of a response to an example."""
-    row = adapter.verl_rows(paper.job.rows, paper.name)[i]
+    row = adapter.make_rows(paper.job.rows, paper.name)[i]
     tensors = {
         "prompts": torch.tensor([one.prompt]),
         "responses": torch.tensor([one.ids]),
@@ -318,7 +321,9 @@ def test_after_too_many_failures_no_response_has_rewards(papers):
         return [None if i < 11 else [] for i in range(len(ids))]
 
     manager = worker.reward_manager
-    reward = rlfh.token_reward(annotate, paper.tokenizer, paper.p)
+    reward = rlfh.trl_reward(
+        paper.p.arm, annotate, paper.tokenizer, rlfh.reward_map(paper.p)
+    )
     manager._reward = CheckedReward(reward)
     found = asked_at_once(worker, batch, times=200)  # all, but for the first, at once
     assert all("See to the verifier" in str(error) for error in found[1:])
@@ -549,9 +554,9 @@ def test_a_step_of_ppo_has_the_kit_s_advantages(cases, trainer, papers):
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     values, old, reference = (padded(rows[:4], width) for rows in said.values())
     rewards = rewards - p.beta * (old - reference)
-    advantages, returns = rlfh.gae(rewards, values, mask, p.gamma, p.gae_lambda)
+    advantages, returns = gae(rewards, values, mask, p.gamma, p.gae_lambda)
     n = mask.sum()
-    whitened = rlfh.whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
+    whitened = whiten(advantages, mask) * ((n - 1) / n).sqrt()  # verl: n − 1
     torch.testing.assert_close(found["returns"], returns)
     torch.testing.assert_close(found["advantages"], whitened)
 

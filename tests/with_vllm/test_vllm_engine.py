@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from factkit.answers.long_form import search_words
 from factkit.data.corpus import load_leads
 from factkit.data.evidence import EvidenceCache
-from factkit.papers.rar.rewards import EvidenceEngine, rewards_of
+from factkit.papers.rar.rewards import EvidenceEngine, rewards_by_arm
 from factkit.verify import claims, llm
 from factkit.verify.response import sentences
 
@@ -73,12 +73,12 @@ def test_each_claim_of_a_real_model_gets_a_label(engine, asked):
 
 @pytest.mark.parametrize("arm", ["binary_rar", "rating_rar", "lm_judge", "veriscore"])
 def test_each_response_is_scored_or_none(arm, engine, asked, judge):
-    rewards = rewards_of(arm, engine, *asked)
+    rewards = rewards_by_arm([arm], engine, *asked)[arm]
     scored = [r for r in rewards if r is not None]
     print(f"{arm}: {len(scored)} of {N} scored: {scored}")
     assert len(rewards) == N
     assert scored  # a reasoning longer than its tokens gives None
     assert all(0 <= r <= 1 for r in scored)
     calls = judge.totals.calls
-    assert rewards_of(arm, engine, *asked) == rewards
+    assert rewards_by_arm([arm], engine, *asked)[arm] == rewards
     assert judge.totals.calls == calls  # from the cache

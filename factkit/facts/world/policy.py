@@ -88,7 +88,7 @@ def _pretrain(
     from datasets import Dataset
     from transformers import Trainer, TrainingArguments, set_seed
 
-    quiet.bars()
+    quiet.disable_bars()
     set_seed(p.world_seed)
     sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
     model = build_policy(tokenizer, **sizes)

@@ -1,10 +1,10 @@
 """What is compared, and with which parameters. What can't be held equal is in
 papers/compare/published/deviations.csv."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from factkit.papers.rlfh.arms import TokenRewardParams
-from factkit.run.arms import Arm
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import PolicyParams, SweepParams
 
@@ -31,8 +31,8 @@ class CompareRlParams(CompareParams, TokenRewardParams):
     train_on: Literal["long", "short"]
 
 
-def _rl(what: str, algorithm: str = "GRPO", **changes: str) -> Arm:
-    return Arm(what, CompareRlParams, algorithm, main=True, changes=changes)
+def _rl(what: str, algorithm: str = "GRPO", **needs: Any) -> Arm:
+    return Arm(what, CompareRlParams, algorithm, main=True, **needs)
 
 
 ARMS = {
@@ -44,9 +44,13 @@ ARMS = {
     "fact_detail_relevance": _rl(
         "the same + 0.01 · log(1 + supported claims): precision, detail and relevance"
     ),
-    "statement": _rl("RLFH: rewards of statements on their tokens, PPO", "PPO"),
+    "statement": _rl(
+        "RLFH: rewards of statements on their tokens, PPO", "PPO", token_rewards=True
+    ),
     "statement_group": _rl(
-        "the same rewards, relative to the group (ours)", method="group"
+        "the same rewards, relative to the group (ours)",
+        changes={"method": "group"},
+        token_rewards=True,
     ),
 }
 TRAINED = tuple(name for name, arm in ARMS.items() if arm.algorithm)
@@ -56,3 +60,20 @@ class Compare(CompareRlParams, SweepParams):
     """Parameters of notebooks 60–62; `arms` and `seeds` are what 62 compares."""
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
+
+
+PAPER = Paper(
+    number=6,
+    title="The papers against each other",
+    parameters=Compare,
+    arms=ARMS,
+    shown_metrics=(
+        "factual_precision",
+        "response_rate",
+        "win_rate",
+        "short_truthfulness",
+        "short_abstention",
+    ),
+    mean_over_answers="factual_precision",
+    picture=("front", "All rewards on one policy"),
+)

@@ -7,7 +7,7 @@
 | Learning to Reason | precision, detail (correct claims), win rate | |
 | RLFH | FactScore (precision), correct and other claims, response rate | |
 
-Beside them: what is told of what the start knew and did not know; exploits.
+Beside them: how many of the known and of the unknown facts are stated; exploits.
 """
 
 from collections import Counter
@@ -18,31 +18,30 @@ from pathlib import Path
 from factkit.answers import long_form, verifier
 from factkit.answers.drawn import Probe
 from factkit.answers.engine import ExactEngine
+from factkit.answers.items import compare_answers
 from factkit.answers.long_form import Checked
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
-from factkit.papers.rar.evaluate import Answers, wins
 from factkit.policy import models
 from factkit.run import statistics
 
-KNOWN = 0.5  # share of right guesses from which on the start knows a fact
-Knowledge = Mapping[
-    str, Mapping[str, float]
-]  # subject → relation → share of right ones
+KNOWN = 0.5  # least share of right guesses of a known fact
+# subject → relation → share of right guesses
+Knowledge = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Metrics; request → its terms of their means; the claims of the long answers."""
+    """Metrics; request → its values in them; the claims of the long answers."""
 
     metrics: dict[str, float]
     items: dict[str, dict[str, float]]
     checked: list[Checked] = field(default_factory=list)
 
 
-def knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
+def probe_knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
     """What the start knows of each subject, by its guesses."""
     shares: dict[str, dict[str, float]] = {}
     for example, probe in zip(examples, probes, strict=True):
@@ -56,34 +55,33 @@ def measure(
     engine: ExactEngine,
     known: Knowledge,
     p: CompareParams,
-    folder: Path,
-    name: str,
+    path: Path,
 ) -> Measured:
-    """The policy's greedy answers to the requests, measured; answers and claims are
-    kept in the folder under this name."""
+    """Measure the policy's greedy answers to the requests; answers are kept in
+    <path>.json and their claims in <path>_claims.jsonl."""
     long = [e for e in examples if not e.relation]
     short = [e for e in examples if e.relation]
-    texts = long_form.answer(policy, examples, p, folder / f"{name}.json")
-    told = [texts[e.id] for e in long]
-    claims = folder / f"{name}_claims.jsonl"
-    checked = long_form.evaluate(long, told, *engine.reader, claims)
+    texts = long_form.answer(policy, examples, p, path.with_suffix(".json"))
+    responses = [texts[e.id] for e in long]
+    claims = path.with_name(f"{path.name}_claims.jsonl")
+    checked = long_form.evaluate(long, responses, *engine.reader, claims)
     items = long_form.items(checked)
-    start = Answers(engine.references, 0.0)
-    won = wins(long, Answers(texts, 0.0), start, engine)
-    cut_off = _cut_off(policy, told, p)
-    for example, row, cut in zip(long, checked, cut_off, strict=True):
+    start = [engine.references[e.id] for e in long]
+    wins = compare_answers(engine.quality, long, responses, start)
+    cut_off = _cut_off(policy, responses, p)
+    for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
         subject = example.entity
-        items[row.id] |= {"win_rate": won[row.id]}
-        items[row.id] |= of_knowledge(row, subject, known.get(subject, {}), engine)
-        items[row.id] |= exploits(row, subject, engine) | {"cut_off": float(cut)}
-    items |= short_answers(short, [texts[e.id] for e in short], p)
+        items[row.id] |= {"win_rate": win}
+        items[row.id] |= score_knowledge(row, subject, known.get(subject, {}), engine)
+        items[row.id] |= find_exploits(row, subject, engine) | {"cut_off": float(cut)}
+    items |= score_short_answers(short, [texts[e.id] for e in short], p)
     return Measured(statistics.means(items.values()), items, checked)
 
 
-def short_answers(
+def score_short_answers(
     examples: Sequence[Example], responses: Sequence[str], p: CompareParams
 ) -> dict[str, dict[str, float]]:
-    """Question → whether the answer is correct, wrong, abstaining; truthfulness."""
+    """Question → its four rates, as 0 or 1."""
     columns = [e.answers for e in examples], [e.question for e in examples]
     outcomes = verifier.verifier(p, "rules")(responses, *columns)
     return {
@@ -92,12 +90,12 @@ def short_answers(
     }
 
 
-def of_knowledge(
+def score_knowledge(
     row: Checked, subject: str, shares: Mapping[str, float], engine: ExactEngine
 ) -> dict[str, float]:
-    """Of the facts of the subject that the start knows, the share that the answer
-    states (known_told); of those that it does not know, likewise (unknown_told). Right
-    or wrong: a fact is told if the answer has a statement of its relation."""
+    """The shares of the subject's facts that the answer states: of those that the start
+    knows (known_told), and of the others (unknown_told). A fact is stated if the answer
+    has a claim of its relation, right or wrong."""
     parsed = (engine.facts.parse(claim.text) for claim in row.claims or ())
     stated = {f.relation for f, _ in filter(None, parsed) if f.subject == subject}
     sides = {
@@ -123,9 +121,8 @@ EXPLOITS = {
 }
 
 
-def exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float]:
-    """Whether a long answer shows each of EXPLOITS but the last, 1.0 or 0.0; beside
-    them its number of sentences."""
+def find_exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float]:
+    """1.0 or 0.0 for each of EXPLOITS but the last, and the number of sentences."""
     sentences = engine.facts.sentences(row.response, subject)
     claims = row.claims or []
     parsed = [engine.facts.parse(claim.text) for claim in claims]
@@ -153,9 +150,12 @@ def _cut_off(policy: str, responses: Sequence[str], p: CompareParams) -> list[bo
 # ---- over the training
 
 
-def kl_spent(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:
-    """Updates → KL from the start in nats a response: the trainer's KL a token times
-    the tokens a response, means of the `width` updates up to it. curve: metrics.csv."""
+def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:
+    """Updates → KL from the start in nats per response: the trainer's KL per token
+    times the tokens per response, averaged over the last `width` updates.
+
+    curve: metrics.csv.
+    """
     import pandas as pd
 
     logged = pd.read_csv(curve).set_index("step")

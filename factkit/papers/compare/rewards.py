@@ -1,7 +1,8 @@
-"""The papers' rewards of one response, by one engine: each is its paper's own function.
+"""The papers' rewards of one response, computed by one engine with each paper's own
+function.
 
-A short answer is the statement that it makes of its question. What a reward would ask a
-judge for is `calls`.
+A short answer counts as the statement that it makes. `count_calls` says how often a
+reward would call a judge.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
+from factkit.papers.compare.arms import ARMS
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
@@ -22,7 +25,6 @@ from factkit.papers.rlfh.feedback import (
     annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
-from factkit.prompts import completion_texts
 from factkit.verify.outcome import Outcome, Support
 
 if TYPE_CHECKING:
@@ -31,18 +33,18 @@ if TYPE_CHECKING:
 MOST_USEFUL = 5  # of RLFH's informativeness: the answer to the question
 
 
-def outcome(supports: Sequence[Support]) -> Outcome:
-    """What a response is to TruthRL (§3.2): abstaining if it states nothing, correct if
-    all of it is supported, else wrong. Of long responses this is ours."""
+def judge_response(supports: Sequence[Support]) -> Outcome:
+    """The outcome of a response for TruthRL (§3.2): abstaining if it states nothing,
+    correct if all claims are supported, else wrong. For long responses this is ours."""
     if not supports:
         return Outcome.ABSTAIN
     right = all(s is Support.SUPPORTED for s in supports)
     return Outcome.CORRECT if right else Outcome.WRONG
 
 
-def preferred(engine: ExactEngine, ids, prompts, responses) -> list[bool]:
-    """Whether each response is no worse an answer than the base policy's, and one at
-    all (Learning to Reason §3.1.1); a short one is if it is of the kind asked for."""
+def compare_with_base(engine: ExactEngine, ids, prompts, responses) -> list[bool]:
+    """Whether each response is an answer, and no worse than the base policy's (Learning
+    to Reason §3.1.1). A short response only has to be of the kind that is asked for."""
     long = [i for i, row in enumerate(ids) if not engine.examples[row].relation]
     columns = ([column[i] for i in long] for column in (ids, prompts, responses))
     wins = dict(zip(long, engine.preferred(*columns), strict=True))
@@ -50,28 +52,32 @@ def preferred(engine: ExactEngine, ids, prompts, responses) -> list[bool]:
     return [bool(wins.get(i, quality[i])) for i in range(len(ids))]
 
 
-def rewards_of(arm: str, engine: ExactEngine, ids, prompts, responses) -> list[float]:
+def compute_rewards(
+    arm: str, engine: ExactEngine, ids, prompts, responses
+) -> list[float]:
     """The reward of each response under an arm of GRPO."""
     rows = ids, prompts, responses
     if arm in ("binary_rar", "veriscore"):
-        return rar.rewards_of(arm, engine, *rows)
+        return rar.rewards_by_arm([arm], engine, *rows)[arm]
     supports = engine.supports(*rows)
     if arm == "ternary":
-        return [ternary(outcome(each)) for each in supports]
+        return [ternary(judge_response(each)) for each in supports]
     weights = reason.WEIGHTS[arm]
-    wins = preferred(engine, *rows)
+    wins = compare_with_base(engine, *rows)
     return [
         reason.reward(True, reason.counts(each), won, *weights)
         for each, won in zip(supports, wins, strict=True)
     ]
 
 
-def feedback(p: "Compare", engine: ExactEngine, ids, prompts, responses) -> list:
-    """RLFH's feedback on each response, of a short one on what it answers."""
+def annotate_responses(
+    p: "Compare", engine: ExactEngine, ids, prompts, responses
+) -> list:
+    """RLFH's feedback on each response; on a short one as a single sentence."""
 
-    def on(i: str, response: str, told: Feedback) -> Feedback:
+    def annotate(i: str, response: str, feedback: Feedback) -> Feedback:
         if not engine.examples[i].relation:
-            return told
+            return feedback
         return [
             Sentence(response, (Statement(response, truth, MOST_USEFUL),))
             for claim in engine.claims(i, response)
@@ -79,24 +85,28 @@ def feedback(p: "Compare", engine: ExactEngine, ids, prompts, responses) -> list
             for truth in [TRUTHS.get(support, Truth.VAGUE)]
         ]
 
-    every = annotator(p, engine)(ids, prompts, responses)
-    return list(map(on, ids, responses, every))
+    feedbacks = annotator(p, engine)(ids, prompts, responses)
+    return list(map(annotate, ids, responses, feedbacks))
 
 
-def totals(p: "Compare", engine: ExactEngine, *rows: Sequence[str]) -> list[float]:
+def total_rewards(
+    p: "Compare", engine: ExactEngine, *rows: Sequence[str]
+) -> list[float]:
     """The sum of RLFH's rewards on the tokens of each response."""
     maps = rlfh.reward_map(p)
-    return [rlfh.total_reward(each, maps) for each in feedback(p, engine, *rows)]
+    return [
+        rlfh.total_reward(each, maps) for each in annotate_responses(p, engine, *rows)
+    ]
 
 
-def rewards_by_arm(
+def compute_rewards_by_arm(
     p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Arm → the reward of each response; RLFH's arms have one between them."""
+    """Arm → the reward of each response; RLFH's arms share one."""
     return {
-        arm: totals(p, engine, *rows)
-        if arm.startswith("statement")
-        else rewards_of(arm, engine, *rows)
+        arm: total_rewards(p, engine, *rows)
+        if ARMS[arm].token_rewards
+        else compute_rewards(arm, engine, *rows)
         for arm in arms
     }
 
@@ -104,24 +114,21 @@ def rewards_by_arm(
 # TRL
 
 
-def reward_function(p: "Compare", folder: Path) -> Callable[..., list[float]]:
+def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature; the rows need `id` and
     `question`."""
     engine = engines.exact_engine(p)
 
-    def compared_reward(completions, id, question, log_metric=None, **_) -> list[float]:
-        texts = completion_texts(completions)
-        if log_metric:
-            stated = list(map(len, engine.supports(id, question, texts)))
-            log_metric("total_claims", sum(stated) / len(stated))
-            log_metric("responds", sum(map(bool, stated)) / len(stated))
-        return rewards_of(p.arm, engine, id, question, texts)
+    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+        claims = list(map(len, engine.supports(ids, prompts, responses)))
+        metrics = {"total_claims": claims, "responds": list(map(bool, claims))}
+        rewards = compute_rewards(p.arm, engine, ids, prompts, responses)
+        return ScoredBatch(rewards, metrics)
 
-    compared_reward.__name__ = p.arm
-    return compared_reward
+    return reward_func(p.arm, score)
 
 
-def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
+def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The token rewards of RLFH's arms."""
     from transformers import AutoTokenizer
 
@@ -131,21 +138,19 @@ def token_reward_function(p: "Compare", folder: Path) -> rlfh.TokenReward:
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        return feedback(p, engine, ids, prompts, responses)
+        return annotate_responses(p, engine, ids, prompts, responses)
 
-    return rlfh.token_reward(annotate, tokenizer, p)
+    return rlfh.trl_reward(p.arm, annotate, tokenizer, rlfh.reward_map(p))
 
 
 # What it costs where a model judges
 
 
-def calls(arm: str, sentences: float, claims: float) -> float:
-    """How often a reward asks a judge about a response of so many sentences and
-    different claims, by its paper's own pipeline: `verifier.verifier`,
-    `rar.rewards.EvidenceEngine`, `verify.claims`, `reason.rewards.PreferenceEngine`,
-    `rlfh.feedback.llm_annotator`.
+def count_calls(arm: str, sentences: float, claims: float) -> float:
+    """Judge calls per response with so many sentences and different claims, in each
+    paper's own pipeline.
 
-    What states nothing is known by a rule for TruthRL, and not rated for RLFH.
+    A response that states nothing needs no call for TruthRL, and no rating for RLFH.
     """
     states = min(claims, 1)
     of_claims = sentences + claims  # to extract them, and to verify each

@@ -17,8 +17,8 @@ KINDS = {"long": OPEN, "short": MAY_ABSTAIN}
 
 
 def request_sets(p: CompareParams) -> dict[str, list[Example]]:
-    """train and test, each with long and short requests about the same subjects, of
-    whom none is in both; probe: short questions on what test asks to tell."""
+    """The splits train and test, with no subject in common, each with long and short
+    requests about the same subjects; probe: short questions about test's subjects."""
     if p.requests == "world":
         world, test, _, train = people_of(p)
         subjects = {"train": train, "test": test}
@@ -47,7 +47,8 @@ def request_sets(p: CompareParams) -> dict[str, list[Example]]:
 
 
 def _some(examples: Sequence[Example], size: int, each_once: bool) -> list[Example]:
-    """At most so many, drawn at random; each_once: one long request a subject."""
+    """At most `size` examples, drawn at random; each_once: one long request per
+    subject."""
     if each_once and not examples[0].relation:
         examples = list({e.entity: e for e in examples}.values())
     return random.Random("compare").sample(examples, min(size, len(examples)))
@@ -56,12 +57,13 @@ def _some(examples: Sequence[Example], size: int, each_once: bool) -> list[Examp
 def train_arm(
     p: Compare, start: str, train: Sequence[Example], folder: Path
 ) -> dict[int, Path]:
-    """Train `p.arm` from the policy `start` on the training requests of the kind
-    `p.train_on`: updates → the policy kept after so many, in their order."""
+    """Train `p.arm` from the policy `start` on training requests of the kind
+    `p.train_on`. Returns updates → the policy kept after so many, in order."""
     kind = KINDS[p.train_on]
     rows = drawn.asked_rows([e for e in train if e.meta["kind"] == kind], p)
-    how = p.model_copy(update=ARMS[p.arm].changes)
-    if p.arm.startswith("statement"):
+    arm = ARMS[p.arm]
+    how = arm.configure(p)
+    if arm.token_rewards:
         from factkit.papers.rlfh.token_trainer import token_level
 
         make_reward = rewards.token_reward_function

@@ -1,10 +1,11 @@
 """Binary RAR's parameters and arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from factkit.run.arms import Arm
+from factkit.papers.rar.needs import RarNeeds
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import (
     DpoParams,
@@ -35,9 +36,6 @@ TEST_SETS = ("biography", "wild_hallucinations", "gpqa")
 MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
 MEASURED += ("correct_claims_per_question",)
 
-# whose reward is a dense VeriScore: not 0 or 1, but a share of the claims (§6.2)
-DENSE = ("veriscore", "conflict_only_veriscore", "veriscore_plus_judge")
-
 
 class RarParams(RequestParams):
     """How whole responses are verified, and when training stops."""
@@ -47,8 +45,8 @@ class RarParams(RequestParams):
     requests: Literal["world", "leads", "wildchat"]
     whole_chunks: fields.Few
     whole_chunk_tokens: fields.ChunkTokens
-    query_with_prompt: bool
-    utility_drop: float = Field(gt=0, lt=1)
+    query_with_prompt: bool = True  # §3.3; False: the response alone, as the code
+    utility_drop: float = Field(0.1, gt=0, lt=1)  # App. C: 0.10
     utility_benchmarks: fields.some_of(*MEASURED, *SUITES, least=1) = (
         "best_guess_accuracy format_following win_rate"
     )
@@ -88,36 +86,53 @@ class RarSftParams(RarParams, SftParams):
 class RarDpoParams(RarSftParams, DpoParams):
     """Binary RAR: DPO."""
 
-    length_difference: float = Field(gt=0, le=100)
+    length_difference: float = Field(0.1, gt=0, le=100)  # §4.3: below 10 %
 
 
 class RarRlParams(RarSftParams, RlParams):
     """Binary RAR: online RL."""
 
     non_stop_penalty: fields.Weight
-    dense_steps: fields.CountOrZero = 0  # of rl_steps, for the arms in DENSE; 0: all
-
-    def updates(self, arm: str) -> int:
-        """The updates that an arm trains for (App. C)."""
-        fewer = arm in DENSE and self.dense_steps or self.rl_steps
-        return min(fewer, self.rl_steps)
+    dense_steps: fields.CountOrZero = 0  # of rl_steps, for dense rewards; 0: all
 
 
-def _rl(what: str, main: bool = False) -> Arm:
-    return Arm(what, RarRlParams, "GRPO", main=main)
+# a judge's calls per response, of 30 claims in 15 sentences (§6.1)
+CLAIMS = {"extract": 15, "verify": 30}
+
+
+def _rl(what: str, judge_calls: dict[str, int], **needs: Any) -> Arm:
+    return Arm(what, RarRlParams, "GRPO", judge_calls=judge_calls, **needs)
+
+
+def _dense(what: str, judge_calls: dict[str, int], **needs: Any) -> Arm:
+    """An arm whose reward is not 0 or 1, but a share of the claims (§6.2)."""
+    return _rl(what, judge_calls, computed=_dense_steps, **needs)
+
+
+def _dense_steps(p: RarRlParams) -> dict[str, int]:
+    """Fewer updates, for dense rewards (App. C)."""
+    return {"rl_steps": min(p.dense_steps or p.rl_steps, p.rl_steps)}
 
 
 ARMS = {
     "base": Arm("the policy as it is", RarParams, main=True),
     "sft": Arm("taught its most factual response", RarSftParams, "SFT"),
     "dpo": Arm("the most over the least factual response", RarDpoParams, "DPO"),
-    "lm_judge": _rl("a judge's rating of quality / 10"),
-    "veriscore": _rl("supported claims / claims", main=True),
-    "binary_rar": _rl("1 if nothing contradicts the evidence, else 0", main=True),
-    "rating_rar": _rl("the verifier's rating of factuality / 10"),
-    "binary_veriscore": _rl("1 if at least half of the claims are supported, else 0"),
-    "conflict_only_veriscore": _rl("the share of claims that are not contradicted"),
-    "veriscore_plus_judge": _rl("VeriScore + the judge's rating / 10"),
+    "lm_judge": _rl("a judge's rating of quality / 10", {"quality": 1}),
+    "veriscore": _dense("supported claims / claims", CLAIMS, main=True),
+    "binary_rar": _rl(
+        "1 if nothing contradicts the evidence, else 0", {"whole": 1}, main=True
+    ),
+    "rating_rar": _rl("the verifier's rating of factuality / 10", {"whole": 1}),
+    "binary_veriscore": _rl(
+        "1 if at least half of the claims are supported, else 0", CLAIMS
+    ),
+    "conflict_only_veriscore": _dense(
+        "the share of claims that are not contradicted", CLAIMS
+    ),
+    "veriscore_plus_judge": _dense(
+        "VeriScore + the judge's rating / 10", CLAIMS | {"quality": 1}
+    ),
 }
 
 
@@ -125,3 +140,23 @@ class RAR(RarDpoParams, RarRlParams, SweepParams):
     """Parameters of notebooks 20–24; `arms` and `seeds` are what 23 compares."""
 
     arm: Literal[tuple(ARMS)] = "binary_rar"
+
+
+PAPER = Paper(
+    number=2,
+    title="Binary RAR",
+    parameters=RAR,
+    arms=ARMS,
+    shown_metrics=(
+        "hallucination_rate",
+        "short_hallucination",
+        "short_abstention",
+        "win_rate",
+        "best_guess_accuracy",
+        "format_following",
+    ),
+    needs=RarNeeds,
+    main_setting={"model": ("Qwen3-8B",)},
+    mean_over_answers="hallucination_rate",
+    picture=("fig3_claims", "Binary RAR: claims, by the reward"),
+)

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +24,45 @@ from factkit.run.files import write_atomically
 from factkit.verify import response
 from factkit.verify.response import CLOSE
 
-CONTAINER = "/.dockerenv", "/run/.containerenv"  # files in one
-REASONED = "aime25"  # whose reasoning's length is measured (Table 6)
+CONTAINER = ("/.dockerenv", "/run/.containerenv")  # files in one
+REASONED = "aime25"  # the benchmark whose reasoning's length is measured (Table 6)
 
 
 class BenchmarkError(UserError):
     """A benchmark can't be run or read; the message names the fix."""
 
 
-def run(policy: str, p: RarParams, folder: Path) -> dict[str, float]:
-    """Scores in [0, 1] of the benchmarks in `p.utility_benchmarks`, by lm-eval on the
-    policy in its folder, and `lengths`; what lies in `folder` is not run again. That of
-    IFEval is also `format_following`, which the paper's claim is on. Raises
-    BenchmarkError on code outside a container, and if lm-eval fails."""
-    names = [name for name in p.utility_benchmarks.split() if name in SUITES]
-    missing = [name for name in names if name not in scores(folder)]
-    for alone in (False, True):
-        if part := [name for name in missing if (name == REASONED) == alone]:
-            _run_harness(arguments(policy, part, p, folder), folder)
-    done = scores(folder)
-    if lacking := [name for name in names if name not in done]:
+def run(
+    names: Sequence[str], settings: Mapping[str, Any], folder: Path
+) -> dict[str, float]:
+    """Scores in [0, 1] of the public benchmarks among `names`, and `lengths`; scores
+    that are in `folder` are not measured again. IFEval's is also `format_following`,
+    the metric of the paper's claim.
+
+    settings: from `model_settings`. Raises BenchmarkError on code outside a container,
+    and if lm-eval fails.
+    """
+    names = [name for name in names if name in SUITES]
+    missing = [name for name in names if name not in read_scores(folder)]
+    reasoned = [name for name in missing if name == REASONED]
+    for part in ([name for name in missing if name != REASONED], reasoned):
+        if part:
+            _run_harness(harness_config(part, settings, folder), folder)
+    scores = read_scores(folder)
+    if lacking := [name for name in names if name not in scores]:
         raise BenchmarkError(f"{folder}: lm-eval left no score of {', '.join(lacking)}")
-    told = lengths(policy, folder) if REASONED in names else {}
+    metrics = {name: scores[name] for name in names}
+    if REASONED in names:
+        metrics |= lengths(settings["model_args"]["pretrained"], folder)
     if "ifeval" in names:
-        told["format_following"] = done["ifeval"]
-    return {name: done[name] for name in names} | told
+        metrics["format_following"] = scores["ifeval"]
+    return metrics
 
 
 def lengths(policy: str, folder: Path) -> dict[str, float]:
-    """Mean tokens of the reasoning and of the answer on AIME25 (Table 6), of what
-    lm-eval logged in `folder`; none without. Reasoning that never ends is all of it."""
+    """Mean tokens of the reasoning and of the answer on AIME25 (Table 6), from the
+    responses that lm-eval logged in `folder`; empty without. A response whose reasoning
+    never ends has no answer."""
     logs = sorted(folder.rglob(f"samples_{REASONED}_*.jsonl"), key=lambda p: p.name)
     if not logs:
         return {}
@@ -71,18 +81,9 @@ def lengths(policy: str, folder: Path) -> dict[str, float]:
     }
 
 
-def arguments(
-    policy: str, names: list[str], p: RarParams, folder: Path
-) -> dict[str, Any]:
-    """lm-eval's configuration; the policy (a LoRA adapter, too) is asked through its
-    chat template, shots as turns. Raises BenchmarkError on a benchmark that runs code,
-    outside a container."""
-    code = [name for name in names if name in RUN_CODE]
-    if code and not in_container():
-        raise BenchmarkError(
-            f"{', '.join(code)}: runs code that the model writes, and this is no "
-            "container; start one (docker run --network none …), or leave it out"
-        )
+def model_settings(policy: str, p: RarParams) -> dict[str, Any]:
+    """The part of lm-eval's configuration that says how the policy in a folder, a LoRA
+    adapter, too, is loaded and sampled."""
     backend = "hf" if p.rollouts == "transformers" else "vllm"
     model = {"pretrained": policy, "dtype": "auto"}
     adapter = Path(policy) / "adapter_config.json"
@@ -92,24 +93,40 @@ def arguments(
         lora = {"lora_local_path": policy, "max_lora_rank": config["r"]}
         model |= {"peft": policy} if backend == "hf" else lora
     model["max_length"] = p.for_evaluation.max_context_length
-    limits: dict[str, Any] = {"max_gen_toks": p.for_evaluation.max_completion_length}
-    if names == [REASONED]:  # its log is to hold the reasoning, too, uncut
-        limits["until"] = []
-    else:
-        model["think_end_token"] = CLOSE
     if backend == "vllm":
         engine = models.vllm_arguments(policy, p)
-        # its own way to several engines needs Ray: one on all GPUs that train
+        # several engines need Ray: one engine on all GPUs that train
         model["tensor_parallel_size"] = max(p.num_processes, p.vllm_tensor_parallel)
         model["gpu_memory_utilization"] = engine["gpu_memory_utilization"]
+    limits = {"max_gen_toks": p.for_evaluation.max_completion_length}
+    return {"model": backend, "model_args": model, "gen_kwargs": limits}
+
+
+def harness_config(
+    names: Sequence[str], settings: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """lm-eval's configuration for these benchmarks; prompts go through the policy's
+    chat template, shots as turns. Raises BenchmarkError on a benchmark that runs code,
+    outside a container."""
+    code = [name for name in names if name in RUN_CODE]
+    if code and not in_container():
+        raise BenchmarkError(
+            f"{', '.join(code)}: runs code that the model writes, and this is no "
+            "container; start one (docker run --network none …), or leave it out"
+        )
+    model, limits = dict(settings["model_args"]), dict(settings["gen_kwargs"])
+    if names == [REASONED]:
+        limits["until"] = []  # its log holds all of a response, reasoning too
+    else:
+        model["think_end_token"] = CLOSE
     return {
-        "model": backend,
+        "model": settings["model"],
         "model_args": model,
+        "gen_kwargs": limits,
         "tasks": [SUITES[name][0] for name in names],
         "batch_size": "auto",
         "apply_chat_template": True,
         "fewshot_as_multiturn": True,
-        "gen_kwargs": limits,
         "log_samples": True,
         "output_path": str(folder),
         "seed": [0, 0, 0, 0],
@@ -124,9 +141,9 @@ def in_container() -> bool:
     return bool(variables) or any(map(os.path.exists, CONTAINER))
 
 
-def scores(folder: Path) -> dict[str, float]:
-    """The benchmarks' scores that lie in `folder`; of several results the latest.
-    Raises BenchmarkError on a file that can't be read, or lacks a task's metric."""
+def read_scores(folder: Path) -> dict[str, float]:
+    """The scores of benchmarks in `folder`, of several results the latest. Raises
+    BenchmarkError on a file that can't be read, or lacks a task's metric."""
     table: dict[str, float] = {}
     for path in sorted(folder.rglob("results_*.json"), key=lambda p: p.name):
         try:
@@ -144,24 +161,25 @@ def scores(folder: Path) -> dict[str, float]:
 
 
 def _run_harness(settings: dict[str, Any], folder: Path) -> None:
-    """lm-eval on a configuration, in a process of its own, which gives the GPU back
-    when it ends; what it says goes to stderr."""
+    """Run lm-eval in a process of its own, which frees the GPU when it ends; its output
+    goes to stderr."""
     folder.mkdir(parents=True, exist_ok=True)
     vllm_engine.free_gpus()
     path = folder / "lm_eval.yaml"
     write_atomically(path, json.dumps(settings, indent=1))
     allowed = "1" if settings["confirm_run_unsafe_code"] else "0"
     environment = os.environ | {"HF_ALLOW_CODE_EVAL": allowed}
-    environment.pop("TQDM_DISABLE", None)  # vLLM divides by the time of its bar
+    environment.pop("TQDM_DISABLE", None)  # vLLM divides by its bar's time
     command = [sys.executable, "-m", "lm_eval", "run", "--config", str(path)]
-    ended = subprocess.run(
+    process = subprocess.run(
         command,
         env=environment,
         cwd=os.environ.get("FACTKIT_HUB"),  # where data sets' names are folders
         stdout=sys.stderr.fileno(),
     )
-    if ended.returncode:
+    if process.returncode:
         raise BenchmarkError(
-            f"lm-eval failed with exit code {ended.returncode}; see its last lines. It "
-            f"comes by pip install '.[gpu]' 'lm-eval[ifeval,math]'. Settings: {path}"
+            f"lm-eval failed with exit code {process.returncode}; see its last lines. "
+            "Install it with pip install '.[gpu]' 'lm-eval[ifeval,math]'. "
+            f"Settings: {path}"
         )

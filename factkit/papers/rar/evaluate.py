@@ -1,22 +1,37 @@
 """Hallucination against utility of a policy (Binary RAR §4.1), on one set of requests.
 
-Hallucination in long answers, claim by claim, and in short ones where abstaining is
-allowed; utility where it is not, in answers that must have a form, in what a judge of
-quality prefers, and in how well the policy still predicts text. `benchmarks` has the
-public ones.
+| | of | metric |
+|---|---|---|
+| hallucination | long answers | hallucination_rate, claim by claim |
+| | short answers with leave to abstain | short_hallucination |
+| utility | short answers without | best_guess_accuracy |
+| | answers of a wanted number of sentences | format_following |
+| | preference to the base policy's answers | win_rate |
+| | other text | perplexity |
+
+`benchmarks` has the public ones.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.answers import long_form
+from factkit.answers.engine import ExactEngine
+from factkit.answers.items import (
+    Items,
+    compare_answers,
+    merge_items,
+    select_metrics,
+    win_items,
+)
+from factkit.answers.long_form import Checked
 from factkit.answers.short_form import rates
-from factkit.answers.verifier import verifier
+from factkit.answers.verifier import Verifier, verifier
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.papers.rar.arms import RarParams
 from factkit.policy import models
@@ -32,15 +47,15 @@ if TYPE_CHECKING:
 
     from factkit.papers.rar.rewards import Engine
 
-# the metrics that are kept of each item, for intervals over items
+# metrics stored for each request
 COMPARED = """
     hallucination_rate claim_precision total_claims words win_rate
     correct_claims_per_question total_claims_per_question short_accuracy
     short_hallucination short_abstention short_truthfulness best_guess_accuracy
     format_following
 """.split()
-# times that the policy read of a person whom utility asks for (fact world): it is to
-# be about what a policy can do, not about what it can't know
+# fact world: how often the policy must have read of a person for utility to count a
+# request about them; utility is about what a policy can do, not what it can know
 FAMILIAR = 10
 
 OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
@@ -48,22 +63,18 @@ OPTION, LETTER = re.compile(r"\(([A-D])\)"), re.compile(r"\b([A-D])\b")
 
 @dataclass(frozen=True)
 class Answers:
-    """A policy's greedy answers, by the request's id; its perplexity on other text."""
+    """A policy's greedy answers by request id, and its perplexity on other text."""
 
     texts: Mapping[str, str]
     perplexity: float
 
-    def to(self, ids: Iterable[str]) -> list[str]:
-        """The answers to requests, without reasoning."""
-        return final_answers(self.texts[i] for i in ids)
-
 
 @dataclass(frozen=True)
 class Measured:
-    """Metrics of answers, and what each request adds to those of COMPARED."""
+    """Metrics of answers, and the items of those in COMPARED."""
 
     metrics: dict[str, float]
-    items: dict[str, dict[str, float]]
+    items: Items
 
 
 def answer(
@@ -74,18 +85,18 @@ def answer(
     path: Path,
 ) -> Answers:
     """The greedy answers of the policy in the folder `policy`; kept in `path`.
-    held_out: texts for the perplexity, none of them trained on by an arm."""
+    held_out: texts for the perplexity, which no arm trains on."""
     if path.exists():
         return Answers(**json.loads(path.read_text(encoding="utf-8")))
     model, tokenizer = models.policy(policy, p.for_evaluation)
     greedy, texts = models.sampling_of(p.for_evaluation), {}
-    # kinds apart: a short answer would wait for the long ones of its batch
+    # by kind: in one batch short answers would wait for long ones
     for kind in dict.fromkeys(e.meta["kind"] for e in examples):
-        alike = [e for e in examples if e.meta["kind"] == kind]
-        prompts = models.asked(alike, p.prompt_template, tokenizer, p.chat)
+        rows = [e for e in examples if e.meta["kind"] == kind]
+        prompts = models.asked(rows, p.prompt_template, tokenizer, p.chat)
         label = f"{path.stem}, {kind}"
         replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
-        texts |= {e.id: text for e, (text,) in zip(alike, replies, strict=True)}
+        texts |= {e.id: text for e, (text,) in zip(rows, replies, strict=True)}
     answers = Answers(texts, perplexity(model, tokenizer, held_out))
     write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
     return answers
@@ -98,8 +109,8 @@ def perplexity(
     batch_size: int = 8,
     max_tokens: int = 512,
 ) -> float:
-    """exp of the mean negative log-likelihood a token, over all texts' tokens but the
-    first of each. Each text is read alone, its first `max_tokens` tokens."""
+    """exp of the mean negative log-likelihood per token, over all texts' tokens but the
+    first of each; of each text the first `max_tokens` tokens count."""
     import torch
 
     ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
@@ -124,115 +135,116 @@ def perplexity(
     return math.exp(total / tokens)
 
 
+def short_verifier(p: RarParams) -> Verifier:
+    """The verifier of short answers: the judge (App. B.2), or rules without one."""
+    return verifier(p, "judge" if p.verifier == "judge" else "rules")
+
+
 def measure(
     examples: Sequence[Example],
     answers: Answers,
     base: Answers,
     engine: "Engine",
-    p: RarParams,
-    path: Path,
+    verify: Verifier,
+    checked: Sequence[Checked],
 ) -> Measured:
-    """Metrics of the answers without their reasoning, with their claims kept in `path`.
+    """Metrics of the answers, without their reasoning.
 
-    Long answers: those of `long_form.scores`, and claim_precision, the share of all
-    answers' claims that are correct. Short ones with leave to abstain: short_accuracy,
-    short_abstention, short_hallucination; short_truthfulness, the first less the last.
-    Utility: best_guess_accuracy of short ones without; format_following; win_rate over
-    `base` in the engine's judgement of quality, where it has one; perplexity. In the
-    fact world form and win rate are of people that the policy read of `FAMILIAR` times.
-    What a request of p.test_sets adds stands under its set's name, as
-    biography_hallucination_rate; a win rate is of none of them.
-    Raises ValueError above 5 % of failed extractions, verifications or outcomes.
+    verify: from `short_verifier`; checked: the claims of the answers to the open
+    requests, from `long_form.evaluate`. The metrics are
+
+    - those of `long_form.scores`, and claim_precision, the share of all answers' claims
+      that are correct;
+    - with leave to abstain short_accuracy, short_abstention, short_hallucination, and
+      short_truthfulness, the first less the last; without leave best_guess_accuracy;
+    - win_rate over `base` by the engine's judgement of quality, and format_following,
+      without a judge: in the fact world of people read of `FAMILIAR` times;
+    - those of public test sets under the set's name, as biography_hallucination_rate.
+
+    Raises ValueError above 5 % of failed extractions, verifications, comparisons or
+    outcomes.
     """
-    kinds = OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED
-    by_kind = {k: [e for e in examples if e.meta["kind"] == k] for k in kinds}
+    final = dict(zip(answers.texts, final_answers(answers.texts.values()), strict=True))
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
-    told_of, counted = (
-        [e for e in by_kind[k] if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
-        for k in (OPEN, COUNTED)
-    )
-    long = by_kind[OPEN]
-    texts = [answers.texts[e.id] for e in long]
-    checked = long_form.evaluate(long, texts, *engine.reader, path, p.test_chunks)
-    items, failures = long_form.items(checked), long_form.failures(checked)
-    for item in items.values():
-        if "total_claims" in item:  # by which it is weighted
+    familiar = [e for e in examples if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
+    compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
+    ours, theirs = ([a.texts[e.id] for e in compared] for a in (answers, base))
+    wins = compare_answers(engine.quality, compared, ours, theirs)
+    failed_share(wins, "comparison_failures")
+    claims = long_form.items(checked)
+    for item in claims.values():
+        if "total_claims" in item:  # the weight of claim_precision
             item["claim_precision"] = item["factual_precision"]
-    told_of = [e for e in told_of if e.id not in sets]
-    for i, win in wins(told_of, answers, base, engine).items():
-        items.setdefault(i, {})["win_rate"] = win
-    for e in by_kind[MAY_ABSTAIN]:
-        if e.id in sets:
-            (text,) = answers.to([e.id])
-            items[e.id] = _short(MAY_ABSTAIN, option_outcome(text, e.answers[0]))
-    verify = verifier(p, "judge" if p.verifier == "judge" else "rules")  # App. B.2
-    for kind in (MAY_ABSTAIN, BEST_GUESS):
-        short = [e for e in by_kind[kind] if e.id not in sets]
-        texts = answers.to(e.id for e in short)
-        columns = [e.answers for e in short], [e.question for e in short]
-        outcomes = verify(texts, *columns)
-        failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
-        for example, outcome in zip(short, outcomes, strict=True):
-            if outcome is not None:
-                items[example.id] = _short(kind, outcome)
-    for e in counted if p.verifier != "judge" else ():
-        # as many sentences as facts are wanted; an empty answer has none
-        (text,) = answers.to([e.id])
-        kept = text and len(engine.facts.sentences(text, e.entity)) == e.meta["wanted"]
-        items[e.id] = {"format_following": float(bool(kept))}
-    metrics = statistics.means(_under_sets(items, sets).values())
-    answered = [
-        item for i, item in items.items() if "claim_precision" in item and i not in sets
-    ]
-    if answered:
-        correct = sum(r["claim_precision"] * r["total_claims"] for r in answered)
-        total = sum(r["total_claims"] for r in answered)
-        metrics["claim_precision"] = correct / total
-    compared = {
-        i: {name: item[name] for name in COMPARED if name in item}
-        for i, item in items.items()
-    }
-    metrics |= failures | {"perplexity": answers.perplexity}
-    return Measured(metrics, _under_sets(compared, sets))
+    short, failures = short_items(examples, final, verify)
+    items = merge_items(
+        claims,
+        win_items([e.id for e in compared], wins),
+        short,
+        format_items(familiar, final, engine),
+    )
+    metrics = statistics.means(_add_prefixes(items, sets).values())
+    answered = [x for i, x in claims.items() if "total_claims" in x and i not in sets]
+    if answered:  # a ratio of sums
+        correct = sum(x["claim_precision"] * x["total_claims"] for x in answered)
+        metrics["claim_precision"] = correct / sum(x["total_claims"] for x in answered)
+    metrics |= long_form.failures(checked) | failures
+    metrics["perplexity"] = answers.perplexity
+    return Measured(metrics, _add_prefixes(select_metrics(items, COMPARED), sets))
 
 
-def _under_sets(
-    items: Mapping[str, Mapping[str, float]], sets: Mapping[str, str]
-) -> dict[str, dict[str, float]]:
-    """The items, of those in a set each metric under its prefix."""
+def _add_prefixes(items: Items, prefixes: Mapping[str, str]) -> Items:
     return {
-        i: {sets.get(i, "") + name: value for name, value in item.items()}
+        i: {prefixes.get(i, "") + name: value for name, value in item.items()}
         for i, item in items.items()
     }
+
+
+def short_items(
+    examples: Sequence[Example], answers: Mapping[str, str], verify: Verifier
+) -> tuple[Items, dict[str, float]]:
+    """The items of short answers, and the shares that the verifier failed on. Questions
+    of public sets have options, and need no verifier."""
+    items: Items = {}
+    failures = {}
+    for kind in (MAY_ABSTAIN, BEST_GUESS):
+        rows = [e for e in examples if e.meta["kind"] == kind]
+        options = [e for e in rows if "set" in e.meta]
+        letters = [option_outcome(answers[e.id], e.answers[0]) for e in options]
+        rows = [e for e in rows if "set" not in e.meta]
+        texts, references = [answers[e.id] for e in rows], [e.answers for e in rows]
+        outcomes = verify(texts, references, [e.question for e in rows])
+        failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
+        for e, outcome in zip(options + rows, letters + outcomes, strict=True):
+            if outcome is not None:
+                items[e.id] = _outcome_metrics(kind, outcome)
+    return items, failures
+
+
+def _outcome_metrics(kind: str, outcome: Outcome) -> dict[str, float]:
+    metrics = rates([outcome])
+    if kind == BEST_GUESS:
+        return {"best_guess_accuracy": metrics["accuracy"]}
+    return {f"short_{name}": value for name, value in metrics.items()}
 
 
 def option_outcome(response: str, letter: str) -> Outcome:
     """The outcome of an answer to a question with options: of the first letter in
     brackets, or else the first that stands alone (App. B.1 takes any that is right)."""
-    told = OPTION.search(response) or LETTER.search(response)
-    if told is None and abstains(response):
+    match = OPTION.search(response) or LETTER.search(response)
+    if match is None and abstains(response):
         return Outcome.ABSTAIN
-    return Outcome.CORRECT if told and told[1] == letter else Outcome.WRONG
+    return Outcome.CORRECT if match and match[1] == letter else Outcome.WRONG
 
 
-def wins(
-    examples: Sequence[Example], answers: Answers, base: Answers, engine: "Engine"
-) -> dict[str, float]:
-    """Id → 1 if the answer is of better quality than the base policy's, ½ if as good,
-    else 0; without those that the judge failed on, if they are not over 5 %."""
-    ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    ours, theirs = (engine.quality(ids, prompts, a.to(ids)) for a in (answers, base))
-    won = [
-        None if None in (a, b) else (a > b) + 0.5 * (a == b)
-        for a, b in zip(ours, theirs, strict=True)
-    ]
-    failed_share(won, "comparison_failures")
-    return {i: win for i, win in zip(ids, won, strict=True) if win is not None}
-
-
-def _short(kind: str, outcome: Outcome) -> dict[str, float]:
-    """What the outcome of a short question adds to the metrics."""
-    own = rates([outcome])
-    if kind == BEST_GUESS:
-        return {"best_guess_accuracy": own["accuracy"]}
-    return {f"short_{name}": value for name, value in own.items()}
+def format_items(
+    examples: Sequence[Example], answers: Mapping[str, str], engine: "Engine"
+) -> Items:
+    """Whether an answer has as many sentences as facts are wanted; none by a judge."""
+    if not isinstance(engine, ExactEngine):
+        return {}
+    items = {}
+    for e in examples:
+        if e.meta["kind"] == COUNTED:
+            n = len(engine.facts.sentences(answers[e.id], e.entity))
+            items[e.id] = {"format_following": float(n == e.meta["wanted"])}
+    return items

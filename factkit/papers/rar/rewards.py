@@ -1,20 +1,20 @@
-"""Binary RAR's rewards (§3.3, §6.2, Fig 4): pure functions first, then who judges, then
-TRL's signature.
+"""Binary RAR's rewards: the equations, the engine that judges, TRL's signature.
 
-A reward is 0 at worst and 1 at best, veriscore_plus_judge 2. None stands for a judge
-that failed, and what is computed of it is None too: never a score, never a default.
+A reward is computed from the verdicts on one response. It is 0 at worst and 1 at best
+(veriscore_plus_judge: 2). A response on which the verifier or the judge failed has no
+reward: None, never a score or a default.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine
+from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_func
 from factkit.answers.verifier import judge_llm
 from factkit.data.evidence import EvidenceCache, query_of
-from factkit.prompts import completion_texts
 from factkit.verify import judge
 from factkit.verify.judge import Form, free, whole
 from factkit.verify.outcome import Support
@@ -24,67 +24,55 @@ if TYPE_CHECKING:
     from factkit.papers.rar.arms import RAR, RarParams
     from factkit.verify.llm import LLM
 
-Supports = Sequence[Support | None] | None  # of a response's claims; None: failed
-# arm → what its reward is computed from, as the engine's methods are named
-PIECES: Mapping[str, tuple[str, ...]] = {
-    "lm_judge": ("quality",),
-    "veriscore": ("supports",),
-    "binary_rar": ("no_contradiction",),
-    "rating_rar": ("rating",),
-    "binary_veriscore": ("supports",),
-    "conflict_only_veriscore": ("supports",),
-    "veriscore_plus_judge": ("supports", "quality"),
-}
-ARMS = tuple(PIECES)
 
-
-def binary_rar(no_contradiction: float | None) -> float | None:
+def binary_rar(no_contradiction: float) -> float:
     """1 if nothing in the response contradicts the evidence, else 0 (Eq. 5)."""
     return no_contradiction
 
 
-def rating_rar(rating: float | None) -> float | None:
-    """rating / 10 (§6.2): the verifier's factuality rating, in [0, 10]."""
-    return None if rating is None else rating / 10
+def lm_judge(quality: float) -> float:
+    """quality / 10 (§4.3): a judge's rating in [0, 10]."""
+    return quality / 10
 
 
-def lm_judge(rating: float | None) -> float | None:
-    """rating / 10 (§4.3): a judge's rating of the quality, in [0, 10]."""
-    return None if rating is None else rating / 10
-
-
-def veriscore(supports: Supports) -> float | None:
+def veriscore(supports: Sequence[Support]) -> float:
     """supported claims / claims (§4.3); 0 without claims (ours: not stated)."""
-    return _share(supports, Support.SUPPORTED)
+    return supports.count(Support.SUPPORTED) / max(len(supports), 1)
 
 
-def binary_veriscore(supports: Supports, threshold: float = 0.5) -> float | None:
+def rating_rar(rating: float) -> float:
+    """rating / 10 (§6.2): the verifier's rating of factuality in [0, 10]."""
+    return rating / 10
+
+
+def binary_veriscore(supports: Sequence[Support], threshold: float = 0.5) -> float:
     """1 if VeriScore ≥ threshold, else 0 (§6.2)."""
-    score = veriscore(supports)
-    return None if score is None else float(score >= threshold)
+    return float(veriscore(supports) >= threshold)
 
 
-def conflict_only_veriscore(supports: Supports) -> float | None:
+def conflict_only_veriscore(supports: Sequence[Support]) -> float:
     """1 − contradicted claims / claims (§6.2); 1 without claims (ours: not stated)."""
-    contradicted = _share(supports, Support.CONTRADICTED)
-    return None if contradicted is None else 1.0 - contradicted
+    return 1.0 - supports.count(Support.CONTRADICTED) / max(len(supports), 1)
 
 
-def veriscore_plus_judge(supports: Supports, rating: float | None) -> float | None:
-    """VeriScore + rating / 10, in [0, 2] (§6.2; ours: equal weights, none stated)."""
-    score, quality = veriscore(supports), lm_judge(rating)
-    return None if score is None or quality is None else score + quality
+def veriscore_plus_judge(supports: Sequence[Support], quality: float) -> float:
+    """VeriScore + quality / 10, in [0, 2] (§6.2; ours: equal weights, none stated)."""
+    return veriscore(supports) + lm_judge(quality)
 
 
-def _share(supports: Supports, kind: Support) -> float | None:
-    """The share of the claims that are of a kind, 0 without claims."""
-    if supports is None or None in supports:
-        return None
-    return supports.count(kind) / max(len(supports), 1)
+# arm → its reward, and the methods of the engine that give the reward's arguments
+REWARDS: Mapping[str, tuple[Callable[..., float], tuple[str, ...]]] = {
+    "lm_judge": (lm_judge, ("quality",)),
+    "veriscore": (veriscore, ("supports",)),
+    "binary_rar": (binary_rar, ("no_contradiction",)),
+    "rating_rar": (rating_rar, ("rating",)),
+    "binary_veriscore": (binary_veriscore, ("supports",)),
+    "conflict_only_veriscore": (conflict_only_veriscore, ("supports",)),
+    "veriscore_plus_judge": (veriscore_plus_judge, ("supports", "quality")),
+}
 
 
-# Who judges a whole response: one call, in place of one for each sentence and claim.
-# Nothing of a response is cut: what the judge does not read, it cannot judge.
+# ---- the engine: one call judges a whole response, in place of one per claim
 
 
 class Check(Form):
@@ -103,10 +91,10 @@ class Rating(Form):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceEngine(ClaimEngine):
-    """Binary RAR's: claims, and whole responses held against evidence by a judge.
+    """`ClaimEngine`, whose judge also reads whole responses; it never cuts one.
 
-    whole: the cache that a whole response is held against, of 512-token chunks in the
-    paper; with_prompt: whether a response is searched for together with its prompt.
+    whole: the evidence for whole responses, of 512-token chunks in the paper.
+    with_prompt: whether evidence is searched by prompt and response, or by the latter.
     """
 
     llm: "LLM"
@@ -116,39 +104,38 @@ class EvidenceEngine(ClaimEngine):
 
     def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
         """1.0 if nothing contradicts the evidence, else 0.0 (Eq. 5, Fig. 9). Omissions
-        are no errors, nor is what is unsupported but uncontradicted (§3.3)."""
-        evidence = self._found(ids, prompts, responses)
-        return self._judge("judge_contradiction", Check, prompts, responses, evidence)
+        are no errors, nor are claims that the evidence does not mention (§3.3)."""
+        rows = self._with_evidence(ids, prompts, responses)
+        return self._judge("judge_contradiction", Check, rows)
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
         """How surely the evidence shows no error, 0–10 (§6.2, Fig. 10)."""
-        evidence = self._found(ids, prompts, responses)
-        return self._judge("rate_factuality", Rating, prompts, responses, evidence)
+        rows = self._with_evidence(ids, prompts, responses)
+        return self._judge("rate_factuality", Rating, rows)
 
     def quality(self, ids, prompts, responses) -> list[float | None]:
         """How helpful, relevant and detailed a response is, 0–10, without evidence
         (§4.3; the paper prints no prompt, this one is ours)."""
-        return self._judge("judge_quality", Rating, prompts, responses)
+        pairs = zip(prompts, responses, strict=True)
+        rows = [{"question": x, "response": y} for x, y in pairs]
+        return self._judge("judge_quality", Rating, rows)
 
-    def _found(self, ids, prompts, responses) -> list[list[str]]:
-        """The texts of C(x, y) for each response, best first."""
-        texts = []
+    def _with_evidence(self, ids, prompts, responses) -> list[dict]:
+        """Each prompt x with its response y and the evidence C(x, y), best first."""
+        rows = []
         for i, prompt, response in zip(ids, prompts, responses, strict=True):
             query = query_of(prompt, response, self.with_prompt)
             hits = self.whole.search(i, query, self.whole_chunks)
-            texts.append([hit.chunk.text for hit in hits])
-        return texts
+            evidence = [hit.chunk.text for hit in hits]
+            row = {"question": prompt, "response": response, "evidence": evidence}
+            rows.append(row)
+        return rows
 
     def _judge(
-        self, template: str, form: type[Check | Rating], prompts, responses, evidence=()
+        self, template: str, form: type[Check | Rating], rows: Sequence[dict]
     ) -> list[float | None]:
-        """The scores that the judge's replies state."""
-        rows = zip(prompts, responses, strict=True)
-        fields = [{"question": x, "response": y} for x, y in rows]
-        for row, texts in zip(fields, evidence, strict=False):
-            row["evidence"] = texts
-        scores = judge.ask(self.llm, template, fields, form, 1024)
-        return [None if score is None else float(score.SCORE) for score in scores]
+        replies = judge.ask(self.llm, template, rows, form, 1024)
+        return [None if reply is None else float(reply.SCORE) for reply in replies]
 
 
 Engine = ExactEngine | EvidenceEngine
@@ -168,87 +155,71 @@ def engine_of(p: "RarParams") -> Engine:
     )
 
 
-# What the engine says of a batch of responses: ids of prompts, prompts, responses
+# ---- from responses to rewards
 
 
-def judged(arms: Iterable[str], engine: "Engine", ids, prompts, responses) -> dict:
-    """Piece → its values, one a response: all that the arms' rewards need, each once.
+def judge_responses(
+    arms: Sequence[str], engine: Engine, ids, prompts, responses
+) -> dict[str, Sequence]:
+    """Method of the engine → its value per response: each that the arms need, once.
 
-    Judged are the answers alone, without what stands in `<think>`.
+    The engine sees the answers alone, without the reasoning in `<think>`.
     """
-    needed = dict.fromkeys(piece for arm in arms for piece in PIECES[arm])
-    rows = ids, prompts, answers(responses)
-    return {piece: getattr(engine, piece)(*rows) for piece in needed}
+    methods = dict.fromkeys(name for arm in arms for name in REWARDS[arm][1])
+    columns = ids, prompts, answers(responses)
+    return {name: getattr(engine, name)(*columns) for name in methods}
 
 
-def rewards_from(arm: str, pieces: Mapping[str, Sequence]) -> list[float | None]:
-    """The arm's reward of each response, from what `judged` gave."""
-    columns = [pieces[name] for name in PIECES[arm]]
-    return [globals()[arm](*row) for row in zip(*columns, strict=True)]
+def rewards_from(arm: str, values: Mapping[str, Sequence]) -> list[float | None]:
+    """The arm's reward of each response, from the values of `judge_responses`."""
+    reward, methods = REWARDS[arm]
+    columns = [values[name] for name in methods]
+    return [
+        None if any(map(has_failed, row)) else reward(*row)
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def rewards_by_arm(
-    arms: Sequence[str], engine: "Engine", ids, prompts, responses
+    arms: Sequence[str], engine: Engine, ids, prompts, responses
 ) -> dict[str, list[float | None]]:
-    """Arm → the reward of each response; each piece is asked for once."""
-    pieces = judged(arms, engine, ids, prompts, responses)
-    return {arm: rewards_from(arm, pieces) for arm in arms}
+    """Arm → the reward of each response."""
+    values = judge_responses(arms, engine, ids, prompts, responses)
+    return {arm: rewards_from(arm, values) for arm in arms}
 
 
-def rewards_of(arm: str, engine: "Engine", *rows: Sequence) -> list[float | None]:
-    """The arm's reward of each response; the engine is asked for nothing else."""
-    return rewards_by_arm([arm], engine, *rows)[arm]
+# ---- TRL
 
 
-# TRL
-
-
-def reward_function(p: "RAR", folder: Path) -> Callable[..., list[float | None]]:
+def reward_function(p: "RAR", folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature, on the engine of p."""
     return trl_reward(p.arm, engine_of(p), p.max_completion_length, p.non_stop_penalty)
 
 
 def trl_reward(
-    arm: str, engine: "Engine", most_tokens: int, non_stop_penalty: float
-) -> Callable[..., list[float | None]]:
+    arm: str, engine: Engine, max_tokens: int, non_stop_penalty: float
+) -> Callable[..., Rewards]:
     """The reward of an arm with TRL's `reward_funcs` signature.
 
-    The rows need `id` and `question`. A response that fills all of `most_tokens` did
-    not stop; it costs the penalty, down to 0 (A.5 has one without its size). A response
-    that the judge failed on gets None, which TRL leaves out of the group's baseline.
+    A response of `max_tokens` tokens did not stop: it costs the penalty, down to 0 (A.5
+    has one without its size).
     """
 
-    def rar_reward(
-        completions, completion_ids, id, question, log_metric=None, **_
-    ) -> list[float | None]:
-        texts = completion_texts(completions)
-        pieces = judged([arm], engine, id, question, texts)
-        rewards = rewards_from(arm, pieces)
-        if log_metric:
-            for name, values in logged(texts, pieces, rewards).items():
-                log_metric(name, sum(values) / len(values))
-        return [
-            max(r - non_stop_penalty, 0.0) if r and len(ids) >= most_tokens else r
-            for r, ids in zip(rewards, completion_ids, strict=True)
-        ]
-
-    rar_reward.__name__ = f"rar_{arm}"
-    return rar_reward
-
-
-def logged(
-    responses: Sequence[str],
-    pieces: Mapping[str, Sequence],
-    rewards: Sequence[float | None],
-) -> dict[str, list[float]]:
-    """Metric → its values in a batch: failures, and words and claims of each answer."""
-    values = {
-        "response_words": [len(text.split()) for text in answers(responses)],
-        "judge_failures": [reward is None for reward in rewards],
-    }
-    known = [s for s in pieces.get("supports", ()) if s is not None and None not in s]
-    if known:
-        values["total_claims"] = list(map(len, known))
+    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+        values = judge_responses([arm], engine, ids, prompts, responses)
+        rewards = rewards_from(arm, values)
+        metrics = {
+            "response_words": [len(text.split()) for text in answers(responses)],
+            "judge_failures": [reward is None for reward in rewards],
+        }
+        claims = [c for c in values.get("supports", ()) if not has_failed(c)]
+        metrics["total_claims"] = [len(supports) for supports in claims]
         for kind in (Support.SUPPORTED, Support.CONTRADICTED):
-            values[f"{kind.value}_claims"] = [s.count(kind) for s in known]
-    return values
+            metrics[f"{kind}_claims"] = [supports.count(kind) for supports in claims]
+        penalised = [
+            max(r - non_stop_penalty, 0.0) if r and len(tokens) >= max_tokens else r
+            for r, tokens in zip(rewards, completion_ids, strict=True)
+        ]
+        return ScoredBatch(penalised, metrics)
+
+    return reward_func(f"rar_{arm}", score)

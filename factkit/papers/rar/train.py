@@ -7,18 +7,18 @@ from factkit.answers import drawn
 from factkit.answers.drawn import Drawn
 from factkit.data.examples import Example
 from factkit.papers.rar import rewards
-from factkit.papers.rar.arms import RAR
+from factkit.papers.rar.arms import ARMS, RAR
 from factkit.train import grpo, offline
 
 
 def train_arm(
     p: RAR, start: str, train: Sequence[Example], answers: Sequence[Drawn], folder: Path
 ) -> dict[int, Path]:
-    """Train `p.arm` from the policy `start`: updates → the policy kept after so many,
-    in their order; 0 for an arm without RL.
+    """Train `p.arm` from the policy `start`; number of updates → the policy saved after
+    them, 0 for an arm without RL.
 
-    answers: responses drawn from the base policy for `train`. Raises DataError if they
-    leave the arm no row.
+    answers: scored responses of the base policy to `train`. Raises DataError if they
+    give the arm no row.
     """
     if p.arm == "sft":
         rows = drawn.required(drawn.best_rows(train, answers, p), p)
@@ -26,8 +26,8 @@ def train_arm(
     if p.arm == "dpo":
         pairs = drawn.gap_pairs(train, answers, p, p.length_difference)
         return {0: offline.dpo(start, drawn.required(pairs, p), folder, p)}
-    p = p.model_copy(update={"rl_steps": p.updates(p.arm)})
+    p = ARMS[p.arm].configure(p)
     rows = drawn.asked_rows(train, p)
     last = grpo.grpo(start, rows, rewards.reward_function, folder, p)
-    kept = {step: folder / f"model-{step}" for step in p.kept_steps}
-    return kept | {p.kept_steps[-1]: last}
+    policies = {step: folder / f"model-{step}" for step in p.kept_steps}
+    return policies | {p.kept_steps[-1]: last}

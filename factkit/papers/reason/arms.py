@@ -4,7 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from factkit.run.arms import Arm
+from factkit.papers.reason.needs import ReasonNeeds
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import (
     DpoParams,
@@ -42,8 +43,8 @@ class ReasonSftParams(ReasonParams, SftParams):
 class ReasonDpoParams(ReasonSftParams, DpoParams):
     """Learning to Reason: DPO."""
 
-    least_margin: float = Field(ge=0, lt=1)
-    length_difference: float = Field(gt=0, le=100)
+    least_margin: float = Field(0.1, ge=0, lt=1)  # τ_m, §2.3
+    length_difference: float = Field(0.1, gt=0, le=100)  # τ_l, §2.3
 
 
 class ReasonRlParams(ReasonSftParams, RlParams):
@@ -60,8 +61,13 @@ WEIGHTS = {
 }
 
 
-def _rl(what: str, main: bool = False) -> Arm:
-    return Arm(what, ReasonRlParams, "GRPO", start="sft", main=main)
+# a judge's calls per response, of 46 claims in 23 sentences (Table 2)
+CLAIMS = {"extract": 23, "verify": 46}
+
+
+def _rl(what: str, relevance: bool = False, main: bool = False) -> Arm:
+    calls = CLAIMS | ({"relevance": 1} if relevance else {})
+    return Arm(what, ReasonRlParams, "GRPO", start="sft", judge_calls=calls, main=main)
 
 
 ARMS = {
@@ -74,9 +80,9 @@ ARMS = {
     ),
     "fact": _rl("precision alone: λ = 0, μ = 0", main=True),
     "fact_detail": _rl("precision and detail: λ = 0.01, μ = 0"),
-    "fact_relevance": _rl("precision and relevance: λ = 0, μ = 0.1", main=True),
-    "fact_detail_relevance": _rl("all three: λ = 0.01, μ = 0.1"),
-    "fact_detail10_relevance": _rl("all three: λ = 0.1, μ = 0.1"),
+    "fact_relevance": _rl("precision and relevance: λ = 0, μ = 0.1", True, main=True),
+    "fact_detail_relevance": _rl("all three: λ = 0.01, μ = 0.1", True),
+    "fact_detail10_relevance": _rl("all three: λ = 0.1, μ = 0.1", True),
 }
 
 
@@ -84,3 +90,16 @@ class Reason(ReasonDpoParams, ReasonRlParams, SweepParams):
     """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
 
     arm: Literal[tuple(ARMS)] = "fact_relevance"
+
+
+PAPER = Paper(
+    number=3,
+    title="Learning to Reason for Factuality",
+    parameters=Reason,
+    arms=ARMS,
+    shown_metrics=("factual_precision", "win_rate", "response_rate", "malformed"),
+    needs=ReasonNeeds,
+    main_setting={"model": ("Llama3.1-8B-Inst",)},
+    mean_over_answers="factual_precision",
+    picture=("precision_and_detail", "Learning to Reason: precision, detail"),
+)

@@ -1,25 +1,27 @@
 """Precision, detail and relevance of a policy that reasons (Learning to Reason §4.1),
-and which strategies its reasoning uses (§5.2, Fig 4, App. H).
+and the strategies of its reasoning (§5.2, Fig 4, App. H).
 
 Claims are those of the answer; reasoning is not held against evidence.
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import field_validator
 
 from factkit.answers import long_form
 from factkit.answers.engine import facts_of
+from factkit.answers.items import Items, compare_answers, merge_items, win_items
+from factkit.answers.long_form import Checked
 from factkit.answers.verifier import judge_llm
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
 from factkit.verify.judge import Form, failed_share, free, up_to, whole
-from factkit.verify.response import answers, parts, sentences
+from factkit.verify.response import Reasoned, parts, sentences
 
 if TYPE_CHECKING:
     from factkit.answers.engine import Reader
@@ -27,67 +29,57 @@ if TYPE_CHECKING:
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
 
-# (ids, prompts, ours, theirs) → 1.0 ours preferred, 0.5 a tie, 0.0 theirs; None: failed
-Compare = Callable[
-    [Sequence[str], Sequence[str], Sequence[str], Sequence[str]], list[float | None]
-]
-# request id → metric → its value, absent where the response does not count
-Items = dict[str, dict[str, float]]
+# (examples, ours, theirs) → 1.0 ours is preferred, 0.5 a tie, 0.0 theirs; None: failed
+Comparison = Callable[..., Sequence[float | None]]
+# (examples, responses) → the strategies of each response; None: the annotator failed
+Tagger = Callable[..., Sequence[Collection[str] | None]]
 DETAIL = "correct_claims_per_question"
 # metrics that published/claims.csv compares, stored for each request
-CLAIMED = (
-    *("factual_precision", "win_rate", "malformed", DETAIL),
-    *("incorrect_claims_per_question", "reasoning_words", "answer_words"),
-)
+COMPARED = [
+    "factual_precision",
+    "win_rate",
+    "malformed",
+    DETAIL,
+    "incorrect_claims_per_question",
+    "reasoning_words",
+    "answer_words",
+]
 
 
-def compare(p: "ReasonParams", engine: "Engine") -> Compare:
-    """Who decides win rates: a judge in both orders (§4.1: AlpacaEval's way), or, where
-    there is none, the stand-in for relevance."""
-
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-        return lambda ids, *texts: judge.compare(llm, *texts)
-
-    def by_relevance(ids, prompts, ours, theirs) -> list[float | None]:
-        sides = (engine.relevance(ids, prompts, answers(s)) for s in (ours, theirs))
-        return [(a > b) + 0.5 * (a == b) for a, b in zip(*sides, strict=True)]
-
-    return by_relevance
+def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
+    """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
+    without a judge, the engine's relevance."""
+    if p.verifier != "judge":
+        return functools.partial(compare_answers, engine.relevance)
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return lambda examples, ours, theirs: judge.compare(
+        llm, [e.question for e in examples], ours, theirs
+    )
 
 
 def measure(
-    examples: Sequence[Example],
-    responses: Mapping[str, str],
-    base: Mapping[str, str],
-    engine: "Engine",
-    decide: Compare,
-    p: "ReasonParams",
-    path: Path,
+    checked: Sequence[Checked], wins: Sequence[float | None]
 ) -> tuple[dict[str, float], Items]:
-    """Metrics of the responses (request id → text), and the items that they are means
-    of; the responses' claims go to `path`.
+    """Metrics of the responses to the evaluation sets, and the items of their means.
 
-    Those of `long_form.scores` (factual_precision F/T, detail F, which counts 0 of a
-    refusal, as correct_claims_per_question …), win_rate over the base policy's
-    responses, malformed (the share not of the form), and of the others the words of
-    reasoning and answer (Fig 2). Each for every evaluation set, as
-    `<set>_factual_precision` …, and their mean over the sets, whatever their sizes: the
-    averages of Tables 1 and 2. Raises ValueError above 5 % of failed extractions,
-    verifications or comparisons; the shares are in `…_failures`.
+    wins: one per response, from a `Comparison` with the base policy's. The metrics are
+    those of `long_form.scores` (factual_precision F / T, correct_claims_per_question F,
+    0 of a refusal …), win_rate, malformed, and of well-formed responses the words of
+    reasoning and answer (Fig 2): for every set, as `<set>_factual_precision` …, and
+    their mean over the sets, whatever their sizes (the averages of Tables 1 and 2).
+    Raises ValueError above 5 % of failed extractions, verifications or comparisons;
+    their shares are in `…_failures`.
     """
-    ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    texts = [responses[i] for i in ids]
-    checked = long_form.evaluate(examples, texts, *engine.reader, path, p.test_chunks)
-    wins = decide(ids, prompts, texts, [base[i] for i in ids])
     failed = failed_share(wins, "comparison_failures")
     failures = long_form.failures(checked) | {"comparison_failures": failed}
-    terms = long_form.items(checked)
+    merged = merge_items(
+        long_form.items(checked),
+        win_items([row.id for row in checked], wins),
+        {row.id: form_metrics(row.response) for row in checked},
+    )
     by_set: dict[str, Items] = {}
-    for e, text, win in zip(examples, texts, wins, strict=True):
-        won = {} if win is None else {"win_rate": win}
-        item = terms.get(e.id, {}) | won | _form(text)
-        by_set.setdefault(e.meta["set"], {})[e.id] = item
+    for row in checked:
+        by_set.setdefault(row.meta["set"], {})[row.id] = merged[row.id]
     metrics, items = over_sets(by_set)
     set_metrics = {
         f"{name}_{metric}": value
@@ -97,9 +89,9 @@ def measure(
     return metrics | failures | set_metrics, items
 
 
-def _form(text: str) -> dict[str, float]:
-    """Whether a response is malformed, and if not the words of its two parts."""
-    split = parts(text)
+def form_metrics(response: str) -> dict[str, float]:
+    """Whether a response is malformed; if not, the words of its two parts."""
+    split = parts(response)
     if not split:
         return {"malformed": 1.0}
     return {
@@ -110,58 +102,61 @@ def _form(text: str) -> dict[str, float]:
 
 
 def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
-    """Metric → the mean over sets of each set's mean M, and each item's share in it.
+    """Metric → the mean M over sets of each set's mean, and each item's share in it.
 
-    An item's share of its value x is M + w (x − M), where w = N / (K n): N items count
-    in the metric, n of them in the item's set, one of K sets. So the shares' mean is M,
-    and with sets of one size a share is the value itself.
+    The share of an item's value x is M + w (x − M) with w = N / (K n): N items count in
+    the metric, n of them in the item's set, one of K sets. The mean of the shares is M;
+    with sets of one size a share is the value itself.
     """
     set_means = {name: means(rows.values()) for name, rows in by_set.items()}
     metrics: dict[str, float] = {}
     shares: Items = {i: {} for rows in by_set.values() for i in rows}
     for metric in dict.fromkeys(name for row in set_means.values() for name in row):
-        counted = {
-            name: {i: row[metric] for i, row in rows.items() if metric in row}
-            for name, rows in by_set.items()
-            if metric in set_means[name]
-        }
-        mean = sum(set_means[name][metric] for name in counted) / len(counted)
-        total = sum(len(values) for values in counted.values())
+        sets = [name for name in by_set if metric in set_means[name]]
+        columns = [
+            {i: row[metric] for i, row in by_set[name].items() if metric in row}
+            for name in sets
+        ]
+        mean = sum(set_means[name][metric] for name in sets) / len(sets)
+        total = sum(map(len, columns))
         metrics[metric] = mean
-        for values in counted.values():
-            weight = total / (len(counted) * len(values))
-            for i, x in values.items():
+        for column in columns:
+            weight = total / (len(sets) * len(column))
+            for i, x in column.items():
                 shares[i][metric] = mean + weight * (x - mean)
     return metrics, shares
 
 
-# ---- Strategies of reasoning, told by a language model, or by rules without any. The
-# two name strategies alike where they mean the same, but count differently: a model
-# reads what the reasoning does, a rule how it is worded. Compare arms by one of them.
+# ---- Strategies of reasoning, by an annotator (a language model) or by rules. Both use
+# the same names, but count differently: a model reads what the reasoning does, a rule
+# how it is worded. Compare arms by one of them.
+
+
+def strategy_tagger(p: "ReasonParams") -> Tagger:
+    """The annotator, where there is a judge; else rules on what the sentences state."""
+    if p.verifier == "judge":
+        llm = judge_llm(p, p.judge_model, p.judge_url)
+        return functools.partial(annotate, llm)
+    facts = facts_of(p)
+    return lambda examples, responses: [
+        tag(two.reasoning, two.answer, fact_key(facts, e.entity))
+        for e, two in zip(examples, responses, strict=True)
+    ]
 
 
 def strategies_used(
-    examples: Sequence[Example], responses: Mapping[str, str], p: "ReasonParams"
+    examples: Sequence[Example], responses: Mapping[str, str], tagger: Tagger
 ) -> dict[str, float]:
-    """The share of well-formed responses with each strategy of reasoning (Fig 4), the
-    most frequent first: by an annotator where there is a judge, else by rules on what
-    its sentences state."""
+    """The share of well-formed responses (request id → text) with each strategy of
+    reasoning, the most frequent first (Fig 4)."""
     split = [(e, parts(responses[e.id])) for e in examples]
-    formed = [(e, two.reasoning, two.answer) for e, two in split if two]
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-        return shares(annotate(llm, [(e.question, *two) for e, *two in formed]))
-    facts = facts_of(p)
-    return shares([tag(*two, stated(facts, e.entity)) for e, *two in formed])
+    formed = [(e, two) for e, two in split if two]
+    return tag_shares(tagger([e for e, _ in formed], [two for _, two in formed]))
 
 
-def shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
-    """The share of responses with each strategy, the most frequent first, equals by
-    name.
-
-    tags: of each response, from `tag` or `annotate`; None, where the annotator failed,
-    is left out.
-    """
+def tag_shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
+    """The share of responses with each tag, the most frequent first, equals by name;
+    without those on which the annotator failed (None)."""
     known = [set(names) for names in tags if names is not None]
     counted = Counter(name for names in known for name in names)
     ordered = sorted(counted, key=lambda name: (-counted[name], name))
@@ -176,9 +171,8 @@ class Step(Form):
 
     @field_validator("strategies")
     @classmethod
-    def _normalised(cls, names: list[str]) -> list[str]:
-        """In lower case, words joined by "_": Self-verification is
-        self_verification."""
+    def _normalise(cls, names: list[str]) -> list[str]:
+        """In lower case, words joined by "_"."""
         plain = ["_".join(re.findall(r"[^\W_]+", name.lower())) for name in names]
         if not all(plain):
             raise ValueError("a strategy has no name")
@@ -194,22 +188,23 @@ class Steps(Form):
 
 
 def annotate(
-    llm: "LLM", rows: Sequence[tuple[str, str, str]]
+    llm: "LLM", examples: Sequence[Example], responses: Sequence[Reasoned]
 ) -> list[list[str] | None]:
     """The strategies of each reasoning by an annotator, each once, in the order of
-    first use; None where it failed. One request a row, all in one batch.
+    first use; None where it failed. One request per response, all in one batch.
 
-    rows: (question, reasoning, answer). The paper shows Llama-3.1-70B-Instruct question
-    and response (Fig 10). Nothing is cut.
+    The paper shows Llama-3.1-70B-Instruct question and response (Fig 10). Nothing is
+    cut.
     """
-    names = ("question", "reasoning", "answer")
-    fields = [dict(zip(names, row, strict=True)) for row in rows]
-    template, tokens = "annotate_strategies", 2048
-    annotations = judge.ask(llm, template, fields, Steps, tokens, "annotating")
+    fields = [
+        {"question": e.question, "reasoning": two.reasoning, "answer": two.answer}
+        for e, two in zip(examples, responses, strict=True)
+    ]
+    replies = judge.ask(llm, "annotate_strategies", fields, Steps, 2048, "annotating")
     return [
-        steps
-        and list(dict.fromkeys(name for s in steps.steps for name in s.strategies))
-        for steps in annotations
+        reply
+        and list(dict.fromkeys(name for s in reply.steps for name in s.strategies))
+        for reply in replies
     ]
 
 
@@ -242,13 +237,12 @@ def words(sentence: str) -> Hashable:
     return tuple(word for word in plain if word not in HEDGES)
 
 
-def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
-    """The key of `tag` where the facts are known: those that a sentence states of the
-    subject `about`, in whichever wording, hedged or not; of a sentence that states
-    none, its words."""
+def fact_key(reader: "Reader", subject: str) -> Callable[[str], Hashable]:
+    """The key of `tag` where the facts are known: the facts that a sentence states of
+    the subject, in any wording, hedged or not; its words if it states none."""
 
     def key(sentence: str) -> Hashable:
-        parsed = map(reader.parse, reader.statements(sentence, about))
+        parsed = map(reader.parse, reader.statements(sentence, subject))
         return tuple(fact for fact, _ in filter(None, parsed)) or words(sentence)
 
     return key
@@ -257,24 +251,24 @@ def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
 def tag(
     reasoning: str, answer: str, key: Callable[[str], Hashable] = words
 ) -> list[str]:
-    """The strategies of RULES that the reasoning is worded by, and those that its
-    sentences and the answer's show, each once, in that order.
+    """The strategies in whose RULES the reasoning is worded, then those that the
+    sentences of both parts show, each once.
 
     left_out: the answer lacks a sentence of the reasoning; added: the reasoning lacks a
     sentence of the answer; repeated: one of the two has a sentence twice. key: what
-    makes two sentences one, by default their words without hedges.
+    makes two sentences equal.
 
-    What this can't see: a strategy without its words (a silent correction, doubt by
-    tone), whether words do what they say ("let me check" checks nothing by itself),
-    languages other than English, and sense: two wordings are two sentences unless `key`
-    knows better, so that free prose is nearly always left_out and added.
+    Not found are strategies without their usual words (a silent correction), languages
+    other than English, and equal sense in other words unless `key` knows it: free prose
+    is nearly always left_out and added. "Let me check" counts whether or not a check
+    follows.
     """
     plain, flags = reasoning.replace("’", "'"), re.IGNORECASE
     worded = [name for name, rule in RULES.items() if re.search(rule, plain, flags)]
-    thought, told = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
-    shown = {
-        "left_out": not set(thought) <= set(told),
-        "added": not set(told) <= set(thought),
-        "repeated": any(len(set(keys)) < len(keys) for keys in (thought, told)),
+    first, second = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
+    structure = {
+        "left_out": not set(first) <= set(second),
+        "added": not set(second) <= set(first),
+        "repeated": any(len(set(keys)) < len(keys) for keys in (first, second)),
     }
-    return worded + [name for name, is_shown in shown.items() if is_shown]
+    return worded + [name for name, shown in structure.items() if shown]

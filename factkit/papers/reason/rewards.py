@@ -1,8 +1,8 @@
-"""Learning to Reason for Factuality's reward (§3.1.1, Eq. 2): pure functions first,
-then who prefers, then TRL's signature.
+"""Learning to Reason for Factuality's reward (§3.1.1, Eq. 2): the equation, the engine
+that counts claims and compares answers, TRL's signature.
 
-None stands for a judge that failed, and what is computed of it is None too: never a
-score, never a default.
+A response on which the verifier or the judge failed has no reward: None, never a score
+or a default.
 """
 
 import math
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine
+from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_func
 from factkit.answers.verifier import judge_llm
 from factkit.papers.reason.arms import WEIGHTS
-from factkit.prompts import completion_texts
 from factkit.verify import judge
 from factkit.verify.judge import Form, free, word
 from factkit.verify.outcome import Support
@@ -27,36 +27,33 @@ if TYPE_CHECKING:
 MALFORMED = -1.0  # Eq. 2
 
 
-def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:
-    """(F, T): an answer's supported and all its claims; None if the verifier failed."""
-    if supports is None or None in supports:
-        return None
-    return supports.count(Support.SUPPORTED), len(supports)
-
-
 def reward(
     well_formed: bool,
-    claims: tuple[int, int] | None,
-    wins: bool | None,
+    claims: tuple[int, int],
+    wins: bool,
     detail_weight: float,
     relevance_weight: float,
-) -> float | None:
+) -> float:
     """R = F / (T + 1) + λ log(1 + F) + μ 1[y_ans ≻ y_ref], or −1 if malformed (Eq. 2).
 
-    claims: (F, T) of the answer, None if the verifier failed; wins: whether the answer
-    is preferred to the reference policy's, None if the judge failed, which matters
-    only with μ ≠ 0. detail_weight: λ; relevance_weight: μ.
+    claims: (F, T), the supported and all claims of the answer; wins: whether the answer
+    is preferred to the reference policy's. detail_weight: λ; relevance_weight: μ.
     """
     if not well_formed:
         return MALFORMED
-    if claims is None or (relevance_weight and wins is None):
-        return None
     f, t = claims
     precision, detail, relevance = f / (t + 1), math.log1p(f), bool(wins)
     return precision + detail_weight * detail + relevance_weight * relevance
 
 
-# Who prefers
+def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:
+    """(F, T): an answer's supported and all its claims; None if the verifier failed."""
+    if has_failed(supports):
+        return None
+    return supports.count(Support.SUPPORTED), len(supports)
+
+
+# ---- the engine
 
 
 class Preference(Form):
@@ -70,8 +67,9 @@ class Preference(Form):
 
 @dataclass(frozen=True, kw_only=True)
 class PreferenceEngine(ClaimEngine):
-    """Claims, and preference to the reference policy's answer (R_rel, §3.1.1) by a
-    judge; `ExactEngine.preferred` stands in where no model is good enough to judge."""
+    """`ClaimEngine`, whose judge also compares an answer with the reference policy's
+    (R_rel, §3.1.1). Where no model is good enough to judge, `ExactEngine.preferred`
+    stands in."""
 
     llm: "LLM"
 
@@ -92,110 +90,100 @@ Engine = ExactEngine | PreferenceEngine
 
 
 def engine_of(p: "ReasonParams") -> Engine:
-    """The engine that `p.verifier` names; p.relevance_model prefers, if it is named."""
+    """The engine that `p.verifier` names; p.relevance_model compares, if named."""
     if p.verifier != "judge":
         return engines.exact_engine(p)
     model, url = p.relevance_model or p.judge_model, p.relevance_url or p.judge_url
-    parts = engines.claim_parts(p, *engines.stored_evidence(p))
-    return PreferenceEngine(**parts, llm=judge_llm(p, model, url))
+    claim_parts = engines.claim_parts(p, *engines.stored_evidence(p))
+    return PreferenceEngine(**claim_parts, llm=judge_llm(p, model, url))
 
 
-# What the engine says of a batch of responses: ids of prompts, prompts, responses
+# ---- from responses to rewards
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A response's reward and what it is made of.
+    """A response's reward and its parts, as far as they were computed.
 
-    parts: None if malformed; supports: of the answer's claims, None if malformed or
-    failed; wins: None if malformed, failed or not asked for (μ = 0).
+    parts: None if malformed; supports: one per claim of the answer, None if malformed
+    or failed; wins: None if malformed, failed or not needed (μ = 0).
     """
 
     reward: float | None
     parts: Reasoned | None
-    supports: list[Support | None] | None
-    wins: bool | None
+    supports: list[Support | None] | None = None
+    wins: bool | None = None
 
 
-def scored(arm: str, engine: Engine, ids, prompts, responses) -> list[Scored]:
-    """Each response with its reward under an arm of WEIGHTS.
+def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[Scored]:
+    """Score each response under an arm of WEIGHTS.
 
-    The engine sees the answers of well-formed responses alone, all in one batch, and
-    nothing if there are none.
+    The engine sees the answers of the well-formed responses alone, in one batch.
     """
     detail_weight, relevance_weight = WEIGHTS[arm]
-    split = [parts(response) for response in responses]
-    rows = zip(ids, prompts, split, strict=True)
-    formed = [(i, prompt, two.answer) for i, prompt, two in rows if two]
-    columns = [list(column) for column in zip(*formed, strict=True)]
-    supports = iter(engine.supports(*columns) if formed else [])
-    compared = formed and relevance_weight
-    wins = iter(engine.preferred(*columns) if compared else [None] * len(formed))
-    scores = []
-    for two in split:
-        claims, won = (next(supports), next(wins)) if two else (None, None)
-        won = None if won is None else won == 1
-        value = reward(
-            two is not None, counts(claims), won, detail_weight, relevance_weight
-        )
-        scores.append(Scored(value, two, claims, won))
+    formed = {i: two for i, two in enumerate(map(parts, responses)) if two}
+    columns = (
+        [ids[i] for i in formed],
+        [prompts[i] for i in formed],
+        [two.answer for two in formed.values()],
+    )
+    supports = engine.supports(*columns) if formed else []
+    preferred = [None] * len(formed)
+    if formed and relevance_weight:
+        preferred = engine.preferred(*columns)
+    scores = [Scored(MALFORMED, None) for _ in responses]
+    for i, verdicts, preference in zip(formed, supports, preferred, strict=True):
+        claims = counts(verdicts)
+        wins = None if preference is None else preference == 1
+        value = None
+        if claims is not None and not (relevance_weight and wins is None):
+            value = reward(True, claims, wins, detail_weight, relevance_weight)
+        scores[i] = Scored(value, formed[i], verdicts, wins)
     return scores
 
 
 def rewards_by_arm(
-    arms: Iterable[str], engine: Engine, *rows: Sequence[str]
+    arms: Iterable[str], engine: Engine, ids, prompts, responses
 ) -> dict[str, list[float | None]]:
     """Arm → the reward of each response."""
-    return {arm: [one.reward for one in scored(arm, engine, *rows)] for arm in arms}
+    return {
+        arm: [s.reward for s in score_responses(arm, engine, ids, prompts, responses)]
+        for arm in arms
+    }
 
 
-def precisions(engine: Engine, *rows: Sequence[str]) -> list[float | None]:
-    """F / T of each response's answer; SFT's and DPO's are chosen by it (§2.2, §2.3).
-
-    None if it is malformed, has no claim, or the verifier failed.
-    """
-    claims = [counts(one.supports) for one in scored("fact", engine, *rows)]
+def precisions(engine: Engine, ids, prompts, responses) -> list[float | None]:
+    """F / T of each response's answer, by which SFT's and DPO's rows are chosen (§2.2,
+    §2.3). None if it is malformed, has no claim, or the verifier failed."""
+    scores = score_responses("fact", engine, ids, prompts, responses)
+    claims = [counts(one.supports) for one in scores]
     return [c[0] / c[1] if c and c[1] else None for c in claims]
 
 
-# TRL
+# ---- TRL
 
 
-def trl_reward(
-    arm: str, score: Callable[..., Sequence[Scored]]
-) -> Callable[..., list[float | None]]:
+def trl_reward(arm: str, engine: Engine) -> Callable[..., Rewards]:
     """The reward of an arm with TRL's `reward_funcs` signature.
 
-    score: (ids, prompts, responses) → what `scored` gives. The rows need `id` and
-    `question`. A response that the verifier or the judge failed on gets None, which TRL
-    leaves out of the group's baseline.
+    Logs the shares of malformed and of failed responses; of the well-formed ones the
+    words of reasoning and answer (Fig 2), F, T, precision and wins.
     """
 
-    def reason_reward(
-        completions, id, question, log_metric=None, **_
-    ) -> list[float | None]:
-        scores = score(id, question, completion_texts(completions))
-        for name, values in logged(scores).items() if log_metric else ():
-            if values:
-                log_metric(name, sum(values) / len(values))
-        return [one.reward for one in scores]
+    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+        scores = score_responses(arm, engine, ids, prompts, responses)
+        formed = [one.parts for one in scores if one.parts]
+        claims = [c for c in (counts(one.supports) for one in scores) if c]
+        metrics = {
+            "malformed": [one.parts is None for one in scores],
+            "judge_failures": [one.reward is None for one in scores],
+            "reasoning_words": [len(two.reasoning.split()) for two in formed],
+            "answer_words": [len(two.answer.split()) for two in formed],
+            "supported_claims": [f for f, _ in claims],
+            "total_claims": [t for _, t in claims],
+            "precision": [f / t for f, t in claims if t],
+            "wins": [one.wins for one in scores if one.wins is not None],
+        }
+        return ScoredBatch([one.reward for one in scores], metrics)
 
-    reason_reward.__name__ = f"reason_{arm}"
-    return reason_reward
-
-
-def logged(scores: Sequence[Scored]) -> dict[str, list[float]]:
-    """Metric → its values in a batch: of all whether malformed or failed; of the well-
-    formed words of reasoning and answer (Fig 2), T, F, precision, wins."""
-    formed = [one.parts for one in scores if one.parts]
-    claims = [c for c in (counts(one.supports) for one in scores) if c]
-    return {
-        "malformed": [one.parts is None for one in scores],
-        "judge_failures": [one.reward is None for one in scores],
-        "reasoning_words": [len(two.reasoning.split()) for two in formed],
-        "answer_words": [len(two.answer.split()) for two in formed],
-        "supported_claims": [f for f, _ in claims],
-        "total_claims": [t for _, t in claims],
-        "precision": [f / t for f, t in claims if t],
-        "wins": [one.wins for one in scores if one.wins is not None],
-    }
+    return reward_func(f"reason_{arm}", score)

@@ -1,6 +1,5 @@
 """Learning to Reason's arms: what each one trains, on what, and from where (§2, §3)."""
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -22,16 +21,16 @@ def sft_start(
     answers: Sequence[Drawn],
     inputs: Iterable[Path],
 ) -> Path:
-    """The SFT model of the same seed, from which DPO and RL start (§2.2); trained here
+    """The SFT model of the same seed, from which DPO and RL start (§2.2); it is trained
     if its run is not done.
 
-    answers: responses that reason, drawn from the base policy for the examples.
-    Raises DataError if none of them can be a target.
+    answers: scored responses of the base policy that reason. Raises DataError if none
+    of them can be a target.
     """
-    first = p.model_copy(update={"arm": "sft"})
+    sft_params = p.model_copy(update={"arm": "sft"})
     rows = drawn.required(drawn.best_rows(examples, answers, p), p)
-    with runs.start(NOTEBOOK, first, inputs, ReasonSftParams, wait=True) as run:
-        return offline.sft(base_policy(p), rows, run.folder, first)
+    with runs.start(NOTEBOOK, sft_params, inputs, ReasonSftParams, wait=True) as run:
+        return offline.sft(base_policy(p), rows, run.folder, sft_params)
 
 
 def train_arm(
@@ -43,8 +42,8 @@ def train_arm(
 ) -> Path:
     """Train sft_dpo or an RL arm from the SFT model `start`; the policy's folder.
 
-    answers: responses that reason, drawn from the base policy for `train`.
-    Raises DataError if they leave no pair for DPO.
+    answers: scored responses of the base policy to `train`, which reason. Raises
+    DataError if they give no pair for DPO.
     """
     if p.arm == "sft_dpo":
         rows = drawn.required(drawn.margin_pairs(train, answers, p), p)
@@ -55,6 +54,4 @@ def train_arm(
 
 def reward_function(p: Reason, folder: Path) -> Callable[..., list[float | None]]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature."""
-    engine = rewards.engine_of(p)
-    score = functools.partial(rewards.scored, p.arm, engine)
-    return rewards.trl_reward(p.arm, score)
+    return rewards.trl_reward(p.arm, rewards.engine_of(p))

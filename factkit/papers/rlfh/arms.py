@@ -1,11 +1,12 @@
 """RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from factkit.run.arms import Arm
+from factkit.papers.rlfh.needs import RlfhNeeds
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import (
     DpoParams,
@@ -48,9 +49,9 @@ class TokenRewardParams(TokenLevelParams):
 
     truth_map: fields.Text  # of correct, hedged correct, vague, hedged wrong, wrong
     informativeness_map: fields.Text  # of 5, 4, 3, 2, 1
-    alpha: fields.Weight
+    alpha: fields.Weight = 1.0  # not stated; code: 1
     info_beta: fields.Weight
-    info_epsilon: float = Field(gt=-1, le=100)
+    info_epsilon: float = Field(-0.9, gt=-1, le=100)  # not stated; code: −0.9
 
     @field_validator("truth_map", "informativeness_map")
     @classmethod
@@ -75,21 +76,34 @@ class RlfhRlParams(RlfhParams, TokenRewardParams):
     """RLFH: token rewards, and how they are learnt from."""
 
 
-def _rl(where: str, main: bool = False) -> Arm:
-    return Arm(f"rewards on the {where}", RlfhRlParams, "PPO", main=main)
+# a judge's calls per response, of 22 statements in 11 sentences (Table 1)
+CALLS = {"extract": 11, "verify": 22, "rate": 1}
+
+
+def _rl(what: str, algorithm: str = "PPO", **needs: Any) -> Arm:
+    return Arm(
+        what,
+        RlfhRlParams,
+        algorithm,
+        judge_calls=CALLS,
+        token_rewards=True,
+        **needs,
+    )
 
 
 ARMS = {
     "base": Arm("the policy as it is", RlfhParams, main=True),
     "dpo": Arm("FACT: the most over the least factual response", RlfhDpoParams, "DPO"),
-    "paragraph": _rl("last token of the response"),
-    "sentence": _rl("last token of each sentence", main=True),
-    "statement": _rl("statements and sentences that earn them", main=True),
-    "statement_group": Arm(
+    "paragraph": _rl("rewards on the last token of the response"),
+    "sentence": _rl("rewards on the last token of each sentence", main=True),
+    "statement": _rl(
+        "rewards on the statements and sentences that earn them", main=True
+    ),
+    "statement_group": _rl(
         "the same, relative to the group in place of a value head (ours)",
-        RlfhRlParams,
         "GRPO",
         changes={"method": "group"},
+        verl=False,
     ),
 }
 
@@ -98,3 +112,16 @@ class Rlfh(RlfhDpoParams, RlfhRlParams, SweepParams):
     """Parameters of notebooks 40–44; `arms` and `seeds` are what 43 compares."""
 
     arm: Literal[tuple(ARMS)] = "statement"
+
+
+PAPER = Paper(
+    number=4,
+    title="RLFH",
+    parameters=Rlfh,
+    arms=ARMS,
+    shown_metrics=("factual_precision", "response_rate"),
+    needs=RlfhNeeds,
+    main_setting={"model": ("Vicuna-7B",)},
+    mean_over_answers="factual_precision",
+    picture=("table2_granularity", "RLFH: what a reward is given for"),
+)

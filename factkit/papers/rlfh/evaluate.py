@@ -1,36 +1,29 @@
-"""How true, how informative and how ready to answer a policy is (RLFH §4).
+"""Truth, informativeness and response rate of a policy (RLFH §4).
 
-FactScore's counts come from claims held against evidence (`long_form`), and how they
-are said from the annotator that rewards come from.
+FactScore's counts come from claims verified by evidence (`long_form`), hedges and
+informativeness from the annotator of the rewards.
 
-Whether a response refuses is told in two ways (§4.2, §4.3): if it states nothing; and
-as FactScore's pipeline does, also if it has characteristic phrases, which counts too
-few responses once a policy says how unsure it is while it informs.
+A refusal has two definitions (§4.2, §4.3): a response without statements; and, in
+FactScore's pipeline, also one with characteristic phrases, which counts too many once a
+policy says how unsure it is while it informs.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from factkit.answers import exposure_bin, long_form
+from factkit.answers.items import Items
 from factkit.answers.long_form import Checked
-from factkit.data.examples import Example
-from factkit.papers.rlfh.feedback import Feedback, kinds
+from factkit.papers.rlfh.feedback import Feedback, mean_feedback
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Support, normalise
 
-if TYPE_CHECKING:
-    from factkit.answers.engine import ClaimEngine, ExactEngine
-    from factkit.papers.rlfh.arms import RlfhParams
-
-LOW, HIGH = 0.4, 0.8  # accuracy below which, and from which on, answers are compared
+# the paper's claims are on these metrics, on each of these sets, and on these ranges
+COMPARED = ["factual_precision", "response_rate"]
+COMPARED += ["correct_claims", "incorrect_claims", "total_claims"]
+SETS = ("hotpotqa", "squad_v2", "biography")
+LOW, HIGH = 0.4, 0.8  # low accuracy is below LOW, high is from HIGH on
 ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)
-COLUMNS = (  # of `long_form.items`, what the paper's claims are on
-    *("factual_precision", "response_rate"),
-    *("correct_claims", "incorrect_claims", "total_claims"),
-)
-SETS = ("hotpotqa", "squad_v2", "biography")  # the paper's: claims are on each
 EXPOSURES = (0, 4)  # lower edges of the bins of people never read of, and read of
 
 # Ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each of three
@@ -58,95 +51,88 @@ def refuses(response: str) -> bool:
     return not text or REFUSAL.search(text) is not None
 
 
-def _responds_by_words(row: Checked) -> bool:
-    return bool(row.claims) and not refuses(row.response)
-
-
 def measure(
-    examples: Sequence[Example],
-    texts: Mapping[str, str],
-    feedback: Sequence[Feedback],
-    engine: "ExactEngine | ClaimEngine",
-    p: "RlfhParams",
-    path: Path,
+    checked: Sequence[Checked], feedback: Sequence[Feedback]
 ) -> dict[str, float]:
-    """Metrics of responses (question id → text); their claims go to `path`.
+    """Metrics of responses, from their claims and the annotator's feedback on them.
 
-    feedback: the annotator's, of each example's response. Those of `long_form.scores`
-    (factual_precision is FactScore without its penalty for short answers) and
-    factscore_response_rate, by words, never above response_rate; also for each
-    evaluation set as `<set>_…`; and `kinds`. Raises ValueError above 5 % of failures of
-    any kind; the shares are in `…_failures`.
+    Those of `long_form.scores` (factual_precision is FactScore without its penalty for
+    short answers) and factscore_response_rate, by words, never above response_rate;
+    also for each evaluation set as `<set>_…`; and `mean_feedback`. Raises ValueError
+    above 5 % of failures of any kind; the shares are in `…_failures`.
     """
-    responses = [texts[e.id] for e in examples]
-    checked = long_form.evaluate(
-        examples, responses, *engine.reader, path, p.test_chunks
-    )
     metrics = _scores(checked) | long_form.failures(checked)
-    sets = [e.meta["set"] for e in examples]
-    for name in dict.fromkeys(sets):
-        rows = [row for row, own in zip(checked, sets, strict=True) if own == name]
+    for name in dict.fromkeys(row.meta["set"] for row in checked):
+        rows = [row for row in checked if row.meta["set"] == name]
         metrics |= {f"{name}_{k}": v for k, v in _scores(rows).items()}
     failures = failed_share(feedback, "annotator_failures")
-    return metrics | kinds(feedback) | {"annotator_failures": failures}
+    return metrics | mean_feedback(feedback) | {"annotator_failures": failures}
 
 
 def _scores(rows: Sequence[Checked]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
-    scores = long_form.scores(judged)
-    by_words = sum(map(_responds_by_words, judged)) / len(judged)
-    return scores | {"factscore_response_rate": by_words}
+    responding = sum(map(_responds_by_words, judged))
+    return long_form.scores(judged) | {
+        "factscore_response_rate": responding / len(judged)
+    }
+
+
+def _responds_by_words(row: Checked) -> bool:
+    return bool(row.claims) and not refuses(row.response)
 
 
 def items(
     before: Sequence[Checked],
     after: Sequence[Checked],
     feedback: Sequence[Feedback],
-) -> dict[str, dict[str, float]]:
-    """<set>/<id> → what the response after adds to each metric that the paper's claims
-    are on, absent where it does not count; their means are these metrics.
+) -> Items:
+    """<set>/<id> → what the response after training adds to each metric that the
+    paper's claims are on; a metric is absent where the response does not count.
 
-    before, after: of the same questions; feedback: the annotator's, of the responses
-    after. Of `measure` those of `COLUMNS`, the response rate by words, and the paper's
-    sets one by one; hedged_claims, of all questions. In the fact world also
-    exposure_<n>_response_rate. Of answers, for Fig 4 to 8:
+    before, after: of the same questions; feedback: on the responses after. Of `measure`
+    those of `COMPARED`, the response rate by words, and the paper's sets one by one;
+    hedged_claims, of all questions. In the fact world exposure_<n>_response_rate. Of
+    answers, for Fig 4 to 8:
 
     - accuracy_above_70, accuracy_below_40: whether it is;
     - unverifiable_claims: neither supported nor contradicted;
-    - low_accuracy_claims, high_accuracy_claims: all, of those below `LOW`, from `HIGH`;
-    - refusal_low, refusal_high: whether there is none, where there was such a one.
+    - low_accuracy_claims, high_accuracy_claims: all claims, of those below `LOW`, from
+      `HIGH` on;
+    - refusal_low, refusal_high: whether it states nothing, where the answer before had
+      low, high accuracy.
     """
-    was, now, table = long_form.items(before), long_form.items(after), {}
-    for new, sentences in zip(after, feedback, strict=True):
-        if new.id in now:
-            earlier = was.get(new.id, {}).get("factual_precision")
-            terms = _terms(new, now[new.id], earlier)
-            if means := kinds([sentences]):
-                terms["hedged_claims"] = means["hedged_correct"] + means["hedged_wrong"]
-            table[f"{new.meta['set']}/{new.id}"] = terms
+    items_before, items_after = long_form.items(before), long_form.items(after)
+    table: Items = {}
+    for row, sentences in zip(after, feedback, strict=True):
+        if row.id in items_after:
+            earlier = items_before.get(row.id, {}).get("factual_precision")
+            item = _item(row, items_after[row.id], earlier)
+            if means := mean_feedback([sentences]):
+                item["hedged_claims"] = means["hedged_correct"] + means["hedged_wrong"]
+            table[f"{row.meta['set']}/{row.id}"] = item
     return table
 
 
-def _terms(
-    row: Checked, scores: Mapping[str, float], earlier: float | None
+def _item(
+    row: Checked, metrics: dict[str, float], earlier: float | None
 ) -> dict[str, float]:
-    """earlier: the accuracy of the answer before, None without one."""
-    terms = {name: scores[name] for name in COLUMNS if name in scores}
-    terms["factscore_response_rate"] = float(_responds_by_words(row))
+    """earlier: the accuracy of the answer before training, None without one."""
+    item = {name: metrics[name] for name in COMPARED if name in metrics}
+    item["factscore_response_rate"] = float(_responds_by_words(row))
     if (name := row.meta["set"]) in SETS:
-        terms |= {f"{name}_{k}": v for k, v in terms.items()}
-    accuracy = scores.get("factual_precision")
+        item |= {f"{name}_{k}": v for k, v in item.items()}
+    accuracy = metrics.get("factual_precision")
     if accuracy is not None:
-        terms["accuracy_above_70"] = float(accuracy > ABOVE)
-        terms["accuracy_below_40"] = float(accuracy < LOW)
-        terms["unverifiable_claims"] = row.supports.count(Support.INCONCLUSIVE)
+        item["accuracy_above_70"] = float(accuracy > ABOVE)
+        item["accuracy_below_40"] = float(accuracy < LOW)
+        item["unverifiable_claims"] = row.supports.count(Support.INCONCLUSIVE)
     if level := _level(accuracy):
-        terms[f"{level}_accuracy_claims"] = terms["total_claims"]
+        item[f"{level}_accuracy_claims"] = item["total_claims"]
     if level := _level(earlier):
-        terms[f"refusal_{level}"] = float(not row.claims)
+        item[f"refusal_{level}"] = float(not row.claims)
     if "exposure" in row.meta and (edge := exposure_bin(row)) in EXPOSURES:
-        terms[f"exposure_{edge}_response_rate"] = terms["response_rate"]
-    return terms
+        item[f"exposure_{edge}_response_rate"] = item["response_rate"]
+    return item
 
 
 def _level(accuracy: float | None) -> str:

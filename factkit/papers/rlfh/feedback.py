@@ -1,8 +1,8 @@
-"""Statement-level feedback on responses, and who gives it (RLFH §3.1, Tables 4 to 7).
+"""Feedback on the statements of responses (RLFH §3.1, Tables 4 to 7).
 
-Exact where every fact is known; else by a language model in a pipeline of calls. A
-response of which one part failed is `None`: no statement of it gets a default, and none
-is left out. Without passages a statement is vague by definition.
+An annotator gives it: an exact one where every fact is known, else a language model by
+a pipeline of calls. If one call for a response fails, its feedback is None: statements
+get no default, and none is left out. A statement without passages is vague.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Sentence:
     statements: tuple[Statement, ...]
 
 
-TRUTHS = {  # what the facts say of a statement, and whether it is hedged
+TRUTHS = {  # (support by the facts, whether the statement is hedged) → truth
     ("supported", False): Truth.CORRECT,
     ("supported", True): Truth.HEDGED_CORRECT,
     ("contradicted", False): Truth.WRONG,
@@ -72,29 +72,27 @@ TRUTHS = {  # what the facts say of a statement, and whether it is hedged
 Feedback = list[Sentence] | None  # on a response; [] if it states nothing, None: failed
 # (ids, prompts, responses) → the feedback on each response
 Annotator = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[Feedback]]
-# (prompt id, what to look for) → passages, best first
-EvidenceOf = Callable[[str, str], Sequence[str]]
 
 
-def kinds(feedback: Sequence[Feedback]) -> dict[str, float]:
-    """Statements of each kind of truth a response, and a statement's informativeness:
-    means over the responses that the annotator did not fail on."""
-    known = [row for row in feedback if row is not None]
-    stated = [s for row in known for sentence in row for s in sentence.statements]
-    truths = [s.truth for s in stated]
+def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
+    """Statements of each kind of truth per response, and informativeness per statement,
+    of the responses that the annotator did not fail on."""
+    known = [sentences for sentences in feedback if sentences is not None]
+    statements = [s for row in known for sentence in row for s in sentence.statements]
+    truths = [s.truth for s in statements]
     means = {
         truth.replace(" ", "_"): truths.count(truth) / len(known)
         for truth in Truth
         if known
     }
-    if stated:
-        means["informativeness"] = fmean(s.informativeness for s in stated)
+    if statements:
+        means["informativeness"] = fmean(s.informativeness for s in statements)
     return means
 
 
 def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator:
-    """Who gives RLFH's feedback, on the answers without reasoning: the exact one of the
-    fact world or the leads, or a language model with the evidence of `engine`."""
+    """The annotator that `p.verifier` names, with the facts or the evidence of
+    `engine`; it sees the answers without reasoning."""
     if p.verifier != "judge":
         annotate = exact_annotator(engine.facts, engine.examples)
     else:
@@ -103,18 +101,18 @@ def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator
     return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
 
 
-# Where every fact is known
+# ---- where every fact is known
 
 
 def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator:
     """Feedback without a model.
 
-    A statement is vague where the facts are silent. Informativeness (ours): 5, of the
-    subject that was asked about; 2, of something else, or more than the number of facts
-    that was asked for, or unread; 1, stated before in the same response.
+    A statement on which the facts are silent is vague. Informativeness (ours) is 5 for
+    the subject that was asked about; 2 for another subject, for more facts than wanted,
+    and for what cannot be read; 1 for a repetition within the response.
     """
 
-    def on_response(example: Example, response: str) -> list[Sentence]:
+    def annotate(example: Example, response: str) -> list[Sentence]:
         subject, seen = example.entity, set()
         wanted = example.meta.get("wanted", float("inf"))
         feedback = []
@@ -126,20 +124,20 @@ def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator
                 if fact and fact.relation == "occupation":  # one may have several
                     key = (*key, fact.object)
                 useful = fact and fact.subject == subject and len(seen) < wanted
-                informative = 1 if key in seen else 5 if useful else 2
+                informativeness = 1 if key in seen else 5 if useful else 2
                 seen.add(key)
                 truth = TRUTHS.get((facts.verify(text), hedged), Truth.VAGUE)
-                statements.append(Statement(text, truth, informative))
+                statements.append(Statement(text, truth, informativeness))
             if statements:
                 feedback.append(Sentence(sentence, tuple(statements)))
         return feedback
 
     return lambda ids, prompts, responses: [
-        on_response(examples[i], text) for i, text in zip(ids, responses, strict=True)
+        annotate(examples[i], text) for i, text in zip(ids, responses, strict=True)
     ]
 
 
-# A call for each part
+# ---- by a language model, one call for each part
 
 
 class Statements(Form):
@@ -167,34 +165,43 @@ class Ratings(Form):
         return ratings
 
 
-def llm_annotator(llm: "LLM", evidence_of: EvidenceOf) -> Annotator:
-    """The pipeline of §3.1: three batches of calls, one a sentence to extract, one a
-    statement to verify, one a response to rate; what failed is not asked about further.
+def llm_annotator(
+    llm: "LLM", evidence_of: Callable[[str, str], Sequence[str]]
+) -> Annotator:
+    """The pipeline of §3.1 in three batches of calls: one per sentence to extract its
+    statements, one per statement to verify it, one per response to rate them. A
+    response on which a batch failed is left out of the next.
 
-    Unlike claims, statements keep their hedges, since a hedged one is rewarded
-    otherwise, and come again where a response repeats them, since each place has its
-    reward. Each is held against the passages found for it, for one of Table 4's five
-    labels: Table 6 asks for three and leaves open who tells the hedged ones apart.
+    evidence_of: (prompt id, statement) → passages, best first. Unlike claims,
+    statements keep their hedges, as these change the reward, and their repetitions, as
+    each has its place. Verification has the five labels of Table 4: Table 6 asks for
+    three and leaves open who tells the hedged ones apart.
     """
     verify = labeller(llm, "verify_statement", Label, "statement", Truth.VAGUE)
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        split = read_sentences(
+        extracted = read_sentences(
             llm, "extract_statements", Statements, prompts, responses
         )
         claims = [
             None
             if any(texts is None for _, texts in row)
             else [Claim(text, sentence) for sentence, texts in row for text in texts]
-            for row in split
+            for row in extracted
         ]
         truths = support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
-        known = [
-            [claim.text for claim in row] if row and None not in labels else []
-            for row, labels in zip(claims, truths, strict=True)
-        ]
-        ratings = rate(llm, prompts, responses, known)
-        return list(map(_joined, split, truths, ratings))
+        rated = [i for i, labels in enumerate(truths) if labels and None not in labels]
+        ratings = rate(
+            llm,
+            [prompts[i] for i in rated],
+            [responses[i] for i in rated],
+            [[claim.text for claim in claims[i]] for i in rated],
+        )
+        feedback = [[] if labels == [] else None for labels in truths]
+        for i, grades in zip(rated, ratings, strict=True):
+            if grades is not None:
+                feedback[i] = _join(extracted[i], truths[i], grades)
+        return feedback
 
     return annotate
 
@@ -205,34 +212,29 @@ def rate(
     responses: Sequence[str],
     statements: Sequence[Sequence[str]],
 ) -> list[list[int] | None]:
-    """A rating of each statement, by one call a response that has any: what one adds
-    depends on the others (§3.1.3; Table 7 asks about one). They are numbered, so that
-    the model need not count."""
-    fields = [
-        {
+    """The informativeness of each response's statements, by one call: what one adds
+    depends on the others (§3.1.3; Table 7 asks about one)."""
+    rows = [
+        {  # with numbers, so that the model need not count
             "question": prompt,
             "response": response,
             "statements": [f"{n}. {text}" for n, text in enumerate(texts, start=1)],
         }
         for prompt, response, texts in zip(prompts, responses, statements, strict=True)
-        if texts
     ]
-    how = "rate_informativeness", fields, Ratings, RATING_TOKENS, "rating"
-    replies = iter(judge.ask(llm, *how))
-    return [getattr(next(replies), "ratings", None) if r else [] for r in statements]
+    template, tokens = "rate_informativeness", RATING_TOKENS
+    replies = judge.ask(llm, template, rows, Ratings, tokens, "rating")
+    return [reply and reply.ratings for reply in replies]
 
 
-def _joined(
-    split: Sequence[tuple[str, list[str] | None]],
-    truths: Sequence[Truth | None] | None,
-    ratings: Sequence[int] | None,
-) -> Feedback:
-    """A response's feedback, None if one part of it failed."""
-    if truths is None or None in truths or ratings is None:
-        return None
+def _join(
+    extracted: Sequence[tuple[str, list[str]]],
+    truths: Sequence[Truth],
+    ratings: Sequence[int],
+) -> list[Sentence]:
     labels = zip(truths, ratings, strict=True)
     return [
         Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
-        for sentence, texts in split
+        for sentence, texts in extracted
         if texts
     ]

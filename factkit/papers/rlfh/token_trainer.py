@@ -2,11 +2,12 @@
 
 RLFH §3.2.2 maximises the expected sum of token rewards with PPO (Schulman et al. 2017);
 its implementation builds on trlX. Rollouts, the clipped objective, logging and
-checkpoints are TRL's GRPOTrainer's. Both trainers hook in where it has made and scored
-a rollout, which is private to it. Heavy to import.
+checkpoints are those of TRL's GRPOTrainer; the advantages replace TRL's where it has
+scored a rollout, in methods that are private to it. Heavy to import.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from trl import GRPOConfig, GRPOTrainer
 
-from factkit.papers.rlfh.rewards import (
-    TokenReward,
+from factkit.papers.rlfh.advantages import (
     gae,
     group_advantages,
     masked_mean,
+    value_loss,
     whiten,
 )
 from factkit.run.params.stages import TokenLevelParams
@@ -28,6 +29,18 @@ from factkit.train.rewards import CheckedReward
 
 HEAD = "value_head"
 Batch = dict[str, Any]  # a rollout as TRL has it: tensors with B rows
+TokenReward = Callable[..., list[list[float] | None]]  # TRL's arguments
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Those of returns and value head; GRPOConfig has the others."""
+
+    gamma: float
+    gae_lambda: float
+    value_clip: float
+    value_coefficient: float
+    value_learning_rate: float
 
 
 @launch.made_once
@@ -42,16 +55,17 @@ def token_level(
 
     make_reward(p, folder) gives a function with the arguments of TRL's `reward_funcs`
     that returns, for each completion, a reward for each of its `completion_ids` (with
-    EOS), or None if the judge failed: such a completion is in no loss.
+    EOS), or None if the judge failed: such a completion is left out of the loss.
 
-    p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`; the
-    value head is in the checkpoints alone.
+    p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`,
+    without the value head.
     """
-    grpo.required(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    grpo.require_rows(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    constants = {field.name: getattr(p, field.name) for field in fields(Constants)}
 
     def make(**arguments: Any) -> GroupTrainer:
         kind = PPOTrainer if p.method == "ppo" else GroupTrainer
-        return kind(p, make_reward(p, folder), **arguments)
+        return kind(Constants(**constants), make_reward(p, folder), **arguments)
 
     config = token_level_config(p, folder / "checkpoint")
     trainer = setup.policy_trainer(make, config, start, rows, p, rollouts=True)
@@ -59,13 +73,13 @@ def token_level(
 
 
 def token_level_config(p: TokenLevelParams, folder: Path) -> GRPOConfig:
-    """GRPO's configuration, but for what is set here."""
+    """The configuration of `grpo.grpo_config` with these changes."""
     config = grpo.grpo_config(p, folder)
     config.loss_type = "bnpo"  # the mean over the tokens of a micro-batch
     config.scale_rewards = "none"
     config.num_iterations = p.ppo_epochs  # of a rollout, which TRL shuffles once
     updates = p.ppo_epochs * p.minibatches
-    config.save_steps = grpo.between_rollouts(p.checkpoint_steps, updates)
+    config.save_steps = grpo.round_up(p.checkpoint_steps, updates)
     return config
 
 
@@ -73,7 +87,7 @@ class GroupTrainer(GRPOTrainer):
     """Advantages (B, T) from token rewards and the others of a group. TRL's loss: the
     mean over tokens of the clipped objective, and its KL term."""
 
-    def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
+    def __init__(self, constants: Constants, reward: TokenReward, **arguments: Any):
         checked = CheckedReward(reward)
 
         def sum_rewards(**columns: Any) -> list[float | None]:
@@ -81,21 +95,22 @@ class GroupTrainer(GRPOTrainer):
             self.token_rewards = checked(**columns)
             return [None if r is None else sum(r) for r in self.token_rewards]
 
-        self.p = p
+        self.constants = constants
         sum_rewards.__name__ = checked.__name__
         super().__init__(reward_funcs=sum_rewards, **arguments)
         self.add_callback(checked)
 
     def _generate_and_score_completions(self, inputs) -> Batch:
         batch = super()._generate_and_score_completions(inputs)
-        rewards, mask = self._rewards(batch)
-        batch["tool_mask"] = mask.long()  # TRL's losses leave out what is 0 here
+        rewards, mask = self._pad_rewards(batch)
+        batch["tool_mask"] = mask.long()  # TRL's losses leave out the tokens at 0
         batch |= self._advantages(batch, rewards, mask)
-        of_all = self._gathered(batch["advantages"]), self._gathered(mask)
-        batch["advantages"] = self._own(whiten(*of_all), mask)
+        gathered = self._gather(batch["advantages"])
+        whitened = whiten(gathered, self._gather(mask))
+        batch["advantages"] = self._select_local(whitened, mask)
         return batch
 
-    def _rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _pad_rewards(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The token rewards and the mask of tokens that count, (B, T) each."""
         ids, mask = batch["completion_ids"], batch["completion_mask"].bool()
         rewards = torch.zeros(ids.shape, device=ids.device)
@@ -107,36 +122,24 @@ class GroupTrainer(GRPOTrainer):
         return rewards, mask
 
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
-        """What the loss needs besides TRL's rollout; `advantages` (B, T) among it."""
+        """What the loss needs beside TRL's rollout; `advantages` (B, T) among it."""
         no_values = torch.zeros_like(rewards)
-        returns = gae(rewards, no_values, mask, self.p.gamma, lam=1.0)[1]
-        known = self._gathered(mask).any(1)
-        gathered = self._gathered(returns)
+        _, returns = gae(rewards, no_values, mask, self.constants.gamma, lam=1.0)
+        known = self._gather(mask).any(1)
+        gathered = self._gather(returns)
         advantages = group_advantages(gathered, known, self.num_generations)
-        return {"advantages": self._own(advantages, mask).where(mask, 0.0)}
+        return {"advantages": self._select_local(advantages, mask).where(mask, 0.0)}
 
-    def _gathered(self, x: Tensor) -> Tensor:
+    def _gather(self, x: Tensor) -> Tensor:
         """x (B, T) of all processes, one below the other, as wide as the widest."""
-        # padding makes integers of booleans, in the narrower processes alone
+        # padding turns booleans to integers, in the narrower processes alone
         wide = self.accelerator.pad_across_processes(x.float(), dim=1)
         return self.accelerator.gather(wide).to(x.dtype)
 
-    def _own(self, x: Tensor, like: Tensor) -> Tensor:
-        """Of gathered rows those of this process, (B, T) as `like`."""
-        first = self.accelerator.process_index * len(like)
-        return x[first : first + len(like), : like.shape[1]]
-
-
-def value_loss(
-    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
-) -> Tensor:
-    """½ mean max((V − R)², (V_old + clip(V − V_old, ±c) − R)²) over tokens, a scalar.
-
-    trlX's, with PPO's clip on the value.
-    """
-    near = old_values + (values - old_values).clamp(-clip, clip)
-    error = ((values - returns) ** 2).maximum((near - returns) ** 2)
-    return 0.5 * masked_mean(error, mask)
+    def _select_local(self, gathered: Tensor, local: Tensor) -> Tensor:
+        """The rows of this process, as wide as its own `local` (B, T)."""
+        first = self.accelerator.process_index * len(local)
+        return gathered[first : first + len(local), : local.shape[1]]
 
 
 class ValueHead(nn.Module):
@@ -156,30 +159,30 @@ class PPOTrainer(GroupTrainer):
     """PPO: advantages by GAE from a value head on the policy's last hidden states, and
     the KL penalty in the rewards.
 
-    The head is a module of the policy, so that whatever wraps the policy for several
-    GPUs takes it along, and is kept out of all that leaves the trainer.
+    The head is a module of the policy, so that it is wrapped with the policy for
+    several GPUs; what leaves the trainer is the policy alone.
     """
 
-    def __init__(self, p: TokenLevelParams, reward: TokenReward, **arguments: Any):
-        super().__init__(p, reward, **arguments)
+    def __init__(self, constants: Constants, reward: TokenReward, **arguments: Any):
+        super().__init__(constants, reward, **arguments)
         head = ValueHead(self.model.config.hidden_size).to(self.model.device)
-        if p.deepspeed:  # which takes one dtype, and keeps float32 copies of all
+        if self.is_deepspeed_enabled:  # takes one dtype, and keeps float32 copies
             head.to(self.model.dtype)
         self.model.add_module(HEAD, head)
-        self._values: list[Tensor] | None = None  # of the forward pass that runs
-        self.model.get_output_embeddings().register_forward_pre_hook(self._see)
+        self._values: list[Tensor] | None = None  # of the current forward pass
+        self.model.get_output_embeddings().register_forward_pre_hook(self._keep_values)
         if self.use_vllm:
             weights = self.vllm_generation._iter_named_params
-            self.vllm_generation._iter_named_params = lambda: _policys(weights())
+            self.vllm_generation._iter_named_params = lambda: _without_head(weights())
 
-    def _see(self, lm_head: nn.Module, args: tuple[Tensor]) -> None:
+    def _keep_values(self, lm_head: nn.Module, args: tuple[Tensor]) -> None:
         if self._values is not None:
             self._values.append(self.model.value_head(args[0]))
 
-    def _seen(self, length: int) -> Tensor:
+    def _take_values(self, length: int) -> Tensor:
         """Values (B, T) of the last T = length tokens of the forward pass just made:
-        V_t is of the hidden state that predicts token t, in which t is chosen. 0 where
-        a pass left out the padding at the end."""
+        V_t is of the hidden state that predicts token t. 0 where a pass left out the
+        padding at the end."""
         parts = [v[:, -length - 1 : -1] for v in self._values]
         self._values, pad = None, torch.nn.functional.pad
         return torch.cat([pad(v, (0, length - v.shape[1])) for v in parts])
@@ -194,16 +197,16 @@ class PPOTrainer(GroupTrainer):
         logps, _, _ = self._get_per_token_logps_and_entropies(
             self.model, ids, mask, length, batch_size=rows
         )
-        return logps, self._seen(length)
+        return logps, self._take_values(length)
 
     def _advantages(self, batch: Batch, rewards: Tensor, mask: Tensor) -> Batch:
         logps, values = self._score(batch)
         if self.beta:  # r_t − β (log π(y_t) − log π_ref(y_t)): the estimate k1 of KL
-            apart = logps - batch["ref_per_token_logps"]
-            rewards = rewards - self.beta * apart
-            self._note("kl", masked_mean(apart, mask))
-        how = self.p.gamma, self.p.gae_lambda
-        advantages, returns = gae(rewards, values, mask, *how)
+            kl = logps - batch["ref_per_token_logps"]
+            rewards = rewards - self.beta * kl
+            self._log_mean("kl", masked_mean(kl, mask))
+        gamma, lam = self.constants.gamma, self.constants.gae_lambda
+        advantages, returns = gae(rewards, values, mask, gamma, lam)
         return {
             "advantages": advantages,
             "returns": returns,
@@ -213,39 +216,43 @@ class PPOTrainer(GroupTrainer):
 
     def _compute_loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """TRL's loss of the policy, without its KL term, which is in the rewards here,
-        and the head's loss, of one forward pass."""
+        and the head's loss, by one forward pass."""
         self._values, beta, self.beta = [], self.beta, 0.0
-        of_policy = super()._compute_loss(model, batch)
+        policy_loss = super()._compute_loss(model, batch)
         self.beta, passes = beta, self.current_gradient_accumulation_steps
-        values = self._seen(batch["completion_ids"].shape[1])
-        old, returns, mask = (batch[k] for k in ("old_values", "returns", "tool_mask"))
-        of_value = value_loss(values, old, returns, mask.bool(), self.p.value_clip)
-        self._note("policy_loss", of_policy * passes)
-        self._note("value_loss", of_value)
-        return of_policy + self.p.value_coefficient * of_value / passes
+        head_loss = value_loss(
+            self._take_values(batch["completion_ids"].shape[1]),
+            batch["old_values"],
+            batch["returns"],
+            batch["tool_mask"].bool(),
+            self.constants.value_clip,
+        )
+        self._log_mean("policy_loss", policy_loss * passes)
+        self._log_mean("value_loss", head_loss)
+        return policy_loss + self.constants.value_coefficient * head_loss / passes
 
-    def _note(self, name: str, value: Tensor) -> None:
+    def _log_mean(self, name: str, value: Tensor) -> None:
         mean = self.accelerator.gather(value.detach()).mean().item()
         self._metrics["train"][name].append(mean)
 
     def create_optimizer(self, model: nn.Module | None = None):
-        """The trainer's, to which the head's weights are added with their own rate."""
+        """The trainer's optimizer, with a learning rate of its own for the head."""
         if self.optimizer is not None:  # DeepSpeed's set-up has called this before
             return self.optimizer
-        head = self.model.value_head.requires_grad_(False)  # else among the policy's
+        head = self.model.value_head.requires_grad_(False)  # not in the policy's group
         optimizer = super().create_optimizer(model)
         head.requires_grad_(True)
-        rate = self.p.value_learning_rate
+        rate = self.constants.value_learning_rate
         optimizer.add_param_group({"params": [*head.parameters()], "lr": rate})
         return optimizer
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None):
-        """Save the plain policy."""
+        """Save the policy without the head."""
         weights = self.model.state_dict() if state_dict is None else state_dict
-        super()._save(output_dir, dict(_policys(weights.items())))
+        super()._save(output_dir, dict(_without_head(weights.items())))
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """With them the head, as it is training's alone; DeepSpeed saves it itself."""
+        """Save the head with them; DeepSpeed saves it itself."""
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save and not self.is_deepspeed_enabled:
             head = self.model.value_head.state_dict()
@@ -258,6 +265,5 @@ class PPOTrainer(GroupTrainer):
             self.model.value_head.load_state_dict(head)
 
 
-def _policys(weights: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Of pairs of name and weight those of the policy."""
+def _without_head(weights: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     return ((name, w) for name, w in weights if not name.startswith(f"{HEAD}."))

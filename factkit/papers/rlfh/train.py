@@ -18,10 +18,10 @@ def train_arm(
     answers: Sequence[Drawn],
     folder: Path,
 ) -> Path:
-    """Train the arm `p.arm` from the policy `start`; the policy's folder.
+    """Train `p.arm` from the policy `start`; the folder of the trained policy.
 
-    answers: responses drawn from `start`, scored with FactScore, for dpo (FACT: of a
-    prompt the most and the least factual one). Raises DataError if they leave no pair.
+    answers: responses of `start` to `train`, scored with FactScore, for dpo (FACT: the
+    most and the least factual one). Raises DataError if they give no pair.
     """
     if p.arm == "dpo":
         rows = drawn.required(drawn.gap_pairs(train, answers, p), p)
@@ -29,5 +29,5 @@ def train_arm(
     from factkit.papers.rlfh.token_trainer import token_level
 
     rows = drawn.asked_rows(train, p)
-    how = p.model_copy(update=ARMS[p.arm].changes)
-    return token_level(start, rows, rewards.reward_function, folder, how)
+    p = ARMS[p.arm].configure(p)
+    return token_level(start, rows, rewards.reward_function, folder, p)

@@ -1,5 +1,5 @@
-"""RLFH's token rewards for verl: PPO with a critic of its own, and the agent loop whose
-outputs put a reward on each token.
+"""RLFH's token rewards for verl: PPO with a separate critic, and an agent loop whose
+outputs have a reward per token.
 
 verl's agent loop puts a response's score on the last token of `rm_scores` (T,), from
 which the trainer takes the KL penalty and GAE; here the score is a list of T numbers.
@@ -8,10 +8,23 @@ which the trainer takes the KL penalty and GAE; here the score is a list of T nu
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from factkit.answers import drawn
+from factkit.data.examples import read_examples
+from factkit.facts.leads.policy import base_policy
+from factkit.papers.rlfh import rewards
+from factkit.papers.rlfh.arms import Rlfh
+from factkit.run import runs
+from factkit.train.verl_adapter import Job
+
 if TYPE_CHECKING:
     from verl.experimental.agent_loop import AgentLoopOutput
 
-    from factkit.papers.rlfh.arms import Rlfh
+
+def make_job(p: Rlfh) -> Job:
+    """What verl needs to train `p.arm` by PPO, from the data of notebook 40."""
+    train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
+    start, rows = base_policy(p), drawn.asked_rows(train, p)
+    return Job(p, start, rows, rewards.reward_function, TokenRewardLoop, ppo(p, start))
 
 
 class TokenRewardLoop:
@@ -52,11 +65,11 @@ def _token_output() -> type["AgentLoopOutput"]:
     return TokenOutput
 
 
-def ppo(p: "Rlfh", start: str) -> dict[str, Any]:
-    """What PPO on token rewards changes in verl's config: its dotted key → value.
+def ppo(p: Rlfh, start: str) -> dict[str, Any]:
+    """The changes to verl's config for PPO on token rewards: dotted key → value.
 
-    The critic is a model of its own, as in the paper's public code, so that
-    value_coefficient says nothing. verl whitens advantages.
+    The critic is a separate model, as in the paper's public code, so value_coefficient
+    is not used. verl whitens advantages.
     """
     actor = "actor_rollout_ref.actor"
     return {

@@ -1,5 +1,5 @@
-"""English Wikipedia of 1 April 2023, RLFH's retrieval corpus (§4.1), as FActScore's
-authors give it: a SQLite file of 20 GB, documents(title, text)."""
+"""English Wikipedia of 1 April 2023, RLFH's retrieval corpus (§4.1), as published with
+FActScore: a SQLite file of 20 GB, documents(title, text)."""
 
 import re
 import sqlite3
@@ -21,8 +21,8 @@ BY_HAND = (
 
 
 class Wikipedia:
-    """A page by its title, and all pages' passages as they are read; key: the file's
-    SHA-256. Raises DataError if the file is missing or another one."""
+    """A mapping of titles to pages, and an iterable of all passages. key: the file's
+    SHA-256. Raises DataError if the file is missing or is another one."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -30,14 +30,14 @@ class Wikipedia:
         self.path, self.key = path, rows.sha256(path)
 
     def __iter__(self) -> Iterator[Chunk]:
-        """A passage after its page's title, which is its doc_id."""
+        """Each passage, after the title of its page, which is its doc_id."""
         for title, text in self._read(""):
             for i, passage in enumerate(_passages(text)):
                 words = len(passage.split())
                 yield Chunk(f"{title}#{i}", title, f"{title}\n{passage}", words)
 
     def __getitem__(self, title: str) -> Document:
-        """A page, whole; KeyError if there is none of the title."""
+        """The whole page; KeyError if there is none with this title."""
         for _, text in self._read("WHERE title = ?", title):
             return Document(title, title, "\n".join(_passages(text)), CREDIT)
         raise KeyError(title)

@@ -1,10 +1,11 @@
 """TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from factkit.run.arms import Arm
+from factkit.papers.truthrl.needs import TruthRLNeeds
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import (
     DpoParams,
@@ -19,8 +20,8 @@ class QuestionSftParams(QuestionParams, SftParams):
     """What supervised fine-tuning takes from the questions."""
 
     rft_samples: fields.Few
-    rft_temperature: fields.Temperature
-    rft_top_p: fields.TopP
+    rft_temperature: fields.Temperature = 0.6  # App. C
+    rft_top_p: fields.TopP = 0.9  # App. C
     cold_start: bool
 
 
@@ -33,19 +34,34 @@ class QuestionDpoParams(QuestionSftParams, DpoParams):
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, its reasoning or a learned reward."""
 
-    reason_weight: fields.Weight
+    reason_weight: fields.Weight = 0.5  # λ, App. C
 
 
-def _sft(what: str, main: bool = False) -> Arm:
-    return Arm(what, QuestionSftParams, "SFT", main=main)
+OUTCOME = {"outcome": 1}  # a judge's calls per response
+REASONED = {"outcome": 1, "reasoning": 1}
 
 
-def _dpo(what: str) -> Arm:
-    return Arm(what, QuestionDpoParams, "DPO", start="r_tuning")
+def _sft(what: str, **needs: Any) -> Arm:
+    return Arm(what, QuestionSftParams, "SFT", **needs)
 
 
-def _rl(what: str, main: bool = False) -> Arm:
-    return Arm(what, QuestionRlParams, "GRPO", start="r_tuning", main=main)
+def _dpo(what: str, **needs: Any) -> Arm:
+    return Arm(what, QuestionDpoParams, "DPO", start="r_tuning", **needs)
+
+
+def _rl(what: str, judge_calls: dict[str, int] = OUTCOME, **needs: Any) -> Arm:
+    return Arm(
+        what,
+        QuestionRlParams,
+        "GRPO",
+        start="r_tuning",
+        judge_calls=judge_calls,
+        **needs,
+    )
+
+
+def _reasoned(what: str) -> Arm:
+    return _rl(what, REASONED, reasoning=True)
 
 
 ARMS = {
@@ -53,22 +69,37 @@ ARMS = {
         "the instruct model, asked with examples", QuestionParams, main=True
     ),
     "sft": _sft("taught the gold answers"),
-    "rft": _sft("taught its own right samples"),
-    "r_tuning": _sft(
-        "taught gold answers, and I don't know where probing found none right", True
+    "rft": _sft(
+        "taught its own right samples", samples="rft_samples", judge_calls=OUTCOME
     ),
-    "rlhf": _rl("rewarded by a model of preferences for right answers"),
-    "rlkf": _rl("the same, with preferences for abstaining out of knowledge"),
+    "r_tuning": _sft(
+        "taught gold answers, and I don't know where probing found none right",
+        main=True,
+    ),
+    "rlhf": _rl(
+        "rewarded by a model of preferences for right answers", learned_reward=True
+    ),
+    "rlkf": _rl(
+        "the same, with preferences for abstaining out of knowledge",
+        learned_reward=True,
+    ),
     "dpo": _dpo("right over wrong samples"),
-    "iterative_dpo": _dpo("DPO anew on each iteration's own samples"),
+    "iterative_dpo": _dpo(
+        "DPO anew on each iteration's own samples",
+        samples="probe_samples",
+        iterations="dpo_iterations",
+        judge_calls=OUTCOME,
+    ),
     "binary": _rl("+1 right, −1 wrong or abstaining"),
     "binary_knowledge": _rl("binary, and +1 for abstaining out of knowledge"),
     "ternary": _rl("+1 right, 0 abstaining, −1 wrong", main=True),
     "ternary_knowledge": _rl("ternary, and +1 for abstaining out of knowledge"),
-    "ternary_reason_multiplicative": _rl("ternary × (1 + quality of the reasoning)"),
-    "ternary_reason_additive": _rl("ternary + λ · quality of the reasoning"),
-    "ternary_reason_conditional": _rl("ternary, a right answer × its reasoning"),
-    "ternary_strict_match": _rl("ternary by string match in place of a judge"),
+    "ternary_reason_multiplicative": _reasoned(
+        "ternary × (1 + quality of the reasoning)"
+    ),
+    "ternary_reason_additive": _reasoned("ternary + λ · quality of the reasoning"),
+    "ternary_reason_conditional": _reasoned("ternary, a right answer × its reasoning"),
+    "ternary_strict_match": _rl("ternary by string match in place of a judge", {}),
 }
 
 
@@ -79,10 +110,29 @@ class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:
-        reasoned = [arm for arm in (self.arm, *self.arm_names) if "reason" in arm]
+        names = (self.arm, *self.arm_names)
+        reasoned = [name for name in names if ARMS[name].reasoning]
         if reasoned and self.answer_format != "boxed":
             raise ValueError(
                 f"arm={reasoned[0]} rewards reasoning, of which answer_format=plain "
                 "has none: set answer_format=boxed (profile tiny: variant=reasoning)"
             )
         return self
+
+
+PAPER = Paper(
+    number=1,
+    title="TruthRL",
+    parameters=TruthRL,
+    arms=ARMS,
+    shown_metrics=("truthfulness", "accuracy", "hallucination", "abstention"),
+    needs=TruthRLNeeds,
+    main_setting={
+        "setting": ("with retrieval",),
+        "model": ("Llama3.1-8B-Inst",),
+        "dataset": ("CRAG",),
+        "judge": ("Llama3.3-70B-Inst",),
+    },
+    picture=("exposure", "TruthRL: who abstains where"),
+    rewards_by_hand=True,
+)

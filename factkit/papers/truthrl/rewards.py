@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.data import assets
+from factkit.papers.truthrl.arms import ARMS
 from factkit.policy import models
 from factkit.prompts import completion_texts
 from factkit.run import identity
@@ -147,7 +148,7 @@ def reward_function(
     if p.arm in ("rlhf", "rlkf"):
         dtype = p.dtype if p.reward_lora_rank else "auto"
         learned = load_scorer(str(folder / "reward_model"), dtype)
-    judge_reasoning = verifier.reasoning_judge(p) if "reason" in p.arm else None
+    judge_reasoning = verifier.reasoning_judge(p) if ARMS[p.arm].reasoning else None
 
     def truthrl_reward(
         prompts: list,

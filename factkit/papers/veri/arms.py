@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from factkit.run.arms import Arm
+from factkit.papers.veri.needs import VeriNeeds
+from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import PolicyParams, RlParams, SftParams, SweepParams
 
@@ -98,8 +99,20 @@ class VeriLargerParams(VeriParams):
     larger_hidden_size: fields.Width = 128
 
 
-def _rl(what: str, main: bool = False, **changes: Any) -> Arm:
-    return Arm(what, VeriRlParams, "GRPO", "sft", changes, main)
+def _rl(what: str, **needs: Any) -> Arm:
+    return Arm(what, VeriRlParams, "GRPO", start="sft", **needs)
+
+
+def _keep_checkpoints(p: VeriRlParams) -> dict[str, int]:
+    """Keep a policy whenever a checkpoint is written, to be chosen from (App. H)."""
+    return {"kept_policies": -(-p.rl_steps // p.checkpoint_steps)}
+
+
+def _larger_policy(p: VeriLargerParams) -> dict[str, Any]:
+    return {
+        "policy": p.larger_policy,
+        "pretrain_hidden_size": p.larger_hidden_size,
+    }
 
 
 ARMS = {
@@ -107,22 +120,35 @@ ARMS = {
     "sft": Arm(
         "taught trajectories, written or scripted", VeriSftParams, "SFT", main=True
     ),
-    "offline_rl": _rl("the evidence is given, nothing is searched", True, online=False),
-    "online_rl": _rl("searches as it answers; all of the reward", True),
+    "offline_rl": _rl(
+        "the evidence is given, nothing is searched",
+        changes={"online": False},
+        computed=_keep_checkpoints,
+        main=True,
+    ),
+    "online_rl": _rl("searches as it answers; all of the reward", main=True),
     "without_evidence": _rl(
-        "online, without the evidence reward", evidence_reward=False
+        "online, without the evidence reward", changes={"evidence_reward": False}
     ),
     "without_validity": _rl(
-        "online, without the validity weight", validity_weight=False
+        "online, without the validity weight", changes={"validity_weight": False}
     ),
-    "without_format": _rl("online, without the format reward", format_reward=False),
+    "without_format": _rl(
+        "online, without the format reward", changes={"format_reward": False}
+    ),
     "label_only": _rl(
         "online, for the label alone",
-        evidence_reward=False,
-        validity_weight=False,
-        format_reward=False,
+        changes={
+            "evidence_reward": False,
+            "validity_weight": False,
+            "format_reward": False,
+        },
     ),
-    "larger": Arm("a larger policy that is not trained", VeriLargerParams),
+    "larger": Arm(
+        "a larger policy that is not trained",
+        VeriLargerParams,
+        computed=_larger_policy,
+    ),
 }
 
 
@@ -130,3 +156,22 @@ class Veri(VeriRlParams, VeriLargerParams, SweepParams):
     """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
 
     arm: Literal[tuple(ARMS)] = "online_rl"
+
+
+PAPER = Paper(
+    number=5,
+    title="Veri-R1",
+    parameters=Veri,
+    arms=ARMS,
+    shown_metrics=(
+        "joint_accuracy",
+        "verification_accuracy",
+        "label_accuracy",
+        "evidence_score",
+        "checkable_evidence_score",
+        "evidence_cover",
+    ),
+    needs=VeriNeeds,
+    main_setting={"model": ("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct")},
+    picture=("table1_main_arms", "Veri-R1: claims checked with a search"),
+)

@@ -122,8 +122,7 @@ def _panels(
 
 def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
     """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
-    rows = published.read_table(table, "veri")
-    rows = rows[rows.model.isin(published.DEFAULT["model"])].set_index("arm")
+    rows = published.select_rows(table, "veri").set_index("arm")
     values = rows.drop(columns="model")
     names = [c for c in values if c.endswith(end) and not c.startswith(without)]
     return (values[names].mean(axis=1) / 100).dropna().to_dict()

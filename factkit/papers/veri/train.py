@@ -38,15 +38,13 @@ Demonstrations = Sequence[tuple[str, list[Turn]]]
 Evidence = Mapping[str, Sequence[Chunk]]  # claim id → the texts of its offline prompt
 
 
-# ---- the policy that training starts from, and the arm's parameters
+# ---- the policies that training starts from
 
 
 def policy_of(p: Veri) -> str:
     """The path of the arm's untrained policy: in the fact world one that is pretrained
     on claims, searches and entries, else the policy that p names."""
-    if p.arm == "larger":
-        own = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
-        p = p.model_copy(update=own)
+    p = ARMS[p.arm].configure(p)
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
     fact_world, texts = _pretraining_data(p.world_people, p.world_seed)
@@ -74,17 +72,6 @@ def start_of(p: Veri, demonstrations: Demonstrations, inputs: Sequence[Path]) ->
         return str(_sft(policy_of(cold), demonstrations, run.folder, cold))
 
 
-def reward_params(p: Veri) -> Veri:
-    """The parameters with the arm's changes to reward and rollouts.
-
-    Offline RL keeps its policy at every checkpoint, for `select_checkpoint`.
-    """
-    changes: dict[str, object] = dict(ARMS[p.arm].changes)
-    if p.arm == "offline_rl":
-        changes["kept_policies"] = -(-p.rl_steps // p.checkpoint_steps)
-    return p.model_copy(update=changes)
-
-
 # ---- training
 
 
@@ -99,14 +86,14 @@ def train_arm(
     """Train the arm `p.arm` from the policy `start`; returns the policy's folder."""
     if p.arm == "sft":
         return _sft(start, demonstrations, folder, p)
-    arm_p = reward_params(p)
+    arm_p = ARMS[p.arm].configure(p)
     rows = prompt_rows(train, evidence, arm_p)
     rollout = search_rollout.rollout_function if arm_p.online else None
     return grpo.grpo(start, rows, rewards.reward_function, folder, arm_p, rollout)
 
 
 def prompt_rows(train: Sequence[Example], evidence: Evidence, p: Veri) -> list[dict]:
-    """Rows for GRPO: the prompt and what the reward needs. p: of `reward_params`."""
+    """Rows for GRPO: prompts and what the reward needs. p: with the arm's changes."""
     if p.online:
         prompts = format_prompts(train, p.prompt_template)
     else:
@@ -148,7 +135,7 @@ def select_checkpoint(
     the system had to open, after a search, has no label. The other policies are
     deleted.
     """
-    steps = reward_params(p).kept_steps
+    steps = ARMS[p.arm].configure(p).kept_steps
     paths = {step: folder / f"model-{step}" for step in steps[:-1]}
     paths[steps[-1]] = folder / "model"
     changes = {"max_searches": 0, "max_prompt_length": p.max_context_length}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.report import published
 from factkit.report.figures import name_arm
-from factkit.run import arms, past_runs, runs, sweeps
+from factkit.run import past_runs, runs, sweeps
+from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams
 from factkit.run.statistics import t_interval
@@ -18,23 +19,6 @@ if TYPE_CHECKING:
 RULE = "relation_rule"  # no arm: an untrained baseline, of notebook 12
 Result = Mapping[str, Any]
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
-SHOWN = {  # of a paper's results, at a glance
-    "truthrl": RATES,
-    "rar": (
-        *("hallucination_rate", "short_hallucination", "short_abstention"),
-        *("win_rate", "best_guess_accuracy", "format_following"),
-    ),
-    "reason": ("factual_precision", "win_rate", "response_rate", "malformed"),
-    "rlfh": ("factual_precision", "response_rate"),
-    "compare": (
-        *("factual_precision", "response_rate", "win_rate"),
-        *("short_truthfulness", "short_abstention"),
-    ),
-    "veri": (
-        *("joint_accuracy", "verification_accuracy", "label_accuracy"),
-        *("evidence_score", "checkable_evidence_score", "evidence_cover"),
-    ),
-}
 
 # ---- our results
 
@@ -85,12 +69,14 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results of training runs grouped by arm, in the order that the paper tells.
 
-    Runs of one arm with other parameters are an arm of their own (`past_runs.apart`).
+    Runs of one arm with other parameters are an arm of their own
+    (`past_runs.separate_settings`).
     """
     if all("params" in r and "paper" in r for r in results):
-        results = past_runs.apart(results)
-    of_papers = [name for paper in arms.PAPERS for name in arms.table(paper)]
-    known = ["base", "instruct", "prompting", RULE, *of_papers]
+        results = past_runs.separate_settings(results)
+    tables = [list(paper.arms) for paper in find_papers().values()]
+    known = [table[0] for table in tables] + [RULE]  # the untrained policies
+    known += [name for table in tables for name in table]
     names = {r["arm"] for r in results}
     known = [beside for name in known for beside in (name, f"{name} (reference)")]
     order = dict.fromkeys([n for n in known if n in names] + sorted(names - {*known}))
@@ -99,7 +85,7 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 def policies(arm: str, group: list[Result]) -> list[Result]:
     """The runs of an arm that are policies of their own: one, where it is untrained."""
-    untrained = arm.removesuffix(" (reference)") in arms.untrained()
+    untrained = arm.removesuffix(" (reference)") in untrained_arms()
     return group[:1] if untrained else group
 
 
@@ -183,7 +169,7 @@ def beside_paper(
     results: Sequence[Result],
     table: int,
     metrics: Mapping[str, str],
-    paper: str = "truthrl",
+    paper: str,
     counts: Collection[str] = (),
     **chosen: str,
 ) -> "pd.DataFrame":

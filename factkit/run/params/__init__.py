@@ -1,6 +1,6 @@
 """Parameters: what each paper's runs may set, and the check before anything loads.
 
-A paper's class, in its room's arms.py, lists every key with its type and range;
+A paper's class, in its folder's arms.py, lists every key with its type and range;
 `stages` has what papers share. `params/<profile>/<paper>.yaml` gives the values; a
 notebook's parameters cell shows those it uses. A variant, `<paper>-<variant>.yaml`,
 holds only what differs: another setting or model. Each file names itself by `profile`,
@@ -9,7 +9,7 @@ is given into one cell, where these keys tell which files there were, and in wha
 """
 
 import difflib
-import pkgutil
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from factkit.run.arms import find_papers
 from factkit.run.params.fields import ROOT
 from factkit.run.params.reading import (
     ParamError,
@@ -25,34 +26,23 @@ from factkit.run.params.reading import (
     refuse_unclear_arguments,
 )
 from factkit.run.params.stages import PROFILES as PROFILES
-from factkit.run.params.stages import RunParams
+from factkit.run.params.stages import Corpus, RunParams, Start, Verifiers
 
 MARK = "file_"  # begins the key that a parameter file alone has
 MOST_LINES = 8  # of a refusal
 OPTIONS = "the command line"  # source of values that have options of their own
-
-# notebooks' parameters → their class
-CLASSES = {
-    "start": "factkit.run.params.stages:Start",
-    "corpus": "factkit.run.params.stages:Corpus",
-    "verifiers": "factkit.run.params.stages:Verifiers",
-    "truthrl": "factkit.papers.truthrl.arms:TruthRL",
-    "rar": "factkit.papers.rar.arms:RAR",
-    "reason": "factkit.papers.reason.arms:Reason",
-    "rlfh": "factkit.papers.rlfh.arms:Rlfh",
-    "veri": "factkit.papers.veri.arms:Veri",
-    "compare": "factkit.papers.compare.arms:Compare",
-}
-
 
 # parameters whose wrong value may hold a key or a password, and what is shown of it
 SECRETS = ("judge_key", "judge_headers", "judge_extra", "other_judges")
 HIDDEN = "(not shown)"
 
 
-def class_of(paper: str) -> type[RunParams]:
-    """The class with all parameters of a paper's notebooks."""
-    return pkgutil.resolve_name(CLASSES[paper])
+@functools.cache
+def find_classes() -> dict[str, type[RunParams]]:
+    """Name → the class of all parameters of its notebooks: of each paper, and of the
+    notebooks before them."""
+    shared = {"start": Start, "corpus": Corpus, "verifiers": Verifiers}
+    return shared | {name: p.parameters for name, p in find_papers().items()}
 
 
 # ---- the files
@@ -65,8 +55,8 @@ def load(
     variant: str = "",
 ) -> Any:
     """The checked parameters of a profile's YAML files with overrides."""
-    if paper not in CLASSES:
-        raise ParamError(f"paper={paper!r}: there are {', '.join(CLASSES)}")
+    if paper not in (names := find_classes()):
+        raise ParamError(f"paper={paper!r}: there are {', '.join(names)}")
     own = defaults(paper, profile, variant)
     p = validate(paper, own, str(yaml_path(paper, profile, variant)))
     return validate(paper, own | dict(overrides), "--set") if overrides else p
@@ -130,7 +120,7 @@ def check(paper: str, values: Mapping[str, Any], **meant: Any) -> Any:
     for the profile's own value, or give it in `meant`, as `check(paper, globals(),
     beta=0.1)`. Returns the paper's parameter class; raises ParamError.
     """
-    fields = class_of(paper).model_fields
+    fields = find_classes()[paper].model_fields
     injected, cell, changed = read_cells(values, fields.keys())
     profile, variant = values.get("profile", "tiny"), values.get("variant", "")
     own = defaults(paper, profile, variant)
@@ -185,15 +175,16 @@ def _refuse_other_files(
 def validate(paper: str, values: Mapping[str, Any], source: str) -> Any:
     """The paper's parameter class made of `values`; its ParamError names `source`."""
     values = {k: v for k, v in values.items() if not k.startswith(MARK)}
-    unknown = values.keys() - class_of(paper).model_fields.keys()
-    for other in CLASSES:
-        if len(unknown) > 2 and unknown <= class_of(other).model_fields.keys():
+    classes = find_classes()
+    unknown = values.keys() - classes[paper].model_fields.keys()
+    for other, parameters in classes.items():
+        if len(unknown) > 2 and unknown <= parameters.model_fields.keys():
             raise ParamError(
                 f"{source}: these are parameters of {other}, not of {paper}: "
                 f"{', '.join(unknown)}; give a file params/*/{paper}.yaml"
             )
     try:
-        return class_of(paper).model_validate(values)
+        return classes[paper].model_validate(values)
     except ValidationError as error:
         lines = [_explain(paper, source, e) for e in error.errors()]
         if more := lines[MOST_LINES:]:
@@ -225,7 +216,7 @@ def _short(value: Any) -> str:
 
 
 def _unknown(paper: str, source: str, key: str, value: Any) -> str:
-    close = difflib.get_close_matches(key, class_of(paper).model_fields, n=1)
+    close = difflib.get_close_matches(key, find_classes()[paper].model_fields, n=1)
     fix = f"did you mean {close[0]}?" if close else "remove it"
     shown = HIDDEN if isinstance(value, str) else _short(value)
     return f"{source}: {key}={shown}: no such parameter of {paper}; {fix}"

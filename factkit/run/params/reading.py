@@ -1,11 +1,11 @@
-"""How values are read: YAML files, texts of a command line, a notebook's cells."""
+"""Read values from YAML files, command lines and a notebook's cells."""
 
 import ast
 import contextlib
 import inspect
 import re
-import symtable
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def read_mapping(text: str, source: str) -> dict[str, Any]:
     """A flat YAML mapping of names to plain values, as `read_value` reads them.
 
-    Nothing is composed, so that nesting is refused however deep it is. Raises
-    ParamError on bad syntax, nesting, tags, references, double keys and odd names.
+    Raises ParamError on bad syntax, nesting, tags, references, double keys and odd
+    names. YAML's events are read one by one, so that deep nesting can't overflow.
     """
     try:
         if len(text) > LONGEST or text.startswith("\ufeff"):
@@ -75,10 +75,10 @@ def read_mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """A number, true, false or a text, as YAML and papermill's `-p` read it alike.
+    """A number, true, false or a text, where YAML and papermill's `-p` agree.
 
-    Raises ValueError where they differ: 010 is 8 in a file and 10 by `-p`, 1e-5 is a
-    text in a file, `no` is false.
+    Raises ValueError where they differ: 010 is 8 in a file and 10 by `-p`; in a file,
+    1e-5 is a text and `no` is false.
     """
     tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, text, (True, False))
     kind = tag.rpartition(":")[2]
@@ -102,8 +102,8 @@ def read_value(text: str) -> Any:
 
 
 def refuse_unclear_arguments() -> None:
-    """Raises ParamError if papermill's -p and -f read one of its arguments in several
-    ways. They are those of the process that started this kernel."""
+    """Raises ParamError if an argument of papermill, the process that started this
+    kernel, is read differently by -p and -f."""
     import psutil
 
     try:
@@ -136,77 +136,72 @@ def refuse_unclear_arguments() -> None:
 def read_cells(
     values: Mapping[str, Any], fields: Iterable[str]
 ) -> tuple[dict[str, Any], set[str], set[str]]:
-    """What papermill injected, in its order; the names in the parameters cell; and the
-    fields that the cell or anything after it set.
+    """Where a notebook's parameters come from: the values that papermill injected, in
+    order; the names in the parameters cell; the fields set in that cell or after it.
 
     values: the notebook's globals; `In` holds the cells that were run. The parameters
-    cell is the last one run that sets `profile`, papermill's own left out: at a second
-    Run All, what a later cell named like a parameter is none. Without `In`, all are.
+    cell is the last one that sets `profile`, except papermill's own. Without `In`, all
+    fields among the globals are set.
 
-    Raises ParamError on a parameters cell with anything but `name = value` lines.
+    Raises ParamError if the parameters cell has anything but `name = value` lines.
     """
     fields = {*fields} & values.keys()
-    if "In" not in values:
-        return {}, set(), fields
-    text, injected = "", {}
-    cell, before, after = set(), set(), set()
-    for source in values["In"]:
-        names = _bound_names(source)
-        if source.startswith("# Parameters\n"):
-            injected |= dict.fromkeys(names)
-        elif "profile" in names:
-            before |= cell | after | injected.keys()
-            text, injected, cell, after = source, {}, {*names}, set()
-        else:
-            after |= names.keys()
-    _refuse_statements(text)
-    if "profile" in fields - cell - injected.keys():
+    sources = values.get("In", ())
+    names = [_assigned_names(source) for source in sources]
+    by_papermill = [source.startswith("# Parameters\n") for source in sources]
+    starts = [
+        i
+        for i, assigned in enumerate(names)
+        if "profile" in assigned and not by_papermill[i]
+    ]
+    start = starts[-1] if starts else 0
+    cell = _read_parameters(sources[start]) if starts else set()
+    cells = zip(names[start:], by_papermill[start:], strict=True)
+    injected = dict.fromkeys(chain.from_iterable(own for own, by in cells if by))
+    if "profile" in fields - cell - injected.keys() and sources:
         raise ParamError("the parameters cell must set profile, in a line of its own")
-    if gone := (cell | injected.keys()) - values.keys():
-        raise ParamError(f"{', '.join(gone)}: deleted after the parameters cell")
-    # what no cell's syntax shows was set, too: by a star import, exec, globals()
-    changed = fields & (after | cell) | fields - before
-    objects = {k for k in changed if callable(v := values[k]) or inspect.ismodule(v)}
-    return {key: values[key] for key in injected}, cell, changed - (objects - cell)
+    if deleted := (cell | injected.keys()) - values.keys():
+        raise ParamError(f"{', '.join(deleted)}: deleted after the parameters cell")
+    # at a second Run All, names that earlier cells assigned are no parameters; a name
+    # that no cell assigns was set by exec, globals() or a star import
+    earlier = set().union(*names[:start]) - set().union(*names[start:])
+    objects = {k for k in fields if callable(v := values[k]) or inspect.ismodule(v)}
+    changed = fields - earlier - (objects - cell)
+    return {name: values[name] for name in injected}, cell, changed
 
 
-def _bound_names(source: str) -> dict[str, None]:
-    """The names that a cell binds, in any way that Python's syntax shows, in order."""
+def _assigned_names(source: str) -> dict[str, None]:
+    """The names that a cell assigns, in the order of its lines."""
     try:
-        tables = [symtable.symtable(source, "<cell>", "exec")]
+        nodes = ast.walk(ast.parse(source))
     except (SyntaxError, ValueError):  # it did not run
         return {}
-    names = {}
-    for table in tables:  # which grows: a function may bind a global name
-        tables += table.get_children()
-        names |= {
-            symbol.get_name(): None
-            for symbol in table.get_symbols()
-            if (symbol.is_assigned() or symbol.is_imported())
-            and (table is tables[0] or symbol.is_global())
-        }
-    return names
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    return {name.id: None for name in names if isinstance(name.ctx, ast.Store)}
 
 
-def _refuse_statements(source: str) -> None:
-    """Raises ParamError on a parameters cell with more than `name = value` lines."""
+def _read_parameters(source: str) -> set[str]:
+    """The names in a parameters cell. Raises ParamError if it has other lines than
+    `name = value`."""
     names = set()
     for statement in ast.parse(source).body:
-        name, value = "", None
         match statement:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
-            ):
-                pass
-        with contextlib.suppress(ValueError, TypeError):
-            plain = isinstance(ast.literal_eval(value), str | int | float | bool)
-            if plain and name not in names:
+            ) if name not in names and _is_plain(value):
                 names.add(name)
-                continue
-        line = source.splitlines()[statement.lineno - 1].strip()
-        raise ParamError(
-            f"the parameters cell, line {statement.lineno}: {line[:80]}: write one "
-            "parameter a line, name = value, each once, the value a number, a text in "
-            "quotes, True or False"
-        )
+            case _:
+                line = source.splitlines()[statement.lineno - 1].strip()
+                raise ParamError(
+                    f"the parameters cell, line {statement.lineno}: {line[:80]}: write "
+                    "one parameter a line, name = value, each once, the value a "
+                    "number, a text in quotes, True or False"
+                )
+    return names
+
+
+def _is_plain(value: ast.expr | None) -> bool:
+    with contextlib.suppress(ValueError, TypeError):
+        return isinstance(ast.literal_eval(value), str | int | float | bool)
+    return False

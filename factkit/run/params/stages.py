@@ -1,4 +1,4 @@
-"""What the stages of a run take, whichever the paper: policy, SFT, DPO, RL."""
+"""Parameters that papers share, one class per stage of a run."""
 
 import typing
 from typing import ClassVar, Literal, Self
@@ -18,7 +18,7 @@ PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
 
 
 class RunParams(BaseModel):
-    """What every run has."""
+    """Parameters of every run."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False
@@ -31,22 +31,20 @@ class RunParams(BaseModel):
 
 
 class SweepParams(RunParams):
-    """The arms and seeds that a sweep runs and a paper's notebooks compare.
-
-    `arm` of the paper's class lists the arms that there are.
-    """
+    """The arms and seeds that a sweep runs and a paper's notebooks compare; the type of
+    `arm` in the paper's class lists the arms."""
 
     arms: fields.Text
     seeds: fields.Seeds
 
     @property
     def arm_names(self) -> list[str]:
-        """The names in `arms`."""
+        """`arms` as a list."""
         return self.arms.split()
 
     @property
     def seed_numbers(self) -> list[int]:
-        """The numbers in `seeds`."""
+        """`seeds` as a list."""
         return [int(seed) for seed in self.seeds.split()]
 
     @field_validator("arms")
@@ -63,7 +61,7 @@ class Corpus(RunParams):
 
     policy: fields.Policy
     chunk_tokens: fields.ChunkTokens
-    overlap: fields.TokensOrZero
+    overlap: fields.TokensOrZero = 16  # tokens that two chunks share
     max_documents: int = Field(ge=100, le=fields.MOST)
     n_questions: int = Field(ge=20, le=fields.MOST)
 
@@ -82,7 +80,7 @@ class Start(RunParams):
 
 
 class HardwareParams(RunParams):
-    """How to run on GPUs; the defaults are those of a machine without one."""
+    """How to run on GPUs; the defaults fit a machine without any."""
 
     rollouts: Literal["transformers", "vllm_colocate"] = "transformers"
     vllm_tensor_parallel: fields.Few = 1
@@ -94,11 +92,10 @@ class HardwareParams(RunParams):
     max_context_length: int = Field(2048, ge=16, le=fields.MOST_TOKENS)
 
     def split_batch(self, total: int) -> tuple[int, int]:
-        """How an update's `total` rows are split: (rows a pass, passes a process).
+        """Rows per pass and passes per process of an update of `total` rows.
 
-        total = rows a pass × passes × num_processes: it stays the paper's whatever fits
-        on a GPU. micro_batch_size 0: a process takes its whole share in one pass.
-        Raises ValueError if it does not divide.
+        total = rows × passes × num_processes. With micro_batch_size 0 a process takes
+        its share in one pass. Raises ValueError if it does not divide.
         """
         share, rest = divmod(total, self.num_processes)
         micro = min(self.micro_batch_size or share, share)
@@ -112,7 +109,7 @@ class HardwareParams(RunParams):
 
 
 class JudgeParams(HardwareParams):
-    """Who judges: rules, an exact reader, or a model behind an endpoint."""
+    """The verifier: rules, an exact reader, or a model behind an endpoint."""
 
     verifier: fields.Name = "rules"  # each paper says which it knows
     judge_model: fields.Name = ""
@@ -143,7 +140,7 @@ class Verifiers(JudgeParams):
 
 
 class PolicyParams(JudgeParams):
-    """The policy, how it answers, and the fact world that a tiny one is trained on."""
+    """The policy, its answers, and the fact world that a tiny one is trained on."""
 
     policy: fields.Policy
     dtype: Literal["float32", "bfloat16"]
@@ -163,41 +160,33 @@ class PolicyParams(JudgeParams):
     pretrain_reading: fields.Weight = 0.0
 
     @model_validator(mode="after")
-    def _responses_fit(self) -> Self:
+    def _policy_fits(self) -> Self:
         if self.max_completion_length >= self.max_context_length:
             raise ValueError(
                 f"max_completion_length={self.max_completion_length} leaves no room "
                 f"for a prompt in max_context_length={self.max_context_length}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _chats_have_a_template(self) -> Self:
         if self.chat and not fields.has_chat_template(self.policy):
             raise ValueError(f"chat=true: policy={self.policy} has no chat template")
         return self
 
 
 class TrainParams(PolicyParams):
-    """What all training has: an adapter or full parameters, checkpoints."""
+    """Parameters of all training."""
 
     lora_rank: int = Field(ge=0, le=4096)
     lora_alpha: int = Field(ge=1, le=65_536)
-    sft_warmup_ratio: fields.WarmUp  # of DPO and reward models, too
+    sft_warmup_ratio: fields.WarmUp = 0.03  # TruthRL App. C; also of DPO, reward models
     checkpoint_steps: fields.Count
 
     @model_validator(mode="after")
-    def _unsloth_has_an_adapter(self) -> Self:
+    def _hardware_fits(self) -> Self:
         if self.lora_backend == "unsloth" and (not self.lora_rank or self.deepspeed):
             raise ValueError("lora_backend=unsloth needs lora_rank > 0, no deepspeed")
         if self.deepspeed and self.num_processes == 1:
             raise ValueError(
                 f"deepspeed={self.deepspeed} shards: num_processes must be ≥ 2"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _batches_split(self) -> Self:
         for key in ("sft_batch_size", "dpo_batch_size", "reward_batch_size"):
             if hasattr(self, key):
                 self.split_batch(getattr(self, key))
@@ -219,7 +208,7 @@ class DpoParams(TrainParams):
     dpo_learning_rate: fields.LearningRate
     dpo_batch_size: fields.Count
     dpo_epochs: fields.Few
-    dpo_beta: float = Field(gt=0, le=100)
+    dpo_beta: float = Field(0.1, gt=0, le=100)
 
 
 class RlParams(TrainParams):
@@ -233,20 +222,19 @@ class RlParams(TrainParams):
     num_generations: fields.Samples
     beta: fields.Weight
     loss: Literal["grpo", "dr_grpo"] = "grpo"
-    epsilon: float = Field(gt=0, lt=1)
+    epsilon: float = Field(0.2, gt=0, lt=1)  # TruthRL App. C
     temperature: fields.Temperature
-    top_p: fields.TopP
+    top_p: fields.TopP = 1.0  # TruthRL App. C
     kept_policies: fields.Few = 1  # while training, evenly; 1: the last alone
 
     @property
     def kept_steps(self) -> list[int]:
-        """The updates after which the policy is kept, the last one last."""
+        """The updates after which the policy is kept, up to the last one."""
         n = self.kept_policies
-        steps = {self.rl_steps * i // n for i in range(1, n + 1)}
-        return sorted(steps - {0})
+        return sorted({self.rl_steps * i // n for i in range(1, n + 1)} - {0})
 
     @model_validator(mode="after")
-    def _prompts_fill_a_rollout(self) -> Self:
+    def _batches_hold_whole_groups(self) -> Self:
         prompts = self.minibatches * self.rl_batch_size // self.num_generations
         for key in ("train_questions", "train_requests", "train_claims"):
             if getattr(self, key, prompts) < prompts:
@@ -254,10 +242,6 @@ class RlParams(TrainParams):
                     f"{key}={getattr(self, key)}: a rollout takes {prompts} prompts, "
                     "minibatches × rl_batch_size / num_generations"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _groups_fill_the_batch(self) -> Self:
         if self.rl_batch_size % self.num_generations:
             raise ValueError(
                 f"num_generations={self.num_generations} must divide "
@@ -273,20 +257,17 @@ class RlParams(TrainParams):
 
 
 class TokenLevelParams(RlParams):
-    """PPO on token rewards, or its group-relative variant.
-
-    An update is of rl_batch_size completions; `loss` is not asked.
-    """
+    """PPO on token rewards, or its group-relative variant; `loss` is not used."""
 
     method: Literal["ppo", "group"] = "ppo"
-    gamma: fields.Share
-    ppo_epochs: fields.Few  # times that a rollout is gone through
+    gamma: fields.Share = 1.0  # RLFH's code
+    ppo_epochs: fields.Few = 1  # passes over a rollout; RLFH's code
     minibatches: fields.Few  # updates each time
 
     # PPO alone
-    gae_lambda: fields.Share
-    value_clip: float = Field(gt=0, le=10)
-    value_coefficient: fields.Weight
+    gae_lambda: fields.Share = 0.95  # RLFH's code
+    value_clip: float = Field(0.2, gt=0, le=10)  # RLFH's code
+    value_coefficient: fields.Weight = 0.5
     value_learning_rate: fields.LearningRate
 
     @model_validator(mode="after")
@@ -307,17 +288,11 @@ class RewardModelParams(RlParams):
     reward_epochs: fields.Few
 
 
-EVAL_SETS = (
-    "crag",
-    "nq_open",
-    "hotpotqa",
-    "musique",
-    "popqa",
-)  # data sets of data.sources
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # data.sources
 
 
 class QuestionParams(PolicyParams):
-    """The questions, how they are asked, probed and answered with evidence."""
+    """Questions, their prompts, probing and evidence."""
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: fields.Judges = ""
@@ -334,12 +309,13 @@ class QuestionParams(PolicyParams):
     dev_questions: fields.Size
     test_questions: fields.Size
     comparison_questions: fields.Count = 150
-    least_known: fields.Share = 0.0  # share of right samples of a relation
-    most_known: fields.Share = 1.0  # that is asked
+    # relations whose share of right samples lies between these are used
+    least_known: fields.Share = 0.0
+    most_known: fields.Share = 1.0
     split_seed: fields.Seed = 0
     probe_samples: fields.Samples
-    probe_temperature: fields.Temperature
-    known_share: fields.Share
+    probe_temperature: fields.Temperature = 1.0
+    known_share: fields.Share = 0.0  # TruthRL §3.1: any right sample
 
     retriever: Literal["", "bm25", "e5"] = ""
     encoder: fields.Model = "intfloat/e5-base-v2"
@@ -357,15 +333,14 @@ class QuestionParams(PolicyParams):
 
     @property
     def second_judges(self) -> list[str]:
-        """Further judges of the same answers (Table 5): `other_judges`, or, where rules
-        judge, a string match and whether the response holds the answer."""
+        """Further verifiers of the same answers (TruthRL Table 5)."""
         if self.verifier == "judge":
             return self.other_judges.split()
         return [name for name in ("exact", "contains") if name != self.verifier]
 
 
 class RequestParams(PolicyParams):
-    """Requests that are answered at length, their evidence, and who verifies."""
+    """Requests for long answers, their evidence and verifier."""
 
     data_notebook: ClassVar[str]  # writes the requests and their evidence
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
@@ -382,7 +357,7 @@ class RequestParams(PolicyParams):
     drawn_temperature: fields.Temperature
 
     search_url: fields.Url = ""
-    pages: fields.Few
+    pages: fields.Few = 10  # Binary RAR App. C, VeriScore
     least_pages: fields.Few
     claim_chunks: fields.Few
     claim_chunk_tokens: fields.ChunkTokens

@@ -1,4 +1,4 @@
-"""A rollout of GRPO and its last update, for notebooks that compute one by hand."""
+"""One update of GRPO with all its tensors, for notebooks that compute it by hand."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from factkit.run import progress
 from factkit.run.params.stages import RlParams
 from factkit.train import grpo, setup
 
-SMALL = {  # two updates of one rollout: in the second the policy has moved
+SMALL = {  # two updates of one rollout: before the second, the policy has changed
     "rl_steps": 2,
     "minibatches": 2,
     "rl_batch_size": 8,
@@ -20,11 +20,11 @@ SMALL = {  # two updates of one rollout: in the second the policy has moved
     "rollouts": "transformers",
     "num_processes": 1,
     "deepspeed": "",
-    "lora_backend": "peft",  # in this process Unsloth would come too late
+    "lora_backend": "peft",  # Unsloth can't be imported in this process any more
 }
 
 
-def update(
+def record_update(
     start: str,
     rows: Sequence[dict[str, Any]],
     make_reward: Callable[[RlParams, Path], Callable[..., list[float | None]]],
@@ -32,13 +32,12 @@ def update(
 ) -> SimpleNamespace:
     """The second update of the policy in `start` on one rollout, by p's objective.
 
-    The rollout has four prompts of `rows` with G = 4 completions each, groups one after
-    the other: completions, rewards (16,) and the trainer's advantages (16,). The update
-    is of B = 8 of them with the advantages `a` (B,). `new`, `old` and `ref` (B, T) are
-    log π of each token under the policy of now, of the rollout and of the reference;
-    mask (B, T) is 1 up to a completion's end; loss is the trainer's own number. The
-    policy in `start` stays as it is. Raises ValueError if there are fewer than four
-    rows.
+    The rollout has four prompts of `rows` with G = 4 completions each, grouped by
+    prompt: `completions`, `rewards` (16,), `advantages` (16,). The update takes 8 of
+    them (B) with advantages `a` (B,). `new`, `old` and `ref` (B, T) are log π of each
+    token under the current policy, the one of the rollout and the reference; `mask`
+    (B, T) is 1 up to a completion's end; `loss` is the trainer's. The policy in `start`
+    is not changed. Raises ValueError if there are fewer than four rows.
     """
     import torch
     from trl import GRPOTrainer
@@ -46,21 +45,21 @@ def update(
     from factkit.train.rewards import CheckedReward
 
     p = p.model_copy(update=SMALL)
-    grpo.required(rows, 4)
-    seen = SimpleNamespace(G=p.num_generations)
+    grpo.require_rows(rows, 4)
+    record = SimpleNamespace(G=p.num_generations)
 
-    class Watched(GRPOTrainer):
+    class RecordingTrainer(GRPOTrainer):
         def _calculate_rewards(self, *args: Any) -> torch.Tensor:
             rewards = super()._calculate_rewards(*args)
-            seen.rewards = rewards[:, 0].clone()
+            record.rewards = rewards[:, 0].clone()
             return rewards
 
         def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
             rollout = super()._generate_and_score_completions(inputs)
             ids = rollout["completion_ids"]
             texts = self.processing_class.batch_decode(ids, skip_special_tokens=True)
-            seen.completions = [text.strip() for text in texts]
-            seen.advantages = rollout["advantages"].clone()
+            record.completions = [text.strip() for text in texts]
+            record.advantages = rollout["advantages"].clone()
             return rollout
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -68,23 +67,23 @@ def update(
             ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
             attended = torch.cat([inputs["prompt_mask"], mask], 1)
             with torch.no_grad():
-                seen.new = self._get_per_token_logps_and_entropies(
+                record.new = self._get_per_token_logps_and_entropies(
                     model, ids, attended, mask.shape[1]
                 )[0]
-            seen.old, seen.mask = inputs["old_per_token_logps"], mask
-            seen.ref = inputs.get("ref_per_token_logps", seen.old)
-            seen.a = inputs["advantages"]
+            record.old, record.mask = inputs["old_per_token_logps"], mask
+            record.ref = inputs.get("ref_per_token_logps", record.old)
+            record.a = inputs["advantages"]
             loss = super()._compute_loss(model, inputs)
-            seen.loss = loss.item()
+            record.loss = loss.item()
             return loss
 
-    def make(**arguments: Any) -> Watched:
+    def make(**arguments: Any) -> RecordingTrainer:
         reward = CheckedReward(make_reward(p, Path(folder)))
-        return Watched(reward_funcs=reward, **arguments)
+        return RecordingTrainer(reward_funcs=reward, **arguments)
 
-    # what is trained after it draws the same numbers as without it
+    # later training draws the same random numbers as without this
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
         config = grpo.grpo_config(p, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
         progress.train(trainer)
-    return seen
+    return record

@@ -1,0 +1,37 @@
+"""What Learning to Reason's notebooks ask of judges and engine."""
+
+from factkit.run.arms import Arm
+from factkit.run.needs import RequestNeeds, Work
+
+
+class ReasonNeeds(RequestNeeds):
+    """Requests that a model writes; comparisons with the base policy's answers."""
+
+    prompt_tokens = 250
+    claims = 46  # after training (Table 2)
+    sets = 6
+    call_kinds = {
+        "write": ("synthetic_prompt", 250, 0, 1500),
+        "relevance": ("judge_relevance", 860, 1, 250),
+        "strategies": ("annotate_strategies", 600, 1, 250),
+    }
+
+    def data(self) -> Work:
+        from factkit.papers.reason.requests import CALLS
+
+        work = super().data()
+        written = round(CALLS * (self.requests + self.p.dev_requests))
+        work.calls["write"] = written
+        return work
+
+    def evaluation(self, arm: Arm | None) -> Work:
+        from factkit.papers.reason.requests import PART
+
+        p, new = self.p, self.is_new(arm)
+        sizes = [PART.get(name, p.test_requests) for name in p.eval_sets.split()]
+        test = sum(min(size, p.test_requests) for size in sizes)
+        judged = p.dev_requests * bool(arm) + test * new
+        calls = self.claim_calls(judged, "verify_test")
+        calls["compare"] = 2 * judged  # in both orders
+        calls["strategies"] = test * (new and bool(arm))
+        return Work(calls, judged * new)
