@@ -55,7 +55,7 @@ def longfact(row: Row) -> Example:
 
 
 def longfact_rows(kind: str = "") -> Callable[[str], Iterator[Any]]:
-    """Make a reader of one file, or of a folder's files of a kind (objects, concepts)."""
+    """Make a reader of one file, or of a folder's files of a kind (objects …)."""
 
     def read(path: str) -> Iterator[Any]:
         folder = rows.existing_path(path, folder=True)
