@@ -29,7 +29,7 @@ from factkit.answers.requests import (
 )
 from factkit.data import sources
 from factkit.data.corpus import Document
-from factkit.data.entry_index import kept_index
+from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example, refuse_overlap
 from factkit.data.questions import UNANSWERABLE
 from factkit.data.sources import Loaded
@@ -137,7 +137,7 @@ def rlfh_evidence(
     source = None
     if p.wikipedia_path and not p.search_url:
         pages_of = Wikipedia(ROOT / p.wikipedia_path)
-        index = kept_index(pages_of, pages_of.key, "Wikipedia of April 2023")
+        index = cached_index(pages_of, pages_of.key, "Wikipedia of April 2023")
         source = index, pages_of
     pages, fates = gather(p, queries, own, source)
     for e in answered:

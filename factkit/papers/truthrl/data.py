@@ -9,7 +9,7 @@ from factkit.data import assets, corpus, pages, sources
 from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.data.corpus import Chunk, chunk_documents
 from factkit.data.dense import DenseIndex, Encoder
-from factkit.data.entry_index import kept_index
+from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
 from factkit.facts.leads.questions import lead_questions
 from factkit.facts.world import facts as world
@@ -104,7 +104,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
             [hit.chunk for hit in hits]
             for hits in dense.search_all([e.question for e in examples], k)
         ]
-    index = kept_index(chunks, key, source) if key else CorpusIndex(chunks)
+    index = cached_index(chunks, key, source) if key else CorpusIndex(chunks)
     return lambda examples: [
         [hit.chunk for hit in index.search(e.question, k)] for e in examples
     ]
