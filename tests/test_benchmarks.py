@@ -11,9 +11,10 @@ import datasets
 import huggingface_hub
 import pytest
 
-from factkit.data import benchmarks
-from factkit.data.benchmarks import Passages, crag_pages, load, load_all
+from factkit.data import pages
 from factkit.data.examples import DataError
+from factkit.data.pages import Passages, crag_pages
+from factkit.data.sources import load
 from factkit.run.params import ROOT
 
 
@@ -236,7 +237,7 @@ def test_one_split_or_all_come_from_the_hub_streamed_when_there_is_a_limit(monke
     monkeypatch.setattr(datasets, "load_dataset", fake)
     hub = ("google-research-datasets/nq_open", "nq_open")
     assert len(load("nq_open", limit=1)[0]) == 1
-    assert len(load_all("nq_open")[0]) == 4
+    assert len(load("nq_open", all_splits=True)[0]) == 4
     splits = [(*hub, name, False) for name in ("train", "validation")]
     assert calls == [(*hub, "validation", True), *splits]
 
@@ -287,17 +288,17 @@ def test_a_page_is_its_text_without_markup_or_else_its_snippet_each_once(
     monkeypatch.setenv("FACTKIT_CACHE", str(tmp_path))
     base = crag_row()["search_results"][0]
     script = "<html><script>x()</script></html>"
-    for pages, texts in (
+    for found, texts in (
         ([{}], ["Bo\nis\nhere"]),
         *(([{"page_result": empty}], ["bo & co"]) for empty in ("", script, None)),
         ([{"page_result": "", "page_snippet": ""}], []),
         ([{}, {"page_name": "Cy", "page_url": "http://c.org"}], ["Bo\nis\nhere"]),
     ):
-        row = crag_row(search_results=[base | page for page in pages])
+        row = crag_row(search_results=[base | page for page in found])
         path = write(tmp_path, [row])
         documents = crag_pages(path)["c0"]
         with monkeypatch.context() as cached:  # what was made of HTML is kept
-            cached.setattr(benchmarks, "plain_text", None)
+            cached.setattr(pages, "plain_text", None)
             assert crag_pages(path)["c0"] == documents
         assert [d.text for d in documents] == texts
 

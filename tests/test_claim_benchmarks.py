@@ -1,7 +1,6 @@
 """The paper's claims and corpora: what of each format is gold, which ids entries have,
 what is dropped or refused for which reason."""
 
-import csv
 import gzip
 import json
 import sqlite3
@@ -14,71 +13,53 @@ import pytest
 from pyarrow import parquet
 
 from factkit.data.entries import shown
-from factkit.data.examples import LABELS, DataError, Example
+from factkit.data.examples import LABELS, DataError
 from factkit.papers.veri import benchmarks
 
 SUPPORT, REFUTE, NEI = LABELS
-ROWS = {
-    "fever": {
-        "id": 1,
-        "label": "SUPPORTS",
-        "claim": "Hook is a film.",
-        "evidence": [
-            [[10, 20, "Hook_-LRB-film-RRB-", 0]],
-            [[11, 21, "Hook_-LRB-film-RRB-", 3], [12, 22, "Bo", 0]],
-        ],
-    },
-    "feverous": {
-        "id": 2,
-        "label": "REFUTES",
-        "claim": "Bo sang.",
-        "evidence": [
-            {"content": ["Bo_sentence_3", "Bo_cell_0_1_2"]},
-            {"content": ["Bo_sentence_3", "Sucre\u0301_sentence_0"], "context": {}},
-        ],
-        "challenge": "Multi-hop Reasoning",
-    },
-    "exfever": {
-        "claim": "Bo, who is an actor, sang.",
-        "label": "SUPPORT",
-        "golden entity": "['Bo_Berg', \"Actor's_Life\"]",
-    },
-    "scifact": {
-        "id": 3,
-        "claim": "Mice age.",
-        "evidence": {"77": [{"sentences": [0, 3], "label": "CONTRADICT"}]},
-    },
-    "hover": {
-        "uid": "u1",
-        "claim": "Bo, who is an actor, sang.",
-        "supporting_facts": [["Bo Berg", 0], ["Tom &amp; Al", 2], ["Bo Berg", 1]],
-        "label": "SUPPORTED",
-        "num_hops": 2,
-    },
-    "veri_r1": {
-        "id": "10041",
-        "claim": "Bo sang.",
-        "label": "REFUTE",
-        "evidence": ["Bo Berg_sentence_6"],
-        "source": "feverous",
-    },
+ROWS = {  # a published row of each set, and the evidence that is made of it
+    "fever": (
+        {"id": "1", "claim": "Hook is a film.", "label": "SUPPORT"},
+        ["Hook_-LRB-film-RRB-_sentence_0", "Bo_Berg_sentence_3"],
+        ["Hook (film)_sentence_0", "Bo Berg_sentence_3"],
+    ),
+    "feverous": (
+        {"id": "10041", "claim": "Bo sang.", "label": "REFUTE"},
+        ["Bo_sentence_3", "Sucre\u0301_sentence_0", "Bo_sentence_3"],
+        ["Bo_sentence_3", "Sucré_sentence_0"],
+    ),
+    "exfever": (
+        {"id": "exfever_7", "claim": "Bo, an actor, sang.", "label": "SUPPORT"},
+        ["Bo Berg", "Actor's Life"],
+        ["Bo Berg", "Actor's Life"],
+    ),
+    "scifact": (
+        {"id": 3, "claim": "Mice age.", "label": "REFUTE"},
+        ["doc_id=77_sentence_0", "doc_id=77_sentence_3"],
+        ["doc_id=77_sentence_0", "doc_id=77_sentence_3"],
+    ),
+    "hover": (
+        {"id": "u1", "claim": "Bo, an actor, sang.", "label": "SUPPORTED"},
+        ["Bo Berg_sentence_0", "Tom &amp; Al_sentence_2", "Bo Berg_sentence_1"],
+        ["Bo Berg", "Tom & Al"],
+    ),
 }
+
+
+def row_of(name, **changes):
+    """A published row, as JSON lines have it."""
+    row, evidence, _ = ROWS[name]
+    return row | {"source": name, "evidence": evidence} | changes
 
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads rows that are written in a set's own kind of file."""
+    """Loads rows that are written as JSON lines."""
 
-    def loaded(name, *rows):
-        path = tmp_path / f"{name}.{'csv' if name == 'exfever' else 'jsonl'}"
-        if name == "exfever":
-            with path.open("w", newline="", encoding="utf-8") as file:
-                table = csv.DictWriter(file, list(ROWS[name]))
-                table.writeheader()
-                table.writerows(rows)
-        else:
-            path.write_text(lines(*rows), "utf-8")
-        return benchmarks.load(name, str(path))
+    def loaded(*rows):
+        path = tmp_path / "rows.jsonl"
+        path.write_text(lines(*rows), "utf-8")
+        return benchmarks.load(path)
 
     return loaded
 
@@ -90,65 +71,37 @@ def lines(*rows):
 # ---- claims
 
 
-def test_a_row_becomes_a_claim_with_its_label_and_gold_evidence(load):
-    """All of FEVER's sets of evidence are gold, of FEVEROUS's those of sentences."""
-    hook = "Hook (film)"
-    gold = {
-        "fever": (
-            SUPPORT,
-            [f"{hook}_sentence_0", f"{hook}_sentence_3", "Bo_sentence_0"],
-        ),
-        "feverous": (REFUTE, ["Bo_sentence_3", "Sucré_sentence_0"]),
-        "exfever": (SUPPORT, ["Bo Berg", "Actor's Life"]),
-        "scifact": (REFUTE, ["doc_id=77_sentence_0", "doc_id=77_sentence_3"]),
-        "hover": (SUPPORT, ["Bo Berg", "Tom & Al"]),
-        "veri_r1": (REFUTE, ["Bo Berg_sentence_6"]),
-    }
-    assert gold.keys() == ROWS.keys() == benchmarks.SOURCES.keys()
-    for name, (label, evidence) in gold.items():
-        (example,), problems = load(name, ROWS[name])
+def test_a_published_row_becomes_a_claim_with_its_label_and_gold_evidence(load):
+    assert ROWS.keys() == benchmarks.CORPUS_OF.keys()
+    labels = {"SUPPORT": SUPPORT, "SUPPORTED": SUPPORT, "REFUTE": REFUTE}
+    for name, (row, _, evidence) in ROWS.items():
+        (example,), problems = load(row_of(name))
         assert problems == Counter()
-        assert (example.question, example.label) == (ROWS[name]["claim"], label)
-        assert (example.answers, example.evidence) == ([label], evidence)
+        own_id = str(row["id"]).removeprefix("exfever_")
+        assert (example.id, example.question) == (f"{name}-{own_id}", row["claim"])
+        label = labels[row["label"]]
+        assert (example.label, example.answers) == (label, [label])
+        assert example.evidence == evidence
         assert example.entity == evidence[0].partition("_sentence")[0]
-        own = "feverous" if name == "veri_r1" else name
-        hops = 2 if own in ("exfever", "hover") else 1
-        assert example.meta == {"set": own, "hops": hops}
+        hops = 2 if name in ("exfever", "hover") else 1
+        assert example.meta == {"set": name, "hops": hops}
 
 
 def test_a_claim_may_lack_evidence_where_information_is_lacking(load):
-    unknown = {"label": NEI, "evidence": [[[1, None, None, None]]]}
-    for name, change in (("fever", unknown), ("scifact", {"evidence": {}})):
-        (example,), _ = load(name, ROWS[name] | change)
+    for name in ("fever", "scifact"):
+        (example,), _ = load(row_of(name, label=NEI, evidence=[]))
         assert (example.label, example.evidence) == (NEI, [])
 
 
 def test_what_hover_does_not_support_may_be_refuted_or_lack_information(load):
-    row = ROWS["hover"] | {"label": "NOT_SUPPORTED"}
-    (example,), problems = load("hover", row, row | {"uid": "u2", "num_hops": 3})
+    (example,), _ = load(row_of("hover", label="NOT_SUPPORTED"))
     assert (example.label, example.answers) == (NEI, [NEI, REFUTE])
-    assert problems == {"not of 2 hops": 1}
-
-
-def test_published_evidence_has_the_ids_of_its_sets_own_loader(load):
-    """SciFact's rows are numbered, the others' ids are texts."""
-    for name, own_id, label, evidence, gold in (
-        ("hover", "7", "SUPPORTED", ["A &amp; B_sentence_0"] * 2, ["A & B"]),
-        ("exfever", "exfever_7", SUPPORT, ["Bo", "Al"], ["Bo", "Al"]),
-        ("scifact", 7, SUPPORT, ["doc_id=77_sentence_0"], ["doc_id=77_sentence_0"]),
-    ):
-        row = {"id": own_id, "claim": "x", "source": name, "label": label}
-        (example,), _ = load("veri_r1", row | {"evidence": evidence})
-        assert (example.id, example.label) == (f"{name}-7", SUPPORT)
-        assert example.evidence == gold
-        hops = 1 if name == "scifact" else 2
-        assert example.meta == {"set": name, "hops": hops}
 
 
 def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
-    row = ROWS["veri_r1"]
-    plain = load("veri_r1", row)
-    packed, file = tmp_path / "rows.jsonl.gz", tmp_path / "rows.parquet"
+    row = row_of("feverous")
+    plain = load(row)
+    packed, file = tmp_path / "packed.jsonl.gz", tmp_path / "rows.parquet"
     packed.write_bytes(gzip.compress(json.dumps(row).encode()))
     table = {
         "id": row["id"],
@@ -158,52 +111,32 @@ def test_published_rows_are_read_packed_and_from_parquet_alike(load, tmp_path):
     }
     parquet.write_table(pyarrow.Table.from_pylist([table]), file)
     for path in (packed, file):
-        assert benchmarks.load("veri_r1", str(path)) == plain
+        assert benchmarks.load(path) == plain
 
 
 def test_a_bad_row_is_dropped_for_a_named_reason(load):
-    """So is the empty first row of FEVEROUS's files, and evidence in tables."""
-    both = ROWS["scifact"]["evidence"] | {"7": [{"sentences": [1], "label": "SUPPORT"}]}
-    for name, change, problem in (
-        ("fever", {"label": "MAYBE"}, "label: 'MAYBE' is none that is known"),
-        ("fever", {"evidence": []}, "no evidence"),
-        ("fever", {"evidence": [[[1, 2, "A", None]]]}, "evidence: "),
-        ("feverous", {"evidence": [{"content": ["A_item_0"]}]}, "no evidence of sent"),
-        ("feverous", {"claim": "", "label": "", "evidence": []}, "empty question"),
-        ("exfever", {"golden entity": "Bo"}, "golden entity: not a list of texts"),
-        ("scifact", {"evidence": {"7": [{"label": "SUPPORT"}]}}, "sentences: "),
-        ("scifact", {"evidence": both}, "evidence for and against the claim"),
-        ("hover", {"supporting_facts": [7]}, "supporting_facts: not pairs of title"),
-        ("veri_r1", {"source": "nq"}, "source: none of fever, feverous, exfever"),
-        ("veri_r1", {"claim": "Bo \ud83d"}, "claim: half a character (a lone"),
+    for change, problem in (
+        ({"label": "MAYBE"}, "label: 'MAYBE' is none that is known"),
+        ({"evidence": []}, "no evidence"),
+        ({"evidence": "Bo"}, "evidence: "),
+        ({"claim": " "}, "empty question"),
+        ({"source": "nq"}, "source: none of fever, feverous, exfever"),
+        ({"claim": "Bo \ud83d"}, "claim: half a character (a lone"),
     ):
-        good = ROWS[name]
-        named = {k: "9" for k in ("id", "uid") if k in good}
-        examples, problems = load(name, good, good | named | {"claim": "B"} | change)
+        good = row_of("feverous")
+        examples, problems = load(good, good | {"id": "9", "claim": "B"} | change)
         assert len(examples) == problems.total() == 1
-        assert next(iter(problems)).startswith(problem), (name, change)
+        assert next(iter(problems)).startswith(problem), change
 
 
 def test_a_file_of_something_else_is_refused_with_what_is_wrong(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "x"}\nnot JSON\n', "utf-8")
     with pytest.raises(DataError, match="rows.jsonl: no usable row"):
-        benchmarks.load("fever", str(path))
+        benchmarks.load(path)
     (tmp_path / "train.parquet").write_bytes(b"PAR1 no more of it")
     with pytest.raises(DataError, match="train.parquet: damaged, or not.*again"):
-        benchmarks.load("veri_r1", str(tmp_path / "train.parquet"))
-
-
-def test_labels_are_drawn_alike_and_one_that_is_short_is_named():
-    every = [
-        Example(id=f"{y}{i}", question="q", answers=[y], entity="x", label=y)
-        for y, n in zip(LABELS, (9, 5, 20), strict=True)
-        for i in range(n)
-    ]
-    two = benchmarks.balanced(every, 9, (SUPPORT, NEI))
-    assert Counter(e.label for e in two) == {SUPPORT: 9, NEI: 9}
-    with pytest.raises(DataError, match="6 claims a label: there are 5 with 'REFUTE'"):
-        benchmarks.balanced(every, 6)
+        benchmarks.load(tmp_path / "train.parquet")
 
 
 # ---- corpora
@@ -261,7 +194,7 @@ def corpora(folder):
     return {name: folder / name for name in benchmarks.CORPORA}
 
 
-def test_a_corpus_shows_the_gold_evidence_of_its_sets_claims(tmp_path, load):
+def test_a_corpus_shows_the_gold_evidence_of_its_sets_claims(tmp_path):
     expected = {
         "wiki-pages": {
             "Hook (film)_sentence_0": "Hook ( 1991 ) is a film .",
@@ -279,7 +212,7 @@ def test_a_corpus_shows_the_gold_evidence_of_its_sets_claims(tmp_path, load):
         },
         "wiki_wo_links.db": {"Bo Berg": "Bo sang.", "Tom & Al": "A duo."},
     }
-    gold = {e for name in ROWS for e in load(name, ROWS[name])[0][0].evidence}
+    gold = {e for _, _, evidence in ROWS.values() for e in evidence}
     for name, path in corpora(tmp_path).items():
         entries = list(benchmarks.entries(name, path))
         assert texts(entries) == expected[name]

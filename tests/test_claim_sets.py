@@ -1,5 +1,4 @@
-"""Veri-R1's claims: whom they are about in which set, what is searched, prompts, and
-which of the paper's sets a language model keeps."""
+"""Veri-R1's claims: whom they are about in which set, what is searched, prompts."""
 
 import json
 import sqlite3
@@ -7,20 +6,17 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from fake_endpoint import answer, prompt_of, refuse, serve
 from small_tokenizers import of_words
 
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import listed
-from factkit.data.entries import entries_of_sentences, shown
-from factkit.data.examples import LABELS, DataError, Example, refuse_overlap
+from factkit.data.entries import shown
+from factkit.data.examples import LABELS, DataError, refuse_overlap
 from factkit.data.search import in_process
 from factkit.facts.world import facts as w
 from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
 from factkit.run import params
-from factkit.verify import judge
-from factkit.verify.llm import LLM, Limits
 
 SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}
@@ -94,9 +90,8 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
     p, sets, entries, search
 ):
     for context in (0, 3):
-        p = p.model_copy(update={"context_entries": context})
-        given = claim_data.given_offline(sets["train"], entries, search, p)
-        asked = search_rollout.asked(sets["train"], p, given)
+        given = claim_data.offline_evidence(sets["train"], entries, search, context)
+        asked = search_rollout.format_prompts(sets["train"], p.offline_template, given)
         for example, prompt in zip(sets["train"], asked, strict=True):
             ids = [text.id for text in given[example.id]]
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
@@ -108,16 +103,18 @@ def test_an_offline_prompt_that_is_too_long_loses_texts_but_never_gold(
     p, sets, entries, search
 ):
     claims = [e for e in sets["train"] if e.evidence][:6]
-    given = claim_data.given_offline(claims, entries, search, p)
+    given = claim_data.offline_evidence(claims, entries, search, p.context_entries)
     tokenizer, longest = of_words("any"), p.max_completion_length
-    prompts = search_rollout.asked(claims, p, given)
-    longest += min(map(len, search_rollout.prompt_tokens(prompts, tokenizer, p))) - 1
+    prompts = search_rollout.format_prompts(claims, p.offline_template, given)
+    longest += (
+        min(map(len, search_rollout.tokenize_prompts(prompts, tokenizer, p.chat))) - 1
+    )
     short = p.model_copy(update={"max_context_length": longest})
     before = sum(map(len, given.values()))
-    dropped = claim_data.shortened(given, claims, tokenizer, short)
+    dropped = claim_data.fit_evidence(given, claims, tokenizer, short)
     assert dropped == before - sum(map(len, given.values())) >= len(claims)
     assert all({c.id for c in given[e.id]} >= set(e.evidence) for e in claims)
-    assert claim_data.shortened(given, claims, tokenizer, p) == 0  # there is room
+    assert claim_data.fit_evidence(given, claims, tokenizer, p) == 0  # there is room
 
 
 # ---- the paper's sets
@@ -193,94 +190,3 @@ def test_a_corpus_that_is_not_there_is_named(folder):
     (folder / "feverous_wikiv1.db").unlink()
     with pytest.raises(DataError, match="feverous_wikiv1.db: no such file"):
         of_benchmarks(folder)
-
-
-def test_without_the_published_file_claims_are_trained_on_that_are_verified(
-    folder, monkeypatch
-):
-    load_set, seen = claim_data.benchmarks.load, []
-    pool, _ = load_set("veri_r1", str(folder / claim_data.PUBLISHED))
-    (folder / claim_data.PUBLISHED).unlink()
-
-    def loaded(name, path):
-        return (pool, Counter()) if path.endswith("jsonl") else load_set(name, path)
-
-    def keep(examples, entries, search, llm, p):
-        seen.extend(examples)
-        return examples[:40], Counter({"kept": 40})
-
-    monkeypatch.setattr(claim_data.benchmarks, "load", loaded)
-    monkeypatch.setattr(claim_data, "keep_verified", keep)
-    monkeypatch.setattr(claim_data, "judge_llm", lambda p, model, url: None)
-    monkeypatch.setattr(claim_data, "TRAINED_ON", ("feverous",))
-    monkeypatch.setattr(claim_data, "POOL", 19)
-    sets, _, dropped = of_benchmarks(folder)
-    assert Counter(e.label for e in seen) == dict.fromkeys(LABELS, 19)
-    kept = {e.id for e in seen[:40]}
-    assert {e.id for name in ("train", "dev") for e in sets[name]} <= kept
-    assert dropped["kept"] == 40
-
-
-# ---- the filter
-
-PAGES = [
-    entry
-    for title in ("Bo", "Al", "Cy")
-    for entry in entries_of_sentences(title, [f"{title} did {i}." for i in range(9)])
-]
-
-
-def claim(name, label=SUPPORT, evidence=("Bo_sentence_4",), answers=None):
-    return Example(
-        id=name,
-        question=f"Claim {name}.",
-        answers=answers or [label],
-        entity="Bo",
-        label=label,
-        evidence=list(evidence),
-        meta={"set": "feverous"},
-    )
-
-
-def verdict(label, *evidence):
-    ids = ", ".join(f"[[{e}]]" for e in evidence)
-    return f"<think> So. </think>\n<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-
-
-def keep(examples, llm):
-    search = in_process(CorpusIndex(PAGES))
-    return claim_data.keep_verified(examples, PAGES, search, llm, load("h100_lora"))
-
-
-def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence(monkeypatch):
-    four, two = ["Bo_sentence_4"], ["Bo_sentence_4", "Al_sentence_0"]
-    cases = (
-        (claim("a0"), verdict(SUPPORT, *four), "kept"),
-        (claim("a1"), verdict(REFUTE, *four), "wrong label"),
-        (claim("a5"), verdict(SUPPORT, *four, "Bo_sentence_5"), "wrong evidence"),
-        (claim("a6", REFUTE, two), verdict(REFUTE, *two[::-1]), "kept"),
-        (claim("a7", REFUTE, two), verdict(REFUTE, two[1]), "wrong evidence"),
-        (claim("a8", NEI), verdict(NEI, "Bo_sentence_1"), "kept"),
-        (claim("b1", NEI, answers=[NEI, REFUTE]), verdict(REFUTE, *four), "kept"),
-        (claim("b2"), "I think that it is true.", "unreadable"),
-        (claim("b4"), refuse(400), "failed"),
-        (claim("b6", evidence=["Gus_sentence_0"]), None, "evidence not in the corpus"),
-    )
-    replies = {example.id: reply for example, reply, _ in cases}
-
-    def behave(body, attempt):
-        reply = replies[prompt_of(body).partition("Claim ")[2].partition(".")[0]]
-        return answer(reply) if isinstance(reply, str) else reply
-
-    with serve(behave) as server:
-        llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
-        with monkeypatch.context() as m:
-            m.setattr(judge, "MOST_JUDGE_FAILURES", 0.2)
-            kept, counts = keep([example for example, *_ in cases], llm)
-        asked = len(server.bodies)
-        with pytest.raises(ValueError, match="failures of verifying: 11.1% of 9"):
-            keep([example for example, *_ in cases], llm)
-    assert kept == [example for example, _, fate in cases if fate == "kept"]
-    assert counts == Counter(fate for *_, fate in cases)
-    assert asked == len(cases) - 1  # what can't be cited isn't asked
-    assert all("\n[[Bo_sentence_4]]: Bo did 4.\n" in p for p in server.prompts())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from factkit.answers.sampling import SEEDS, Draws, Probe, probe_knowledge
 from factkit.answers.verifier import verifier
-from factkit.data import benchmarks, long_form_prompts, splits
+from factkit.data import sources, splits
 from factkit.data.corpus import Document
 from factkit.data.examples import DataError, Example, read_rows, refuse_overlap
 from factkit.papers.rar import requests as rar_requests
@@ -28,9 +28,8 @@ RELATIONS = ("a", "b", "rare")
 def test_what_may_fail_to_load_does_so_before_the_judge_reads_wildchat(monkeypatch):
     """160,000 calls; GPQA is gated on the hub, WildHallucinations has 1.4 GB."""
     loaded = []
-    for source in (benchmarks, long_form_prompts):
-        load = lambda name, *_: loaded.append(name) or ([], Counter())  # noqa: E731
-        monkeypatch.setattr(source, "load", load)
+    load = lambda name, *_: loaded.append(name) or ([], Counter())  # noqa: E731
+    monkeypatch.setattr(sources, "load", load)
     lead = Document(id="", title="", text="", source="")
     monkeypatch.setattr(rar_requests, "load_leads", lambda: [lead] * 100)
     judge = "judge_llm", "keep_factual"
@@ -40,8 +39,8 @@ def test_what_may_fail_to_load_does_so_before_the_judge_reads_wildchat(monkeypat
     monkeypatch.setattr(rar_requests, "split_prompts", lambda *_: {"test": []})
     monkeypatch.setattr(rar_requests, "split_by_entity", lambda *_: {})
     rar_requests.request_sets(params.load("rar", "h100_full"))
-    sources = ["wildchat", "popqa", "biography", "wild_hallucinations", "gpqa"]
-    assert loaded == [*sources, *judge]
+    names = ["wildchat", "popqa", "biography", "wild_hallucinations", "gpqa"]
+    assert loaded == [*names, *judge]
 
 
 def examples(n=400):

@@ -22,9 +22,10 @@ from factkit.data.search import in_process
 from factkit.facts.leads import facts, policy, reader, requests
 from factkit.facts.leads.facts import Fact
 from factkit.facts.leads.requests import LeadClaims
+from factkit.facts.script import Habits, search_and_verify
 from factkit.papers.rar.requests import request_sets
 from factkit.papers.rlfh.requests import rlfh_sets
-from factkit.papers.veri import data as trajectories
+from factkit.papers.veri.data import ClaimReader
 from factkit.run import params
 from factkit.verify import trajectory as t
 
@@ -192,11 +193,14 @@ def test_the_leads_say_of_each_claim_what_its_label_says(sets, made, leads, read
 
 
 def script(claim, search, read, precise=1.0, second_hop=1.0, k=2, seed=0):
-    habits = {"PRECISE": precise, "SECOND_HOP": second_hop}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, share in habits.items():
-            patch.setattr(trajectories, name, share)
-        return trajectories.by_reader(claim, search, k, read, random.Random(seed))
+    habits = Habits(precise=precise, second_hop=second_hop, reads_ahead=False)
+    return search_and_verify(
+        ClaimReader(read),
+        claim,
+        lambda query: search([query], k)[0],
+        habits,
+        random.Random(seed),
+    )
 
 
 def test_the_script_at_its_best_is_right_where_the_search_finds(sets, search, read):

@@ -9,8 +9,8 @@ from fake_endpoint import answer, prompt_of, serve
 
 from factkit import prompts
 from factkit.answers.requests import keep_factual
-from factkit.data.examples import DataError, Example
-from factkit.data.long_form_prompts import LONG_FORM, SOURCES, load
+from factkit.data.examples import LONG_FORM, DataError, Example
+from factkit.data.sources import SOURCES, load
 from factkit.verify.llm import LLM, Limits
 
 IN_COLUMNS = {  # the column that holds the prompt
@@ -97,14 +97,12 @@ def test_what_is_not_there_is_refused_by_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    for name, source in SOURCES.items():
+    for name in SOURCES:
         with pytest.raises(DataError, match="absent: no such file"):
             load(name, str(tmp_path / "absent"))
-        fix = "HF_HUB_OFFLINE=0.*path of a local file"
-        fix = fix if source.hub else f"{name} is not on the hub; give the path"
-        with pytest.raises(DataError, match=fix):
+        with pytest.raises(DataError, match="HF_HUB_OFFLINE=0.*path of a local file"):
             load(name)
-    with pytest.raises(DataError, match="climate: no such data set; known: longfact"):
+    with pytest.raises(DataError, match="climate: no such data set; known: crag, "):
         load("climate")
 
 

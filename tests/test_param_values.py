@@ -311,11 +311,11 @@ def test_arms_and_seeds_are_lists_once_they_are_checked(own):
 
 
 def test_the_names_of_sets_are_those_that_can_be_loaded():
-    from factkit.data import benchmarks, long_form_prompts
+    from factkit.data import sources
     from factkit.papers.reason import arms as reason
 
-    assert set(stages.EVAL_SETS) <= benchmarks.BENCHMARKS.keys()
-    assert set(reason.EVAL_SETS) <= long_form_prompts.SOURCES.keys()
+    assert set(stages.EVAL_SETS) <= sources.SOURCES.keys()
+    assert set(reason.EVAL_SETS) <= sources.SOURCES.keys()
 
 
 # ---- one reading

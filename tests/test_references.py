@@ -7,7 +7,7 @@ import pytest
 from small_tokenizers import of_words
 from tokenizers import pre_tokenizers
 
-from factkit.data import benchmarks
+from factkit.data import sources
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
 from factkit.papers.truthrl import data
@@ -83,7 +83,7 @@ def test_crag_gets_its_own_pages_and_the_other_sets_wikipedia(
     files, tokenizer, retriever
 ):
     p = files.model_copy(update={"retriever": retriever})
-    sets = {name: benchmarks.load(name)[0] for name in p.eval_sets.split()}
+    sets = {name: sources.load(name)[0] for name in p.eval_sets.split()}
     sets["test"], _ = data.questions(p)
     given = data.with_references(sets, p, tokenizer)
     shown = {name: [e.meta["references"] for e in rows] for name, rows in given.items()}

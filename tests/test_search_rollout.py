@@ -26,15 +26,14 @@ from factkit.data.examples import Example, read_rows
 from factkit.data.search import in_process
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
-from factkit.papers.veri import search_rollout
+from factkit.papers.veri import search_rollout, turn_sampling
 from factkit.papers.veri import train as training
 from factkit.papers.veri.evaluate import Verified
 from factkit.papers.veri.search_rollout import (
     FORCED,
-    STOPS,
     observation,
-    prompt_tokens,
     sft_row,
+    tokenize_prompts,
 )
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
@@ -378,7 +377,7 @@ def chain(tokenizer, *paths):
 
 def greedy(model, tokenizer, batch_size=64):
     policy = Policy.of(model, tokenizer)
-    return search_rollout.turns_of(policy, Sampling(0, 0, 1, batch_size))
+    return turn_sampling.with_policy(policy, Sampling(0, 0, 1, batch_size))
 
 
 def say(tokenizer, path, most=20):
@@ -522,10 +521,10 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
     own = partial(vllm_engine.generate, engine, adapter=adapter)
     policy = VllmPolicy(engine=SimpleNamespace(generate=own))
-    generate = search_rollout.turns_of(policy, SAMPLING)
+    generate = turn_sampling.with_policy(policy, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
-        generate = search_rollout.with_server(server.url, "policy", SAMPLING)
+        generate = turn_sampling.with_server(server.url, "policy", SAMPLING)
         by_server = rollouts(prompts, generate, find, few(), p)
     bodies = server.bodies
     assert by_server == by_engine
@@ -535,7 +534,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
         assert rollout.logprobs == [-i / 10 if mask else 0.0 for i, mask in both]
     assert set(engine.adapters) == {adapter}
     for _, how in engine.asked:
-        assert how.stop == list(STOPS)
+        assert how.stop == list(turn_sampling.STOPS)
         assert (how.temperature, how.top_p) == (0.0, 0.9)
     limits = [how.max_tokens for _, how in engine.asked]
     assert limits[: len(prompts)] == [12] * len(prompts)
@@ -556,7 +555,7 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
     told = [search_for("SUPPORT"), search_for("REFUTE"), "<answer> SUPPORT </answer>"]
     for tokenizer, most in ((few, 30), (pieces, 30), (pieces, 400), (words, 400)):
         p = load(max_completion_length=200, max_observation_length=most)
-        (prompt,), find = prompt_tokens(["SUPPORT"], tokenizer(), p), Finding()
+        (prompt,), find = tokenize_prompts(["SUPPORT"], tokenizer(), p.chat), Finding()
         saying = Saying({prompt[0]: [encode(tokenizer(), turn) for turn in told]})
         (made,) = rollouts([prompt], saying, find, tokenizer(), p)
         script = []
@@ -565,7 +564,7 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
             for query in t.queries(script[-1:]):
                 entries = [piece for e in find.entries(query, 2) for piece in shown(e)]
                 script.append(Turn(t.information(entries), by_model=False))
-        row = sft_row("SUPPORT", script, tokenizer(), p)
+        row = sft_row(prompt, script, tokenizer(), most)
         assert row["input_ids"] == [*prompt, *made.ids, tokenizer().eos_token_id]
         assert row["completion_mask"] == [0] * len(prompt) + [*made.env_mask, 1]
 
@@ -573,7 +572,11 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
 def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
     told = [("fox </answer>",), (search_for("iron"), "den </answer>")]
     made = [tell(few(), *turns).turns for turns in told]
-    rows = [sft_row("den fox", turns, few(), load()) for turns in made]
+    (prompt,), most = (
+        tokenize_prompts(["den fox"], few(), False),
+        load().max_observation_length,
+    )
+    rows = [sft_row(prompt, turns, few(), most) for turns in made]
     trainers = []
     monkeypatch.setattr(
         setup, "train_and_keep", lambda of, *_, **__: trainers.append(of)
@@ -601,7 +604,7 @@ def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
     """At temperature 1, whatever it was sampled at."""
     model, prompts, _, p = talkative
     policy = Policy.of(model, few())
-    generate = search_rollout.turns_of(policy, Sampling(0, temperature, 0.9, 3))
+    generate = turn_sampling.with_policy(policy, Sampling(0, temperature, 0.9, 3))
     made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits
@@ -662,18 +665,18 @@ def test_a_policy_plays_claims_once(tmp_path, monkeypatch):
     ids = [few().convert_tokens_to_ids(path.split()) for path in paths]
     chain(few(), *ids).save_pretrained(tmp_path / "policy")
     few().save_pretrained(tmp_path / "policy")
-    monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
+    monkeypatch.setattr(search_rollout, "load_search", lambda p: Finding())
     rows, prompts = [example("1"), example("2")], ["fox den", "den iron fox"]
     arguments = tmp_path / "policy", rows, tmp_path / "run", load(), prompts
-    one, other = training.played(*arguments)
+    one, other = training.evaluate_policy(*arguments)
     assert one.answer.label == "SUPPORT" and other.answer.label is None
     assert (one.id, one.claim, one.gold, one.set) == ("1", "a", ("x",), "world")
     logit = math.sqrt(32)  # `chain`
     sure = math.exp(logit) / (math.exp(logit) + len(few()) - 1)
     assert one.label_probability == pytest.approx(sure, rel=1e-4)
     assert other.label_probability is None
-    monkeypatch.setattr(search_rollout, "searcher", None)
-    assert training.played(*arguments) == [one, other]
+    monkeypatch.setattr(search_rollout, "load_search", None)
+    assert training.evaluate_policy(*arguments) == [one, other]
 
 
 def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
@@ -690,12 +693,12 @@ def test_an_engine_plays_claims_and_keeps_nothing_if_the_search_fails(
     def down(queries, k, sets):
         raise ServiceError("down")
 
-    monkeypatch.setattr(search_rollout, "searcher", lambda p: down)
+    monkeypatch.setattr(search_rollout, "load_search", lambda p: down)
     with pytest.raises(ServiceError, match="down"):
-        training.played(*arguments)
+        training.evaluate_policy(*arguments)
     assert not (tmp_path / "verified.jsonl").exists()
-    monkeypatch.setattr(search_rollout, "searcher", lambda p: Finding())
-    played = training.played(*arguments)
+    monkeypatch.setattr(search_rollout, "load_search", lambda p: Finding())
+    played = training.evaluate_policy(*arguments)
     assert [row.id for row in played] == [example.id for example in rows]
     assert played == read_rows(tmp_path / "verified.jsonl", Verified)
     for row in played:
@@ -769,7 +772,7 @@ def counted_search(p):
 def searching(monkeypatch, fail=lambda n: None):
     """Have rollouts search an index; fail(n) is called before the n-th search."""
     SEARCHES.update(fail=fail, asked=[])
-    monkeypatch.setattr(search_rollout, "searcher", counted_search)
+    monkeypatch.setattr(search_rollout, "load_search", counted_search)
     return SEARCHES["asked"]
 
 

@@ -9,7 +9,7 @@ from factkit.data.search import in_process
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
 from factkit.papers.veri import data as claim_data
-from factkit.papers.veri import rewards, search_rollout
+from factkit.papers.veri import rewards, search_rollout, turn_sampling
 from factkit.papers.veri import train as veri
 from factkit.papers.veri.arms import ARMS
 from factkit.papers.veri.evaluate import of_examples
@@ -38,10 +38,12 @@ def data():
     p = load()
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    given = claim_data.given_offline(sets["train"], entries, search, p)
-    told = claim_data.scripted(p, sets["train"], search)
+    given = claim_data.offline_evidence(
+        sets["train"], entries, search, p.context_entries
+    )
+    told = claim_data.script_trajectories(p, sets["train"], search)
     taught = of_examples(sets["train"], told)
-    shown = veri.shown_rows(sets["train"], taught, given, p)
+    shown = veri.sft_examples(sets["train"], taught, given, p)
     return SimpleNamespace(
         train=sets["train"], given=given, told=told, shown=shown, search=search
     )
@@ -121,7 +123,7 @@ def test_an_online_arm_searches_in_its_rollouts(chat, data, start, calls, tmp_pa
         assert calls["grpo"].make_rollout is search_rollout.rollout_function
         assert calls["grpo"].make_reward is rewards.reward_function
         assert calls["grpo"].p == ARMS[p.arm].configure(p)
-        prompts = search_rollout.asked(data.train, p)
+        prompts = search_rollout.format_prompts(data.train, p.prompt_template)
         for row, e, text in zip(calls["grpo"].rows, data.train, prompts, strict=True):
             prompt = [{"role": "user", "content": text}] if chat else text
             wanted = {"prompt": prompt, "label": e.label, "evidence": e.evidence}
@@ -134,7 +136,9 @@ def test_the_offline_arm_is_given_the_evidence_and_answers_at_once(
     p = trained("offline_rl", data, start, tmp_path)
     assert calls.keys() == {"grpo"} and calls["grpo"].make_rollout is None
     prompts = [row["prompt"] for row in calls["grpo"].rows]
-    assert prompts == search_rollout.asked(data.train, p, data.given)
+    assert prompts == search_rollout.format_prompts(
+        data.train, p.offline_template, data.given
+    )
     for prompt, example in zip(prompts, data.train, strict=True):
         assert all(f"[[{name}]]: " in prompt for name in example.evidence)
 
@@ -147,7 +151,9 @@ def test_sft_learns_from_what_it_is_shown_token_by_token(data, start, calls, tmp
     tokenizer = AutoTokenizer.from_pretrained(start)
     assert len(calls["sft"].rows) == len(data.shown) == len(data.train)
     for row, (prompt, turns) in zip(calls["sft"].rows, data.shown, strict=True):
-        assert row == search_rollout.sft_row(prompt, turns, tokenizer, p)
+        (ids,) = search_rollout.tokenize_prompts([prompt], tokenizer, p.chat)
+        longest = p.max_observation_length
+        assert row == search_rollout.sft_row(ids, turns, tokenizer, longest)
 
 
 # ---- which policy is taken
@@ -176,16 +182,18 @@ def test_offline_rl_s_policy_is_the_best_by_validation_and_not_the_last(
         def play(policy, examples, folder, p, prompts, numbers=numbers, seen=seen):
             n = numbers[int(folder.name.removeprefix("validation_"))]
             seen.append((policy, p.max_searches))
-            assert prompts == search_rollout.asked(dev, p, data.given)
+            assert prompts == search_rollout.format_prompts(
+                dev, p.offline_template, data.given
+            )
             labels = [e.label if i < n else wrong[e.label] for i, e in enumerate(dev)]
             turns = list(map(answered, labels))
             return of_examples(dev, turns if n else [opened, *turns[1:]])
 
-        monkeypatch.setattr(veri, "played", play)
+        monkeypatch.setattr(veri, "evaluate_policy", play)
         names = [tmp_path / name for name in ("model-2", "model-4", "model")]
         for path in names:
             path.mkdir(exist_ok=True)
-        policy, accuracy = veri.chosen(p, dev, data.given, tmp_path)
+        policy, accuracy = veri.select_checkpoint(p, dev, data.given, tmp_path)
         assert policy == tmp_path / ("model" if best == 7 else f"model-{best}")
         assert accuracy == {step: n / 3 for step, n in numbers.items()}
         assert seen == [(path, 0) for path in names]
@@ -223,8 +231,8 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
     answers = [t.answer_of(turns) for turns in data.told]
     lacks = next(i for i, a in enumerate(answers) if i % 2 and a.evidence)
     given = data.given | {data.train[lacks].id: []}
-    offline = search_rollout.asked(data.train, p, given)
-    rows = veri.shown_rows(data.train, taught, given, p)
+    offline = search_rollout.format_prompts(data.train, p.offline_template, given)
+    rows = veri.sft_examples(data.train, taught, given, p)
     for i, (prompt, turns) in enumerate(rows):
         if i % 2 and i != lacks:
             assert prompt == offline[i] and t.well_formed(turns, online=False)
@@ -249,19 +257,19 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
 
         return generate
 
-    monkeypatch.setattr(search_rollout, "with_server", with_server)
+    monkeypatch.setattr(turn_sampling, "with_server", with_server)
     monkeypatch.setenv("JUDGE_KEY", "secret")
     monkeypatch.setenv("JUDGE_HEADERS", '{"X-Team": "facts"}')
     how = {"judge_model": start, "judge_url": "http://there/v1", "eval_batch_size": 5}
     how |= {"judge_key": "JUDGE_KEY", "judge_headers": "JUDGE_HEADERS"}
     p = load(verifier="judge", **how)
-    whole = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "whole")
+    whole = claim_data.sft_trajectories(p, data.train, data.search, tmp_path / "whole")
     assert made == [("http://there/v1", start, 0.0, p.max_completion_length)]
     assert [len(prompts) for prompts in asked] == [5, 5, 2]
     assert all(len(turns) == 1 and turns[0].by_model for turns in whole)
     ends.append(5)  # in the third batch
     with pytest.raises(ServiceError):
-        claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "cut")
+        claim_data.sft_trajectories(p, data.train, data.search, tmp_path / "cut")
     ends.clear()
-    cut = claim_data.shown_to_sft(p, data.train, data.search, tmp_path / "cut")
+    cut = claim_data.sft_trajectories(p, data.train, data.search, tmp_path / "cut")
     assert cut == whole and [len(prompts) for prompts in asked[5:]] == [2]

@@ -53,11 +53,11 @@ def file_of(url, name="a.db", content=TEXT, path=""):
 
 def test_what_is_cut_off_is_gone_on_with(tmp_path):
     with serving_files({"a.db": TEXT}, cut=[100_000, 50_000]) as (url, asked):
-        path = fetch.obtained(file_of(url), tmp_path)
+        path = fetch.download(file_of(url), tmp_path)
         assert path == tmp_path / "a.db" and path.read_bytes() == TEXT
         starts = [int(wanted[6:-1]) for _, wanted in asked]
         assert starts == sorted(set(starts)) and starts[1] > 0  # no byte twice
-        fetch.obtained(file_of(url), tmp_path)
+        fetch.download(file_of(url), tmp_path)
         assert len(asked) == 3  # it is there
     assert list(tmp_path.iterdir()) == [path]
 
@@ -65,33 +65,33 @@ def test_what_is_cut_off_is_gone_on_with(tmp_path):
 def test_another_run_goes_on_with_what_one_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tenacity, "stop_after_attempt", lambda n: tenacity.stop_all())
     with serving_files({"a.db": TEXT}, cut=[100_000]) as (url, asked):
-        with pytest.raises(DataError, match="goes on where it ended") as error:
-            fetch.obtained(file_of(url), tmp_path)
+        with pytest.raises(DataError, match="continues where it ended") as error:
+            fetch.download(file_of(url), tmp_path)
         assert f"{url}/a.db" in str(error.value) and "put the file at" in str(error)
         left = (tmp_path / "a.db.part").stat().st_size
         assert 0 < left <= 100_000
-        fetch.obtained(file_of(url), tmp_path)
+        fetch.download(file_of(url), tmp_path)
         assert asked[1] == ("a.db", f"bytes={left}-")
     assert (tmp_path / "a.db").read_bytes() == TEXT
 
 
 def test_a_server_that_knows_no_ranges_gives_it_all_again(tmp_path):
     with serving_files({"a.db": TEXT}, cut=[100_000], ranges=False) as (url, _):
-        assert fetch.obtained(file_of(url), tmp_path).read_bytes() == TEXT
+        assert fetch.download(file_of(url), tmp_path).read_bytes() == TEXT
 
 
 def test_a_part_that_was_whole_is_taken(tmp_path):
     (tmp_path / "a.db.part").write_bytes(TEXT)
     with serving_files({"a.db": TEXT}) as (url, _):
-        assert fetch.obtained(file_of(url), tmp_path).read_bytes() == TEXT
+        assert fetch.download(file_of(url), tmp_path).read_bytes() == TEXT
 
 
 def test_another_content_or_address_is_refused_and_leaves_nothing(tmp_path):
     with serving_files({"a.db": TEXT}) as (url, _):
         with pytest.raises(DataError, match="SHA-256"):
-            fetch.obtained(file_of(url, content=b"other"), tmp_path)
+            fetch.download(file_of(url, content=b"other"), tmp_path)
         with pytest.raises(DataError, match="404"):
-            fetch.obtained(file_of(url, "b.db"), tmp_path)
+            fetch.download(file_of(url, "b.db"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,13 +125,13 @@ def test_an_archive_gives_the_file_of_the_paths_name(tmp_path):
         for name in ("a.zip", "b.tar.gz"):
             path = f"{name[0]}.db"
             file = file_of(url, name, b"", path)
-            assert fetch.obtained(file, tmp_path).read_bytes() == TEXT
+            assert fetch.download(file, tmp_path).read_bytes() == TEXT
             assert not (tmp_path / name).exists()
         with pytest.raises(DataError, match="BadZipFile: Bad CRC-32"):
-            fetch.obtained(file_of(url, "c.zip", b"", "c.db"), tmp_path)
+            fetch.download(file_of(url, "c.zip", b"", "c.db"), tmp_path)
         assert not (tmp_path / "c.zip").exists() and not (tmp_path / "c.db").exists()
         with pytest.raises(DataError, match="holds no d.db"):
-            fetch.obtained(file_of(url, "d.zip", b"", "d.db"), tmp_path)
+            fetch.download(file_of(url, "d.zip", b"", "d.db"), tmp_path)
 
 
 def test_the_files_are_those_that_the_paper_s_claims_are_read_from():

@@ -11,7 +11,7 @@ import pytest
 
 from factkit.papers.veri.arms import ARMS
 from factkit.papers.veri.evaluate import COMPARED, OF_A_SET
-from factkit.papers.veri.rewards import AT
+from factkit.papers.veri.rewards import TIMES
 from factkit.report import ledger, published
 from factkit.run import params
 
@@ -33,7 +33,7 @@ MEASURED = [claim for claim in ledger.claims("veri") if not claim.not_here]
 ROLLOUTS = {
     f"rollout_{name}{when}"
     for name in ("evidence_score", "verification_accuracy", "evidence_cover")
-    for when in ("", *(f"_{when}" for when in AT))
+    for when in ("", *(f"_{when}" for when in TIMES))
 }
 
 

@@ -179,7 +179,7 @@ def test_a_curve_is_told_by_what_it_is_at_parts_of_the_training():
     found = veri.course(pd.DataFrame(columns))
     name = "rollout_evidence_score"
     assert found[name] == 50.5
-    assert [found[f"{name}_{when}"] for when in veri.AT] == [
+    assert [found[f"{name}_{when}"] for when in veri.TIMES] == [
         5.5,
         40.5,
         60.5,

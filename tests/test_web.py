@@ -98,8 +98,8 @@ class Here:
     def Pool(self, workers):  # noqa: N802
         return self
 
-    def apply_async(self, page_of, arguments):
-        page = page_of(*arguments)
+    def apply_async(self, extract_page, arguments):
+        page = extract_page(*arguments)
         return SimpleNamespace(get=lambda timeout: page)
 
     def terminate(self):
@@ -215,7 +215,7 @@ def test_a_page_that_fails_costs_only_itself_and_is_counted_by_its_reason(
     assert [d.id for d in evidence["q0"]] == [f"{fake.url}/p{i}" for i in range(3)]
     assert [counts[f"page: {reason}"] for reason in bad] == [1] * len(bad)
     assert fake.paths()["/bad0"] == 1
-    assert fake.paths()["/bad2"] == web.MOST_REDIRECTS + 1
+    assert fake.paths()["/bad2"] == web.MAX_REDIRECTS + 1
 
 
 def troubled(body, charset, limit_s):
@@ -231,7 +231,7 @@ def troubled(body, charset, limit_s):
 def test_a_page_on_which_the_parser_hangs_or_dies_costs_only_itself(build, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv(web.SEARCH_KEY, KEY)
-    for name, value in (("DELAY_S", 0), ("EXTRACT_S", 2), ("page_of", troubled)):
+    for name, value in (("DELAY_S", 0), ("EXTRACT_S", 2), ("extract_page", troubled)):
         monkeypatch.setattr(web, name, value)
     monkeypatch.setattr(connections, "is_public", lambda a: True)
     fake = sites(3)

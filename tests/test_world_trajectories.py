@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.entries import shown
 from factkit.data.search import in_process
+from factkit.facts.script import Habits, search_and_verify
 from factkit.facts.world import claims as wt
 from factkit.facts.world import facts as w
 from factkit.facts.world import texts as world_text
-from factkit.facts.world.claims import PLAIN, Habits
+from factkit.facts.world.claims import PLAIN, ClaimReader
 from factkit.papers.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import answer_of, well_formed
@@ -25,6 +26,7 @@ WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
 SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
 CLAIMS = wt.claims(WORLD, 90, 0)
+READER = ClaimReader(WORLD)
 N = 2_000
 
 shares = st.floats(0, 1)
@@ -32,12 +34,12 @@ habits = st.builds(Habits, shares, shares, shares, shares)  # none is malformed
 
 
 @cache
-def find(query, k):
+def find(query, k=wt.ENTRIES):
     return SEARCH([query], k)[0]
 
 
 def online(claim, how, seed=0):
-    return wt.online(WORLD, claim.question, find, how, random.Random(seed))
+    return search_and_verify(READER, claim.question, find, how, random.Random(seed))
 
 
 def offline(claim, how, seed=0):
@@ -81,7 +83,7 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         stated = WORLD.parse(claim.question)[0]
         twin = claim.question.replace(stated.object, others[0])
         one, two = (
-            wt.online(WORLD, text, find, CAREFUL, random.Random(0))
+            search_and_verify(READER, text, find, CAREFUL, random.Random(0))
             for text in (claim.question, twin)
         )
         asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]

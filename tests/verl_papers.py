@@ -17,7 +17,7 @@ from factkit.papers.reason.requests import reason_sets
 from factkit.papers.rlfh.requests import rlfh_sets
 from factkit.papers.truthrl import data as questions
 from factkit.papers.veri import data as claim_data
-from factkit.papers.veri.train import write_given
+from factkit.papers.veri.train import write_offline_evidence
 from factkit.run import arms, params, runs
 from factkit.run.params.stages import RlParams
 from factkit.train.verl_adapter import make_job
@@ -130,9 +130,9 @@ def _veri(p, world):
         write_examples(folder / f"{split}.jsonl", examples)
     write_rows(folder / "entries.jsonl", map(asdict, entries))
     search = in_process(CorpusIndex(entries))
-    given = claim_data.given_offline(train, entries, search, p)
-    write_given(folder / "given.jsonl", given)
-    told = claim_data.scripted(p, train, search)
+    given = claim_data.offline_evidence(train, entries, search, p.context_entries)
+    write_offline_evidence(folder / "given.jsonl", given)
+    told = claim_data.script_trajectories(p, train, search)
     responses = [
         [[turn.text for turn in turns if turn.by_model], _insatiable(e.question)]
         for e, turns in zip(train, told, strict=True)

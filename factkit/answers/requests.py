@@ -13,7 +13,7 @@ from factkit.data import corpus, evidence
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import Chunk, Document, Index
 from factkit.data.examples import COUNTED, MAX_QUESTION_CHARS, OPEN, Example, shares
-from factkit.data.rows import Loaded
+from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set
 from factkit.facts.leads import facts, requests
 from factkit.facts.world import facts as world

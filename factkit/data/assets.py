@@ -1,8 +1,8 @@
-"""Embedded corpus, models and tables: where they lie, and that they are what we think.
+"""Embedded corpus, models and tables: their paths and checksums.
 
-The files come inside packages (installed with --no-deps, their code never imported), so
-that nothing is fetched at run time. What must be converted is converted once into the
-cache folder, `$FACTKIT_CACHE` or `~/.cache/factkit`.
+The files are in packages (installed with --no-deps, their code never imported), so that
+nothing is downloaded at run time. Conversions are cached in `$FACTKIT_CACHE` or
+`~/.cache/factkit`.
 """
 
 import functools
@@ -67,9 +67,8 @@ ASSETS = {
 
 
 def of_hub(name: str) -> str:
-    """What to load for a model, a data set or an address of the hub: its copy below the
-    folder `$FACTKIT_HUB` (<owner>/<name>, <host>/<path>) if there is one, else the name
-    itself."""
+    """The local copy of a model, data set or address of the hub, if there is one below
+    the folder `$FACTKIT_HUB` (<owner>/<name>, <host>/<path>), else the name itself."""
     folder = os.environ.get("FACTKIT_HUB", "")
     copy = Path(folder).absolute() / name.removeprefix("https://")
     return str(copy) if folder and name and copy.exists() else name
@@ -77,10 +76,10 @@ def of_hub(name: str) -> str:
 
 @functools.cache
 def verified(name: str) -> Path:
-    """The path of an asset's file, whose SHA-256 has been checked.
+    """The path of an asset's file, after a check of its SHA-256.
 
-    Raises AssetError, with the command that mends it, if the file is missing or differs
-    from the pinned one.
+    Raises AssetError, with the command that fixes it, if the file is missing or is not
+    the pinned one.
     """
     asset = ASSETS[name]
     pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
@@ -104,7 +103,7 @@ def verified(name: str) -> Path:
 
 
 def made_folder(name: str, made_from: tuple) -> Path:
-    """Where a policy is kept that the kit makes of these texts and settings."""
+    """The cache folder of a policy that is made from these texts and settings."""
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:12]
     return cache_dir() / f"{name}-{digest}"
 
@@ -112,10 +111,9 @@ def made_folder(name: str, made_from: tuple) -> Path:
 def policy_path(name: str) -> str:
     """The folder (or hub name) from which `from_pretrained` loads a policy.
 
-    `smollm2-135m-instruct` is de-quantised from GGUF once and kept as safetensors in
-    the cache folder (about 20 s, 270 MB in bfloat16). Of a hub name a copy on this
-    machine is taken (`of_hub`); else transformers downloads it unless HF_HUB_OFFLINE is
-    set.
+    `smollm2-135m-instruct` is de-quantised from GGUF once into safetensors in the cache
+    folder (about 20 s, 270 MB in bfloat16). For a hub name a local copy is used
+    (`of_hub`); else transformers downloads it unless HF_HUB_OFFLINE is set.
     """
     if name != "smollm2-135m-instruct":
         return of_hub(name)
@@ -123,7 +121,7 @@ def policy_path(name: str) -> str:
 
     folder = cache_dir() / name
     config = folder / "config.json"
-    if not config.exists():  # a whole one needs no lock: its disk may be read-only
+    if not config.exists():  # reading needs no lock: the disk may be read-only
         with FileLock(f"{folder}.lock"):
             if not config.exists():
                 _convert_gguf(verified(name), folder)
@@ -138,7 +136,7 @@ def _convert_gguf(gguf: Path, folder: Path) -> None:
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**source)
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
-    # transformers takes a GGUF model for a quantised one, which can't be saved
+    # transformers marks a GGUF model as quantised, which can't be saved
     model.hf_quantizer, model.is_quantized = None, False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config

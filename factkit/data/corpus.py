@@ -1,5 +1,4 @@
-"""The documents that questions are made from and evidence is retrieved from, and the
-chunks of them that every search gives."""
+"""Documents, the sources of questions and evidence, and their chunks."""
 
 import itertools
 import json
@@ -12,8 +11,8 @@ from factkit.data import assets
 LEADS_CREDIT = "Wikipedia, CC BY-SA 4.0"
 LEAD_FIELDS = ("title", "extract", "description", "topic")
 
-# Spaces that don't break a line or are narrow become a plain space; invisible joiners,
-# which the leads hold beside dashes and signs, go: they would split a word in two.
+# No-break and narrow spaces become plain ones; invisible joiners, which the leads have
+# beside dashes and signs, are removed: they would split a word in two.
 _SPACES = str.maketrans(
     dict.fromkeys("\u00a0\u202f\u2009\u200a", " ") | dict.fromkeys("\u2060\u200d", "")
 )
@@ -21,7 +20,7 @@ _SPACES = str.maketrans(
 
 @dataclass(frozen=True)
 class Document:
-    """A text with its title and its credit; `meta` holds what else the source says."""
+    """A text with its title and credit; `meta`: further fields of the source."""
 
     id: str
     title: str
@@ -33,9 +32,9 @@ class Document:
 def load_leads() -> list[Document]:
     """The leads of English Wikipedia's vital articles, in the file's order.
 
-    They are the asset `wikipedia-leads`, 10,033 documents. A document's id is its
-    title, its text the extract; meta holds description (may be empty) and topic.
-    Raises AssetError if the file is missing or is not the one that is pinned.
+    The asset `wikipedia-leads` has 10,033 documents. A document's id is its title, its
+    text the extract; meta has description (may be empty) and topic. Raises AssetError
+    if the file is missing or is not the pinned one.
     """
     documents = []
     rows = json.loads(assets.verified("wikipedia-leads").read_bytes())
@@ -63,23 +62,19 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Hit:
-    """A chunk found, and its score without unit.
-
-    By BM25 the chunk shares a word with the query and score > 0; a dense index gives
-    the cosine.
-    """
+    """A chunk that a search found, with its score: BM25's, > 0, or a cosine."""
 
     chunk: Chunk
     score: float
 
 
 def listed(chunks: Iterable[Chunk]) -> str:
-    """Chunks as a policy reads and cites them, a line each: `[[id]]: text`."""
+    """Chunks as a policy reads and cites them, one per line: `[[id]]: text`."""
     return "\n".join(f"[[{chunk.id}]]: {chunk.text}" for chunk in chunks)
 
 
 class Index(Protocol):
-    """What searches: `CorpusIndex`, `PromptIndex` or `EntryIndex`."""
+    """An index: `CorpusIndex`, `PromptIndex` or `EntryIndex`."""
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best chunks, best first."""
@@ -90,14 +85,13 @@ def chunk_documents(
 ) -> list[Chunk]:
     """Cut documents into chunks of at most `chunk_tokens` of the tokenizer's tokens.
 
-    `tokenizer` is a fast transformers tokenizer; its offsets decide where to cut, so
-    that a chunk is an exact substring and nothing is lost: without overlap a document's
-    chunks joined give its text. Consecutive chunks share `overlap` tokens. Where a
-    character is several tokens (byte-level vocabularies) it is never cut: such a chunk
-    or overlap is a token or two shorter. Tokens are counted in the whole document.
-    Ids are `<doc_id>#<i>`; a document without tokens gives no chunk.
-    Raises ValueError if overlap is not in [0, chunk_tokens), or one character takes
-    more than chunk_tokens tokens.
+    `tokenizer` is a fast transformers tokenizer; the cuts are at its offsets, so that a
+    chunk is an exact substring and, without overlap, a document's chunks joined are its
+    text. Consecutive chunks share `overlap` tokens. A character of several tokens
+    (byte-level vocabularies) is never cut: such a chunk or overlap is a token or two
+    shorter. Tokens are counted in the whole document. Ids are `<doc_id>#<i>`; a
+    document without tokens has no chunk. Raises ValueError if overlap is not in
+    [0, chunk_tokens), or a character has more than chunk_tokens tokens.
     """
     if not 0 <= overlap < chunk_tokens:
         raise ValueError(f"overlap={overlap}: must be in [0, {chunk_tokens=})")
@@ -124,8 +118,8 @@ def _cut(
 ) -> list[tuple[int, int, int]]:
     """Chunks as (first character, end character, tokens), from the tokens' spans.
 
-    A chunk reaches up to the first character of the token after it, so that whitespace
-    which belongs to no token is kept.
+    A chunk ends at the first character of the next token, so that whitespace outside of
+    tokens is kept.
     """
     n, pieces, start = len(spans), [], 0
     ends = list(itertools.accumulate((end for _, end in spans), max, initial=0))

@@ -1,4 +1,4 @@
-"""Search by a text encoder: exact, also over a corpus that does not fit in memory.
+"""Exact search by a text encoder, also over a corpus that does not fit in memory.
 
 TruthRL App. C retrieves with E5 over Wikipedia of 2018.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from factkit.data import assets
 from factkit.data.assets import SAFE
-from factkit.data.bm25 import tokenize, top_places
+from factkit.data.bm25 import tokenize, top_k
 from factkit.data.corpus import Chunk, Hit
 from factkit.run import files, quiet
 from factkit.run.progress import progress_bar
@@ -31,10 +31,10 @@ _E5 = re.compile(r"(?<![a-z0-9])e5(?![a-z0-9])")
 class Encoder:
     """A Hugging Face text encoder: mean over tokens, L2-normalised (Wang et al. 2022).
 
-    `model` is a folder or hub name with safetensors. Before its texts E5 was trained
-    with "query: " and "passage: ": they are put there where the name says e5. Texts are
-    cut to `max_tokens`. It computes in bfloat16 on a GPU and in float32 on a CPU; the
-    model is loaded at the first text.
+    `model` is a folder or hub name with safetensors. If its name has e5, texts get the
+    prefixes "query: " and "passage: ", with which E5 was trained. Texts are truncated
+    to `max_tokens`. It computes in bfloat16 on a GPU and in float32 on a CPU; the model
+    is loaded at the first text.
     """
 
     def __init__(self, model: str, max_tokens: int = MAX_TOKENS) -> None:
@@ -46,7 +46,7 @@ class Encoder:
 
     @property
     def key(self) -> str:
-        """What decides a passage's embedding; a folder's weights by size and time."""
+        """All that a passage's embedding depends on; weights by size and time."""
         stats = [f.stat() for f in sorted(Path(self.model).glob("*.safetensors"))]
         files = [(s.st_size, s.st_mtime_ns) for s in stats]
         return repr((self.model, files, self.e5, self.max_tokens, BATCH, self.device))
@@ -71,7 +71,7 @@ class Encoder:
         return model.to(self.device).eval(), tokenizer
 
     def _encode(self, prefix: str, texts: Sequence[str]) -> np.ndarray:
-        # each text once and texts of one length together: the least padding
+        # each text once; texts of similar length together need the least padding
         unique = sorted(set(texts), key=lambda text: (len(text), text))
         full = [prefix * self.e5 + text for text in unique]
         batches = (full[i : i + BATCH] for i in range(0, len(full), BATCH))
@@ -100,13 +100,13 @@ class Encoder:
 class DenseIndex:
     """Exact search by cosine over an encoder's embeddings of a whole corpus.
 
-    chunks: a list, or what reads a corpus anew each time one goes through it, of which
-    one part is in memory at a time; then `key` says which corpus it is.
+    chunks: a list, or an iterable that reads a corpus anew at each iteration, of which
+    one part is in memory at a time; then `key` identifies the corpus.
 
-    The embeddings, float16 (N, d), lie in `files.cache_dir()/dense/<hash>` as .npy
-    parts of BLOCK chunks each and are memory-mapped: 21 million passages of E5-base
-    are 32 GB, of which a search holds one part at a time. A part is written whole or
-    not at all, so a build that was killed goes on with the first part missing.
+    The embeddings, float16 (N, d), are memory-mapped .npy parts of BLOCK chunks each in
+    `files.cache_dir()/dense/<hash>`: 21 million passages of E5-base are 32 GB, of which
+    a search holds one part at a time. A part is written atomically, so a build that was
+    killed continues with the first missing part.
 
     Query and embeddings are both float16 and multiplied in float64, where such products
     (multiples of 2^-48) and their sums (about 1) are exact: equal text scores equally,
@@ -122,8 +122,8 @@ class DenseIndex:
     def search_all(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """Each query's k best chunks, best first; ties in the chunks' order.
 
-        Fewer than k only where the corpus has fewer; none for a query without words.
-        One pass over the embeddings for all.
+        Fewer than k only if the corpus has fewer; none for a query without words. All
+        queries share one pass over the embeddings.
         """
         import torch
 
@@ -142,7 +142,7 @@ class DenseIndex:
                 # earlier chunks stand first, so that they win ties
                 places = np.concatenate([best[i][0], new])
                 scores = np.concatenate([best[i][1], scores])
-                top = top_places(scores, k)
+                top = top_k(scores, k)
                 best[i] = places[top], scores[top]
         wanted = {place for places, _ in best for place in places.tolist()}
         numbered = enumerate(islice(self.chunks, max(wanted) + 1))
@@ -153,7 +153,7 @@ class DenseIndex:
         return hits
 
     def _open_or_build(self, key: str) -> list[np.ndarray]:
-        """The memory-mapped parts (block, d); those missing are encoded in turn."""
+        """The memory-mapped parts (block, d), built if they are missing."""
         digest = hashlib.sha256(f"{self.encoder.key} {BLOCK}{key}".encode())
         for chunk in () if key else self.chunks:
             # the length keeps ["ab", "c"] and ["a", "bc"] apart
@@ -167,7 +167,7 @@ class DenseIndex:
         return [np.load(_part(folder, number), mmap_mode="r") for number in parts]
 
     def _build(self, folder: Path) -> int:
-        """Go through the chunks and encode the parts that are missing."""
+        """Encode the missing parts; returns the number of chunks."""
         stream, total = iter(self.chunks), 0
         expected = length_hint(self.chunks) or None
         with progress_bar(expected, "dense index", " chunks") as bar:

@@ -1,4 +1,4 @@
-"""Entries: what a search finds to verify claims with, and what evidence is called.
+"""Entries, which searches for claims find, and the ids of evidence.
 
 Veri-R1 searches entries of three consecutive sentences (App. B, E). Its published data
 names evidence in two ways:
@@ -8,11 +8,11 @@ names evidence in two ways:
 | FEVEROUS, FEVER, SciFact | three sentences | `NME_sentences_0_2` | `NME_sentence_2` |
 | EX-FEVER, HoVer | a page's summary | `Vin Diesel` | `Vin Diesel` |
 
-So an entry is found as a whole, and `shown` cuts it into what the model reads and may
-cite. The ids of evidence are those of the published files; the id of an entry of
-sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0 in their
-page. The text of an entry begins with the title in a line of its own, as in the
-published corpus: a sentence from the middle of a page says "he".
+A search finds an entry as a whole, and `shown` cuts it into the pieces that the model
+reads and may cite. The ids of evidence are those of the published files; the id of an
+entry of sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0
+in their page. The text of an entry begins with the title in a line of its own, as in
+the published corpus: a sentence from the middle of a page says "he".
 """
 
 import re
@@ -29,17 +29,17 @@ _BRACKETS = str.maketrans("[]", "()")
 
 
 def page_id(title: str) -> str:
-    """A title as ids hold it: NFC, on one line, with round brackets for square ones."""
+    """A title as in ids: NFC, on one line, with round brackets for square ones."""
     return " ".join(unicodedata.normalize("NFC", title).translate(_BRACKETS).split())
 
 
 def sentence_id(title: str, number: int) -> str:
-    """The id of a page's sentence, counted from 0: evidence."""
+    """The id of a page's sentence, counted from 0."""
     return f"{page_id(title)}_sentence_{number}"
 
 
 def page_of(evidence: str) -> str:
-    """The page of an id of evidence: a sentence's page, a page itself."""
+    """The page that an id of evidence is from."""
     sentence = _SENTENCE.fullmatch(evidence)
     return sentence["page"] if sentence else evidence
 
@@ -49,10 +49,10 @@ def entries_of_sentences(
 ) -> list[Chunk]:
     """A page's entries of three consecutive sentences.
 
-    sentences: in their order, or number → sentence where some numbers are missing. What
-    is empty keeps its number; three empty ones are no entry. heading: what to begin
-    the text with instead of the title. An id names three sentences, even where the page
-    ends sooner. `n_tokens` counts words between spaces.
+    sentences: in order, or number → sentence if some numbers are missing. An empty
+    sentence keeps its number; three empty ones are no entry. heading: begins the text
+    instead of the title. An id names three sentences, even if the page ends earlier.
+    `n_tokens` is the number of words.
     """
     if not isinstance(sentences, Mapping):
         sentences = dict(enumerate(sentences))
@@ -77,10 +77,10 @@ def page_entry(title: str, text: str) -> Chunk:
 
 
 def shown(entry: Chunk) -> list[Chunk]:
-    """What of an entry the model reads and may cite: its sentences, or the page.
+    """The pieces of an entry that the model reads and may cite: its sentences, or the
+    page, without the title, which is in the id.
 
-    The title is in the id and no longer in the text. Raises ValueError on a chunk that
-    is no entry: its text has no title in a line of its own.
+    Raises ValueError on a chunk whose text has no title in a line of its own.
     """
     _, *lines = entry.text.split("\n")
     if not lines:

@@ -1,4 +1,4 @@
-"""An index of millions of entries on disk: built from a stream, searched by BM25."""
+"""A BM25 index of millions of entries on disk, built from a stream."""
 
 import hashlib
 import json
@@ -25,10 +25,10 @@ SPARE = 16  # hits beyond k, among which ties with the k-th are settled
 class EntryIndex:
     """BM25 by tantivy over a folder that `build_index` wrote; for several threads.
 
-    `CorpusIndex` keeps all texts in memory; here they are on disk, and memory-mapped.
-    Words are those of `bm25.tokenize`. The score is BM25 as in `bm25`, but with the idf
-    of Lucene, ln(1 + (N - n + ½) / (n + ½)), and k1 = 1.2 and b = 0.75, which tantivy
-    fixes. A text's length is exact up to 40 words and rounded down beyond.
+    The texts are memory-mapped. Words are those of `bm25.tokenize`. The score is BM25
+    as in `bm25`, but with Lucene's idf, ln(1 + (N - n + ½) / (n + ½)), and k1 = 1.2 and
+    b = 0.75, which tantivy fixes. A text's length is exact up to 40 words and rounded
+    down beyond.
 
     `manifest`: the corpus's name, its entries' number and SHA-256, how it is ranked.
     Raises DataError if the folder holds no index, or one of another version.
@@ -41,7 +41,7 @@ class EntryIndex:
             self.manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if self.manifest["how"] != _how():
                 raise ValueError("one of another version")
-            # it locks the folder for a moment, so it must be able to write there
+            # tantivy locks the folder for a moment, so it must be writable
             index = tantivy.Index.open(str(folder))
             self._schema, self._searcher = index.schema, index.searcher()
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -53,8 +53,8 @@ class EntryIndex:
     def search(self, query: str, k: int) -> list[Hit]:
         """The k best entries, best first; ties in the entries' order.
 
-        Of more than k + 16 entries that tie, any k. Fewer than k, or none, where fewer
-        entries share a word with the query. Raises ValueError if k < 1.
+        If more than k + 16 entries tie, any k of them. Fewer than k if fewer entries
+        share a word with the query. Raises ValueError if k < 1.
         """
         import tantivy
 
@@ -80,9 +80,9 @@ class EntryIndex:
 def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     """Build the index of a corpus called `name`, from a stream of its entries.
 
-    The folder appears when it is complete: a build that was killed leaves a hidden one
-    beside it, which the next build removes. Memory stays at about 150 MB. Raises
-    DataError if the folder is there already, or without an entry.
+    The folder appears when it is complete; a killed build leaves a hidden one, which
+    the next build removes. Memory stays at about 150 MB. Raises DataError if the folder
+    exists, or without an entry.
     """
     from filelock import FileLock
 
@@ -96,9 +96,9 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     return folder
 
 
-def kept_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
-    """A corpus's index in the cache folder, built at its first use. key: what says
-    which corpus it is, and which version."""
+def cached_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
+    """A corpus's index in the cache folder, built at its first use. key: identifies the
+    corpus and its version."""
     digest = hashlib.sha256(f"{key} {_how()}".encode()).hexdigest()[:32]
     folder = cache_dir() / "bm25" / digest
     if not folder.exists():
@@ -111,10 +111,10 @@ def kept_index(entries: Iterable[Chunk], key: str, name: str) -> EntryIndex:
 
 
 def _write(entries: Iterable[Chunk], folder: Path, name: str) -> dict[str, Any]:
-    """Index the entries; how many they are, and their SHA-256."""
+    """Index the entries; returns their number and SHA-256."""
     import tantivy
 
-    # words: what is searched for, by count; entry: as it was; place: its number
+    # words: searched for, with counts; entry: as JSON; place: its number
     schema = tantivy.SchemaBuilder()
     schema.add_text_field("words", tokenizer_name="spaces", index_option="freq")
     schema.add_bytes_field("entry", stored=True)
@@ -122,7 +122,7 @@ def _write(entries: Iterable[Chunk], folder: Path, name: str) -> dict[str, Any]:
     index = tantivy.Index(schema.build(), path=str(folder))
     spaces = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
     index.register_tokenizer("spaces", spaces)
-    # one thread keeps the entries' order; at the end of `with` all is on disk
+    # one thread keeps the entries' order; `with` waits until all is on disk
     writer = index.writer(HEAP_BYTES, num_threads=1)
     digest, count = hashlib.sha256(), 0
     bar = progress_bar(length_hint(entries) or None, f"index of {name}", " entries")
@@ -142,6 +142,6 @@ def _write(entries: Iterable[Chunk], folder: Path, name: str) -> dict[str, Any]:
 
 
 def _how() -> str:
-    """What decides what is found, apart from the entries."""
+    """What determines the hits, apart from the entries."""
     words = f"words of factkit.data.bm25.tokenize, version {INDEX_VERSION}"
     return f"tantivy {version('tantivy')}: BM25, k1=1.2, b=0.75; {words}"

@@ -1,7 +1,6 @@
-"""The per-prompt document cache DS_cache(x) of Binary RAR: its file, building it
-offline, searching it.
+"""The per-prompt document cache DS_cache(x) of Binary RAR.
 
-Ours: the cache is built from an embedded corpus, whose documents are always reliable;
+Ours: it is built from an embedded corpus, whose documents are always reliable;
 `factkit.data.web` builds it from the web, as the paper does.
 """
 
@@ -28,27 +27,22 @@ class _Row(BaseModel, extra="forbid"):
 
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
-    """Write rows {id, documents}, a prompt a row.
+    """Write rows {id, documents}, one per prompt.
 
-    A document is {id, title, text, source}; its `meta` is not kept.
+    A document is {id, title, text, source}, without its `meta`.
     """
-    write_rows(
-        path,
-        (
-            {"id": i, "documents": [_kept(document) for document in documents]}
-            for i, documents in evidence.items()
-        ),
+    fields = ("id", "title", "text", "source")
+    rows = (
+        {"id": i, "documents": [{f: getattr(d, f) for f in fields} for d in documents]}
+        for i, documents in evidence.items()
     )
-
-
-def _kept(document: Document) -> dict[str, str]:
-    return {name: x for name, x in vars(document).items() if name != "meta"}
+    write_rows(path, rows)
 
 
 def read_evidence(path: Path) -> dict[str, list[Document]]:
     """Read what `write_evidence` wrote: prompt id → documents.
 
-    Raises DataError as `read_rows`, and where a row repeats a prompt.
+    Raises DataError as `read_rows`, and if a row repeats a prompt.
     """
     evidence: dict[str, list[Document]] = {}
     for number, row in enumerate(read_rows(path, _Row), start=1):
@@ -61,8 +55,8 @@ def read_evidence(path: Path) -> dict[str, list[Document]]:
 class EvidenceCache:
     """DS_cache(x): each prompt's documents, searched by BM25 (Binary RAR §3.3, App. C).
 
-    tokenizer: the policy's, a fast one; chunk_tokens: its tokens a chunk. A prompt's
-    index is built at its first search; the 256 used last are kept.
+    tokenizer: the policy's, a fast one; chunk_tokens: the length of a chunk. A prompt's
+    index is built at its first search; the last 256 stay in memory.
     """
 
     def __init__(self, evidence: Evidence, tokenizer, chunk_tokens: int) -> None:
@@ -75,7 +69,7 @@ class EvidenceCache:
         self._index = lru_cache(maxsize=256)(index)
 
     def search(self, prompt_id: str, query: str, k: int) -> list[Hit]:
-        """The prompt's k best chunks, best first; fewer where fewer share a word.
+        """The prompt's k best chunks, best first; fewer if fewer share a word.
 
         Raises DataError for a prompt without evidence, ValueError if k < 1.
         """
@@ -88,9 +82,9 @@ class EvidenceCache:
 
 
 def query_of(prompt: str, response: str, with_prompt: bool = True) -> str:
-    """What C(x, y) is searched with: prompt and response (Binary RAR §3.3).
+    """The query of C(x, y): prompt and response (Binary RAR §3.3).
 
-    with_prompt=False: the response alone, as the paper's public code does.
+    with_prompt=False: the response only, as in the paper's public code.
     """
     return f"{prompt}\n{response}" if with_prompt else response
 
@@ -104,12 +98,12 @@ def build_offline(
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each prompt's documents from a corpus, and how many prompts had which fate.
 
-    An example's own `evidence` comes first, then the documents of the chunks that
-    `index` finds best for question and reference response (`answers[0]`), `pages` in
-    all. An example with fewer than `at_least`, or without reference, is left out.
-    documents: id → document, of the corpus that `index` is made from.
-    Ours; Binary RAR App. C asks a web search. Raises DataError for an id that repeats,
-    KeyError for an example's document that is not in `documents`.
+    An example's `evidence` comes first, then the documents of the chunks that `index`
+    ranks best for question and reference response (`answers[0]`), `pages` in total. An
+    example with fewer than `at_least`, or without reference, is left out. documents:
+    id → document, of the corpus of `index`. Ours; Binary RAR App. C searches the web.
+    Raises DataError for an id that repeats, KeyError for an example's document that is
+    not in `documents`.
     """
     evidence: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0})
@@ -126,7 +120,7 @@ def build_offline(
 
 
 def unrepeated(examples: Iterable[Example]) -> list[Example]:
-    """The examples. Raises DataError if two have one id: evidence is kept by id."""
+    """The examples as a list. Raises DataError if two have the same id."""
     examples = list(examples)
     for example_id, n in Counter(e.id for e in examples).items():
         if n > 1:
@@ -140,11 +134,11 @@ def reference_of(example: Example) -> str:
 
 
 def _best_documents(index: Index, query: str, n: int) -> list[str]:
-    """The ids of the n documents with the best chunks, best first, or of all found."""
+    """The ids of the n documents with the best chunks, best first."""
     k = n
     while True:
         hits = index.search(query, k)
         ids = list(dict.fromkeys(hit.chunk.doc_id for hit in hits))
         if len(ids) >= n or len(hits) < k:
             return ids[:n]
-        k *= 2  # several of the chunks were one document's
+        k *= 2  # several chunks were of one document

@@ -1,4 +1,4 @@
-"""The one schema of a data set row, its files, and what bad rows get."""
+"""The schema of a data set's rows, their files, and the checks on them."""
 
 import codecs
 import json
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from factkit import UserError
 from factkit.run.files import write_atomically
 
-LONG_FORM = "long_form"  # the label of requests that need no reference answer
-# kinds of requests, `meta["kind"]`: to tell of somebody; in so many facts; a short
-# question, with and without leave to abstain
+LONG_FORM = "long_form"  # label of requests that need no reference answer
+# kinds of requests, `meta["kind"]`: open; for a number of facts; a short question, with
+# and without permission to abstain
 OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS = "open", "counted", "may_abstain", "best_guess"
 LABELS = ("SUPPORT", "REFUTE", "NOT ENOUGH INFO")  # of claims
 MAX_QUESTION_CHARS = 4_000
@@ -46,21 +46,21 @@ class Example(BaseModel):
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON lines, the file whole or not at all, byte-equal for equal rows."""
+    """Write JSON lines atomically, byte-equal for equal rows."""
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """The rows of JSON lines as the dataclass or model `kind`.
+    """Read JSON lines as the dataclass or model `kind`.
 
-    Raises DataError on a missing or empty file, and on a row that is not of this kind.
+    Raises DataError on a missing or empty file, and on a row that is not valid.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; run what writes it first")
     parse, rows = TypeAdapter(kind).validate_json, []
-    # lines of the bytes: those of a str would split responses, too
+    # str.splitlines would also split inside responses
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(content.splitlines(), start=1):
         try:
@@ -94,10 +94,10 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def problem_of(example: Example, seen: Collection[str]) -> str:
-    """The name of what is wrong with an example; "" if nothing is.
+    """The name of an example's problem; "" if it has none.
 
-    seen: ids of the examples before it. A question may stand in a set twice: published
-    test sets are never thinned.
+    seen: ids of the examples before it. A question may occur twice in a set: published
+    test sets are used whole.
     """
     if not example.question.strip():
         return "empty question"
@@ -111,17 +111,17 @@ def problem_of(example: Example, seen: Collection[str]) -> str:
 
 
 def made_id(source: str, text: str) -> str:
-    """The id of a row to which its source gives none: a hash of its text."""
+    """An id for a row without one: a hash of its text."""
     return f"{source}-{digest(text)}"
 
 
 def digest(text: str) -> str:
-    """Twelve hexadecimal digits that stand for a text."""
+    """The first twelve hexadecimal digits of a text's SHA-256."""
     return sha256(text.encode()).hexdigest()[:12]
 
 
 def numbered(example: Example, seen: Collection[str]) -> Example:
-    """The example; where its id was made from its text and is taken, as `<id>-2` …"""
+    """The example, with the id `<id>-2` … if its id is from `made_id` and is taken."""
     source, _, _ = example.id.rpartition("-")
     if example.id not in seen or example.id != made_id(source, example.question):
         return example
@@ -130,7 +130,7 @@ def numbered(example: Example, seen: Collection[str]) -> Example:
 
 
 def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
-    """Items cut into consecutive parts whose lengths are as the sizes."""
+    """Cut items into consecutive parts, in proportion to the sizes."""
     parts, begin, total = {}, 0, 0
     for name, size in sizes.items():
         total += size

@@ -1,14 +1,13 @@
-"""What a rollout searches with: an index in process, or a retriever by HTTP.
+"""Searching from rollouts: an index in this process, or a retriever by HTTP.
 
-A query is a model's own text, so it may be anything. `searchable` makes of it what is
-sent; where nothing is left, nothing is found and nobody asked. A failure is never an
-empty result: it is raised.
+A query is a model's text, so it may be anything: `searchable` cleans it, and an empty
+one finds nothing without a request. A failure is raised and never an empty result.
 
 The retriever has the contract of Search-R1: POST /retrieve {"queries": ["…"], "topk":
-3, "return_scores": true} gives {"result": …}, for each query [{"document": {"id",
-"contents"}, "score"}, …], best first, or, without return_scores, the documents alone.
-So code that was written for Search-R1's server runs with ours (`search_service`), and
-`over_http` with either.
+3, "return_scores": true} returns {"result": …}, for each query [{"document": {"id",
+"contents"}, "score"}, …], best first, or, without return_scores, the documents only.
+So clients of Search-R1's server work with ours (`search_service`), and `over_http`
+works with either.
 """
 
 import unicodedata
@@ -22,14 +21,14 @@ from factkit.run import serving
 from factkit.run.params import ROOT
 
 # queries, k, each query's claim set → the k best entries of each query, best first. The
-# sets say which corpus is searched; where there is one they may be left out
+# sets select the corpus; with a single corpus they may be left out
 Search = Callable[..., list[list[Chunk]]]
 
 SET = "{set}"  # in a search_url: the claim set whose corpus is behind it
 TOKEN_VARIABLE = "FACTKIT_SEARCH_TOKEN"
-QUERY_CHARS = 1_000  # of a query; what comes after them is not searched for
-QUERIES = 256  # of a request; more go in several, one after the other
-CALL_S = 120.0  # seconds that a server may be silent
+QUERY_CHARS = 1_000  # of a query; the rest is cut off
+QUERIES = 256  # of a request
+CALL_S = 120.0  # seconds that a server may take
 PATIENCE_S = 300.0  # after which a request is not tried again
 
 
@@ -39,15 +38,14 @@ def in_process(index: Index) -> Search:
     def ask(queries: list[str], k: int) -> list[list[Chunk]]:
         return [[hit.chunk for hit in index.search(query, k)] for query in queries]
 
-    return _each_once(ask)
+    return _unique(ask)
 
 
 def over_http(url: str, patience_s: float | None = None) -> Search:
     """A search by a server with the contract of Search-R1; see `serving.Client`.
 
-    A url with {set} is that of a corpus for each claim set. The search raises
-    ServiceError if it gets no entries, or other than asked for, after patience_s
-    seconds, by default PATIENCE_S.
+    A url with {set} has a corpus for each claim set. The search raises ServiceError if
+    no valid reply comes within patience_s seconds, by default PATIENCE_S.
     """
     if SET in url:
         return _by_set(cache(lambda name: over_http(url.replace(SET, name))))
@@ -68,7 +66,7 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
         patience = PATIENCE_S if patience_s is None else patience_s
         return client.ask(content, read, patience)
 
-    return _each_once(ask)
+    return _unique(ask)
 
 
 class SearchParams(Protocol):
@@ -93,7 +91,7 @@ def checks(p: SearchParams) -> list[Check]:
 
 
 def _finds(what: str, url: str) -> Check:
-    """Whether a server finds an entry."""
+    """Check that a server finds an entry."""
     remedy = "python -m factkit serve-search … there (params/README.md)"
     try:
         (hits,) = over_http(url, patience_s=0)(["What is the capital of France?"], 1)
@@ -104,56 +102,55 @@ def _finds(what: str, url: str) -> Check:
 
 
 def _by_set(search_of: Callable[[str], Search]) -> Search:
-    """A search of each query in the corpus of its claim's set."""
-    search_of("set")  # a bad address is told at once
+    """Search each query in the corpus of its claim's set."""
+    search_of("set")  # reports a bad address early
 
     def search(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()
     ) -> list[list[Chunk]]:
         if len(sets) != len(queries):
             raise ValueError(f"{len(queries)} queries of {len(sets)} claims' sets")
-        found: list[list[Chunk]] = [[] for _ in queries]
+        results: list[list[Chunk]] = [[] for _ in queries]
         for name in dict.fromkeys(sets):
-            places = [i for i, other in enumerate(sets) if other == name]
-            rows = search_of(name)([queries[i] for i in places], k)
-            for i, entries in zip(places, rows, strict=True):
-                found[i] = entries
-        return found
+            indices = [i for i, other in enumerate(sets) if other == name]
+            rows = search_of(name)([queries[i] for i in indices], k)
+            for i, entries in zip(indices, rows, strict=True):
+                results[i] = entries
+        return results
 
     return search
 
 
-def _each_once(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
-    """A search that asks for equal queries once, and for none that are empty."""
+def _unique(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
+    """Search equal queries once, and no empty ones."""
 
     def search(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()
     ) -> list[list[Chunk]]:
-        wanted = [searchable(query) for query in queries]
-        unique = [query for query in dict.fromkeys(wanted) if query]
+        cleaned = [searchable(query) for query in queries]
+        unique = [query for query in dict.fromkeys(cleaned) if query]
         rows = ask(unique, k) if unique else []
         entries = dict(zip(unique, rows, strict=True))
-        return [list(entries.get(query, ())) for query in wanted]
+        return [list(entries.get(query, ())) for query in cleaned]
 
     return search
 
 
 def searchable(query: str) -> str:
-    """A query as it is searched for: on one line, of QUERY_CHARS characters at most.
+    """A query on one line, of at most QUERY_CHARS characters.
 
-    Control characters and halves of surrogate pairs end a word, as a space does. Markup
-    stays: for an index its signs are no words.
+    Control characters and lone surrogates become spaces.
     """
-    kept = (
+    characters = (
         " " if unicodedata.category(c) in ("Cc", "Cs") else c
         for c in query[:QUERY_CHARS]
     )
-    return " ".join("".join(kept).split())
+    return " ".join("".join(characters).split())
 
 
 def document_of(entry: Chunk) -> dict[str, Any]:
-    """An entry as Search-R1's servers reply with it: its title, the first of several
-    lines, in quotes. `doc_id` and `n_tokens` are ours."""
+    """An entry in Search-R1's format: its title, the first of several lines, in quotes.
+    `doc_id` and `n_tokens` are ours."""
     title, line_break, rest = entry.text.partition("\n")
     contents = f'"{title}"\n{rest}' if line_break else title
     ours = {"doc_id": entry.doc_id, "n_tokens": entry.n_tokens}
@@ -161,10 +158,10 @@ def document_of(entry: Chunk) -> dict[str, Any]:
 
 
 def entry_of(document: dict[str, Any]) -> Chunk:
-    """The entry that a document is made of: its title without quotes, and its text.
+    """The entry of a document in Search-R1's format.
 
-    Where the server is not ours, doc_id is the title and n_tokens counts words between
-    spaces. Raises KeyError, TypeError or AttributeError if it is no document.
+    If the server is not ours, doc_id is the title and n_tokens the number of words.
+    Raises KeyError, TypeError or AttributeError if it is no document.
     """
     contents = document["contents"].encode("utf-8", "replace").decode()
     title, line_break, rest = contents.partition("\n")

@@ -1,4 +1,4 @@
-"""Splits of examples: no entity in two of them."""
+"""Splits of examples that share no entity."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ Sets = dict[str, list[Example]]
 
 
 def in_set(example: Example, name: str) -> Example:
-    """The example as one of an evaluation set."""
+    """The example with the name of its evaluation set in meta."""
     return example.model_copy(update={"meta": example.meta | {"set": name}})
 
 
@@ -23,13 +23,13 @@ def split_by_entity(
     relations: Collection[str] = (),
     even: bool = True,
 ) -> Sets:
-    """Splits of the given sizes, no entity and no question in two of them.
+    """Splits of the given sizes that share no entity and no question.
 
-    Entities are dealt to the splits at random in proportion to `sizes`; those that
-    share a question go together, and a split that chance left short is filled up from
-    those that have more than they need. even: each split takes one question of every
-    relation in turn until it is full, else any; of `relations` alone if some are named:
-    no entity changes its split by that. Raises DataError if there are too few.
+    Entities are assigned at random in proportion to `sizes`; those that share a
+    question stay together, and a split that is too small gets entities of those with
+    more than they need. even: each split takes one question of every relation in turn
+    until it is full, else any. relations: use only these; no entity changes its split.
+    Raises DataError if there are too few.
     """
     rng = random.Random(f"split {seed}")
     group = _together(examples)
@@ -61,7 +61,7 @@ def split_by_entity(
     return splits
 
 
-# as they come: the mix of relations is kept
+# keeps the mix of relations
 split_prompts = partial(split_by_entity, even=False)
 
 
@@ -71,7 +71,7 @@ def _fill_up(
     sizes: Mapping[str, int],
     seed: int,
 ) -> None:
-    """Give groups of splits with questions to spare to the splits that lack some."""
+    """Move groups from splits with spare questions to splits that are too small."""
     spare = Counter({name: -size for name, size in sizes.items()})
     for group, name in owner.items():
         spare[name] += members[group]
@@ -85,19 +85,20 @@ def _fill_up(
 
 
 def _together(examples: Sequence[Example]) -> dict[str, str]:
-    """Each entity's group: the entities that share a question, by one of their names.
+    """Each entity's group: the entities that share a question, named by one of them.
 
-    A published set may hold a question twice, about two entities.
+    A published set may have a question twice, about two entities.
     """
     group: dict[str, str] = {}
     first: dict[str, str] = {}
 
-    def top(entity: str) -> str:
+    def root(entity: str) -> str:
         while group.setdefault(entity, entity) != entity:
             entity = group[entity]
         return entity
 
     for example in examples:
         entity = example.entity.casefold()
-        group[top(entity)] = top(first.setdefault(example.question.casefold(), entity))
-    return {entity: top(entity) for entity in group}
+        question = example.question.casefold()
+        group[root(entity)] = root(first.setdefault(question, entity))
+    return {entity: root(entity) for entity in group}

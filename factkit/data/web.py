@@ -1,10 +1,9 @@
 """Building the per-prompt document cache from the web (Binary RAR App. C).
 
-A search endpoint by URL and key gives addresses; of their pages trafilatura takes the
-text. robots.txt is asked first, a host is asked one thing at a time, a page has a time
-and a size, and no address of this machine or its network is asked at all. What was
-found and read is kept on disk, so that a rerun asks nobody twice; what failed is not,
-so that a rerun tries it again.
+A search endpoint returns addresses; trafilatura extracts the text of their pages. Pages
+that robots.txt (read by protego) forbids are left out, a host gets one request at a
+time, a page has limits of time and size, and private addresses get no request. Results
+and pages are cached on disk, failures are not: a rerun repeats only what failed.
 """
 
 import hashlib
@@ -13,7 +12,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +19,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
 
 import httpx
+from protego import Protego
 from tenacity import stop_after_attempt
 
 from factkit.data.corpus import Document
@@ -36,23 +34,23 @@ from factkit.run.progress import progress_bar
 from factkit.run.serving import environment_token, retrying
 
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
-QUERY_CHARS = 2_000  # ours: search engines ignore or refuse what is longer
+QUERY_CHARS = 2_000  # ours: search engines ignore or refuse longer queries
 SEARCHES = 8  # at once
 ATTEMPTS = 5  # at a search; a page has one
 AGENT = "factkit"  # the name by which a robots.txt may address the kit
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 HOSTS_AT_ONCE = 32
-DELAY_S = 1.0  # between two pages of a host; a robots.txt may ask for more …
-LONGEST_DELAY_S = 60.0  # … but not for more than this
-PAGE_S = 20.0  # for a search's reply, or a page, to arrive
-PAGE_BYTES = 2_000_000  # read of a page, the rest is cut off
-EXTRACT_S = 10  # of processor time that taking a page's text may work
+DELAY_S = 1.0  # between two requests to a host, unless its robots.txt asks for more
+MAX_DELAY_S = 60.0  # a host that asks for more is left out
+PAGE_S = 20.0  # for a search's reply or a page to arrive
+PAGE_BYTES = 2_000_000  # read of a page
+EXTRACT_S = 10  # processor time for extracting the text of a page
 HTML = ("text/html", "application/xhtml+xml")
 
-Page = dict[str, str]  # title and text; without text it was no HTML, or held none
+Page = dict[str, str]  # title and text; no text if it is not HTML, or has none
 
 
-class NotHad(Exception):
+class FetchError(Exception):
     """A search or a page failed; the message is the kind of reason, to be counted."""
 
 
@@ -80,16 +78,17 @@ def run_online(
         e.id: " ".join(reference_of(e).split())[:QUERY_CHARS]
         for e in unrepeated(examples)
     }
-    by_host: dict[str, dict[str, None]] = {}  # what one thread reads, page after page
+    by_host: dict[str, dict[str, None]] = {}  # a thread reads a host's pages in turn
     with _Web(endpoint, pages, cache) as web:
         unique = list(dict.fromkeys(filter(None, queries.values())))
-        results = dict(zip(unique, web.each(web.search, unique, SEARCHES), strict=True))
+        replies = web.map(web.search, unique, SEARCHES)
+        results = dict(zip(unique, replies, strict=True))
         if web.refused:
             raise ParamError(f"{web.refused}; set {SEARCH_KEY} to a valid key")
         for titles in results.values():
             for address in () if isinstance(titles, str) else titles:
                 by_host.setdefault(urlsplit(address).netloc, {})[address] = None
-        parts = web.each(web.pages, list(by_host.values()), HOSTS_AT_ONCE)
+        parts = web.map(web.pages, list(by_host.values()), HOSTS_AT_ONCE)
         read = {address: page for part in parts for address, page in part.items()}
     evidence: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0, SEARCH_FAILED: 0})
@@ -109,7 +108,7 @@ def run_online(
 def _documents(
     titles: dict[str, str], read: dict[str, Page | str], counts: Counter[str]
 ) -> list[Document]:
-    """A prompt's documents: address → title as the search found them, and as read."""
+    """A prompt's documents. titles: address → title as the search found them."""
     documents: dict[str, Document] = {}  # by text
     for address, title in titles.items():
         page = read[address]
@@ -121,30 +120,30 @@ def _documents(
             outcome = "duplicate"
         else:
             outcome, host = "read", urlsplit(address).netloc
-            name = page["title"] or title
-            documents[words] = Document(address, name, page["text"], host)
+            title = page["title"] or title
+            documents[words] = Document(address, title, page["text"], host)
         counts[f"page: {outcome}"] += 1
     return list(documents.values())
 
 
 class _Web:
-    """Searches and pages, through the disk cache; of each, or why it can't be had."""
+    """Searches and fetches pages through the disk cache; of each, or why it failed."""
 
-    def __init__(self, endpoint: str, n: int, cache: Path) -> None:
+    def __init__(self, endpoint: str, n_results: int, cache: Path) -> None:
         from factkit.run.cache import Cache
 
         self._key = environment_token(SEARCH_KEY)
         if not self._key:
             raise ParamError(f"no search key: set {SEARCH_KEY} in the environment")
-        self.endpoint, self.n, self._cache = endpoint, n, Cache(cache)
-        self.refused = ""  # why no search is made any more
+        self.endpoint, self.n_results, self._cache = endpoint, n_results, Cache(cache)
+        self.refused = ""  # why the endpoint refuses the key
         self._ended = threading.Event()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._rules: dict[str, RobotFileParser] = {}
+        self._robots: dict[str, Protego] = {}
         agent = f"{AGENT}/{version('factkit')} (evidence for research)"
         headers = {"User-Agent": agent}
         self._search = connections.client(endpoint, PAGE_S, headers=headers)
-        # through a proxy nobody could check which address answers
+        # without a proxy, which would hide the address that replies
         self._http = connections.client("", PAGE_S, public=True, headers=headers)
 
     def __enter__(self) -> "_Web":
@@ -157,10 +156,10 @@ class _Web:
         self._search.close()
         self._http.close()
 
-    def each(self, work: Callable, items: list, at_once: int) -> list:
-        """work's result of each item; an interrupt lets what runs end, and no more."""
+    def map(self, work: Callable, items: list, threads: int) -> list:
+        """Call `work` on each item; after an interrupt no further call begins."""
         results, bar = [], progress_bar(len(items), f"evidence: {work.__name__}")
-        with ThreadPoolExecutor(at_once) as pool, bar:
+        with ThreadPoolExecutor(threads) as pool, bar:
             try:
                 for result in pool.map(work, items):
                     results.append(result)
@@ -171,35 +170,37 @@ class _Web:
                 raise
         return results
 
-    def _kept(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
-        """work(item), or what is kept of it, or why it failed."""
+    def _cached(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
+        """work(item), its cached result, or the reason why it failed."""
         key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
         stored = self._cache.kept(key)
-        if isinstance(stored, dict) and {*map(type, stored.values())} <= {str}:
-            return stored
         if stored is not None:
-            why = f"row {key} has no pages: fetched again"
-            warnings.warn(f"{self._cache.folder}: {why}", stacklevel=2)
+            return stored
         try:
             value = work(item)
-        except Exception as error:  # whatever one meets is that one's failure
-            return _in_words(error)
+        except (FetchError, connections.AddressError) as error:
+            return str(error)
+        except httpx.HTTPStatusError as error:
+            return f"HTTP {error.response.status_code}"
+        except (TimeoutError, httpx.TimeoutException):
+            return "timeout"
+        except Exception as error:  # not its text: it may hold an address or the key
+            return type(error).__name__
         self._cache.keep(key, value)
         return value
 
     def search(self, query: str) -> dict[str, str] | str:
         """A query's results, address → title, best first."""
         attempts = retrying(stop_after_attempt(ATTEMPTS))
-        key = ["search", self.endpoint, self.n]
-        return self._kept(key, lambda query: attempts(self._post, query), query)
+        key = ["search", self.endpoint, self.n_results]
+        return self._cached(key, lambda query: attempts(self._post, query), query)
 
     def _post(self, query: str) -> dict[str, str]:
-        """One call of the endpoint."""
         if self.refused:
-            raise NotHad("not made")
+            raise FetchError("not made")
         response = self._search.post(
             self.endpoint,
-            json={"q": query, "num": self.n},
+            json={"q": query, "num": self.n_results},
             headers={"X-API-KEY": self._key},
         )
         status = response.status_code
@@ -209,9 +210,9 @@ class _Web:
         try:
             rows = [(r.get("title"), r.get("link")) for r in response.json()["organic"]]
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise NotHad("a reply without results") from None
+            raise FetchError("a reply without results") from None
         titles: dict[str, str] = {}
-        for title, link in rows[: self.n]:
+        for title, link in rows[: self.n_results]:
             if link := _text(link).partition("#")[0]:
                 titles.setdefault(link, _text(title))
         return titles
@@ -219,59 +220,58 @@ class _Web:
     def pages(self, addresses: Iterable[str]) -> dict[str, Page | str]:
         """A host's pages, one after the other."""
         key = ["page", f"trafilatura {version('trafilatura')}", PAGE_BYTES]
-        return {a: self._kept(key, self._page, a) for a in addresses}
+        return {a: self._cached(key, self._page, a) for a in addresses}
 
     def _page(self, address: str) -> Page:
-        response, body = self._follow(httpx.URL(address))
+        response, body = self._fetch(httpx.URL(address))
         if response.status_code != 200:
-            raise NotHad(f"HTTP {response.status_code}")
+            raise FetchError(f"HTTP {response.status_code}")
         kind = response.headers.get("content-type", "").partition(";")[0]
         if kind.strip().lower() not in HTML:
             return {"title": "", "text": ""}
         work = self._extractors.apply_async(
-            page_of, (body, response.charset_encoding, EXTRACT_S)
+            extract_page, (body, response.charset_encoding, EXTRACT_S)
         )
         try:
             return work.get(6 * EXTRACT_S)
         except multiprocessing.TimeoutError:  # its worker may be dead
-            raise NotHad("extraction took too long or broke down") from None
+            raise FetchError("extraction took too long or broke down") from None
 
-    def _follow(
-        self, url: httpx.URL, rules: bool = False
+    def _fetch(
+        self, url: httpx.URL, robots: bool = True
     ) -> tuple[httpx.Response, bytes]:
-        """What an address leads to. rules: it is a robots.txt, which all may read."""
-        for _ in range(MOST_REDIRECTS + 1):
+        """Fetch a URL and follow its redirects, each as robots.txt allows."""
+        for _ in range(MAX_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or url.userinfo or not url.host:
-                raise NotHad("no plain web address")
-            pause_s = DELAY_S if rules else self._allowed_pause_s(url)
+                raise FetchError("no plain web address")
+            pause_s = self._allowed_pause_s(url) if robots else DELAY_S
             response, body = self._get(url, pause_s)
             if not response.has_redirect_location:
                 return response, body
             url = url.join(response.headers["location"])
-        raise NotHad("too many redirects")
+        raise FetchError("too many redirects")
 
     def _allowed_pause_s(self, url: httpx.URL) -> float:
-        """Seconds that robots.txt wants after a page; NotHad where it forbids it."""
+        """Seconds to wait after a request; FetchError where robots.txt forbids it."""
         place = url.join("/robots.txt")
-        if str(place) not in self._rules:
-            response, body = self._follow(place, rules=True)
-            status, rules = response.status_code, RobotFileParser()
-            # 401 and 403 as urllib.robotparser, stricter than RFC 9309
-            rules.disallow_all = status in (401, 403) or status >= 500
+        if str(place) not in self._robots:
+            response, body = self._fetch(place, robots=False)
+            status = response.status_code
             text = body.decode("utf-8-sig", "replace") if status == 200 else ""
-            rules.parse(text.splitlines())
-            self._rules[str(place)] = rules
-        rules = self._rules[str(place)]
-        pause_s = max(DELAY_S, float(rules.crawl_delay(AGENT) or 0))
-        if pause_s > LONGEST_DELAY_S or not rules.can_fetch(AGENT, str(url)):
-            raise NotHad("robots.txt")
+            if status in (401, 403) or status >= 500:  # stricter than RFC 9309
+                text = "User-agent: *\nDisallow: /"
+            self._robots[str(place)] = Protego.parse(text)
+        rules = self._robots[str(place)]
+        pause_s = max(DELAY_S, rules.crawl_delay(AGENT) or 0)
+        if pause_s > MAX_DELAY_S or not rules.can_fetch(str(url), AGENT):
+            raise FetchError("robots.txt")
         return pause_s
 
     def _get(self, url: httpx.URL, pause_s: float) -> tuple[httpx.Response, bytes]:
-        """One request, when it is its turn, and at most PAGE_BYTES of the body."""
+        """One request in the host's turn, and at most PAGE_BYTES of the reply."""
         with self._turns[url.host]:
             if self._ended.is_set():
-                raise NotHad("interrupted")
+                raise FetchError("interrupted")
             body = bytearray()
             try:
                 with self._http.stream("GET", url) as response:
@@ -284,18 +284,18 @@ class _Web:
                 self._ended.wait(pause_s)
 
 
-def page_of(body: bytes, charset: str | None, limit_s: int) -> Page:
-    """A page's title and main text by trafilatura, in a process that is ended after
-    limit_s seconds of work. charset: as the page's header says.
+def extract_page(body: bytes, charset: str | None, limit_s: int) -> Page:
+    """Extract a page's title and main text, in a process that is killed after limit_s
+    seconds of work. charset: of the page's header.
 
-    There are pages of a few hundred kB on which a parser works for minutes.
+    On some pages of a few hundred kB a parser works for minutes.
     """
     from trafilatura import bare_extraction
 
     signal.setitimer(signal.ITIMER_PROF, limit_s)
     try:
         html = body.decode(charset, "replace") if charset else body
-    except LookupError:  # no such charset: let the page say
+    except LookupError:  # no such charset: trafilatura detects it
         html = body
     content = bare_extraction(html, with_metadata=True, include_comments=False)
     signal.setitimer(signal.ITIMER_PROF, 0)
@@ -303,17 +303,6 @@ def page_of(body: bytes, charset: str | None, limit_s: int) -> Page:
     return {"title": (content.title or "") if text else "", "text": text}
 
 
-def _in_words(error: Exception) -> str:
-    """The kind of an error: no address in it, no key, so that it can be counted."""
-    if isinstance(error, NotHad | connections.AddressError):
-        return str(error)
-    if isinstance(error, httpx.HTTPStatusError):
-        return f"HTTP {error.response.status_code}"
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return "timeout"
-    return type(error).__name__
-
-
 def _text(value: object) -> str:
-    """A text that UTF-8 can hold; "" if it is none."""
+    """A string that UTF-8 can hold; "" for another value."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -18,8 +18,9 @@ from factkit.data.search import in_process
 from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
 from factkit.papers.veri.arms import Veri
-from factkit.papers.veri.search_rollout import Rollout, Tokens, turns_of
+from factkit.papers.veri.search_rollout import Rollout, Tokens
 from factkit.papers.veri.train import policy_of
+from factkit.papers.veri.turn_sampling import with_policy
 from factkit.policy.policy import load_policy
 from factkit.run import params
 from factkit.verify.trajectory import queries
@@ -40,14 +41,14 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
     policy = load_policy(policy_of(p), p)
-    generate, tokenizer = turns_of(policy, policy.greedy), policy.tokenizer
-    asked = search_rollout.asked(sets["test"], p)
+    generate, tokenizer = with_policy(policy, policy.greedy), policy.tokenizer
+    asked = search_rollout.format_prompts(sets["test"], p.prompt_template)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
         sets = ["world"] * len(prompts)
         return search_rollout.rollouts(prompts, generate, search, tokenizer, p, sets)
 
-    return play, search_rollout.prompt_tokens(asked, tokenizer, p)
+    return play, search_rollout.tokenize_prompts(asked, tokenizer, p.chat)
 
 
 def timed(play: Play, batches: Sequence[Sequence[Tokens]]) -> tuple[float, list]:

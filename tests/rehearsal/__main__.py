@@ -166,7 +166,7 @@ def prepare(folder: Path) -> None:
         hub.write(folder / "hub")
     model = policy.make(folder / "policy")
     hub.write_models(folder / "hub", model, Path(assets.embedder_path()))
-    fetch.indexed(folder / "hub" / hub.VERI)
+    fetch.build_indexes(folder / "hub" / hub.VERI)
 
 
 def chosen(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from country import Country
 from fake_llm import FakeLLM, field, told
 from sizes import sizes
 
-from factkit.data import benchmarks, corpus, long_form_prompts
+from factkit.data import corpus, pages, sources
 from factkit.data.bm25 import answer_in_chunks
 from factkit.data.entries import shown
 from factkit.data.entry_index import EntryIndex
@@ -72,11 +72,11 @@ def people_of(folder):
 # ---- short questions
 
 
-@pytest.mark.parametrize("name", benchmarks.BENCHMARKS)
+@pytest.mark.parametrize("name", sources.SOURCES)
 def test_a_question_set_is_read_from_the_hub(folder, name):
-    for read in (benchmarks.load, benchmarks.load_all):
-        examples, problems = read(name)
-        assert len(examples) >= 8 and not problems
+    for all_splits in (False, True):
+        examples, problems = sources.load(name, all_splits=all_splits)
+        assert len(examples) >= 8 and (not problems or name == "wildchat")
 
 
 def test_crag_has_every_kind_of_question_both_splits_and_its_pages(folder):
@@ -84,11 +84,11 @@ def test_crag_has_every_kind_of_question_both_splits_and_its_pages(folder):
     with bz2.open(file) as lines:
         rows = [json.loads(line) for line in lines]
     assert {row["split"] for row in rows} == {0, 1}
-    examples, _ = benchmarks.load_all("crag")
+    examples, _ = sources.load("crag", all_splits=True)
     assert len({e.relation for e in examples}) == 8
-    pages = benchmarks.crag_pages()
+    by_question = pages.crag_pages()
     for example in examples:
-        own = pages[example.id]
+        own = by_question[example.id]
         assert 1 <= len(own) <= 5
         assert not any("<" in page.text or "visits" in page.text for page in own)
         if example.relation in ("simple", "simple_w_condition", "multi-hop"):
@@ -104,12 +104,12 @@ def test_truthrl_has_questions_for_its_splits_and_a_comparison_to_test(folder):
     assert {name: len(rows) for name, rows in sets.items()} == wanted
     assert any(e.relation == "comparison" for e in sets["test"])
     for name in p.eval_sets.split():
-        rows, _ = benchmarks.load(name, limit=p.test_questions)
+        rows, _ = sources.load(name, limit=p.test_questions)
         assert len(rows) == p.test_questions
 
 
 def test_the_wikipedia_of_2018_has_a_passage_for_every_page(folder):
-    passages = list(benchmarks.Passages())
+    passages = list(pages.Passages())
     titles = [page.title for page in Country().pages]
     assert [passage.text.split("\n")[0] for passage in passages] == titles
 
@@ -121,12 +121,12 @@ def test_the_wikipedia_of_2018_has_a_passage_for_every_page(folder):
 def test_what_is_not_on_the_hub_is_read_from_its_authors_files(folder, name):
     path = people_of(folder)
     path /= hub.prompt_sets.ENTITIES if name == "biography" else "longfact"
-    examples, problems = long_form_prompts.load(name, str(path))
+    examples, problems = sources.load(name, str(path))
     assert len(examples) >= 8 and not problems
 
 
 def test_wildchat_has_chats_to_keep_and_of_each_kind_to_drop(folder):
-    examples, problems = long_form_prompts.load("wildchat", limit=1_000)
+    examples, problems = sources.load("wildchat", limit=1_000)
     assert len(examples) == hub.prompt_sets.CHATS
     assert problems == Counter(
         {
@@ -266,8 +266,8 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     assert dropped["duplicate id"] == hub.claim_sets.REPEATED
     _every_gold_id_is_there(written / hub.VERI, sets["test"])
     told = [*sets["train"], *sets["dev"]]
-    offline = veri_data.given_offline(
-        told, entries, lambda queries, k, sets: [[] for _ in queries], p
+    offline = veri_data.offline_evidence(
+        told, entries, lambda queries, k, sets: [[] for _ in queries], p.context_entries
     )
     assert all(len(offline[e.id]) == len(e.evidence) for e in told)
 

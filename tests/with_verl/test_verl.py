@@ -424,7 +424,7 @@ def sampled(paper, prompt, response, name):
         asked.append((tuple(prompts[0]), turns[len(asked)]))
         return [(asked[-1][1], [])]
 
-    search = search_rollout.searcher(paper.p)
+    search = search_rollout.load_search(paper.p)
     given = [prompt], generate, search, paper.tokenizer, paper.p, [name]
     (one,) = search_rollout.rollouts(*given)
     assert len(asked) == len(turns)

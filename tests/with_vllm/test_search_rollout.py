@@ -20,7 +20,7 @@ from factkit.data.search import in_process
 from factkit.papers.veri import search_rollout
 from factkit.papers.veri import train as training
 from factkit.papers.veri.arms import VeriRlParams
-from factkit.papers.veri.search_rollout import STOPS, with_server
+from factkit.papers.veri.turn_sampling import STOPS, with_server
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import VllmEngine
@@ -158,7 +158,7 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     claim |= {"label": "SUPPORT", "evidence": ["Fox"], "meta": {"set": "leads"}}
     rows = [Example(id=str(i), **claim) for i in range(len(PROMPTS))]
     p, folder = settings(dtype="bfloat16"), tmp_path / "played"
-    made = training.played(smollm, rows, folder, p, PROMPTS)
+    made = training.evaluate_policy(smollm, rows, folder, p, PROMPTS)
     (live,) = vllm_engine._live
     assert live[0] == VllmEngine(models.vllm_arguments(smollm, p))
     vllm_engine.free_gpus()
@@ -178,7 +178,7 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     p, search = settings(), in_process(CorpusIndex(ENTRIES))
     sampling = Sampling(p.max_completion_length, temperature=1.0)
     generate = with_server(endpoint, "judge", sampling)
-    ids = search_rollout.prompt_tokens(PROMPTS * 4, tokenizer, p)
+    ids = search_rollout.tokenize_prompts(PROMPTS * 4, tokenizer, p.chat)
     sets = ["fever"] * len(ids)
     made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
     assert_sound(made, tokenizer)

@@ -1,11 +1,8 @@
-"""Claims about the fact world, and a script with habits that verifies them.
+"""Claims about the fact world, and what the script of `facts.script` reads of it.
 
-Ours: the paper's SFT learns from GPT-4o's trajectories (App. H). Here a script
-searches, reads what is found and answers. It knows the grammar of the world's sentences
-and nothing of a claim's label or gold evidence. With `PLAIN` habits it makes what SFT
-learns from; with `MIXED` ones, about made-up facts, what the policy of profile `tiny`
-reads before anything else: it has then seen better and worse ways, as an instruct model
-has, and mostly goes the worse.
+With `PLAIN` habits the script makes what SFT learns from; with `MIXED` ones, about
+made-up facts, what the policy of profile `tiny` is pre-trained on: it has then seen
+better and worse ways, as an instruct model has, and mostly goes the worse.
 """
 
 import math
@@ -13,7 +10,8 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
 from factkit import prompts
@@ -21,6 +19,13 @@ from factkit.data.corpus import Chunk, listed
 from factkit.data.entries import page_entry, shown
 from factkit.data.examples import LABELS, Example
 from factkit.data.search import Search
+from factkit.facts.script import (
+    Habits,
+    forget_tag,
+    read_chain,
+    search_and_verify,
+    verdict,
+)
 from factkit.facts.world.facts import (
     ABSTENTION,
     HOPS,
@@ -34,7 +39,7 @@ from factkit.facts.world.facts import (
     patterns,
     statement,
 )
-from factkit.verify.trajectory import Turn, information
+from factkit.verify.trajectory import Turn
 
 ENTRIES = 3  # a search (App. B)
 UNKNOWN = f"{ABSTENTION}."
@@ -42,9 +47,6 @@ OFFLINE_SHARE = 0.25  # of what is read
 READ = 12_000  # trajectories
 LONGEST = 256  # tokens of one
 OTHERS = 2  # people in a made-up world beside the one that a claim is about
-
-# a query and how many → the best entries
-Find = Callable[[str, int], Sequence[Chunk]]
 
 
 def claims(world: World, n: int, seed: int) -> list[Example]:
@@ -109,53 +111,42 @@ def claim_about(
 
 # ---- the script
 
-
-@dataclass(frozen=True)
-class Habits:
-    """How often a script does what, in [0, 1].
-
-    own_words: searches for what it wants to know, and not for the claim as it stands.
-    second_hop: goes on to a city or company that it read of. precise: cites what it
-    used, and not all that it was shown. guess: answers with any label. malformed:
-    forgets a tag.
-    """
-
-    own_words: float = 0.0
-    second_hop: float = 0.0
-    precise: float = 0.0
-    guess: float = 0.0
-    malformed: float = 0.0
-
-
 PLAIN = Habits()
 MIXED = Habits(own_words=0.4, second_hop=0.6, precise=0.35, guess=0.25, malformed=0.15)
 
 
-def online(
-    world: World, claim: str, find: Find, habits: Habits, rng: random.Random
-) -> list[Turn]:
-    """The script's trajectory for a claim (Fig 9). ValueError if it can't be parsed."""
-    claimed = _claimed(world, claim)
-    hops, subject = claimed.relation.split(), claimed.subject
-    text, turns, seen = f"<plan> {' '.join(hops)} </plan>\n", [], {}
-    for place in range(len(hops)):
-        if place and rng.random() >= habits.second_hop:
-            break
-        own = place > 0 or rng.random() < habits.own_words
-        query = _wanted(claimed, subject, place) if own else claim
-        pieces = [piece for entry in find(query, ENTRIES) for piece in shown(entry)]
-        seen |= {piece.id: piece for piece in pieces}
-        text += f"<search> {query} </search>"
-        turns += [Turn(text, by_model=True), Turn(information(pieces), by_model=False)]
-        read = _read(world, claimed, seen.values())
-        if len(read) <= place:
-            text = f"<think> {UNKNOWN} </think>\n"
-            break
-        text = f"<think> {marked(statement(read[place]), query)} </think>\n"
-        subject = read[place].object
-    text += _answer(world, claimed, list(seen.values()), habits, rng)
-    turns.append(Turn(text, by_model=True))
-    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
+class ClaimReader:
+    """Reads and writes the world's sentences for the script (`script.Reader`)."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def hops(self, claim: str) -> list[Fact]:
+        parsed = self.world.parse(claim)
+        if parsed is None:
+            raise ValueError(f"{claim!r} is no claim of the world")
+        fact, _ = parsed
+        first, *rest = fact.relation.split()
+        if not rest:
+            return [fact]
+        return [Fact(fact.subject, first, ""), Fact("", rest[0], fact.object)]
+
+    def fact(self, text: str) -> Fact | None:
+        parsed = self.world.parse(unmarked(text))
+        return parsed[0] if parsed else None
+
+    def plan(self, hops: Sequence[Fact]) -> str:
+        return " ".join(hop.relation for hop in hops)
+
+    def query(self, subject: str, hop: Fact) -> str:
+        words = STATEMENTS[hop.relation][0].format(s=subject, o=hop.object)
+        return " ".join(words.strip(" .").split())
+
+    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
+        return marked(statement(fact), query) if fact else UNKNOWN
+
+    def tag(self, name: str, text: str) -> str:
+        return f"<{name}> {text} </{name}>"
 
 
 def offline(
@@ -166,75 +157,13 @@ def offline(
     rng: random.Random,
 ) -> list[Turn]:
     """The script's response to a claim with its evidence (Fig 10)."""
-    claimed = _claimed(world, claim)
-    read = _read(world, claimed, entries)
-    thought = " ".join(marked(statement(fact), claim) for fact in read) or UNKNOWN
-    answer = _answer(world, claimed, entries, habits, rng)
-    turns = [Turn(f"<think> {thought} </think>\n{answer}", by_model=True)]
-    return _forgetful(turns, rng) if rng.random() < habits.malformed else turns
-
-
-def _claimed(world: World, claim: str) -> Fact:
-    parsed = world.parse(claim)
-    if parsed is None:
-        raise ValueError(f"{claim!r} is no claim of the world")
-    return parsed[0]
-
-
-def _wanted(claimed: Fact, subject: str, place: int) -> str:
-    """A query for a hop in the world's words, with the object if the claim has it."""
-    hops = claimed.relation.split()
-    value = claimed.object if place == len(hops) - 1 else ""
-    words = STATEMENTS[hops[place]][0].format(s=subject, o=value)
-    return " ".join(words.strip(" .").split())
-
-
-def _read(world: World, claimed: Fact, entries: Sequence[Chunk]) -> list[Fact]:
-    """What the entries state of the claim's hops, as far as the chain goes."""
-    parsed = filter(None, (world.parse(unmarked(entry.text)) for entry in entries))
-    by_key = {(fact.subject, fact.relation): fact for fact, _ in parsed}
-    read, subject = [], claimed.subject
-    for hop in claimed.relation.split():
-        if (subject, hop) not in by_key:
-            break
-        read.append(by_key[subject, hop])
-        subject = read[-1].object
-    return read
-
-
-def _answer(
-    world: World,
-    claimed: Fact,
-    entries: Sequence[Chunk],
-    habits: Habits,
-    rng: random.Random,
-) -> str:
-    """The verdict on what was shown. Only NOT ENOUGH INFO may cite nothing."""
-    support, refute, unknown = LABELS
-    read = _read(world, claimed, entries)
-    label = unknown
-    if len(read) == len(claimed.relation.split()):
-        label = support if read[-1].object == claimed.object else refute
-    if rng.random() < habits.guess and entries:
-        label = rng.choice(LABELS)
-    cited = [entry.id for entry in entries]
-    if rng.random() < habits.precise and (read or label == unknown):
-        cited = [] if label == unknown else [document_id(fact) for fact in read]
-    evidence = ", ".join(f"[[{i}]]" for i in cited)
-    return f"<answer>\nLabel: {label}\nEvidence: {evidence}\n</answer>"
-
-
-def _forgetful(turns: list[Turn], rng: random.Random) -> list[Turn]:
-    """The turns with one of the policy's tags left out, never a search's."""
-    places = [
-        (i, tag)
-        for i, turn in enumerate(turns)
-        if turn.by_model
-        for tag in re.finditer(r"</?(?:plan|think|answer)> ?", turn.text)
-    ]
-    i, tag = rng.choice(places)
-    text = turns[i].text[: tag.start()] + turns[i].text[tag.end() :]
-    return [*turns[:i], Turn(text, by_model=True), *turns[i + 1 :]]
+    reader = ClaimReader(world)
+    hops = reader.hops(claim)
+    chain = read_chain(reader, hops, entries)
+    thought = " ".join(marked(statement(fact), claim) for _, fact in chain) or UNKNOWN
+    answer = verdict(hops, chain, entries, habits, rng)
+    text = f"{reader.tag('think', thought)}\n{answer}"
+    return forget_tag([Turn(text, by_model=True)], habits, rng)
 
 
 def marked(text: str, query: str) -> str:
@@ -315,7 +244,8 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
             turns = offline(made_up, claim.question, evidence, MIXED, rng)
         else:
             prompt = prompts.fill(ask, claim=claim.question)
-            turns = online(made_up, claim.question, find, MIXED, rng)
+            reader, best = ClaimReader(made_up), partial(find, k=ENTRIES)
+            turns = search_and_verify(reader, claim.question, best, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
 
@@ -335,7 +265,7 @@ def _made_up(world: World, rng: random.Random) -> World:
 
 def _by_words(
     entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
-) -> Find:
+) -> Callable[[str, int], list[Chunk]]:
     """A search by rare words in common, as BM25's; ties in a random order."""
     order = rng.sample(entries, len(entries))
     words = [_words(entry.text) for entry in order]

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 
 from factkit.answers.requests import gather, keep_factual, people_of
 from factkit.answers.verifier import judge_llm
-from factkit.data import benchmarks, long_form_prompts
+from factkit.data import pages, sources
 from factkit.data.corpus import Document, load_leads
-from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
+from factkit.data.examples import (
+    BEST_GUESS,
+    COUNTED,
+    LONG_FORM,
+    MAY_ABSTAIN,
+    OPEN,
+    Example,
+)
 from factkit.data.splits import in_set, split_by_entity, split_prompts
 from factkit.facts.leads import facts, requests
 from factkit.facts.world import facts as world
@@ -73,8 +80,8 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     All that is loaded, some of it gated on the hub, comes before the judge's calls.
     """
     limit = WILDCHAT_READ * sizes["train"]
-    chats, dropped = long_form_prompts.load("wildchat", p.requests_path, limit)
-    questions, _ = benchmarks.load("popqa")
+    chats, dropped = sources.load("wildchat", p.requests_path, limit)
+    questions, _ = sources.load("popqa")
     public = [e for name in p.test_sets.split() for e in _public(p, name)]
     held_out = _held_out(load_leads())
     kept, fates = keep_factual(judge_llm(p, p.judge_model, p.judge_url), chats)
@@ -89,12 +96,12 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
 
 def _public(p: "RarParams", name: str) -> list[Example]:
     """The requests of one of p.test_sets, p.test_requests at most, drawn by chance."""
-    source = benchmarks if name in benchmarks.BENCHMARKS else long_form_prompts
-    kind = MAY_ABSTAIN if source is benchmarks else OPEN
-    made, _ = source.load(name)
+    made, _ = sources.load(name)
+    short = any(e.label != LONG_FORM for e in made)
+    kind = MAY_ABSTAIN if short else OPEN
     some = random.Random(f"{name} {p.split_seed}")
     made = some.sample(made, min(p.test_requests, len(made)))
-    if source is benchmarks:
+    if short:
         made = [
             e.model_copy(update={"question": f"{e.question}\n\n{OPTIONS}"})
             for e in made
@@ -109,8 +116,8 @@ def evidence_of(p: "RarParams", examples: Sequence[Example]) -> Evidence:
     rest = [e for e in examples if e.meta.get("set") != "wild_hallucinations"]
     found, fates = gather(p, rest, {e.id: e.question for e in rest if "set" in e.meta})
     if own:
-        pages = long_form_prompts.wild_pages({e.entity for e in own})
-        found |= {e.id: pages[e.entity] for e in own if pages.get(e.entity)}
+        of_entity = pages.wild_pages({e.entity for e in own})
+        found |= {e.id: of_entity[e.entity] for e in own if of_entity.get(e.entity)}
         fates["with pages of their own"] = sum(e.id in found for e in own)
     return found, fates
 

@@ -15,7 +15,7 @@ from factkit.run.params.stages import (
     SweepParams,
 )
 
-# of datasets.long_form_prompts
+# of data.sources
 EVAL_SETS = ("longfact_objects", "fava", "alpaca_fact", "biography", "factory_hard")
 EVAL_SETS += ("factbench_hard",)
 

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from factkit import prompts
 from factkit.answers.requests import file_of, keep_factual, lead_sets, world_sets
 from factkit.answers.verifier import judge_llm
-from factkit.data import long_form_prompts, rows
+from factkit.data import rows, sources
 from factkit.data.examples import Example, made_id, refuse_overlap
-from factkit.data.rows import Loaded, Row, RowError, collected
+from factkit.data.long_form_prompts import long_form_example
+from factkit.data.rows import Row, RowError
+from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
 from factkit.policy.decoding import Sampling
 from factkit.verify.judge import quoted
@@ -73,11 +75,11 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     llm = judge_llm(p, p.judge_model, p.judge_url)
     tests = {}
     for name in p.eval_sets.split():
-        examples, _ = long_form_prompts.load(name, file_of(p, name))
+        examples, _ = sources.load(name, file_of(p, name))
         tests[name] = evaluated(name, examples, p, llm)
-    longfact, _ = long_form_prompts.load("longfact", file_of(p, "longfact"))
+    longfact, _ = sources.load("longfact", file_of(p, "longfact"))
     concepts = [e for e in longfact if e.meta["kind"] == "concepts"]
-    diverse, _ = long_form_prompts.load("wildchat", file_of(p, "wildchat"), DIVERSE)
+    diverse, _ = sources.load("wildchat", file_of(p, "wildchat"), DIVERSE)
     sizes = {"train": p.train_requests, "sft": p.sft_requests, "dev": p.dev_requests}
     calls = round(CALLS * sum(sizes.values()))
     written, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
@@ -139,7 +141,7 @@ def synthetic_prompts(
         }
         for reply, group in zip(replies, groups, strict=True)
     ]
-    written, dropped = collected(values, _example, "the LLM's replies", once=True)
+    written, dropped = collect(values, _example, "the LLM's replies", once=True)
     known = [
         (name, shingles(e.question))
         for name, examples in {**evaluation, "a demonstration": shown}.items()
@@ -182,7 +184,7 @@ def _example(row: Row) -> Example:
     prompt = parse_new_prompt(row["reply"])
     name = made_id("synthetic", prompt)
     meta = {"shown": row["shown"]}
-    return long_form_prompts.long_prompt(name, prompt, name, meta=meta)
+    return long_form_example(name, prompt, name, meta=meta)
 
 
 def parse_new_prompt(reply: str | None) -> str:

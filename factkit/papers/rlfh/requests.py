@@ -27,11 +27,12 @@ from factkit.answers.requests import (
     training_sizes,
     world_sets,
 )
-from factkit.data import benchmarks, long_form_prompts
+from factkit.data import sources
 from factkit.data.corpus import Document
-from factkit.data.entry_index import kept_index
+from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example, refuse_overlap
-from factkit.data.rows import Loaded
+from factkit.data.questions import UNANSWERABLE
+from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set, split_prompts
 from factkit.papers.rlfh.wikipedia import Wikipedia
 from factkit.run.params import ROOT
@@ -58,7 +59,7 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     loaded = {
         "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
         "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
-        "biography": long_form_prompts.load("biography", file_of(p, "biography")),
+        "biography": sources.load("biography", file_of(p, "biography")),
     }
     dropped = Counter(
         {f"{name}: {why}": n for name, (_, d) in loaded.items() for why, n in d.items()}
@@ -80,7 +81,7 @@ def hotpotqa(path: str = "") -> Loaded:
 
     path: a file in any of HotpotQA's formats; without it both splits of the hub.
     """
-    examples, problems = benchmarks.load_all("hotpotqa", path)
+    examples, problems = sources.load("hotpotqa", path, all_splits=True)
     once = _first(examples, lambda e: e.question)
     long = [e for e in once if len(e.question.split()) >= LEAST_WORDS]
     problems["duplicate question"] += len(examples) - len(once)
@@ -94,10 +95,10 @@ def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loa
     path: a file in SQuAD's format or the hub's; without it both splits of the hub. More
     are drawn from, in their order.
     """
-    examples, problems = benchmarks.load_all("squad_v2", path)
-    answerable = [e for e in examples if e.label != benchmarks.UNANSWERABLE]
+    examples, problems = sources.load("squad_v2", path, all_splits=True)
+    answerable = [e for e in examples if e.label != UNANSWERABLE]
     pages = _first(answerable, lambda e: e.entity)
-    problems[benchmarks.UNANSWERABLE] += len(examples) - len(answerable)
+    problems[UNANSWERABLE] += len(examples) - len(answerable)
     problems["not its page's first question"] += len(answerable) - len(pages)
     drawn = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))[:limit]
     return [pages[i] for i in sorted(drawn)], +problems
@@ -136,7 +137,7 @@ def rlfh_evidence(
     source = None
     if p.wikipedia_path and not p.search_url:
         pages_of = Wikipedia(ROOT / p.wikipedia_path)
-        index = kept_index(pages_of, pages_of.key, "Wikipedia of April 2023")
+        index = cached_index(pages_of, pages_of.key, "Wikipedia of April 2023")
         source = index, pages_of
     pages, fates = gather(p, queries, own, source)
     for e in answered:

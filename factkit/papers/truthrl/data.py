@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from factkit.data import assets, benchmarks, corpus
+from factkit.data import assets, corpus, pages, sources
 from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.data.corpus import Chunk, chunk_documents
 from factkit.data.dense import DenseIndex, Encoder
-from factkit.data.entry_index import kept_index
+from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
 from factkit.facts.leads.questions import lead_questions
 from factkit.facts.world import facts as world
@@ -28,7 +28,7 @@ def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
             return world.questions(_world(p)), Counter()
         case "leads":
             return lead_questions(corpus.load_leads(), assets.verified("elements"))
-    return benchmarks.load_all(p.questions, p.questions_path)
+    return sources.load(p.questions, p.questions_path, all_splits=True)
 
 
 def _world(p: QuestionParams) -> world.World:
@@ -55,7 +55,7 @@ def with_references(
     search = cache(lambda source: _searcher(source, p, tokenizer))
     given = {}
     for name, examples in sets.items():
-        source = name if name in benchmarks.BENCHMARKS else p.questions
+        source = name if name in sources.SOURCES else p.questions
         if source not in ("world", "leads", "crag"):
             source = "wikipedia"
         pairs = zip(examples, search(source)(examples), strict=True)
@@ -80,15 +80,17 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
     k = p.retrieved_chunks
     if source == "crag":
         path = p.questions_path if p.questions == "crag" else ""
-        pages = benchmarks.crag_pages(path)
+        of_question = pages.crag_pages(path)
 
         def of_own_pages(example: Example) -> list[Chunk]:
-            own = chunk_documents(pages.get(example.id, []), tokenizer, p.chunk_tokens)
+            own = chunk_documents(
+                of_question.get(example.id, []), tokenizer, p.chunk_tokens
+            )
             return [hit.chunk for hit in PromptIndex(own).search(example.question, k)]
 
         return lambda examples: [of_own_pages(example) for example in examples]
     if source == "wikipedia":  # of 21 million passages never all are in memory
-        chunks = benchmarks.Passages(p.wikipedia_path)
+        chunks = pages.Passages(p.wikipedia_path)
         key = chunks.key
     else:
         leads = source == "leads"
@@ -102,7 +104,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
             [hit.chunk for hit in hits]
             for hits in dense.search_all([e.question for e in examples], k)
         ]
-    index = kept_index(chunks, key, source) if key else CorpusIndex(chunks)
+    index = cached_index(chunks, key, source) if key else CorpusIndex(chunks)
     return lambda examples: [
         [hit.chunk for hit in index.search(e.question, k)] for e in examples
     ]

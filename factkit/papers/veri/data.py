@@ -1,9 +1,8 @@
-"""Veri-R1's data: claims to train on, to choose by and to test on, what an offline
-prompt gives, and the trajectories that SFT learns from.
+"""Veri-R1's data: claims to train on, to choose by and to test on, the texts of an
+offline prompt, and the trajectories that SFT learns from.
 
-No entity is in two splits. Labels are balanced but in the published training file, of
-which each claim is taken once. `meta["set"]` of a claim names the
-benchmark that it is of.
+No entity is in two splits. Labels are balanced, except in the published training file,
+of which each claim is used once. `meta["set"]` of a claim names its benchmark.
 """
 
 import random
@@ -17,54 +16,40 @@ from factkit.answers.verifier import judge_llm
 from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.entries import page_of, shown
-from factkit.data.examples import LABELS, Example, read_rows, shares, write_rows
-from factkit.data.search import Search, over_http
+from factkit.data.examples import Example, read_rows, shares, write_rows
+from factkit.data.search import Search
 from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.leads import facts
 from factkit.facts.leads.facts import Fact
 from factkit.facts.leads.reader import LeadReader
 from factkit.facts.leads.requests import LeadClaims
+from factkit.facts.script import Habits, search_and_verify
 from factkit.facts.world import claims as world_claims
 from factkit.facts.world import facts as world
-from factkit.papers.veri import benchmarks, search_rollout
+from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
 from factkit.papers.veri.evaluate import Verified, of_examples
-from factkit.papers.veri.search_rollout import asked
+from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
 from factkit.policy.decoding import Sampling
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
-from factkit.verify import judge
-from factkit.verify.judge import failed_share
-from factkit.verify.llm import LLM, Reply, Request
-from factkit.verify.trajectory import NEI, Turn, answer_of, information
+from factkit.verify.trajectory import Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
     from factkit.papers.veri.arms import VeriParams
 
-# in p.claims_path: the published files, as their repository has them; sets to train on
-# without the first, and how many claims a label of each (App. E); a set's training and
-# development file
+# the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
 EVALUATION = "example/evaluation/{set}.parquet"
-TRAINED_ON, POOL = ("feverous", "exfever"), 3_000
-FILES = {
-    "feverous": ("feverous_train_challenges.jsonl", "feverous_dev_challenges.jsonl"),
-    "exfever": ("exfever_train.csv", "exfever_dev.csv"),
-    "fever": ("train.jsonl", "paper_dev.jsonl"),
-    "scifact": ("claims_train.jsonl", "claims_dev.jsonl"),
-    "hover": ("hover_train_release_v1.1.json", "hover_dev_release_v1.1.json"),
-}
-REPLY_TOKENS = 512  # Table 4
-MISSING = "evidence not in the corpus"
-PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
+LEAD_HABITS = Habits(second_hop=0.4, precise=0.3, reads_ahead=False)
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
-    """train, dev and test claims, what is searched, and counts of what was dropped."""
+    """train, dev and test claims, what is searched, and counts of dropped claims."""
     sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
     if p.claims == "feverous_exfever":
-        return benchmark_sets(p)
+        return published_sets(ROOT / p.claims_path, p.eval_sets.split(), sizes)
     if p.claims == "leads":
         claims = LeadClaims(facts.load(), p.world_seed)
         return claims.sets(sizes), claims.entries(), Counter()
@@ -85,299 +70,195 @@ def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
     return sets
 
 
-# ---- the paper's
+def published_sets(
+    folder: Path, eval_sets: Sequence[str], sizes: Mapping[str, int]
+) -> tuple[Sets, list[Chunk], Counter]:
+    """The paper's claims, from its published files in `folder` (App. E).
 
-
-def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
-    """The paper's claims, from the files of `FILES` in p.claims_path (App. E).
-
-    The entries are those of the training evidence's pages: what is searched is behind
-    p.search_url. Training claims are the published ones, or, without that file, those
-    of FEVEROUS and EX-FEVER that an LLM verifies offline without a fault. Test claims
-    are the published ones, or as many of each label. What shares an entity with a test
-    claim is not trained on.
+    A claim that shares an entity with a test claim, or whose evidence is not in the
+    corpus, is not trained on. Each evaluation set gives sizes["test"] claims at most.
+    The entries are those of the pages that the training evidence is from.
     """
-    folder, dropped = ROOT / p.claims_path, Counter()
-    test = [e for name in p.eval_sets.split() for e in _test_set(folder, name, p)]
-    if (folder / PUBLISHED).exists():
-        train, counts = benchmarks.load("veri_r1", str(folder / PUBLISHED))
-        entries = _gold_entries(folder, train)
-        settled = with_evidence(train, entries)
-        counts[MISSING], train = len(train) - len(settled), settled
-    else:
-        pool = []
-        for name in TRAINED_ON:
-            claims, counts = benchmarks.load(name, str(folder / FILES[name][0]))
-            pool += benchmarks.balanced(claims, POOL)
-            dropped += counts
-        entries = _gold_entries(folder, pool)
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-        search = over_http(p.search_url)
-        train, counts = keep_verified(pool, entries, search, llm, p)
-    held_out = {e.entity.casefold() for e in test}
-    own = [e for e in train if e.entity.casefold() not in held_out]
-    dropped += counts
-    dropped["shares an entity with a test claim"] = len(train) - len(own)
-    sizes = {"train": p.train_claims, "dev": p.dev_claims}
-    return split_by_entity(own, sizes) | {"test": test}, entries, dropped
-
-
-def with_evidence(
-    examples: Sequence[Example], entries: Sequence[Chunk]
-) -> list[Example]:
-    """The claims all of whose gold evidence is among the entries' pieces."""
-    known = {piece.id for entry in entries for piece in shown(entry)}
-    return [e for e in examples if known.issuperset(e.evidence)]
-
-
-def _test_set(folder: Path, name: str, p: "VeriParams") -> list[Example]:
-    published = folder / EVALUATION.format(set=name)
-    if published.exists():
-        claims, _ = benchmarks.load("veri_r1", str(published))
+    test = []
+    for name in eval_sets:
+        claims, _ = benchmarks.load(folder / EVALUATION.format(set=name))
         drawn = random.Random(f"test {name}").sample(claims, len(claims))
-        kept = {e.id for e in drawn[: p.test_claims]}
-        return [e for e in claims if e.id in kept]
-    claims, _ = benchmarks.load(name, str(folder / FILES[name][1]))
-    counts = Counter(e.label for e in claims)
-    each = min(p.test_claims // len(counts), *counts.values())
-    return benchmarks.balanced(claims, each, list(counts))
+        kept = {e.id for e in drawn[: sizes["test"]]}
+        test += [e for e in claims if e.id in kept]
+    train, dropped = benchmarks.load(folder / PUBLISHED)
+    entries = _gold_entries(folder, train)
+    known = {piece.id for entry in entries for piece in shown(entry)}
+    settled = [e for e in train if known.issuperset(e.evidence)]
+    held_out = {e.entity.casefold() for e in test}
+    separate = [e for e in settled if e.entity.casefold() not in held_out]
+    dropped["evidence not in the corpus"] = len(train) - len(settled)
+    dropped["shares an entity with a test claim"] = len(settled) - len(separate)
+    splits = split_by_entity(separate, {k: sizes[k] for k in ("train", "dev")})
+    return splits | {"test": test}, entries, dropped
 
 
 def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
-    """The entries of all pages that are evidence, each from its set's corpus.
-
-    Of the sets that are trained on, ids say which: a sentence of FEVEROUS's, a page of
-    EX-FEVER's. FEVER's are called as FEVEROUS's, with other texts.
-    """
+    """The entries of all pages that are evidence, each from its set's corpus."""
     pages: dict[str, set[str]] = {}
     for e in examples:
-        own = pages.setdefault(benchmarks.CORPUS_OF[e.meta["set"]], set())
-        own.update(map(page_of, e.evidence))
+        corpus = benchmarks.CORPUS_OF[e.meta["set"]]
+        pages.setdefault(corpus, set()).update(map(page_of, e.evidence))
     return [
         entry
-        for name, own in pages.items()
-        for entry in benchmarks.entries(name, folder / name, own)
+        for name, wanted in pages.items()
+        for entry in benchmarks.entries(name, folder / name, wanted)
     ]
 
 
-def keep_verified(
+# ---- the texts of an offline prompt
+
+
+def offline_evidence(
     examples: Sequence[Example],
     entries: Sequence[Chunk],
     search: Search,
-    llm: LLM,
-    p: "VeriParams",
-) -> tuple[list[Example], Counter]:
-    """The claims that an LLM verifies offline without a fault, and how many met which
-    fate (App. E, Fig 3): about 70 % are kept, by GPT-4o.
-
-    It is given what offline RL is (`given_offline`; ours). The label must be right and
-    the evidence exactly the gold one, or for NOT ENOUGH INFO the label alone, as in
-    §3.2's metrics (ours). A call that failed is no verdict: a rerun asks again. Raises
-    ValueError if more than 5 % failed.
-    """
-    settled = with_evidence(examples, entries)
-    given = given_offline(settled, entries, search, p)
-    requests = [
-        Request(
-            ({"role": "user", "content": prompt},),
-            template=p.offline_template,
-            sampling=Sampling(REPLY_TOKENS),
-        )
-        for prompt in asked(settled, p, given)
-    ]
-    replies = llm.run(requests, progress="verifying")
-    judge.RECENT_FAILURES.extend(
-        judge.Failure("no reply", r.error) for r in replies if r.text is None
-    )
-    failed_share([reply.text for reply in replies], "failures of verifying")
-    fates = {e.id: _fate(e, r) for e, r in zip(settled, replies, strict=True)}
-    counts = Counter(fates.values())
-    counts[MISSING] = len(examples) - len(settled)
-    return [e for e in settled if fates[e.id] == "kept"], counts
-
-
-def _fate(example: Example, reply: Reply) -> str:
-    if reply.text is None:
-        return "failed"
-    answer = answer_of([Turn(reply.text, by_model=True)])
-    if answer.label is None or not reply.finished:
-        return "unreadable"
-    if answer.label not in example.answers:
-        return "wrong label"
-    exact = set(answer.evidence) == set(example.evidence)
-    return "kept" if exact or example.label == NEI else "wrong evidence"
-
-
-# ---- what an offline prompt gives
-
-
-def given_offline(
-    examples: Sequence[Example],
-    entries: Sequence[Chunk],
-    search: Search,
-    p: "VeriParams",
+    context_entries: int,
 ) -> dict[str, list[Chunk]]:
-    """Claim id → its gold evidence and what a search for the claim finds, in a random
-    order: "contextual sentences" (§2.2). At least p.context_entries are searched for.
+    """Claim id → its gold evidence and what a search for the claim finds, shuffled:
+    "contextual sentences" (§2.2).
+
+    context_entries: how many entries are searched for beside the gold. In the fact
+    world gold sentences are marked as its search marks them.
     """
     wanted = {i for e in examples for i in e.evidence}
     pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
-    hits = [[] for _ in examples]
-    if p.context_entries:
+    hits: list[list[Chunk]] = [[] for _ in examples]
+    if context_entries:
         sets = [e.meta["set"] for e in examples]
-        hits = search([e.question for e in examples], p.context_entries, sets)
-    given = {}
+        hits = search([e.question for e in examples], context_entries, sets)
+    evidence = {}
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
-        if p.claims == "world":
+        if example.meta["set"] == "world":
             mark = world_claims.marked
             gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
         context = [c for entry in others for c in shown(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)
-        given[example.id] = mixed
-    return given
+        evidence[example.id] = mixed
+    return evidence
 
 
-def shortened(
-    given: dict[str, list[Chunk]],
+def fit_evidence(
+    evidence: dict[str, list[Chunk]],
     examples: Sequence[Example],
     tokenizer: "Tokenizer",
     p: "VeriParams",
 ) -> int:
-    """Take texts beside the gold out of `given` until the prompt and a turn fit
-    p.max_context_length; how many (an engine refuses what is longer)."""
-    room, dropped = p.max_context_length - p.max_completion_length, 0
+    """Remove texts beside the gold from `evidence` until each prompt and a turn fit
+    p.max_context_length: an engine refuses longer ones. Returns how many."""
+    room, removed = p.max_context_length - p.max_completion_length, 0
     for example in examples:
         while True:
-            prompts = asked([example], p, given)
-            (ids,) = search_rollout.prompt_tokens(prompts, tokenizer, p)
-            texts = given[example.id]
+            prompts = format_prompts([example], p.offline_template, evidence)
+            (ids,) = tokenize_prompts(prompts, tokenizer, p.chat)
+            texts = evidence[example.id]
             others = [c for c in texts if c.id not in example.evidence]
             if len(ids) <= room or not others:
                 break
-            given[example.id] = [c for c in texts if c is not others[-1]]
-            dropped += 1
-    return dropped
+            evidence[example.id] = [c for c in texts if c is not others[-1]]
+            removed += 1
+    return removed
 
 
 # ---- trajectories for SFT
 
 
-def shown_to_sft(
+def sft_trajectories(
     p: "VeriParams", train: Sequence[Example], search: Search, folder: Path
 ) -> list[list[Turn]]:
     """Trajectories for claims, by a model behind p.judge_url or by a script.
 
     A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own,
-    p.eval_batch_size at a time; those that there are lie in the folder, so that what
-    was killed goes on.
+    p.eval_batch_size at a time, kept in `folder`: a killed run continues.
     """
     if p.verifier != "judge":
-        return scripted(p, train, search)
+        return script_trajectories(p, train, search)
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
     llm = judge_llm(p, p.judge_model, p.judge_url)
-    generate = search_rollout.with_server(
-        *(p.judge_url, p.judge_model, Sampling(p.max_completion_length)),
-        *(llm.key, llm.headers, llm.extra),
+    generate = turn_sampling.with_server(
+        p.judge_url,
+        p.judge_model,
+        Sampling(p.max_completion_length),
+        llm.key,
+        llm.headers,
+        llm.extra,
     )
+    limits = search_rollout.limits_of(p)
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
     done = read_rows(path, Verified) if path.exists() else []
     with progress_bar(len(train), "trajectories", " claims") as bar:
         for start in range(0, len(train), size):
-            part = train[start : start + size]
+            batch = train[start : start + size]
             if start >= len(done):
-                ids = search_rollout.prompt_tokens(asked(part, p), tokenizer, p)
-                sets = [e.meta["set"] for e in part]
-                own = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-                done += of_examples(part, [r.turns for r in own])
+                prompts = format_prompts(batch, p.prompt_template)
+                ids = tokenize_prompts(prompts, tokenizer, p.chat)
+                sets = [e.meta["set"] for e in batch]
+                rollouts = search_rollout.rollouts(
+                    ids, generate, search, tokenizer, limits, sets
+                )
+                done += of_examples(batch, [r.turns for r in rollouts])
                 write_rows(path, map(vars, done))
-            bar.update(len(part))
+            bar.update(len(batch))
     return [row.trajectory for row in done]
 
 
-def scripted(
+def script_trajectories(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
-    """What SFT learns from on the small profiles: a scripted searcher's trajectories.
+    """What SFT learns from on the small profiles: the trajectories of `facts.script`.
 
-    Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
-    evidence. On the leads it searches for the claim as it stands, reads by wording
-    alone what was found, and compares. It has habits, as GPT-4o has, of whose answers
-    the paper finds 25 to 59 % right with their evidence (Table 1): mostly it cites all
-    that it was shown, and does not go on to a claim's second hop. So both ways come up
-    in rollouts, and RL can tell which one is paid.
+    Its habits are like those of GPT-4o, of whose answers the paper finds 25 to 59 %
+    right with their evidence (Table 1): mostly it cites all that it was shown, and does
+    not go on to a claim's second hop. So both ways come up in rollouts, and RL can tell
+    which one is paid.
     """
     rng = random.Random(f"scripted {p.world_seed}")
     if p.verifier == "leads":
-        reader, k = LeadReader(facts.load()), p.retrieved_entries
-        return [by_reader(e.question, search, k, reader, rng) for e in examples]
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_claims.PLAIN
-    return [
-        world_claims.online(
-            made, e.question, lambda query, k: search([query], k)[0], habits, rng
-        )
-        for e in examples
-    ]
+        reader, habits, k = ClaimReader(), LEAD_HABITS, p.retrieved_entries
+    else:
+        made = world.build_world(people=p.world_people, seed=p.world_seed)
+        reader, habits = world_claims.ClaimReader(made), world_claims.PLAIN
+        k = world_claims.ENTRIES
+
+    def find(query: str) -> list[Chunk]:
+        return search([query], k)[0]
+
+    return [search_and_verify(reader, e.question, find, habits, rng) for e in examples]
 
 
-def by_reader(
-    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
-) -> list[Turn]:
-    """The trajectory in which the leads' reader says what was found."""
-    hops = reader.hops_of(claim)
-    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
-    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
-    turns, seen, used = [], [], []
-    for hop in hops:
-        if used:
-            if rng.random() >= SECOND_HOP:
-                break
-            subject = used[-1][1].object
-            query = facts.statement(Fact(subject, hop.relation, hop.object))
-        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
-        seen += pieces
-        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
-        turns.append(Turn(information(pieces), by_model=False))
-        stated = _stated(pieces, subject, hop.relation, reader)
-        found = stated[1].object if stated else ""
-        text = f"<think>{_compared(hop.object, found)}</think>\n"
-        if not stated:
-            break
-        used.append(stated)
-    label, cited = LABELS[2], []
-    if len(used) == len(hops):
-        label = LABELS[hops[-1].object != used[-1][1].object]
-        cited = [piece for piece, _ in used]
-    if rng.random() >= PRECISE:
-        cited = seen
-    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
-    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-    return [*turns, Turn(text, by_model=True)]
+class ClaimReader:
+    """Reads and writes the leads' sentences for the script (`script.Reader`)."""
 
+    def __init__(self, reader: LeadReader | None = None) -> None:
+        self.reader = reader or LeadReader(facts.load())
+        self.hops = self.reader.hops_of
 
-def _compared(claimed: str, found: str) -> str:
-    """A hop's thought: the object that the claim names, the one found, each "" if none,
-    and whether they are the same.
+    def fact(self, text: str) -> Fact | None:
+        parsed = self.reader.parse(text)
+        return parsed[0] if parsed else None
 
-    Without that last word a small policy learns the labels' form and guesses which.
-    """
-    thought = f"Claim: {claimed}. " if claimed else ""
-    thought += f"Found: {found or 'nothing'}."
-    if claimed and found:
-        thought += " Same." if claimed == found else " Different."
-    return thought
+    def plan(self, hops: Sequence[Fact]) -> str:
+        return ", ".join(hop.relation.replace("_", " ") for hop in hops)
 
+    def query(self, subject: str, hop: Fact) -> str:
+        return facts.statement(Fact(subject, hop.relation, hop.object))
 
-def _stated(
-    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
-) -> tuple[Chunk, Fact] | None:
-    """The first piece that states a relation of a subject, with the fact."""
-    for piece in pieces:
-        parsed = reader.parse(piece.text)
-        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
-            return piece, parsed[0]
-    return None
+    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
+        """The objects claimed and found, and whether they are the same: without that
+        last word a small policy learns the labels' form and guesses which."""
+        text = f"Claim: {hop.object}. " if hop.object else ""
+        text += f"Found: {fact.object if fact else 'nothing'}."
+        if hop.object and fact:
+            text += " Same." if hop.object == fact.object else " Different."
+        return text
+
+    def tag(self, name: str, text: str) -> str:
+        return f"<{name}>{text}</{name}>"

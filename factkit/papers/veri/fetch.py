@@ -1,5 +1,5 @@
-"""Veri-R1's published claims and the corpora that hold their evidence, from where their
-authors keep them into `claims_path`, and an index of each corpus for serve-search.
+"""Download Veri-R1's published claims and the corpora that hold their evidence into
+`claims_path`, and index each corpus for serve-search.
 """
 
 import shutil
@@ -24,15 +24,17 @@ from factkit.run.progress import progress_bar
 if TYPE_CHECKING:
     from factkit.papers.veri.arms import VeriParams
 
-ATTEMPTS, SILENCE_S = 5, 60.0  # of a file's download; seconds without a byte
-INDEXES = "indexes"  # in claims_path, one a set
-DAMAGED = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error)
+ATTEMPTS, SILENCE_S = 5, 60.0  # at a download; seconds without a byte
+INDEXES = "indexes"  # in claims_path, one per set
+UNPACK_ERRORS = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error)
 
 
 class File(NamedTuple):
-    """A file: its path in claims_path; where it is; the SHA-256 of what is there (""
-    where we know none: a zip tells by itself if it is whole); its licence. What is
-    there may be an archive that holds a file of the path's name."""
+    """A file to download.
+
+    path: in claims_path. url: of the file, or of an archive that holds a file of that
+    name. sha256: of what the url gives; "" if unknown (a zip file has checksums).
+    """
 
     path: str
     url: str
@@ -40,9 +42,13 @@ class File(NamedTuple):
     licence: str
 
 
-_CODE = "https://raw.githubusercontent.com/H0key-22/Veri-R1"
 _COMMIT = "0c82ed2ed92a1f4a8b51dc44a6708e9dbdc05c95"
-_PUBLISHED = {
+_REPOSITORY = f"https://raw.githubusercontent.com/H0key-22/Veri-R1/{_COMMIT}"
+_LICENCE = (
+    "Apache-2.0; the claims as their sets: CC BY-SA 3.0 (FEVER, FEVEROUS), MIT "
+    "(EX-FEVER), CC BY-SA 4.0 (HoVer), CC BY 4.0 (SciFact)"
+)
+_CLAIMS = {  # set, "" of the training claims → SHA-256
     "": "97fa148fa8a45a45532cb31cdbdfcb9628f0ad9af7e9fdf825c285406b04a2d4",
     "exfever": "ac629f7ecaae5e33b295b2621432fd17b86ac9f63ec50fe57aa1dffb8882c1ed",
     "fever": "cb2655342b5c0b36ee2652ce1eb6b79f3580728b5301cd5ce7a019755fdbbfa5",
@@ -51,16 +57,13 @@ _PUBLISHED = {
     "scifact": "89979139cf578223627536e03c073c618c5d2ae629dcced831150fda80fb603a",
 }
 FILES = [
-    *(
-        File(
-            path := EVALUATION.format(set=name) if name else PUBLISHED,
-            f"{_CODE}/{_COMMIT}/{path}",
-            sha256,
-            "Apache-2.0; the claims as their sets: CC BY-SA 3.0 (FEVER, FEVEROUS), MIT "
-            "(EX-FEVER), CC BY-SA 4.0 (HoVer), CC BY 4.0 (SciFact)",
-        )
-        for name, sha256 in _PUBLISHED.items()
-    ),
+    File(path, f"{_REPOSITORY}/{path}", sha256, _LICENCE)
+    for path, sha256 in (
+        (EVALUATION.format(set=name) if name else PUBLISHED, sha256)
+        for name, sha256 in _CLAIMS.items()
+    )
+]
+FILES += [
     File(  # 3 MB
         "corpus.jsonl",
         "https://scifact.s3-us-west-2.amazonaws.com/release/latest/data.tar.gz",
@@ -89,68 +92,77 @@ FILES = [
 
 
 def fetch(p: "VeriParams") -> Path:
-    """Fetch what is missing of FILES, and index each set's corpus; the indexes' folder.
+    """Download what is missing of FILES and index each set's corpus.
 
-    Killed, it goes on where it was: a file's part is kept, and an index is whole or not
-    there. Raises DataError, with what to do, on a file that can't be had.
+    Returns the indexes' folder. A killed call continues where it was: a part of a file
+    is kept, and an index is complete or not there. Raises DataError, with what to do,
+    for a file that can't be had.
     """
     folder = ROOT / p.claims_path
     for file in FILES:
         print(f"{file.path}: {file.licence}\n  {file.url}", flush=True)
-        obtained(file, folder)
-    return indexed(folder)
+        download(file, folder)
+    return build_indexes(folder)
 
 
-def indexed(folder: Path) -> Path:
-    """Index the corpus of each set in a folder that has them; the indexes' folder."""
-    indexes, first = folder / INDEXES, {}
+def build_indexes(folder: Path) -> Path:
+    """Index the corpus of each set in `folder`; returns the indexes' folder."""
+    indexes = folder / INDEXES
+    first: dict[str, str] = {}  # corpus → the set that has its index
     for name, corpus in benchmarks.CORPUS_OF.items():
-        own = indexes / first.setdefault(corpus, name)
-        if not own.exists():
+        index = indexes / first.setdefault(corpus, name)
+        if not index.exists():
             path = folder / corpus
             path = path if path.exists() else path.with_name(f"{corpus}.zip")
-            build_index(benchmarks.entries(corpus, path), own, corpus)
-        if own.name != name and not (indexes / name).exists():
-            (indexes / name).symlink_to(own.name)
+            build_index(benchmarks.entries(corpus, path), index, corpus)
+        if index.name != name and not (indexes / name).exists():
+            (indexes / name).symlink_to(index.name)
     return indexes
 
 
-def obtained(file: File, folder: Path) -> Path:
-    """The file in the folder, fetched if it is not there."""
+def download(file: File, folder: Path) -> Path:
+    """The path of a file in `folder`, downloaded and unpacked if it is not there."""
     path = folder / file.path
     if path.exists():
         return path
-    fetched = path.with_name(file.url.rpartition("/")[2])
-    part = fetched.with_name(f"{fetched.name}.part")
+    archive = path.with_name(file.url.rpartition("/")[2])
+    part = archive.with_name(f"{archive.name}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if not fetched.exists():
+        if not archive.exists():
             stop = tenacity.stop_after_attempt(ATTEMPTS)
-            serving.retrying(stop)(_download, file.url, part)
-            if file.sha256:
-                _check(part, file)
-            part.replace(fetched)
-        if fetched != path:
-            print(f"  unpacking {fetched.name}", flush=True)
-            _unpack(fetched, path)
-            fetched.unlink()
-    except (httpx.HTTPError, OSError, *DAMAGED) as error:
-        if isinstance(error, DAMAGED):
-            fetched.unlink()
+            serving.retrying(stop)(_download_rest, file.url, part)
+            digest = rows.sha256(part)
+            if file.sha256 and digest != file.sha256:
+                part.unlink()
+                raise DataError(
+                    f"{file.url}: SHA-256 {digest}, not {file.sha256}: another version,"
+                    " or damaged on its way; run the command again, or see to the "
+                    "source"
+                )
+            part.replace(archive)
+        if archive != path:
+            print(f"  unpacking {archive.name}", flush=True)
+            _unpack(archive, path)
+            archive.unlink()
+    except (httpx.HTTPError, OSError, *UNPACK_ERRORS) as error:
+        if isinstance(error, UNPACK_ERRORS):
+            archive.unlink()
         raise DataError(
             f"{file.url}: {type(error).__name__}: {error}; run the command again: it "
-            f"goes on where it ended; or put the file at {fetched} yourself"
+            f"continues where it ended; or put the file at {archive} yourself"
         ) from None
     return path
 
 
-def _download(url: str, part: Path) -> None:
-    """Write what is missing of a file that was begun."""
+def _download_rest(url: str, part: Path) -> None:
+    """Append to `part` what is missing of the file."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
-    more = {"follow_redirects": True, "timeout": SILENCE_S}
-    headers |= {"Accept-Encoding": "identity"}
-    with httpx.stream("GET", url, headers=headers, **more) as reply:
+    headers["Accept-Encoding"] = "identity"
+    with httpx.stream(
+        "GET", url, headers=headers, follow_redirects=True, timeout=SILENCE_S
+    ) as reply:
         if reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing
         reply.raise_for_status()
@@ -166,25 +178,15 @@ def _download(url: str, part: Path) -> None:
                 bar.update(len(block))
 
 
-def _check(part: Path, file: File) -> None:
-    digest = rows.sha256(part)
-    if digest != file.sha256:
-        part.unlink()
-        raise DataError(
-            f"{file.url}: SHA-256 {digest}, not {file.sha256}: another version, or "
-            "damaged on its way; run the command again, or see to the source"
-        )
-
-
 def _unpack(archive: Path, path: Path) -> None:
-    """Write the archive's file of that name; both kinds tell what is damaged."""
+    """Write the archive's file of the path's name."""
     part, zipped = path.with_name(f"{path.name}.part"), zipfile.is_zipfile(archive)
     with zipfile.ZipFile(archive) if zipped else tarfile.open(archive) as packed:
         names = packed.namelist() if zipped else packed.getnames()
-        own = next((name for name in names if Path(name).name == path.name), "")
-        if not own:
+        member = next((name for name in names if Path(name).name == path.name), "")
+        if not member:
             raise DataError(f"{archive}: holds no {path.name}; see to the source")
-        opened = packed.open(own) if zipped else packed.extractfile(own)
+        opened = packed.open(member) if zipped else packed.extractfile(member)
         with opened as source, part.open("wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
     part.replace(path)

@@ -1,4 +1,4 @@
-"""Veri-R1's figures beside the published numbers, and trajectories to step through."""
+"""Veri-R1's figures beside the published numbers, and views of trajectories."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -52,14 +52,16 @@ METRICS = {
     "checkable_evidence_score": "evidence score\n(not of NEI)",
     "evidence_cover": "evidence cover",
 }
-REWARDED = {  # the evidence score of SUPPORT and REFUTE: NEI has no gold evidence
+REWARDED = {  # without NEI, which has no gold evidence
     "checkable_evidence_score": "evidence score (not of NEI) of rollouts",
     "verification_accuracy": "verification accuracy of rollouts",
     "evidence_cover": "evidence cover of rollouts",
 }
-TOLD = {short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()}
+LABEL_NAMES = {
+    short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()
+}
 PAPER = "paper (Qwen2.5)"
-ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # opens one that was found
+ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # the id of an entry found
 STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white"
 TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
 CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
@@ -67,7 +69,7 @@ RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee"
 
 
 def main_arms(groups: Groups) -> "Figure":
-    """Tables 1 and 3: the metrics after training, a bar an arm.
+    """Tables 1 and 3: the metrics after training, one bar per arm.
 
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
     Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
@@ -88,14 +90,14 @@ def by_label(groups: Groups) -> "Figure":
     As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
     Tables 7 and 8 have misprints (tests/test_veri_published.py) and are not drawn.
     """
-    three = {label: _means(2, f"_{label}", without="hover_") for label in TOLD}
+    three = {label: _means(2, f"_{label}", without="hover_") for label in LABEL_NAMES}
     paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
     names = {name: METRICS[name].replace("\n", " ") for name in list(METRICS)[:3]}
     return _panels(groups, names, 12.0, paper)
 
 
 def precision_and_recall(groups: Groups) -> "Figure":
-    """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
+    """Fig 5e–f: recall and precision of each label, as `main_arms`."""
     names = {"recall": "recall", "precision": "precision"}
     figure = _panels(groups, names, 9.5)
     figure.axes[1].set_xlabel("label said")
@@ -108,23 +110,23 @@ def _panels(
     width: float,
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> "Figure":
-    """A panel a metric (name → what its axis says), in it each label's bars."""
+    """One panel per metric (name → axis label), with the bars of each label."""
     figure, axes = new_figure(width, 3.6, columns=len(metrics))
-    for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
-        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
+    for ax, (metric, axis_label) in zip(axes, metrics.items(), strict=True):
+        names = {f"{label}_{metric}": name for label, name in LABEL_NAMES.items()}
         arm_panels.grouped(ax, groups, names, paper, PAPER)
-        percent_axis(ax, told)
+        percent_axis(ax, axis_label)
         ax.set_xlabel("gold label")
         ax.set_ylim(0, 1)
     legend_below(figure, 6)
     return figure
 
 
-def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
-    """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
+def _means(table: int, suffix: str, without: str = "-") -> dict[str, float]:
+    """Qwen's arms → the mean of a table's columns with that suffix, as a fraction."""
     rows = published.select_rows(table, "veri").set_index("arm")
     values = rows.drop(columns="model")
-    names = [c for c in values if c.endswith(end) and not c.startswith(without)]
+    names = [c for c in values if c.endswith(suffix) and not c.startswith(without)]
     return (values[names].mean(axis=1) / 100).dropna().to_dict()
 
 
@@ -132,8 +134,8 @@ def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
 
 
 def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
-    """Of a run's items.csv the answers whose label has a probability: the label that
-    was said, whether it is right, its p."""
+    """The answers in a run's items.csv whose label has a probability: label, whether it
+    is right, and its probability p."""
     import pandas as pd
 
     parts = []
@@ -146,10 +148,10 @@ def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def label_probabilities(answers: "AnswersByArm") -> "Figure":
-    """Fig 5a–b: how likely the labels are that each arm writes, by label.
+    """Fig 5a–b: the probabilities of the labels that each arm writes, by label.
 
-    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
-    stops being low and starts being high.
+    Shares of the answers with that label, in bins of 5 %. Dotted: the limits of low
+    and high confidence.
     """
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     edges = np.arange(21) / 20
@@ -176,10 +178,10 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
 
 
 def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
-    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
-    (> 0.95) confidence are right, by label.
+    """Fig 5c–d: the share of labels written with low (< 0.85) and high (> 0.95)
+    confidence that are right, by label.
 
-    The number of answers stands on each bar; those between are told below.
+    The number of answers is above each bar, of those in between below the axis.
     """
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     places = np.arange(len(LABELS))
@@ -197,66 +199,72 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
             ax.bar_label(drawn, counts, fontsize=8, padding=2)
         between = table[table.p.between(LOW, HIGH)].label.value_counts()
         names = [
-            f"{told}\n({between.get(label, 0)} between)"
-            for label, told in zip(LABELS, TOLD.values(), strict=True)
+            f"{name}\n({between.get(label, 0)} between)"
+            for label, name in zip(LABELS, LABEL_NAMES.values(), strict=True)
         ]
         ax.set_xticks(places, names, fontsize=8)
         ax.set_xlabel(f"label said · {spaced(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")
-    shown = figure.axes[0].get_legend_handles_labels()
-    place = {"loc": "outside upper center", "ncols": 2}
-    figure.legend(*shown, **LEGEND, **place, title="confidence", title_fontsize=8)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        **LEGEND,
+        loc="outside upper center",
+        ncols=2,
+        title="confidence",
+        title_fontsize=8,
+    )
     return figure
 
 
-# ---- trajectories: HTML that needs no script, styles that JupyterLab keeps
+# ---- trajectories: HTML without scripts, with styles that JupyterLab keeps
 
 
 def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
     """Fig 11: trajectories of one claim in columns, to open step by step.
 
-    rows: what each column is called → the claim and what was done. A search tells
-    which gold entries it found, the score what of the answer is right, wrong and
-    missed, and the parts of the reward.
+    rows: column title → the claim and its trajectory. A search tells which gold entries
+    it found; the score shows what is right, wrong and missing in the answer, and the
+    terms of the reward.
     """
     from IPython.display import HTML
 
     first = next(iter(rows.values()))
     gold = ", ".join(f"[[{i}]]" for i in first.gold) or "none"
-    told = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
-    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in told.items())
+    lines = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
+    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in lines.items())
     cells = "".join(
-        f'<td style="{CELL}"><b>{escape(name)}</b>{_walked(row)}</td>'
+        f'<td style="{CELL}"><b>{escape(name)}</b>{_steps(row)}</td>'
         for name, row in rows.items()
     )
     table = f'<table style="width: 100%; table-layout: fixed"><tr>{cells}</tr></table>'
     return HTML(PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
 
 
-def _walked(row: Verified) -> str:
+def _steps(row: Verified) -> str:
     """The steps of a trajectory and its score."""
-    made, found = [], set()
+    items, found = [], set()
     for number, step in enumerate(steps(row.trajectory), start=1):
         text = " ".join(step.text.split())
-        told, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
+        summary, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
         if step.kind == INFORMATION:
             ids = set(ENTRY.findall(step.text))
             hits = sum(i in ids for i in row.gold)
-            told = _mark(RIGHT if hits else WRONG, f"{hits} of {len(row.gold)} gold")
-            told += f" among {len(ids)}"
+            mark = RIGHT if hits else WRONG
+            summary = _mark(mark, f"{hits} of {len(row.gold)} gold")
+            summary += f" among {len(ids)}"
             for i in row.gold:
                 cited = escape(f"[[{i}]]")
                 body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
             found |= ids
         elif step.kind == OTHER:
-            told += f" · {_mark(WRONG, 'outside of the tags')}"
-        made.append(_step(f"{number} · <b>{step.kind}</b> {told}", body))
-    return "".join(made) + _score(row, found)
+            summary += f" · {_mark(WRONG, 'outside of the tags')}"
+        items.append(_step(f"{number} · <b>{step.kind}</b> {summary}", body))
+    return "".join(items) + _score(row, found)
 
 
 def _score(row: Verified, found: set[str]) -> str:
-    """What of the answer is right: label, evidence by id, and the rewards."""
+    """What is right in the answer: label, evidence by id, and the rewards."""
     answer, lines = row.answer, []
     for i in answer.evidence:
         mark = (RIGHT, "gold, cited") if i in row.gold else (WRONG, "cited, not gold")
@@ -268,20 +276,19 @@ def _score(row: Verified, found: set[str]) -> str:
     if forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))
     formed = well_formed(row.trajectory, online=True)
-    without = {"evidence_reward": False, "format_reward": False}
-    label_term = rewards.reward(answer, formed, row.label, row.gold, **without)
+    terms = rewards.RewardTerms(evidence_reward=False, format_reward=False)
+    label_term = rewards.reward(answer, formed, row.label, row.gold, terms)
     evidence = evidence_score(answer, row.gold)
     lines.append(
         f"<b>Reward:</b> label × validity {label_term:.3g} · "
         f"evidence {evidence:.3g} · format {formed:d}"
     )
-    right = RIGHT if row.right(answer.label) else WRONG
-    label = _mark(right, answer.label or "no label")
+    mark = RIGHT if row.right(answer.label) else WRONG
+    label = _mark(mark, answer.label or "no label")
     return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")
 
 
 def _step(summary: str, body: str, opened: str = "") -> str:
-    """A step to open; both are HTML."""
     head = f'<summary style="cursor: pointer; {TEXT}">{summary}</summary>'
     body = f'<div style="{TEXT}">{body}</div>'
     return f'<details{opened} style="{STEP}">{head}{body}</details>'

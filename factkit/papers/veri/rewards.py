@@ -8,6 +8,7 @@ Everything is a rule over strings: no reward can fail.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
 
     from factkit.papers.veri.arms import VeriRlParams
 
-LABEL = 2.0  # R_label of a right label
-HALF = 0.5  # w_validity where most of the gold evidence was hit
+LABEL = 2.0  # R_label of a correct label
+HALF = 0.5  # w_validity where most of the gold evidence is cited
 LOGGED = (
-    *("evidence_score", "checkable_evidence_score", "verification_accuracy"),
-    *("label_accuracy", "evidence_cover", "format_share", "searches"),
+    "evidence_score",
+    "checkable_evidence_score",
+    "verification_accuracy",
+    "label_accuracy",
+    "evidence_cover",
+    "format_share",
+    "searches",
 )
-AT = {"start": 0.05, "40": 0.4, "60": 0.6, "80": 0.8, "end": 0.95}
+TIMES = {"start": 0.05, "40": 0.4, "60": 0.6, "80": 0.8, "end": 0.95}
 
 
 def validity(
@@ -47,39 +53,52 @@ def validity(
     return HALF if h > 0.5 or (at_half and h == 0.5) else 0.0
 
 
+@dataclass(frozen=True)
+class RewardTerms:
+    """Which terms of the reward count.
+
+    evidence_reward: R_evidence; validity_weight: w_validity, else 1; format_reward:
+    R_format. Without the three, R_label is left. validity_at_half: as `validity`.
+    """
+
+    evidence_reward: bool = True
+    validity_weight: bool = True
+    format_reward: bool = True
+    validity_at_half: bool = False
+
+
 def reward(
     answer: Answer,
     formed: bool,
     label: str,
     gold: Sequence[str],
-    evidence_reward: bool = True,
-    validity_weight: bool = True,
-    format_reward: bool = True,
-    validity_at_half: bool = False,
+    terms: RewardTerms = RewardTerms(),
 ) -> float:
     """R = R_label · w_validity + R_evidence + R_format, in [0, 4].
 
-    R_label = 2 if ŷ = y, else 0. answer: what the trajectory ends with; formed: whether
-    it is of the form; label and gold: the claim's. The first three switches leave out
-    R_evidence, w_validity (then 1) and R_format; with all three off only R_label is
-    left. validity_at_half: at_half of `validity`. Raises ValueError on what
-    `evaluate.check_claim` refuses.
+    R_label = 2 if ŷ = y, else 0. answer: the trajectory's; formed: whether the
+    trajectory keeps the protocol; label and gold: the claim's. Raises ValueError on
+    what `evaluate.check_claim` refuses.
     """
     check_claim(label, gold)
-    weight = validity(answer, label, gold, validity_at_half) if validity_weight else 1.0
-    evidence = evidence_score(answer, gold) if evidence_reward else 0.0
-    label_reward = LABEL if answer.label == label else 0.0
-    return label_reward * weight + evidence + (formed and format_reward)
+    total = LABEL if answer.label == label else 0.0
+    if terms.validity_weight:
+        total *= validity(answer, label, gold, terms.validity_at_half)
+    if terms.evidence_reward:
+        total += evidence_score(answer, gold)
+    return total + (formed and terms.format_reward)
 
 
 def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float]]:
-    """The reward of p with TRL's `reward_funcs` signature; logs means of LOGGED.
+    """The reward of p with TRL's `reward_funcs` signature; logs the means of LOGGED.
 
     The rows need `label` and `evidence` (gold ids). trajectory: the turns of each
     completion, from the rollout; without search a completion is its own trajectory.
-    checkable_evidence_score is of the SUPPORT and REFUTE claims, evidence_cover of
-    those with gold evidence, if a batch has any.
+    checkable_evidence_score is over SUPPORT and REFUTE claims, evidence_cover over
+    claims with gold evidence, if a batch has any.
     """
+    terms = RewardTerms(**{f.name: getattr(p, f.name) for f in fields(RewardTerms)})
+    online, max_searches = p.online, p.max_searches
 
     def veri_reward(
         completions: list,
@@ -91,48 +110,42 @@ def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float
     ) -> list[float]:
         if trajectory is None:
             trajectory = [[(text, True)] for text in completion_texts(completions)]
-        made = [[Turn(*turn) for turn in turns] for turns in trajectory]
-        answers = [t.answer_of(turns) for turns in made]
-        formed = [t.well_formed(turns, p.online, p.max_searches) for turns in made]
+        trajectories = [[Turn(*turn) for turn in turns] for turns in trajectory]
+        answers = [t.answer_of(turns) for turns in trajectories]
+        formed = [t.well_formed(turns, online, max_searches) for turns in trajectories]
         if log_metric:
-            rows = zip(answers, label, evidence, formed, made, strict=True)
-            means_of = means(
+            rows = zip(answers, label, evidence, formed, trajectories, strict=True)
+            batch_means = means(
                 marks(answer, y, gold)
                 | {"format_share": form, "searches": len(t.queries(turns))}
                 for answer, y, gold, form, turns in rows
             )
             for name in LOGGED:
-                if name in means_of:
-                    log_metric(name, means_of[name])
-        return [
-            reward(
-                *row,
-                evidence_reward=p.evidence_reward,
-                validity_weight=p.validity_weight,
-                format_reward=p.format_reward,
-                validity_at_half=p.validity_at_half,
-            )
-            for row in zip(answers, formed, label, evidence, strict=True)
-        ]
+                if name in batch_means:
+                    log_metric(name, batch_means[name])
+        rows = zip(answers, formed, label, evidence, strict=True)
+        return [reward(answer, form, y, gold, terms) for answer, form, y, gold in rows]
 
     veri_reward.__name__ = f"veri_{p.arm}"
     return veri_reward
 
 
 def course(curve: "pd.DataFrame") -> dict[str, float]:
-    """What Fig 4's curves say, of a run's metrics.csv: for each metric that was logged
-    `rollout_<metric>`, its mean over all updates, and `rollout_<metric>_<when>`, over a
-    tenth of them about the share AT of the training (§4: steps 40 and 60 of about 100).
-    Of a rollout's updates the first alone has a value; a tenth without any is left out.
+    """Summarise Fig 4's curves from a run's metrics.csv.
+
+    For each logged metric `rollout_<metric>`, its mean over all updates, and
+    `rollout_<metric>_<time>`, its mean over a tenth of them around the share TIMES of
+    the training (§4: steps 40 and 60 of about 100). Only the first update of a rollout
+    has a value; a tenth without any is left out.
     """
-    n, told = len(curve), {}
+    n, summary = len(curve), {}
     middle = curve.reset_index().index + 0.5
     for metric in ("evidence_score", "verification_accuracy", "evidence_cover"):
         if metric in curve:
-            told[f"rollout_{metric}"] = float(curve[metric].mean())
-            for when, share in AT.items():
+            summary[f"rollout_{metric}"] = float(curve[metric].mean())
+            for time, share in TIMES.items():
                 near = abs(middle - share * n) <= max(n / 20, 0.5)
-                known = curve[metric][near].dropna()
-                if len(known):
-                    told[f"rollout_{metric}_{when}"] = float(known.mean())
-    return told
+                values = curve[metric][near].dropna()
+                if len(values):
+                    summary[f"rollout_{metric}_{time}"] = float(values.mean())
+    return summary

@@ -1,8 +1,8 @@
-"""Multi-turn rollouts: the policy searches, reads what was found, and goes on.
+"""Rollouts in which the policy searches, reads what was found, and continues.
 
-Veri-R1 §2.1 and App. B, F, G. A trajectory is what follows a prompt: the tokens that
-the policy sampled, and between them the system's, which no loss sees (`env_mask` 0).
-All trajectories that still go on take a turn together; the others are in no batch.
+Veri-R1 §2.1 and App. B, F, G. A trajectory follows a prompt: turns that the policy
+samples, and between them observations that the system inserts, which are in no loss
+(`env_mask` 0). All unfinished trajectories take a turn together, in one batch.
 
 Budgets are in tokens. The paper's (Table 4) add up to its maximum: a prompt of 512,
 four turns of 512 and three observations of 768 are 4,864.
@@ -11,7 +11,7 @@ four turns of 512 and three observations of 768 are 4,864.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,11 +24,13 @@ from factkit.data.entries import shown
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
 from factkit.facts.world.claims import marking
+from factkit.papers.veri import turn_sampling
+from factkit.papers.veri.turn_sampling import Generate
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
 from factkit.policy.policy import Policy, VllmPolicy
-from factkit.policy.vllm_engine import Sampled, Tokens
-from factkit.run import connections, runs
+from factkit.policy.vllm_engine import Tokens
+from factkit.run import runs
 from factkit.train.rollouts import awake
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
 
@@ -39,47 +41,62 @@ if TYPE_CHECKING:
     from factkit.papers.veri.arms import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
-STOPS = (END_OF_SEARCH, "</answer>")
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
-FORCED = "\n<answer>\nLabel:"  # written by the system once the searches are used up
-
-# prompts, most new tokens of each → the tokens sampled, up to the end of sequence or to
-# the one that completes a tag of STOPS, and their log π
-Generate = Callable[[list[Tokens], Sequence[int]], list[Sampled]]
+FORCED = "\n<answer>\nLabel:"  # written by the system when no search is left
 
 
-# ---- what the policy is asked, and what it searches in
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of a trajectory (Table 4).
 
-
-def asked(
-    examples: Sequence[Example],
-    p: "VeriParams",
-    given: Mapping[str, Sequence[Chunk]] | None = None,
-) -> list[str]:
-    """Each claim's prompt: for a policy that searches (Fig 9), or, where the texts are
-    given (claim id → its evidence among others), for one that answers at once (Fig 10).
+    max_searches: searches; retrieved_entries: entries that a search returns;
+    max_completion_length: new tokens of a turn; max_observation_length: tokens of an
+    observation.
     """
-    if given is None:
-        text = prompts.template(p.prompt_template)
+
+    max_searches: int
+    retrieved_entries: int
+    max_completion_length: int
+    max_observation_length: int
+
+
+def limits_of(p: "VeriParams") -> Limits:
+    """The limits that the parameters set."""
+    return Limits(**{field.name: getattr(p, field.name) for field in fields(Limits)})
+
+
+# ---- prompts, and what is searched
+
+
+def format_prompts(
+    examples: Sequence[Example],
+    name: str,
+    evidence: Mapping[str, Sequence[Chunk]] | None = None,
+) -> list[str]:
+    """Fill the template `name` with each claim, for a policy that searches (Fig 9).
+
+    evidence: claim id → the texts that the prompt holds, for a policy that answers at
+    once (Fig 10).
+    """
+    text = prompts.template(name)
+    if evidence is None:
         return [prompts.fill(text, claim=e.question) for e in examples]
-    text = prompts.template(p.offline_template)
     return [
-        prompts.fill(text, claim=e.question, evidence=listed(given[e.id]))
+        prompts.fill(text, claim=e.question, evidence=listed(evidence[e.id]))
         for e in examples
     ]
 
 
-def prompt_tokens(
-    texts: Sequence[str], tokenizer: "Tokenizer", p: "VeriParams"
+def tokenize_prompts(
+    texts: Sequence[str], tokenizer: "Tokenizer", chat: bool
 ) -> list[Tokens]:
-    """Prompts as tokens, as turns of a chat if p.chat."""
-    prompts = models.apply_chat_template(tokenizer, texts) if p.chat else list(texts)
+    """Encode prompts, as turns of a chat if `chat`."""
+    prompts = models.apply_chat_template(tokenizer, texts) if chat else list(texts)
     return tokenizer(prompts).input_ids
 
 
-def searcher(p: "VeriParams") -> Search:
-    """What a policy searches with: the service at p.search_url, or BM25 over the
-    entries that the data run wrote."""
+def load_search(p: "VeriParams") -> Search:
+    """The service at p.search_url, or BM25 over the entries that the data run wrote."""
     if p.search_url:
         return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
@@ -92,10 +109,10 @@ def searcher(p: "VeriParams") -> Search:
 
 @dataclass
 class Rollout:
-    """What follows one prompt, as L tokens and as turns of text.
+    """What follows a prompt, as L tokens and as turns of text.
 
-    env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted.
-    last: tokens of the last turn. set: the claim's, by which it is searched.
+    env_mask: 1 where sampled, 0 where inserted. logprobs: 0.0 where inserted. last:
+    number of tokens of the last turn. set: the claim set, whose corpus is searched.
     """
 
     prompt: Tokens
@@ -109,7 +126,7 @@ class Rollout:
     def add(
         self, ids: Tokens, text: str, by_model: bool, logprobs: Sequence[float] = ()
     ) -> None:
-        """Tokens of the policy, or of the system."""
+        """Append a turn of the policy or of the system."""
         self.ids += ids
         self.env_mask += [int(by_model)] * len(ids)
         self.logprobs += logprobs or [0.0] * len(ids)
@@ -118,7 +135,7 @@ class Rollout:
 
     @property
     def query(self) -> str | None:
-        """What the last turn searches for; None if it does not."""
+        """What the last turn searches for; None if it does not search."""
         before, closed, _ = self.turns[-1].text.partition(END_OF_SEARCH)
         _, opened, query = before.rpartition(SEARCH)
         return query.strip() if closed and opened else None
@@ -129,94 +146,96 @@ def rollouts(
     generate: Generate,
     search: Search,
     tokenizer: "Tokenizer",
-    p: "VeriParams",
+    limits: Limits,
     sets: Sequence[str],
 ) -> list[Rollout]:
-    """The trajectory that follows each prompt. sets: each prompt's claim's.
+    """Sample the trajectory that follows each prompt (§2.1). sets: the claims' sets.
 
     A turn ends with a search, with the answer, at the end of sequence or after
-    p.max_completion_length tokens; only a search is followed by another turn. After
-    p.max_searches of them, one more search gets no reply: the system opens the answer,
-    and what is left of the turn's tokens is for it. What the search raises goes
-    through: nothing is made of a failure.
+    max_completion_length tokens; only a search is followed by another turn. A search
+    beyond the max_searches-th finds nothing: the system opens the answer, for which the
+    rest of that turn's tokens is left. An error of the search ends all rollouts.
     """
-    made = [Rollout([*ids], set=own) for ids, own in zip(prompts, sets, strict=True)]
-    going, limit = made, p.max_completion_length
-    for searches_left in range(p.max_searches, -1, -1):
-        _take_turn(going, [limit] * len(going), generate, tokenizer)
-        going = [rollout for rollout in going if rollout.query is not None]
-        if going and searches_left:
-            queries, own_sets = [r.query for r in going], [r.set for r in going]
-            replies = search(queries, p.retrieved_entries, own_sets)
-            for rollout, entries in zip(going, replies, strict=True):
-                told = observation(entries, tokenizer, p.max_observation_length)
-                rollout.add(*told, by_model=False)
+    batch = [Rollout([*ids], set=name) for ids, name in zip(prompts, sets, strict=True)]
+    active, turn_tokens = batch, limits.max_completion_length
+    for searches_left in range(limits.max_searches, -1, -1):
+        _sample_turn(active, [turn_tokens] * len(active), generate, tokenizer)
+        active = [rollout for rollout in active if rollout.query is not None]
+        if active and searches_left:
+            queries = [rollout.query for rollout in active]
+            own_sets = [rollout.set for rollout in active]
+            results = search(queries, limits.retrieved_entries, own_sets)
+            for rollout, entries in zip(active, results, strict=True):
+                ids, text = observation(
+                    entries, tokenizer, limits.max_observation_length
+                )
+                rollout.add(ids, text, by_model=False)
     opening = _encode(tokenizer, FORCED)
-    limit -= len(opening)
-    forced = [rollout for rollout in going if rollout.last < limit]
-    budgets = [limit - rollout.last for rollout in forced]
+    turn_tokens -= len(opening)
+    forced = [rollout for rollout in active if rollout.last < turn_tokens]
+    budgets = [turn_tokens - rollout.last for rollout in forced]
     for rollout in forced:
         rollout.add(opening, FORCED, by_model=False)
-    _take_turn(forced, budgets, generate, tokenizer)
-    return made
+    _sample_turn(forced, budgets, generate, tokenizer)
+    return batch
 
 
-def _take_turn(
-    going: list[Rollout], budgets: list[int], generate: Generate, tokenizer: "Tokenizer"
+def _sample_turn(
+    active: list[Rollout],
+    budgets: list[int],
+    generate: Generate,
+    tokenizer: "Tokenizer",
 ) -> None:
-    """The policy goes on with each trajectory, by at most so many tokens."""
-    if not going:
+    """Continue each trajectory by a turn of the policy, of at most `budgets` tokens."""
+    if not active:
         return
-    sampled = generate([r.prompt + r.ids for r in going], budgets)
-    for rollout, (new, logps), most in zip(going, sampled, budgets, strict=True):
-        text = tokenizer.decode(new[:most], skip_special_tokens=True)
-        rollout.add(new[:most], text, True, logps[:most])
+    samples = generate([r.prompt + r.ids for r in active], budgets)
+    for rollout, (ids, logps), budget in zip(active, samples, budgets, strict=True):
+        text = tokenizer.decode(ids[:budget], skip_special_tokens=True)
+        rollout.add(ids[:budget], text, True, logps[:budget])
 
 
 def observation(
-    entries: Sequence[Chunk], tokenizer: "Tokenizer", most: int
+    entries: Sequence[Chunk], tokenizer: "Tokenizer", max_tokens: int
 ) -> tuple[Tokens, str]:
-    """Entries as the policy reads them (Fig 9), in at most `most` tokens, and as text.
-
-    What is too long is cut at the end of the entries, so that the tag is always closed.
+    """Entries as the policy reads them (Fig 9), as at most `max_tokens` tokens and as
+    text. The entries are truncated, never the closing tag.
     """
     lines = listed(piece for entry in entries for piece in shown(entry))
-    ids = _enclosed(lines, tokenizer, most)
+    ids = _enclose(lines, tokenizer, max_tokens)
     return ids, tokenizer.decode(ids, skip_special_tokens=True)
 
 
-def _enclosed(lines: str, tokenizer: "Tokenizer", most: int) -> Tokens:
+def _enclose(lines: str, tokenizer: "Tokenizer", max_tokens: int) -> Tokens:
     head, body, tail = (_encode(tokenizer, part) for part in (HEAD, lines, TAIL))
-    return [*head, *body[: max(most - len(head) - len(tail), 0)], *tail]
+    return [*head, *body[: max(max_tokens - len(head) - len(tail), 0)], *tail]
 
 
 def _encode(tokenizer: "Tokenizer", text: str) -> Tokens:
-    """What a text says of special tokens is text: a page can't end a turn."""
+    """Encode special tokens as plain text: a page can't end a turn."""
     tokens = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
     return tokens["input_ids"]
 
 
-# ---- what SFT is shown
-
-
 def sft_row(
-    prompt: str, trajectory: Sequence[Turn], tokenizer: "Tokenizer", p: "VeriParams"
+    ids: Tokens,
+    trajectory: Sequence[Turn],
+    tokenizer: "Tokenizer",
+    max_observation_length: int,
 ) -> dict[str, list[int]]:
-    """A trajectory as TRL's SFT takes it, with the tokens that a rollout would have.
-
-    completion_mask is 1 at what the policy is to write, the end of sequence too.
-    Information is cut as in `observation`.
-    """
-    (ids,) = prompt_tokens([prompt], tokenizer, p)
+    """A trajectory after the prompt's `ids`, as TRL's SFT expects it: the tokens that a
+    rollout would have, and completion_mask, 1 at those that the policy is to write."""
     mask = [0] * len(ids)
     for turn in trajectory:
-        new, text = _encode(tokenizer, turn.text), turn.text.strip()
+        turn_ids, text = _encode(tokenizer, turn.text), turn.text.strip()
         if not turn.by_model and text.startswith(OPEN_INFORMATION):
             lines = text.removeprefix(OPEN_INFORMATION).removesuffix(CLOSE_INFORMATION)
-            new = _enclosed(lines.strip(), tokenizer, p.max_observation_length)
-        ids, mask = ids + new, mask + [int(turn.by_model)] * len(new)
-    ids, mask = [*ids, tokenizer.eos_token_id], [*mask, 1]
-    return {"input_ids": ids, "completion_mask": mask}
+            turn_ids = _enclose(lines.strip(), tokenizer, max_observation_length)
+        ids, mask = ids + turn_ids, mask + [int(turn.by_model)] * len(turn_ids)
+    return {
+        "input_ids": [*ids, tokenizer.eos_token_id],
+        "completion_mask": [*mask, 1],
+    }
 
 
 # ---- in training
@@ -225,27 +244,30 @@ def sft_row(
 def rollout_function(
     p: "VeriRlParams", folder: Path
 ) -> Callable[[list[Any], "GRPOTrainer"], dict[str, list[Any] | None]]:
-    """TRL's `rollout_func`: a trajectory for each prompt; a prompt comes once for each
-    of its group's. The rewards get `trajectory`, the turns. TRL hands on the prompts
-    alone, so that a prompt's set is looked up in its rows."""
-    # that it may change some day is nothing to a pinned TRL
+    """Make TRL's `rollout_func`: one trajectory per prompt, whose turns the rewards get
+    as `trajectory`. TRL passes prompts only, so a prompt's set is looked up in the
+    rows."""
+    # TRL warns that the interface may change; it is pinned
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    search, set_of = searcher(p), {}
+    search, limits, set_of = load_search(p), limits_of(p), {}
 
     def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
         tokenizer, rows = trainer.processing_class, trainer.train_dataset
         if not set_of:
             set_of.update((_text(row["prompt"]), row["set"]) for row in rows)
         texts = [_text(prompt) for prompt in prompts]
-        ids, sets = prompt_tokens(texts, tokenizer, p), [set_of[t] for t in texts]
+        ids, sets = (
+            tokenize_prompts(texts, tokenizer, p.chat),
+            [set_of[t] for t in texts],
+        )
         with _sampler(trainer, p) as generate:
-            made = rollouts(ids, generate, search, tokenizer, p, sets)
+            batch = rollouts(ids, generate, search, tokenizer, limits, sets)
         return {
-            "prompt_ids": [r.prompt for r in made],
-            "completion_ids": [r.ids for r in made],
-            "logprobs": [r.logprobs for r in made] if trainer.use_vllm else None,
-            "env_mask": [r.env_mask for r in made],
-            "trajectory": [r.turns for r in made],
+            "prompt_ids": [r.prompt for r in batch],
+            "completion_ids": [r.ids for r in batch],
+            "logprobs": [r.logprobs for r in batch] if trainer.use_vllm else None,
+            "env_mask": [r.env_mask for r in batch],
+            "trajectory": [r.turns for r in batch],
         }
 
     return rollout
@@ -257,14 +279,14 @@ def _text(prompt: str | list[dict[str, str]]) -> str:
 
 @contextmanager
 def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
-    """The policy as it stands, to sample from: TRL has sent vLLM its weights."""
+    """Sample from the policy in training; TRL has sent vLLM its weights."""
     sampling = Sampling(
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size
     )
     if p.rollouts == "vllm_colocate":
         with awake(trainer.vllm_generation) as llm:
             engine = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
-            yield turns_of(VllmPolicy(engine=engine), sampling)
+            yield turn_sampling.with_policy(VllmPolicy(engine=engine), sampling)
         return
     from trl.models import unwrap_model_for_generation
 
@@ -273,66 +295,4 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
         policy = Policy.of(model, trainer.processing_class)
-        yield turns_of(policy, sampling)
-
-
-# ---- who samples a turn
-
-
-def turns_of(policy: Policy, sampling: Sampling) -> Generate:
-    """Sampling by a policy."""
-    return partial(policy.complete, sampling=sampling, stops=STOPS)
-
-
-def with_server(
-    base_url: str,
-    model: str,
-    sampling: Sampling,
-    key: str = "none",
-    headers: Mapping[str, str] | None = None,
-    extra: Mapping[str, Any] = {},
-) -> Generate:
-    """Sampling by `vllm serve`, by token ids, the prompts of one budget in one request:
-    it refuses a prompt that leaves no room for `max_tokens`.
-
-    base_url: with /v1. Raises openai's errors once its retries are used up.
-    """
-    from openai import DefaultHttpxClient, OpenAI
-
-    http_client = DefaultHttpxClient(trust_env=connections.uses_proxy(base_url))
-    client = OpenAI(
-        api_key=key,
-        base_url=base_url,
-        default_headers=headers,
-        http_client=http_client,
-    )
-
-    def reply_to(prompts: list[Tokens], most: int) -> list[Any]:
-        reply = client.with_options(timeout=3600).completions.create(
-            model=model,
-            prompt=prompts,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=most,
-            stop=list(STOPS),
-            logprobs=0,
-            extra_body={
-                "return_token_ids": True,
-                "include_stop_str_in_output": True,
-                "top_k": 0,  # not those that Qwen's files would fill in
-                "repetition_penalty": 1.0,
-                **extra,
-            },
-        )
-        return sorted(reply.choices, key=lambda choice: choice.index)
-
-    def generate(prompts: list[Tokens], budgets: Sequence[int]):
-        turns: list[Any] = [None] * len(prompts)
-        for most in sorted(set(budgets)):
-            alike = [i for i, budget in enumerate(budgets) if budget == most]
-            sampled = reply_to([prompts[i] for i in alike], most)
-            for i, turn in zip(alike, sampled, strict=True):
-                turns[i] = turn
-        return [(list(t.token_ids), list(t.logprobs.token_logprobs)) for t in turns]
-
-    return generate
+        yield turn_sampling.with_policy(policy, sampling)

@@ -1,5 +1,4 @@
-"""Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H); and
-what a policy then does with claims."""
+"""Training and evaluating the arms of Veri-R1 (§2, §3.2, App. B, H)."""
 
 import functools
 import math
@@ -17,10 +16,10 @@ from factkit.facts.world import claims as world_claims
 from factkit.facts.world import facts as world
 from factkit.facts.world import policy as world_policy
 from factkit.facts.world import texts as world_texts
-from factkit.papers.veri import rewards, search_rollout
+from factkit.papers.veri import rewards, search_rollout, turn_sampling
 from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
-from factkit.papers.veri.search_rollout import Rollout, asked
+from factkit.papers.veri.search_rollout import Rollout, format_prompts, tokenize_prompts
 from factkit.policy import models
 from factkit.policy.policy import load_policy
 from factkit.run import runs
@@ -34,40 +33,43 @@ NOTEBOOK = "52_veri_train"
 _LABELS = "|".join(LABELS).replace(" ", r"\s+")
 LABEL_LINE = re.compile(rf"^[^\S\n]*label\s*:\s*({_LABELS})", re.I | re.M)
 
-Shown = Sequence[tuple[str, list[Turn]]]  # prompts with their trajectories, for SFT
-Given = Mapping[str, Sequence[Chunk]]  # claim id → what an offline prompt gives
+# prompts with their trajectories, for SFT
+Demonstrations = Sequence[tuple[str, list[Turn]]]
+Evidence = Mapping[str, Sequence[Chunk]]  # claim id → the texts of its offline prompt
 
 
 # ---- the policies that training starts from
 
 
 def policy_of(p: Veri) -> str:
-    """Where the arm's untrained policy is loaded from: of the fact world, one that has
-    read of claims, searches and entries; else the one that is named."""
+    """The path of the arm's untrained policy: in the fact world one that is pretrained
+    on claims, searches and entries, else the policy that p names."""
     p = ARMS[p.arm].configure(p)
     if p.policy != "tiny-world":
         return assets.policy_path(p.policy)
-    made, texts = _read_before(p.world_people, p.world_seed)
-    tokenizer = world_texts.build_tokenizer(made, p.answer_format)
+    fact_world, texts = _pretraining_data(p.world_people, p.world_seed)
+    tokenizer = world_texts.build_tokenizer(fact_world, p.answer_format)
     longest = world_claims.LONGEST
     return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
 
 
-@functools.cache  # an RL arm asks twice, for its start and its reference
-def _read_before(people: int, seed: int) -> tuple[world.World, list[str]]:
-    made = world.build_world(people=people, seed=seed)
-    return made, world_claims.pretraining_texts(made, seed)
+@functools.cache  # an RL arm needs it twice, for its start and its reference
+def _pretraining_data(people: int, seed: int) -> tuple[world.World, list[str]]:
+    fact_world = world.build_world(people=people, seed=seed)
+    return fact_world, world_claims.pretraining_texts(fact_world, seed)
 
 
-def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:
-    """The model from which RL starts: the instruct model (App. H), or with
-    `cold_start` the SFT model of the same seed, which is trained here if that run is
-    not done: a small policy keeps no protocol by itself (ours)."""
+def start_of(p: Veri, demonstrations: Demonstrations, inputs: Sequence[Path]) -> str:
+    """The path of the model from which RL starts: the instruct model (App. H).
+
+    With p.cold_start it is the SFT model of the same seed, which is trained here if
+    that run is not done: a small policy does not keep the protocol by itself (ours).
+    """
     if not p.cold_start:
         return policy_of(p)
     cold = p.model_copy(update={"arm": "sft"})
     with runs.start(NOTEBOOK, cold, inputs, VeriSftParams, wait=True) as run:
-        return str(_sft(policy_of(cold), shown, run.folder, cold))
+        return str(_sft(policy_of(cold), demonstrations, run.folder, cold))
 
 
 # ---- training
@@ -77,26 +79,28 @@ def train_arm(
     p: Veri,
     start: str,
     train: Sequence[Example],
-    given: Given,
-    shown: Shown,
+    evidence: Evidence,
+    demonstrations: Demonstrations,
     folder: Path,
 ) -> Path:
-    """Train the arm `p.arm` from the policy `start`; the policy's folder."""
+    """Train the arm `p.arm` from the policy `start`; returns the policy's folder."""
     if p.arm == "sft":
-        return _sft(start, shown, folder, p)
-    how = ARMS[p.arm].configure(p)
-    rows = prompt_rows(train, given, how)
-    rollout = search_rollout.rollout_function if how.online else None
-    return grpo.grpo(start, rows, rewards.reward_function, folder, how, rollout)
+        return _sft(start, demonstrations, folder, p)
+    arm_p = ARMS[p.arm].configure(p)
+    rows = prompt_rows(train, evidence, arm_p)
+    rollout = search_rollout.rollout_function if arm_p.online else None
+    return grpo.grpo(start, rows, rewards.reward_function, folder, arm_p, rollout)
 
 
-def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]:
-    """Rows for GRPO: the prompt and what the reward needs. how: with what the arm
-    changes."""
-    prompts = asked(train, how, None if how.online else given)
+def prompt_rows(train: Sequence[Example], evidence: Evidence, p: Veri) -> list[dict]:
+    """Rows for GRPO: prompts and what the reward needs. p: with the arm's changes."""
+    if p.online:
+        prompts = format_prompts(train, p.prompt_template)
+    else:
+        prompts = format_prompts(train, p.offline_template, evidence)
     return [
         {
-            "prompt": [{"role": "user", "content": prompt}] if how.chat else prompt,
+            "prompt": [{"role": "user", "content": prompt}] if p.chat else prompt,
             "set": e.meta["set"],
             "label": e.label,
             "evidence": e.evidence,
@@ -105,66 +109,76 @@ def prompt_rows(train: Sequence[Example], given: Given, how: Veri) -> list[dict]
     ]
 
 
-def _sft(start: str, shown: Shown, folder: Path, p: VeriSftParams) -> Path:
-    """SFT on what the policy itself is to write: what a search finds is in no loss."""
+def _sft(
+    start: str, demonstrations: Demonstrations, folder: Path, p: VeriSftParams
+) -> Path:
+    """SFT on the policy's own turns: what a search returns is in no loss."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
+    prompts = tokenize_prompts([text for text, _ in demonstrations], tokenizer, p.chat)
     rows = [
-        search_rollout.sft_row(prompt, turns, tokenizer, p) for prompt, turns in shown
+        search_rollout.sft_row(ids, turns, tokenizer, p.max_observation_length)
+        for ids, (_, turns) in zip(prompts, demonstrations, strict=True)
     ]
     return offline.sft(start, rows, folder, p)
 
 
-def chosen(
-    p: Veri, dev: Sequence[Example], given: Given, folder: Path
+def select_checkpoint(
+    p: Veri, dev: Sequence[Example], evidence: Evidence, folder: Path
 ) -> tuple[Path, dict[int, float]]:
-    """The policy of offline RL with the highest validation accuracy (App. H), of equal
-    ones the last; and the accuracy after each of the updates that it was kept at.
+    """The offline RL policy with the highest validation accuracy (App. H), the last of
+    equal ones; and the accuracy at each kept update.
 
     The accuracy is that of the labels, greedily and with the evidence given, as the
-    policy is trained: the paper does not say, its public code has it so. An answer that
-    the system had to open, after a search, has no label. The others are removed.
+    policy is trained: the paper does not say, its public code does so. An answer that
+    the system had to open, after a search, has no label. The other policies are
+    deleted.
     """
     steps = ARMS[p.arm].configure(p).kept_steps
     paths = {step: folder / f"model-{step}" for step in steps[:-1]}
     paths[steps[-1]] = folder / "model"
-    alone = {"max_searches": 0, "max_prompt_length": p.max_context_length}
-    how = p.model_copy(update=alone)
-    prompts, accuracy = asked(dev, p, given), {}
+    changes = {"max_searches": 0, "max_prompt_length": p.max_context_length}
+    offline_p = p.model_copy(update=changes)
+    prompts, accuracy = format_prompts(dev, p.offline_template, evidence), {}
     for step, path in paths.items():
-        rows = played(path, dev, folder / f"validation_{step}", how, prompts)
-        right = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
-        accuracy[step] = sum(right) / len(right)
+        records = folder / f"validation_{step}"  # kept
+        rows = evaluate_policy(path, dev, records, offline_p, prompts)
+        correct = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
+        accuracy[step] = sum(correct) / len(correct)
     best = max(accuracy, key=lambda step: (accuracy[step], step))
-    for step in set(steps[:-1]) - {best}:  # what they answered is kept
+    for step in set(steps[:-1]) - {best}:
         shutil.rmtree(paths[step], ignore_errors=True)
     return paths[best], accuracy
 
 
-# ---- what a policy does
+# ---- evaluation
 
 
-def played(
+def evaluate_policy(
     policy: str | Path,
     examples: Sequence[Example],
     folder: Path,
     p: VeriParams,
     prompts: Sequence[str] = (),
 ) -> list[Verified]:
-    """What the policy does with the claims, greedily and with the search (§3.2); kept
-    in folder/verified.jsonl. prompts: by default those of a policy that searches."""
+    """Verify claims with a policy, greedily and with the search (§3.2).
+
+    The records are kept in folder/verified.jsonl. prompts: by default those of a policy
+    that searches.
+    """
     path = folder / "verified.jsonl"
     if path.exists():
         return read_rows(path, Verified)
-    search, loaded = search_rollout.searcher(p), load_policy(str(policy), p)
-    generate = search_rollout.turns_of(loaded, loaded.greedy)
-    tokenizer, prompts = loaded.tokenizer, prompts or asked(examples, p)
-    ids = search_rollout.prompt_tokens(prompts, tokenizer, p)
-    sets = [e.meta["set"] for e in examples]
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
-    sure = [label_probability(rollout, tokenizer) for rollout in made]
-    rows = of_examples(examples, [r.turns for r in made], sure)
+    search, loaded = search_rollout.load_search(p), load_policy(str(policy), p)
+    generate = turn_sampling.with_policy(loaded, loaded.greedy)
+    tokenizer = loaded.tokenizer
+    prompts = prompts or format_prompts(examples, p.prompt_template)
+    ids = tokenize_prompts(prompts, tokenizer, p.chat)
+    sets, limits = [e.meta["set"] for e in examples], search_rollout.limits_of(p)
+    batch = search_rollout.rollouts(ids, generate, search, tokenizer, limits, sets)
+    probabilities = [label_probability(rollout, tokenizer) for rollout in batch]
+    rows = of_examples(examples, [r.turns for r in batch], probabilities)
     write_rows(path, map(vars, rows))
     return read_rows(path, Verified)
 
@@ -178,58 +192,59 @@ def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
         return None
     text, offsets = models.decode_with_offsets(rollout.ids, tokenizer)
     begin = text.rfind("<answer>") + len("<answer>")
-    written = LABEL_LINE.search(text[begin:])
-    if not written:
+    label = LABEL_LINE.search(text[begin:])
+    if not label:
         return None
-    start, end = (begin + place for place in written.span(1))
+    start, end = (begin + place for place in label.span(1))
     steps = zip(rollout.logprobs, offsets, strict=True)
     return math.exp(sum(p for p, (a, b) in steps if a < end and b > start))
 
 
-# ---- what SFT is shown, and an offline prompt gives
+# ---- files and rows between the notebooks
 
 
-def shown_rows(
+def sft_examples(
     train: Sequence[Example],
-    taught: Sequence[Verified],
-    given: Given,
+    records: Sequence[Verified],
+    evidence: Evidence,
     p: VeriSftParams,
 ) -> list[tuple[str, list[Turn]]]:
-    """What SFT learns from: the claims' prompts with their trajectories.
+    """The claims' prompts with their trajectories, for SFT. records: the trajectories.
 
-    Where RL starts from the SFT model (`p.cold_start`), every other trajectory is told
-    offline, for arm offline_rl starts from it, too (ours): its last thought and its
-    answer, as one that is given the evidence would write them (Fig 10), unless it cites
-    what is not given.
+    Where RL starts from the SFT model (`p.cold_start`), every other trajectory is made
+    an offline one, since arm offline_rl starts from it, too (ours): its last thought
+    and its answer, as for a prompt with the evidence (Fig 10), unless it cites what
+    that prompt does not hold.
     """
-    by_id = {row.id: row.trajectory for row in taught}
+    by_id = {row.id: row.trajectory for row in records}
     claims = [e for e in train if e.id in by_id]
-    prompts = asked(claims, p)
+    prompts = format_prompts(claims, p.prompt_template)
     rows = [(prompt, by_id[e.id]) for prompt, e in zip(prompts, claims, strict=True)]
     if not p.cold_start:
         return rows
-    offline = asked(claims, p, given)
+    offline_prompts = format_prompts(claims, p.offline_template, evidence)
     for i in range(1, len(rows), 2):
         turns = rows[i][1]
         answer = answer_of(turns)
         _, think, rest = turns[-1].text.rpartition("<think>")
-        known = {piece.id for piece in given[claims[i].id]}
-        if think and answer.label and known.issuperset(answer.evidence):
-            rows[i] = (offline[i], [Turn(think + rest, by_model=True)])
+        ids = {piece.id for piece in evidence[claims[i].id]}
+        if think and answer.label and ids.issuperset(answer.evidence):
+            rows[i] = (offline_prompts[i], [Turn(think + rest, by_model=True)])
     return rows
 
 
 @dataclass(frozen=True)
-class _Given:
+class _EvidenceRow:
     id: str
     texts: list[Chunk]
 
 
-def write_given(path: Path, given: Mapping[str, Sequence[Chunk]]) -> None:
+def write_offline_evidence(path: Path, evidence: Evidence) -> None:
     """Write JSON lines {id, texts}, a claim a line."""
-    write_rows(path, (asdict(_Given(i, list(texts))) for i, texts in given.items()))
+    rows = (_EvidenceRow(name, list(texts)) for name, texts in evidence.items())
+    write_rows(path, map(asdict, rows))
 
 
-def read_given(path: Path) -> dict[str, list[Chunk]]:
-    """What `write_given` wrote."""
-    return {row.id: row.texts for row in read_rows(path, _Given)}
+def read_offline_evidence(path: Path) -> dict[str, list[Chunk]]:
+    """Read what `write_offline_evidence` wrote."""
+    return {row.id: row.texts for row in read_rows(path, _EvidenceRow)}

@@ -17,7 +17,12 @@ from factkit.papers.veri import rewards
 from factkit.papers.veri import search_rollout as search
 from factkit.papers.veri.arms import ARMS, Veri
 from factkit.papers.veri.search_rollout import Tokens
-from factkit.papers.veri.train import policy_of, prompt_rows, read_given
+from factkit.papers.veri.train import (
+    policy_of,
+    prompt_rows,
+    read_offline_evidence,
+)
+from factkit.papers.veri.turn_sampling import STOPS
 from factkit.run import runs
 from factkit.train.verl_adapter import Job, read_parameters
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 512  # trajectories per worker; verl has 8 workers
 
-_searcher = cache(search.searcher)
+_searcher = cache(search.load_search)
 _threads = cache(lambda: ThreadPoolExecutor(AT_ONCE, "trajectory"))
 _turn = Lock()
 
@@ -39,7 +44,7 @@ def make_job(p: Veri) -> Job:
     data = runs.run_folder(p.data_notebook, p)
     train = read_examples(data / "train.jsonl")
     p = ARMS[p.arm].configure(p)
-    rows = prompt_rows(train, read_given(data / "given.jsonl"), p)
+    rows = prompt_rows(train, read_offline_evidence(data / "given.jsonl"), p)
     loop, lengths = None, {}
     if p.online:
         loop = SearchLoop
@@ -91,7 +96,7 @@ class SearchLoop:
 
         loop, weights = asyncio.get_running_loop(), {}
         name = uuid4().hex  # the same engine, with its prefix cache, for all turns
-        ends = {"stop": list(search.STOPS), "include_stop_str_in_output": True}
+        ends = {"stop": list(STOPS), "include_stop_str_in_output": True}
 
         def generate(prompts: list[Tokens], budgets: list[int]):
             turn = self._engines.generate(
@@ -104,7 +109,7 @@ class SearchLoop:
             return [(output.token_ids, output.log_probs or [])]
 
         p, tokenizer = self._p, self._tokenizer
-        prompt = search.prompt_tokens([raw_prompt[-1]["content"]], tokenizer, p)
+        prompt = search.tokenize_prompts([raw_prompt[-1]["content"]], tokenizer, p.chat)
         (rollout,) = await loop.run_in_executor(
             _threads(),
             search.rollouts,
@@ -112,7 +117,7 @@ class SearchLoop:
             generate,
             _searcher(p),
             tokenizer,
-            p,
+            search.limits_of(p),
             [extra_info["set"]],
         )
         columns = {"trajectory": [tuple(turn) for turn in rollout.turns]}

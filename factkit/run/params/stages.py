@@ -289,7 +289,7 @@ class RewardModelParams(RlParams):
     reward_epochs: fields.Few
 
 
-EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # data.benchmarks
+EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # data.sources
 
 
 class QuestionParams(PolicyParams):

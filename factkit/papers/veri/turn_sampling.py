@@ -1,0 +1,70 @@
+"""Sampling a turn of each trajectory: by a policy or a server."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy
+from factkit.policy.vllm_engine import Sampled, Tokens
+from factkit.run import connections
+
+STOPS = ("</search>", "</answer>")
+
+# prompts, the most new tokens of each → for each the tokens sampled, up to the end of
+# sequence or the token that completes a tag of STOPS, and their log π
+Generate = Callable[[list[Tokens], Sequence[int]], list[Sampled]]
+
+
+def with_policy(policy: Policy, sampling: Sampling) -> Generate:
+    """Sample with a policy: transformers here, or vLLM's engines."""
+    return partial(policy.complete, sampling=sampling, stops=STOPS)
+
+
+def with_server(
+    base_url: str,
+    model: str,
+    sampling: Sampling,
+    key: str = "none",
+    headers: Mapping[str, str] | None = None,
+    extra: Mapping[str, Any] = {},
+) -> Generate:
+    """Sample with `vllm serve`, by token ids. base_url: with /v1.
+
+    Prompts of one budget share a request: the server refuses a prompt that leaves no
+    room for `max_tokens`. Raises openai's errors after its retries.
+    """
+    from openai import DefaultHttpxClient, OpenAI
+
+    http_client = DefaultHttpxClient(trust_env=connections.uses_proxy(base_url))
+    client = OpenAI(
+        api_key=key,
+        base_url=base_url,
+        default_headers=headers,
+        http_client=http_client,
+        timeout=3600,
+    )
+    fixed = {"return_token_ids": True, "include_stop_str_in_output": True}
+    # not the values that Qwen's files would fill in
+    fixed |= {"top_k": 0, "repetition_penalty": 1.0, **extra}
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+        turns: list[Sampled] = [([], []) for _ in prompts]
+        for budget in sorted(set(budgets)):
+            indices = [i for i, other in enumerate(budgets) if other == budget]
+            reply = client.completions.create(
+                model=model,
+                prompt=[prompts[i] for i in indices],
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=budget,
+                stop=list(STOPS),
+                logprobs=0,
+                extra_body=fixed,
+            )
+            for choice in reply.choices:
+                logps = list(choice.logprobs.token_logprobs)
+                turns[indices[choice.index]] = list(choice.token_ids), logps
+        return turns
+
+    return generate
