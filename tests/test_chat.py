@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from factkit.answers.sampling import Probe
+from factkit.answers.training_rows import RowFormat
 from factkit.data import assets
 from factkit.data.examples import Example
 from factkit.papers.truthrl import rewards as truthrl
@@ -46,7 +47,7 @@ PROBES = [
 def probed(p):
     """The questions with their probes, and how rows are put."""
     questions = training.ProbedQuestions(EXAMPLES, PROBES, p.known_share)
-    return questions, training.row_format(p)
+    return questions, RowFormat.of(p)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,7 @@ def test_a_sampled_prompt_is_the_one_that_a_trainer_writes(start, p):
     policy = load_policy(start, p)
     tokenizer, (asked,) = policy.tokenizer, policy.format_prompts(EXAMPLES[:1])
     trained = tokenizer.apply_chat_template(
-        training.row_format(p).prompt(EXAMPLES[0]),
+        RowFormat.of(p).prompt(EXAMPLES[0]),
         add_generation_prompt=True,
         return_dict=True,
     )["input_ids"]

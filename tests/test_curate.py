@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.answers.sampling import SEEDS, Draws, Probe, probe_knowledge
+from factkit.answers.training_rows import RowFormat
 from factkit.answers.verifier import verifier
 from factkit.data import sources, splits
 from factkit.data.corpus import Document
@@ -200,7 +201,7 @@ def example(**meta):
 def test_a_response_in_the_format_asked_for_is_verified_as_what_it_is_meant_to_be():
     """Boxed, it reasons before the box; an abstention doesn't as the example does."""
     stated = example(reasoning="It is v0.")
-    formats = {p: training.row_format(p) for p in (PLAIN, BOXED)}
+    formats = {p: RowFormat.of(p) for p in (PLAIN, BOXED)}
     answers = {p: training.reference_response(stated, f) for p, f in formats.items()}
     idks = {p: training.abstention(f) for p, f in formats.items()}
     assert answers[PLAIN] == "v0"
@@ -218,7 +219,7 @@ def arm(name, p=PLAIN, **more):
 def probed_questions(asked, probes, p):
     """The questions with their probes, and how rows are put."""
     questions = training.ProbedQuestions(asked, probes, p.known_share)
-    return questions, training.row_format(p)
+    return questions, RowFormat.of(p)
 
 
 def pairs(asked, probes, p):
@@ -254,7 +255,7 @@ def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
         "out_of_knowledge": True,
     }
     p = params.load("truthrl", "tiny", variant="retrieval")
-    prompt = training.row_format(p).prompt(example(references="One.\nTwo."))
+    prompt = RowFormat.of(p).prompt(example(references="One.\nTwo."))
     assert prompt == "References:\nOne.\nTwo.\nQuestion: a of 0?\nAnswer:"
 
 

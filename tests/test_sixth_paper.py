@@ -73,7 +73,7 @@ from factkit.train import grpo
 
 def train_arm(p, start, train, folder):
     """Train `p.arm` from the policy `start`; the policy's folder."""
-    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
+    rows = RowFormat.of(p).request_rows(train)
     rows = [row | {"answers": e.answers} for row, e in zip(rows, train, strict=True)]
     return grpo.grpo(start, rows, reward_function, folder, p)
 ''',

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from factkit.answers.stage import Stage
 from factkit.data.examples import Example
@@ -19,6 +19,7 @@ from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import Verifier
+    from factkit.run.params.stages import RequestParams
 
 SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
@@ -34,6 +35,12 @@ class Draws:
     n: int
     seed: int = 0
     template: str = ""
+
+    @classmethod
+    def of(cls, policy: Policy, p: "RequestParams", template: str = "") -> Self:
+        """How a run samples responses to requests."""
+        sampling = policy.sampling(p.drawn_temperature)
+        return cls(sampling, p.drawn_responses, p.seed, template)
 
 
 @dataclass(frozen=True)

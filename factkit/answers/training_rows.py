@@ -4,11 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING, Self
 
 from factkit import prompts
 from factkit.answers.sampling import ScoredSamples
 from factkit.data.examples import DataError, Example
 from factkit.verify.response import answers
+
+if TYPE_CHECKING:
+    from factkit.run.params.stages import PolicyParams
 
 Messages = list[dict[str, str]]
 Pair = tuple[str, str] | None  # the better and the worse response
@@ -24,6 +28,11 @@ class RowFormat:
     template: str
     chat: bool = False
     boxed: bool = False
+
+    @classmethod
+    def of(cls, p: "PolicyParams") -> Self:
+        """The format of a run's prompts and responses."""
+        return cls(p.prompt_template, p.chat, p.answer_format == "boxed")
 
     def prompt(self, example: Example) -> str | Messages:
         """The example's prompt, as text or as a user's turn."""

@@ -194,6 +194,8 @@ def hub_rows(source: Source, split: str, stream: bool = False) -> Iterator[Any]:
         else:
             config = source.config or None
             yield from datasets.load_dataset(hub, config, split=split, streaming=stream)
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise _unavailable(hub, source.file or f"split {split!r}", error) from error
 

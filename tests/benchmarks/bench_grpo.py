@@ -28,12 +28,13 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
     from factkit.answers.sampling import Probe
+    from factkit.answers.training_rows import RowFormat
     from factkit.papers.truthrl.data import questions
-    from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows, row_format
+    from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows
 
     asked = questions(p)[0][:256]
     probes = [Probe(e.id, []) for e in asked]
-    return prompt_rows(ProbedQuestions(asked, probes, p.known_share), row_format(p))
+    return prompt_rows(ProbedQuestions(asked, probes, p.known_share), RowFormat.of(p))
 
 
 def kit_steps(p: TruthRL, folder: Path) -> None:

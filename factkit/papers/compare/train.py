@@ -60,7 +60,7 @@ def train_arm(
     """Train `p.arm` from the policy `start` on training requests of the kind
     `p.train_on`. Returns updates → the policy kept after so many, in order."""
     kind = KINDS[p.train_on]
-    row_format = RowFormat(p.prompt_template, p.chat)
+    row_format = RowFormat.of(p)
     rows = row_format.request_rows([e for e in train if e.meta["kind"] == kind])
     arm = ARMS[p.arm]
     how = arm.configure(p)

@@ -55,6 +55,11 @@ class RarParams(RequestParams):
     evaluation_tokens: fields.TokensOrZero = 0  # 0: max_completion_length
 
     @property
+    def benchmark_names(self) -> list[str]:
+        """The public benchmarks in `utility_benchmarks`."""
+        return self.utility_benchmarks.split()
+
+    @property
     def for_evaluation(self) -> Self:
         """These parameters with the length of an answer in evaluation, and a context
         that leaves as many tokens for a prompt."""

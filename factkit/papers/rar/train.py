@@ -25,7 +25,7 @@ def train_arm(
     answers: scored responses of the base policy to `train`. Raises DataError if they
     give the arm no row.
     """
-    row_format = RowFormat(p.prompt_template, p.chat)
+    row_format = RowFormat.of(p)
     if p.arm == "sft":
         rows = require_rows(row_format.best_rows(train, answers), p.arm)
         return {0: offline.sft(start, rows, folder, p)}

@@ -12,6 +12,6 @@ from factkit.train.verl_adapter import Job
 def make_job(p: RAR) -> Job:
     """What verl needs to train `p.arm`."""
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
+    rows = RowFormat.of(p).request_rows(train)
     p = ARMS[p.arm].configure(p)
     return Job(p, base_policy(p), rows, rewards.reward_function)

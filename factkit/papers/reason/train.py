@@ -29,7 +29,7 @@ def sft_start(
     of them can be a target.
     """
     sft_params = p.model_copy(update={"arm": "sft"})
-    row_format = RowFormat(p.prompt_template, p.chat)
+    row_format = RowFormat.of(p)
     rows = require_rows(row_format.best_rows(examples, answers), p.arm)
     with runs.start(NOTEBOOK, sft_params, inputs, ReasonSftParams, wait=True) as run:
         return offline.sft(base_policy(p), rows, run.folder, sft_params)
@@ -47,7 +47,7 @@ def train_arm(
     answers: scored responses of the base policy to `train`, which reason. Raises
     DataError if they give no pair for DPO.
     """
-    row_format = RowFormat(p.prompt_template, p.chat)
+    row_format = RowFormat.of(p)
     if p.arm == "sft_dpo":
         choose = partial(
             margin_pair,

@@ -15,5 +15,5 @@ def make_job(p: Reason) -> Job:
     if not start.exists():
         raise DataError(f"{start}: not there; train arm=sft with notebook 32 first")
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
+    rows = RowFormat.of(p).request_rows(train)
     return Job(p, str(start), rows, reward_function)

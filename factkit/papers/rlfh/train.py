@@ -23,7 +23,7 @@ def train_arm(
     answers: responses of `start` to `train`, scored with FactScore, for dpo (FACT: the
     most and the least factual one). Raises DataError if they give no pair.
     """
-    row_format = RowFormat(p.prompt_template, p.chat)
+    row_format = RowFormat.of(p)
     if p.arm == "dpo":
         pairs = row_format.preference_rows(train, answers, widest_pair)
         rows = require_rows(pairs, p.arm)

@@ -24,7 +24,7 @@ def make_job(p: Rlfh) -> Job:
     """What verl needs to train `p.arm` by PPO, from the data of notebook 40."""
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
     start = base_policy(p)
-    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
+    rows = RowFormat.of(p).request_rows(train)
     return Job(p, start, rows, rewards.reward_function, TokenRewardLoop, ppo(p, start))
 
 

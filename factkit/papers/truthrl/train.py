@@ -15,7 +15,6 @@ from factkit.papers.truthrl import rewards
 from factkit.papers.truthrl.arms import QuestionSftParams, TruthRL
 from factkit.policy.policy import load_policy
 from factkit.run import runs
-from factkit.run.params.stages import QuestionParams
 from factkit.train import grpo, offline
 from factkit.verify.outcome import Outcome
 
@@ -65,7 +64,7 @@ def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> 
     if not p.cold_start:
         return base_policy(p)
     r_tuning = p.model_copy(update={"arm": "r_tuning"})
-    rows = sft_rows("r_tuning", questions, row_format(p))
+    rows = sft_rows("r_tuning", questions, RowFormat.of(p))
     with runs.start(NOTEBOOK, r_tuning, inputs, QuestionSftParams, wait=True) as run:
         return str(offline.sft(base_policy(p), rows, run.folder, r_tuning))
 
@@ -82,7 +81,7 @@ def train_arm(
     start: for sft, rft and r_tuning the base policy, else that of `start_of`.
     reward: one of your own for GRPO in place of the arm's.
     """
-    make_reward, put = rewards.reward_function, row_format(p)
+    make_reward, put = rewards.reward_function, RowFormat.of(p)
     pairs = functools.partial(preference_rows, p.arm, row_format=put, seed=p.seed)
     match p.arm:
         case _ if reward:
@@ -122,7 +121,7 @@ def iterate_dpo(
         if not (part / "model").exists():
             path = part / "samples.jsonl"
             sampled = sample_again(p, start, questions, path, iteration=i)
-            rows = preference_rows(p.arm, sampled, row_format(p), p.seed)
+            rows = preference_rows(p.arm, sampled, RowFormat.of(p), p.seed)
             offline.dpo(start, require_rows(rows, p.arm), part, p)
         start = str(part / "model")
         checkpoints.append(part / "model")
@@ -148,11 +147,6 @@ def sample_again(
 
 
 # ---- rows for training
-
-
-def row_format(p: QuestionParams) -> RowFormat:
-    """How questions and responses are put in training."""
-    return RowFormat(p.prompt_template, p.chat, p.answer_format == "boxed")
 
 
 def reference_response(example: Example, row_format: RowFormat) -> str:
