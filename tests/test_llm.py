@@ -290,7 +290,7 @@ def test_a_cached_row_that_is_no_reply_is_named_and_asked_for_again(row, tmp_pat
     with serve(echo) as server:
         llm = client(server, tmp_path)
         key = cache_key(f"{server.url} judge", ask("p"))
-        llm._cache.keep(key, row)
+        llm._cache.set(key, row)
         with pytest.warns(UserWarning, match=f"row {key} is not a reply"):
             (reply,) = llm.run([ask("p")])
         assert reply.text == "echo p"

@@ -98,7 +98,8 @@ def test_half_sent_heads_keep_no_one_out_for_long(monkeypatch):
 HELD = """
 import sys, time
 from pathlib import Path
-from factkit import search_service, serving
+from factkit.gpu import search_service
+from factkit.run import serving
 
 folder = Path(sys.argv[1])
 serving.DRAIN_S = int(sys.argv[2])

@@ -174,7 +174,7 @@ class _Web:
     def _kept(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
         """work(item), or what is kept of it, or why it failed."""
         key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
-        stored = self._cache.kept(key)
+        stored = self._cache.get(key)
         if isinstance(stored, dict) and {*map(type, stored.values())} <= {str}:
             return stored
         if stored is not None:
@@ -184,7 +184,7 @@ class _Web:
             value = work(item)
         except Exception as error:  # whatever one meets is that one's failure
             return _in_words(error)
-        self._cache.keep(key, value)
+        self._cache.set(key, value)
         return value
 
     def search(self, query: str) -> dict[str, str] | str:
