@@ -20,7 +20,7 @@ from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
 from factkit.run import params
 from factkit.verify import judge
-from factkit.verify.llm import LLM, Limits
+from factkit.verify.llm import LLM, Endpoint, Limits
 
 SUPPORT, REFUTE, NEI = LABELS
 SIZES = {"train": 60, "dev": 12, "test": 24}
@@ -273,7 +273,7 @@ def test_a_claim_is_kept_only_for_the_right_label_and_exact_evidence(monkeypatch
         return answer(reply) if isinstance(reply, str) else reply
 
     with serve(behave) as server:
-        llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
+        llm = LLM(Endpoint(server.url, "m"), limits=Limits(attempts=1))
         with monkeypatch.context() as m:
             m.setattr(judge, "MOST_JUDGE_FAILURES", 0.2)
             kept, counts = keep([example for example, *_ in cases], llm)

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -33,7 +34,7 @@ from factkit.run.params import ParamError
 from factkit.run.params.stages import SEARCH_KEY
 from factkit.run.progress import progress_bar
 from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, reference_of, unrepeated
-from factkit.run.serving import environment_token, retrying
+from factkit.run.serving import read_token, create_retrying
 
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
 QUERY_CHARS = 2_000  # ours: search engines ignore or refuse what is longer
@@ -133,7 +134,7 @@ class _Web:
     def __init__(self, endpoint: str, n: int, cache: Path) -> None:
         from factkit.run.cache import Cache
 
-        self._key = environment_token(SEARCH_KEY)
+        self._key = read_token(SEARCH_KEY)
         if not self._key:
             raise ParamError(f"no search key: set {SEARCH_KEY} in the environment")
         self.endpoint, self.n, self._cache = endpoint, n, Cache(cache)
@@ -143,9 +144,9 @@ class _Web:
         self._rules: dict[str, RobotFileParser] = {}
         agent = f"{AGENT}/{version('factkit')} (evidence for research)"
         headers = {"User-Agent": agent}
-        self._search = connections.client(endpoint, PAGE_S, headers=headers)
+        self._search = connections.create_client(endpoint, PAGE_S, headers=headers)
         # through a proxy nobody could check which address answers
-        self._http = connections.client("", PAGE_S, public=True, headers=headers)
+        self._http = connections.create_client("", PAGE_S, public=True, headers=headers)
 
     def __enter__(self) -> "_Web":
         workers = min(4, os.cpu_count() or 1)
@@ -189,7 +190,7 @@ class _Web:
 
     def search(self, query: str) -> dict[str, str] | str:
         """A query's results, address → title, best first."""
-        attempts = retrying(stop_after_attempt(ATTEMPTS))
+        attempts = create_retrying(stop_after_attempt(ATTEMPTS))
         key = ["search", self.endpoint, self.n]
         return self._kept(key, lambda query: attempts(self._post, query), query)
 
@@ -272,13 +273,15 @@ class _Web:
         with self._turns[url.host]:
             if self._ended.is_set():
                 raise NotHad("interrupted")
-            body = bytearray()
+            body, end = bytearray(), time.monotonic() + PAGE_S
             try:
                 with self._http.stream("GET", url) as response:
                     for part in response.iter_bytes():
                         body += part
                         if len(body) > PAGE_BYTES:
                             break
+                        if time.monotonic() > end:
+                            raise httpx.ReadTimeout("the page takes too long")
                     return response, bytes(body[:PAGE_BYTES])
             finally:
                 self._ended.wait(pause_s)

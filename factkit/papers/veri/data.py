@@ -281,7 +281,7 @@ def shown_to_sft(
     llm = judge_llm(p, p.judge_model, p.judge_url)
     generate = search_rollout.with_server(
         *(p.judge_url, p.judge_model, Sampling(p.max_completion_length)),
-        *(llm.key, llm.headers, llm.extra),
+        *(llm.endpoint.key or "none", llm.endpoint.headers, llm.endpoint.extra),
     )
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
     done = read_rows(path, Verified) if path.exists() else []

@@ -126,7 +126,7 @@ def obtained(file: File, folder: Path) -> Path:
     try:
         if not fetched.exists():
             stop = tenacity.stop_after_attempt(ATTEMPTS)
-            serving.retrying(stop)(_download, file.url, part)
+            serving.create_retrying(stop)(_download, file.url, part)
             if file.sha256:
                 _check(part, file)
             part.replace(fetched)
