@@ -89,7 +89,7 @@ def create_app(
 
 
 def require_token(app: "ASGIApp", token: str) -> "ASGIApp":
-    """Middleware that refuses all but GET without the token, before the body is read."""
+    """Middleware that refuses a POST without the token before its body is read."""
     from starlette.responses import JSONResponse
 
     async def check(scope: "Scope", receive: "Receive", send: "Send") -> None:

@@ -25,10 +25,8 @@ from factkit.run.progress import progress_bar
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-# in the error of a server that does not support structured output
-SCHEMA_ERROR = re.compile(
-    r"(?i)response_format|schema|structured output|grammar|guided"
-)
+# in errors of servers that do not support structured output
+NO_SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
 # keywords of a JSON schema that OpenAI and others refuse
 BOUNDS = frozenset({"maxLength", "pattern"})
 
@@ -129,8 +127,8 @@ class Endpoint:
 class Limits:
     """Limits on calls.
 
-    concurrency: simultaneous calls. timeout_s: of one attempt, in seconds. attempts: per
-    request, over 15 seconds at least. max_calls: of an LLM in all (`totals.calls`).
+    concurrency: simultaneous calls. timeout_s: for one attempt, in seconds. attempts:
+    per request, over 15 seconds at least. max_calls: cap on an LLM's `totals.calls`.
     """
 
     concurrency: int = 64
@@ -154,6 +152,7 @@ class LLM:
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
         # keywords that the server refuses in a schema; None: it refuses all schemas
         self._refused: frozenset[str] | None = frozenset()
+        self._key_error = ""  # why the server refuses the key
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
         """Return the replies in the order of the requests; equal requests share a call.
@@ -200,17 +199,13 @@ class LLM:
         self, missing: Mapping[str, Request], add: Callable[[str, Reply], None]
     ) -> None:
         """Complete the requests, `concurrency` at once, until the key is refused."""
-        waiting, refusal = iter(missing.items()), ""
+        waiting, self._key_error = iter(missing.items()), ""
 
         async def work() -> None:
-            nonlocal refusal
             for key, request in waiting:
-                try:
-                    reply = Reply(None, refusal)
-                    if not refusal:
-                        reply = await self._complete(client, request)
-                except KeyRefused as error:
-                    reply, refusal = Reply(None, str(error)), f"not called: {error}"
+                reply = Reply(None, f"not called: {self._key_error}")
+                if not self._key_error:
+                    reply = await self._complete(client, request)
                 self.totals.prompt_tokens += reply.prompt_tokens
                 self.totals.completion_tokens += reply.completion_tokens
                 if self._cache and reply.text is not None:
@@ -261,7 +256,7 @@ class LLM:
         )
 
     async def _complete(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """Complete one request; openai's client retries. Raises KeyRefused."""
+        """Complete one request; openai's client repeats attempts that fail."""
         from openai import APIStatusError, APITimeoutError, OpenAIError
 
         refused, options = self._refused, {}
@@ -282,7 +277,7 @@ class LLM:
             return Reply(None, f"no answer within {client.timeout:g} s")
         except APIStatusError as error:
             status, why = error.status_code, error.message
-            if options and status in (400, 422) and SCHEMA_ERROR.search(why):
+            if options and status in (400, 422) and NO_SCHEMA.search(why):
                 if self._refused == refused:  # no other call has met the error before
                     self._refused = None if refused else BOUNDS
                     what = "a schema" if refused else "the bounds of a schema"
@@ -290,7 +285,7 @@ class LLM:
                 return await self._complete(client, request)
             why = shorten(self.endpoint.redact(f"HTTP {status}: {why}"))
             if status in (401, 403):
-                raise KeyRefused(why) from None
+                self._key_error = why
             return Reply(None, why)
         except Exception as error:  # any failure concerns this call alone
             if type(error) is OpenAIError:  # the cap on calls
@@ -301,25 +296,18 @@ class LLM:
         return _read_response(response)
 
 
-class KeyRefused(Exception):
-    """The server refuses the API key, so that further calls would fail too."""
-
-
 def cache_key(endpoint: str, request: Request) -> str:
     """Hash all that determines the answer to a request: sha256, in hex.
 
     endpoint: its `identity`.
     """
     sampling = request.sampling
+    decoding = float(sampling.temperature), float(sampling.top_p)
     content = [
         endpoint,
         request.template,
         [sorted(message.items()) for message in request.messages],
-        (
-            int(sampling.max_new_tokens),
-            float(sampling.temperature),
-            float(sampling.top_p),
-        ),
+        [int(sampling.max_new_tokens), *decoding],
         request.sample,
         request.schema,  # the order of its keys counts: models answer in it
     ]
