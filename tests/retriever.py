@@ -37,8 +37,8 @@ def until(true):
 @contextmanager
 def served(app, port=0):
     """A service's URL, while it is up."""
-    listening = serving.bound("127.0.0.1", port, "", "THE_TOKEN")
-    server = serving.server(app)
+    listening = serving.bind_socket("127.0.0.1", port, "", "THE_TOKEN")
+    server = serving.create_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -11,7 +11,7 @@ from factkit import prompts
 from factkit.answers.requests import keep_factual
 from factkit.data.examples import LONG_FORM, DataError, Example
 from factkit.data.sources import SOURCES, load
-from factkit.verify.llm import LLM, Limits
+from factkit.verify.llm import LLM, Endpoint, Limits
 
 IN_COLUMNS = {  # the column that holds the prompt
     "fava": "prompt",
@@ -123,7 +123,7 @@ def test_the_filter_keeps_what_the_llm_calls_factual_and_counts_the_rest():
         for n in "abcd"
     ]
     with serve(behave) as server:
-        llm = LLM(server.url, "m", limits=Limits(attempts=1), api_key="k")
+        llm = LLM(Endpoint(server.url, "m"), limits=Limits(attempts=1))
         kept, counts = keep_factual(llm, examples)
     assert [e.id for e in kept] == ["a"]
     assert counts == {"kept": 1, "not factual": 1, "failed": 2}

@@ -23,7 +23,7 @@ from factkit.papers.rlfh import feedback
 from factkit.verify import claims, judge
 from factkit.verify.claims import Claims, Label, is_claim_of
 from factkit.verify.judge import CLOSING, Choice, Grade, read
-from factkit.verify.llm import LLM, Limits, Reply
+from factkit.verify.llm import LLM, Endpoint, Limits, Reply
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
 FORMS = {
@@ -330,7 +330,7 @@ def test_a_second_reply_respects_the_cap_on_calls_and_is_cached(tmp_path):
 
     with serve(behave) as server:
         limits = Limits(attempts=1, max_calls=6)
-        llm = LLM(server.url, "m", tmp_path / "llm", limits, api_key="k")
+        llm = LLM(Endpoint(server.url, "m"), tmp_path / "llm", limits)
         for calls, read_ in ((6, 2), (8, 4), (8, 4)):  # a rerun asks for the rest
             with pytest.warns(UserWarning, match="asked again for 4 of 4 replies"):
                 values = judge.ask(llm, *ASKED)

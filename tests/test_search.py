@@ -66,7 +66,7 @@ def retried(monkeypatch):
         return 0.02
 
     monkeypatch.setattr(serving, "wait_s", brief)
-    monkeypatch.setattr(serving.Client, "_tell", lambda client, state: None)
+    monkeypatch.setattr(serving.Client, "_warn", lambda client, state: None)
     return waits
 
 
@@ -197,7 +197,7 @@ def test_what_may_heal_is_asked_for_again_as_late_as_the_server_says(replying, r
 def test_an_error_names_url_status_and_fix(replying, retried, impatient):
     for failure, words in (
         (httpx.ConnectError("x"), ["ConnectError", "factkit serve-search"]),
-        (httpx.Response(503), ["HTTP 503", "see to the server"]),
+        (httpx.Response(503), ["HTTP 503", "factkit serve-search"]),
         (httpx.Response(404, text="no"), ["HTTP 404: no; is search_url right"]),
         (httpx.Response(307, headers={"Location": "/"}), ["HTTP 307", "is search_url"]),
     ):

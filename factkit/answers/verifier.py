@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from factkit.run import files, params
+from factkit.run import files, params, serving
 from factkit.verify import judge, response
 from factkit.verify.outcome import Outcome, contains, exact, outcome
 
@@ -90,16 +90,15 @@ def judge_llm(p: "JudgeParams", model: str, url: str, cached: bool = True) -> "L
         timeout_s=p.judge_timeout,
         max_calls=p.judge_max_calls or None,
     )
-    return llm.LLM(
+    endpoint = llm.Endpoint(
         url,
         model,
-        files.cache_dir() / "llm" if cached else None,
-        limits,
-        api_key=os.environ.get(p.judge_key),
+        key=serving.read_token(p.judge_key),
         headers=read_headers(p.judge_headers),
         extra=json.loads(p.judge_extra or "{}"),
         thinking_tokens=p.judge_thinking_tokens,
     )
+    return llm.LLM(endpoint, files.cache_dir() / "llm" if cached else None, limits)
 
 
 def read_headers(variable: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,7 @@ from factkit.run import connections
 from factkit.run.params import ParamError
 from factkit.run.params.stages import SEARCH_KEY
 from factkit.run.progress import progress_bar
-from factkit.run.serving import environment_token, retrying
+from factkit.run.serving import create_retrying, read_token
 
 SEARCH_FAILED = "search failed"  # a prompt's fate, beside those in `evidence`
 QUERY_CHARS = 2_000  # ours: search engines ignore or refuse longer queries
@@ -132,7 +133,7 @@ class _Web:
     def __init__(self, endpoint: str, n_results: int, cache: Path) -> None:
         from factkit.run.cache import Cache
 
-        self._key = environment_token(SEARCH_KEY)
+        self._key = read_token(SEARCH_KEY)
         if not self._key:
             raise ParamError(f"no search key: set {SEARCH_KEY} in the environment")
         self.endpoint, self.n_results, self._cache = endpoint, n_results, Cache(cache)
@@ -142,9 +143,9 @@ class _Web:
         self._robots: dict[str, Protego] = {}
         agent = f"{AGENT}/{version('factkit')} (evidence for research)"
         headers = {"User-Agent": agent}
-        self._search = connections.client(endpoint, PAGE_S, headers=headers)
+        self._search = connections.create_client(endpoint, PAGE_S, headers=headers)
         # without a proxy, which would hide the address that replies
-        self._http = connections.client("", PAGE_S, public=True, headers=headers)
+        self._http = connections.create_client("", PAGE_S, public=True, headers=headers)
 
     def __enter__(self) -> "_Web":
         workers = min(4, os.cpu_count() or 1)
@@ -173,7 +174,7 @@ class _Web:
     def _cached(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
         """work(item), its cached result, or the reason why it failed."""
         key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
-        stored = self._cache.kept(key)
+        stored = self._cache.get(key)
         if stored is not None:
             return stored
         try:
@@ -186,12 +187,12 @@ class _Web:
             return "timeout"
         except Exception as error:  # not its text: it may hold an address or the key
             return type(error).__name__
-        self._cache.keep(key, value)
+        self._cache.set(key, value)
         return value
 
     def search(self, query: str) -> dict[str, str] | str:
         """A query's results, address → title, best first."""
-        attempts = retrying(stop_after_attempt(ATTEMPTS))
+        attempts = create_retrying(stop_after_attempt(ATTEMPTS))
         key = ["search", self.endpoint, self.n_results]
         return self._cached(key, lambda query: attempts(self._post, query), query)
 
@@ -272,13 +273,15 @@ class _Web:
         with self._turns[url.host]:
             if self._ended.is_set():
                 raise FetchError("interrupted")
-            body = bytearray()
+            body, end = bytearray(), time.monotonic() + PAGE_S
             try:
                 with self._http.stream("GET", url) as response:
                     for part in response.iter_bytes():
                         body += part
                         if len(body) > PAGE_BYTES:
                             break
+                        if time.monotonic() > end:
+                            raise httpx.ReadTimeout("the page takes too long")
                     return response, bytes(body[:PAGE_BYTES])
             finally:
                 self._ended.wait(pause_s)

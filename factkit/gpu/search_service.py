@@ -42,8 +42,8 @@ def serve(entries: str, host: str, port: int) -> None:
     such, by whose names they are served. Raises ParamError on an address that can't be
     had or needs a token, DataError if a folder holds no index.
     """
-    token = serving.environment_token(TOKEN_VARIABLE)
-    listening = serving.bound(host, port, token, TOKEN_VARIABLE)
+    token = serving.read_token(TOKEN_VARIABLE)
+    listening = serving.bind_socket(host, port, token, TOKEN_VARIABLE)
     folder = Path(entries)
     if entries == "leads":
         chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
@@ -85,4 +85,4 @@ def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
         return [{"document": document_of(h.chunk), "score": h.score} for h in hits]
 
     about = {"manifest": manifest}
-    return serving.app_of("/retrieve", Request, retrieve, about, token, at_once=4)
+    return serving.create_app("/retrieve", Request, retrieve, about, token, workers=4)

@@ -81,10 +81,11 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     from factkit.verify import judge as asked
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
-    headers = llm.headers | {"Authorization": f"Bearer {llm.key}"}
+    key = llm.endpoint.key or "none"
+    headers = {**llm.endpoint.headers, "Authorization": f"Bearer {key}"}
     key_remedy = f"export the key that the endpoint takes as {p.judge_key}"
     try:
-        with connections.client(url, TIMEOUT_S, headers=headers) as http:
+        with connections.create_client(url, TIMEOUT_S, headers=headers) as http:
             listed = http.get(f"{url.rstrip('/')}/models")
         if listed.status_code in (401, 403):
             return (what, f"{url}: HTTP {listed.status_code}", False, key_remedy)

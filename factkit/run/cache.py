@@ -1,4 +1,4 @@
-"""JSON values on disk, shared by processes, that survive damage."""
+"""A cache of JSON values on disk that processes share and that survives damage."""
 
 import json
 import sqlite3
@@ -10,62 +10,63 @@ from typing import Any
 
 from filelock import FileLock
 
-FILE = "answers.db"  # of a cache's folder
+FILE = "answers.db"  # in the cache's folder
 
 
 class Cache:
-    """JSON values by key. A fault in it costs what it holds, never what is asked for.
+    """JSON values by key, in an SQLite file that any number of processes may share.
 
-    The folder of a damaged one is moved to <name>.damaged-<time> with a warning, and an
-    empty cache takes its place.
+    A value that cannot be read or written causes a warning, never an error. A damaged
+    folder is moved to <name>.damaged-<time>, with a warning, and replaced by an empty
+    one. Raises OSError or sqlite3.OperationalError if the folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder).absolute()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        self._one_at_a_time = threading.Lock()
-        with FileLock(f"{self.folder}.lock"):  # no one sees a cache half made
-            self.folder.mkdir(exist_ok=True)
+        self._lock = threading.Lock()
+        with FileLock(f"{self.folder}.lock"):  # one process at a time checks the file
             try:
-                self._database = _opened(self.folder / FILE)
-            except sqlite3.OperationalError:
-                raise  # a full disk, say, or one that can't be written to
+                self._database = _open(self.folder)
+            except sqlite3.OperationalError:  # a full or read-only disk
+                raise
             except sqlite3.DatabaseError as error:
-                aside = f"{self.folder.name}.damaged-{time.time_ns()}"
-                self.folder.rename(self.folder.with_name(aside))
-                self.folder.mkdir()
-                self._database = _opened(self.folder / FILE)
-                self._warn(f"damaged, moved to {aside}", error)
+                damaged = f"{self.folder.name}.damaged-{time.time_ns()}"
+                self.folder.rename(self.folder.with_name(damaged))
+                self._database = _open(self.folder)
+                self._warn(f"damaged, moved to {damaged}", error)
 
-    def kept(self, key: str) -> Any:
-        """The value that is kept under a key, or None."""
+    def get(self, key: str) -> Any:
+        """Return the value stored under a key, or None."""
         try:
-            with self._one_at_a_time:
-                query = "SELECT value FROM Answers WHERE key = ?"
-                row = self._database.execute(query, (key,)).fetchone()
-            return None if row is None else json.loads(row[0])
-        except Exception as error:  # of a row, or a file cut since it was opened
+            row = self._execute("SELECT value FROM Answers WHERE key = ?", key)
+            return json.loads(row[0]) if row else None
+        except Exception as error:
             self._warn("not read", error)
 
-    def keep(self, key: str, value: Any) -> None:
-        """Keep a JSON value, or warn that it can't be."""
+    def set(self, key: str, value: Any) -> None:
+        """Store a JSON value under a key."""
         try:
-            with self._one_at_a_time:
-                change = "INSERT OR REPLACE INTO Answers VALUES (?, ?)"
-                self._database.execute(change, (key, json.dumps(value)))
-        except Exception as error:  # a full disk must not cost the answer
+            text = json.dumps(value)
+            self._execute("INSERT OR REPLACE INTO Answers VALUES (?, ?)", key, text)
+        except Exception as error:
             self._warn("not cached", error)
 
-    def _warn(self, what: str, error: Exception) -> None:
-        warnings.warn(f"{self.folder}: {what}: {error}", stacklevel=3)
+    def _execute(self, statement: str, *values: str) -> tuple[str] | None:
+        with self._lock:
+            return self._database.execute(statement, values).fetchone()
+
+    def _warn(self, problem: str, error: Exception) -> None:
+        warnings.warn(f"{self.folder}: {problem}: {error}", stacklevel=3)
 
 
-def _opened(file: Path) -> sqlite3.Connection:
-    """A sound database. Raises DatabaseError on damage."""
+def _open(folder: Path) -> sqlite3.Connection:
+    """Open the database and check it. Raises sqlite3.DatabaseError if it is damaged."""
+    folder.mkdir(exist_ok=True)
     database = sqlite3.connect(
-        file, timeout=60, isolation_level=None, check_same_thread=False
+        folder / FILE, timeout=60, isolation_level=None, check_same_thread=False
     )
-    ((state,),) = database.execute("PRAGMA quick_check(1)").fetchall()
+    (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise sqlite3.DatabaseError(state)
     database.execute("PRAGMA journal_mode = WAL")

@@ -1,15 +1,7 @@
-"""HTTP clients with bounds on time and size, and with checked addresses.
-
-The environment's proxy is used only for https, which it can't read, and never for this
-machine.
-"""
+"""HTTP clients: use of proxies, and a guard against private addresses."""
 
 import ipaddress
 import socket
-import ssl
-import threading
-import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
@@ -19,8 +11,7 @@ import httpx
 
 from factkit.run.params import ParamError
 
-BODY_BYTES = 64_000_000  # of a request or a reply; a larger one is refused
-# whose last four bytes are an IPv4 address: compatible, translated and NAT64
+# IPv6 networks whose last four bytes are an IPv4 address: compatible, translated, NAT64
 EMBEDDED = tuple(
     ipaddress.ip_network(network)
     for network in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")
@@ -28,151 +19,52 @@ EMBEDDED = tuple(
 
 
 class AddressError(Exception):
-    """A host has no address, or one that is not of the public internet."""
+    """A host is unknown, or has an address that is not of the public internet."""
 
 
 def uses_proxy(url: str | httpx.URL) -> bool:
-    """Whether a request to this address may take the environment's proxy.
+    """Whether a request to this URL may use the proxy of the environment.
 
-    Over http the proxy would read keys and questions, and an address of this machine
-    is another one for it.
+    Only https to other machines does: over http the proxy could read keys and
+    questions, and this machine's address means another machine to the proxy.
     """
-    host = httpx.URL(url).host
+    url = httpx.URL(url)
+    local = url.host == "localhost" or url.host.endswith(".localhost")
     with suppress(ValueError):
-        return httpx.URL(url).scheme == "https" and not ip_address(host).is_loopback
-    local = host == "localhost" or host.endswith(".localhost")
-    return httpx.URL(url).scheme == "https" and not local
+        local = ip_address(url.host).is_loopback
+    return url.scheme == "https" and not local
 
 
-def client(
-    url: str, seconds: float, public: bool = False, **options: Any
+def create_client(
+    url: str, timeout_s: float, public: bool = False, **options: Any
 ) -> httpx.Client:
-    """A client whose exchanges take `seconds` at most, from the first connection to the
-    last byte, and whose replies are neither compressed nor above BODY_BYTES.
+    """Create an HTTP client.
 
-    url: where it goes, which decides on the proxy. public: connect to addresses of the
-    public internet alone, without a proxy; AddressError otherwise. options: of
+    url: target of the requests; decides whether the proxy of the environment is used.
+    timeout_s: for each step of a request, in seconds. public: connect only to addresses
+    of the public internet, without a proxy; raises AddressError otherwise. options: of
     httpx.Client. Raises ParamError if the environment names a proxy that can't be used.
     """
-    deadline = _Deadline(seconds, public)
-    hooks = {"request": [deadline.start], "response": [_bound_reply]}
+    if public:
+        options["transport"] = transport = httpx.HTTPTransport()
+        transport._pool._network_backend = PublicBackend()
     try:
-        made = httpx.Client(
-            event_hooks=hooks,
-            timeout=seconds,
-            trust_env=not public and uses_proxy(url),
-            **options,
-        )
+        proxy = not public and uses_proxy(url)
+        return httpx.Client(timeout=timeout_s, trust_env=proxy, **options)
     except ImportError as error:  # a SOCKS proxy
         raise ParamError(f"the proxy in the environment: {error}") from None
-    made.headers["Accept-Encoding"] = "identity"
-    for transport in (made._transport, *made._mounts.values()):
-        if isinstance(transport, httpx.HTTPTransport):
-            transport._pool._network_backend = deadline
-    return made
 
 
-def _bound_reply(response: httpx.Response) -> None:
-    """Refuse a compressed reply, since a small one may hold gigabytes, and bound the
-    size of another one while it is read. Raises httpx.RemoteProtocolError."""
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.RemoteProtocolError("the reply is compressed")
-    response.stream = _Bounded(response.stream)
+class PublicBackend(httpcore.SyncBackend):
+    """Connects to the address that was checked: a second look-up could differ."""
+
+    def connect_tcp(self, host: str, *args: Any, **kwargs: Any) -> Any:
+        return super().connect_tcp(resolve_public(host), *args, **kwargs)
 
 
-class _Bounded(httpx.SyncByteStream):
-    """A reply's bytes; httpx.RemoteProtocolError above BODY_BYTES."""
-
-    def __init__(self, stream: httpx.SyncByteStream) -> None:
-        self.stream = stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        received = 0
-        for part in self.stream:
-            received += len(part)
-            if received > BODY_BYTES:
-                why = f"the reply has more than {BODY_BYTES} bytes"
-                raise httpx.RemoteProtocolError(why)
-            yield part
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-class _Deadline(httpcore.NetworkBackend):
-    """Connections on which each thread's exchange ends after `seconds`.
-
-    httpcore limits each read alone, so a reply sent byte by byte would never time out.
-    public: the address that was checked is the one connected to;
-    a second look-up could give another one.
-    """
-
-    def __init__(self, seconds: float, public: bool) -> None:
-        self.seconds, self.public = seconds, public
-        self._ends, self._backend = threading.local(), httpcore.SyncBackend()
-
-    def start(self, _: httpx.Request) -> None:
-        """Let the exchange of this thread begin."""
-        self._ends.at = time.monotonic() + self.seconds
-
-    def left(self, timeout: float | None) -> float:
-        """Seconds that are left to a step; httpcore.ReadTimeout without any."""
-        seconds = self._ends.at - time.monotonic()
-        if seconds <= 0:
-            raise httpcore.ReadTimeout("no answer in time")
-        return min(seconds, timeout or seconds)
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> "_Stream":
-        if self.public:
-            host = public_address(host)
-        stream = self._backend.connect_tcp(
-            host, port, self.left(timeout), local_address, socket_options
-        )
-        return _Stream(stream, self)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-class _Stream(httpcore.NetworkStream):
-    """A connection whose steps end with the exchange."""
-
-    def __init__(self, stream: httpcore.NetworkStream, deadline: _Deadline) -> None:
-        self._stream, self._deadline = stream, deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._deadline.left(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._deadline.left(timeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> "_Stream":
-        left = self._deadline.left(timeout)
-        stream = self._stream.start_tls(ssl_context, server_hostname, left)
-        return _Stream(stream, self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-def public_address(host: str) -> str:
-    """An address of a host, all of whose addresses are of the public internet; raises
-    AddressError otherwise."""
+def resolve_public(host: str) -> str:
+    """Resolve a host to an address. Raises AddressError unless all of its addresses are
+    of the public internet."""
     try:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -184,8 +76,11 @@ def public_address(host: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is of the public internet; one inside of it that leads to
-    an IPv4 address (mapped, 6to4, Teredo, NAT64) is if that is."""
+    """Whether an IP address is of the public internet.
+
+    An IPv6 address that leads to an IPv4 address (mapped, 6to4, Teredo, NAT64) counts
+    as that one.
+    """
     ip = ip_address(address)
     if ip.version == 6:
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])

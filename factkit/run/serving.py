@@ -1,11 +1,10 @@
-"""What the kit's web services and their clients share: an address, a token, a queue, an
-orderly end; one way to try again.
+"""Web services of the kit and the clients that call them.
 
-They speak plain HTTP: across a network that others listen to, put them behind TLS.
-Clients follow no redirect: a token or a key goes to the address that was given.
+Services speak plain HTTP and do not limit slow connections or the size of requests:
+across a network that others use, run them behind a proxy with TLS. Clients follow no
+redirect: a token or a key goes only to the given address.
 """
 
-import asyncio
 import hmac
 import ipaddress
 import json
@@ -15,8 +14,8 @@ import signal
 import socket
 import sys
 import warnings
+from asyncio import CancelledError
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -31,152 +30,126 @@ from factkit.run.params import ParamError
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-HEAD_S = 10.0  # for a connection's first request to begin
-DRAIN_S = 25  # for requests under way at the end; Kubernetes kills after 30
-MOST = 512  # connections at once; more are sent away
-ROWS = 512  # responses or queries of a request
+MAX_ROWS = 512  # responses or queries per request
+MAX_CONNECTIONS = 512  # uvicorn answers more with HTTP 503
+DRAIN_S = 25  # for open requests at shutdown; Kubernetes kills after 30
 
-HEALS = (408, 425, 429)  # and 5xx: statuses that another attempt may not meet
-LONGEST_WAIT_S = 60.0  # between two attempts, whatever Retry-After says
+RETRIED_STATUSES = (408, 425, 429)  # and 5xx
+MAX_WAIT_S = 60.0  # between two attempts, whatever Retry-After says
 
 T = TypeVar("T")
-Texts = Annotated[list[str], Field(max_length=ROWS)]  # of a request
+Texts = Annotated[list[str], Field(max_length=MAX_ROWS)]  # of a request
 
 
-def app_of(
+def create_app(
     path: str,
-    request: type,
-    work: Callable[[Any], Any],
-    about: dict[str, Any],
+    request_model: type,
+    handle: Callable[[Any], Any],
+    info: dict[str, Any],
     token: str,
-    at_once: int = 1,
+    workers: int = 1,
 ) -> "FastAPI":
-    """Answers POST requests at a path, `at_once` at a time, the others in their turn.
+    """Create an app that answers POST requests at `path`.
 
-    request: the pydantic model of what is sent; work: request → the reply's value; a
-    UserError that it raises is the request's mistake (HTTP 422), another one the
-    service's failure (500). about: what /health tells anyone. token: "" for none.
+    request_model: pydantic model of the body. handle: body → value of the reply; run in
+    up to `workers` threads at once. A UserError that it raises becomes HTTP 422, any
+    other error 500. info: reply of GET /health, for anyone. token: required as a bearer
+    token; "" for none.
     """
+    import anyio
     from fastapi import FastAPI, HTTPException
     from fastapi.responses import JSONResponse
 
-    app, pool = FastAPI(openapi_url=None), ThreadPoolExecutor(at_once)
-    app.get("/health")(lambda: about)
-    app.add_middleware(Gate, path=path, token=token)
+    app, limiter = FastAPI(openapi_url=None), anyio.CapacityLimiter(workers)
+    app.get("/health")(lambda: info)
+    app.add_middleware(require_token, token=token)
 
-    def reply(content: Any) -> JSONResponse:
+    def reply(body: Any) -> JSONResponse:
         try:
-            return JSONResponse(work(content))
+            return JSONResponse(handle(body))
         except UserError as error:
             raise HTTPException(422, str(error)) from None
-        except Exception as error:  # its text may hold what was asked
+        except Exception as error:  # its text may hold parts of the request
             why = f"{path[1:]} failed: {type(error).__name__}"
             print(f"factkit: {why}", file=sys.stderr, flush=True)
             raise HTTPException(500, why) from None
 
     @app.post(path)
-    async def answer(content: request) -> JSONResponse:
-        loop = asyncio.get_running_loop()
+    async def answer(body: request_model) -> JSONResponse:
         try:
-            return await loop.run_in_executor(pool, reply, content)
-        except asyncio.CancelledError:  # the time to drain is over
-            raise HTTPException(503, "the service ends") from None
+            return await anyio.to_thread.run_sync(
+                reply, body, limiter=limiter, abandon_on_cancel=True
+            )
+        except CancelledError:  # the time to drain is over
+            raise HTTPException(503, "the service is shutting down") from None
 
     return app
 
 
-class Gate:
-    """Middleware that refuses a request without the token (HTTP 401) before its body is
-    read, and one with a body above `BODY_BYTES` (413) before more of it is read."""
+def require_token(app: "ASGIApp", token: str) -> "ASGIApp":
+    """Middleware that refuses a POST without the token before its body is read."""
+    from starlette.responses import JSONResponse
 
-    def __init__(self, app: "ASGIApp", path: str, token: str) -> None:
-        self.app, self.path, self.token = app, path, token
+    async def check(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if token and scope["type"] == "http" and scope["method"] != "GET":
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                why = {"detail": "missing or wrong token; set the service's token"}
+                reply = JSONResponse(why, 401, {"Connection": "close"})
+                return await reply(scope, receive, send)
+        await app(scope, receive, send)
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        from starlette.exceptions import HTTPException
-        from starlette.responses import JSONResponse
-
-        if scope["type"] != "http" or scope["path"] != self.path:
-            return await self.app(scope, receive, send)
-        headers = dict(scope["headers"])
-        given = headers.get(b"authorization", b"")
-        length = int(headers.get(b"content-length", b"0"))
-        status, why = 0, f"the body has more than {connections.BODY_BYTES} bytes"
-        if self.token and not hmac.compare_digest(
-            given, b"Bearer " + self.token.encode()
-        ):
-            status, why = 401, "no token or another one; set the service's token"
-        elif length > connections.BODY_BYTES:
-            status = 413
-        if status:
-            reply = JSONResponse({"detail": why}, status, {"Connection": "close"})
-            return await reply(scope, receive, send)
-        received = 0
-
-        async def receive_bounded() -> "Message":
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > connections.BODY_BYTES:
-                raise HTTPException(413, why, {"Connection": "close"})
-            return message
-
-        await self.app(scope, receive_bounded, send)
+    return check
 
 
-def server(app: "FastAPI") -> "uvicorn.Server":
-    """uvicorn, of the same parts whatever else is installed."""
+def create_server(app: "FastAPI") -> "uvicorn.Server":
+    """Create a uvicorn server with the same components whatever else is installed."""
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Connection(H11Protocol):
-        """Ends where no head comes, for which uvicorn would wait for ever."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self.loop.call_later(HEAD_S, lambda: self.cycle or transport.abort())
-
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=Connection,
-            loop="asyncio",
-            ws="none",
-            log_config=None,
-            log_level="critical",  # its errors come with stack traces
-            access_log=False,
-            limit_concurrency=MOST,
-            timeout_graceful_shutdown=DRAIN_S,
-        )
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        log_config=None,
+        log_level="critical",  # its errors come with stack traces
+        access_log=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=DRAIN_S,
     )
+    return uvicorn.Server(config)
 
 
 def run(app: "FastAPI", listening: socket.socket) -> None:
-    """Serve until SIGTERM or an interrupt, drain, and exit with 0."""
-    # uvicorn raises the signal that it drained for once more
+    """Serve until SIGTERM or an interrupt, finish open requests, and exit with 0."""
+    # uvicorn raises the signal again after it has drained
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with suppress(KeyboardInterrupt):
-            server(app).run(sockets=[listening])
+            create_server(app).run(sockets=[listening])
     finally:
         sys.stdout.flush()
-        os._exit(0)  # a thread that still works can't be ended, and would stay
+        os._exit(0)  # Python would wait for threads that still work
 
 
-def environment_token(variable: str) -> str:
-    """The token in the environment, "" without; an error never spells it out."""
+def read_token(variable: str) -> str:
+    """Read a token from an environment variable; "" if it is not set.
+
+    Raises ParamError, without the token, if no HTTP header can carry it.
+    """
     token = os.environ.get(variable, "").strip()
     if not (token.isascii() and token.isprintable()):
         raise ParamError(f"{variable} holds a line break or is not ASCII")
     return token
 
 
-def bound(host: str, port: int, token: str, variable: str) -> socket.socket:
-    """A socket bound to the very address that was checked; port 0: any.
+def bind_socket(host: str, port: int, token: str, variable: str) -> socket.socket:
+    """Bind a socket to an address; port 0: any free port.
 
-    Raises ParamError if the address can't be had, or needs a token of `variable`.
+    Raises ParamError if the address is not available, or if other machines reach it and
+    there is no token. variable: of the environment, that holds the token.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -185,7 +158,7 @@ def bound(host: str, port: int, token: str, variable: str) -> socket.socket:
                 f"--host {host}: other machines reach it, so it needs a token: set "
                 f"{variable} here and for the training, or take --host 127.0.0.1"
             )
-        return socket.create_server(address, family=family, backlog=MOST)
+        return socket.create_server(address, family=family, backlog=MAX_CONNECTIONS)
     except OSError as error:
         why = f"--host {host} --port {port}: {error}; take others"
         raise ParamError(why) from None
@@ -195,40 +168,49 @@ def bound(host: str, port: int, token: str, variable: str) -> socket.socket:
 
 
 class ServiceError(RunFailure):
-    """A service gave no answer; the message names URL, reason and fix."""
+    """A service did not answer; the message names URL, reason and fix."""
 
 
-def retrying(stop: Any, **more: Any) -> tenacity.Retrying:
-    """What tries a call again where another attempt may succeed."""
+def create_retrying(stop: Any, **options: Any) -> tenacity.Retrying:
+    """Create a caller that repeats calls after errors which may pass.
 
-    def may_heal(error: BaseException) -> bool:
+    stop, options: of tenacity.Retrying.
+    """
+
+    def may_pass(error: BaseException) -> bool:
         if isinstance(error, httpx.HTTPStatusError):
             status = error.response.status_code
-            return status in HEALS or status >= 500
+            return status in RETRIED_STATUSES or status >= 500
         return isinstance(error, TimeoutError | httpx.TransportError)
 
-    retry, wait = tenacity.retry_if_exception(may_heal), lambda state: wait_s(state)
-    return tenacity.Retrying(stop=stop, retry=retry, wait=wait, reraise=True, **more)
+    return tenacity.Retrying(
+        stop=stop,
+        retry=tenacity.retry_if_exception(may_pass),
+        wait=lambda state: wait_s(state),
+        reraise=True,
+        **options,
+    )
 
 
 def wait_s(state: tenacity.RetryCallState) -> float:
-    """Seconds to wait before the next attempt: what the server says, or twice the last.
+    """Seconds before the next attempt: Retry-After, or twice the last wait.
 
-    Both with jitter, so that calls that failed together do not return together.
+    Jitter keeps calls that failed together from returning together.
     """
     response = getattr(state.outcome.exception(), "response", None)
     header = response.headers.get("retry-after", "") if response is not None else ""
     if header.isdecimal():
-        return min(float(header), LONGEST_WAIT_S) + random.random()
-    return tenacity.wait_exponential_jitter(max=LONGEST_WAIT_S)(state)
+        return min(float(header), MAX_WAIT_S) + random.random()
+    return tenacity.wait_exponential_jitter(max=MAX_WAIT_S)(state)
 
 
 class Client:
-    """Asks a service of the kit by JSON, and waits while it is away or busy.
+    """A client of a service of the kit, which waits while the service is down or busy.
 
-    parameter: that holds its address; command: of `python -m factkit`, which starts
-    one; token_variable: of the environment, with its token. call_s: how many seconds
-    a call may take. Raises ParamError on a bad URL.
+    parameter: name of the parameter that holds the URL. command: of `python -m
+    factkit`, that starts the service. token_variable: of the environment, that holds
+    the token. timeout_s: for each step of a call, in seconds. Raises ParamError on a
+    bad URL.
     """
 
     def __init__(
@@ -237,7 +219,7 @@ class Client:
         parameter: str,
         command: str,
         token_variable: str,
-        call_s: float,
+        timeout_s: float,
     ) -> None:
         try:
             self.url = httpx.URL(url)
@@ -249,18 +231,18 @@ class Client:
                 f"{parameter}: must be http://host:port…, without user or token"
             )
         self.parameter, self.command = parameter, command
-        self.token = environment_token(token_variable)
+        self.token = read_token(token_variable)
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        self.http = connections.client(url, call_s, headers=headers)
+        self.http = connections.create_client(url, timeout_s, headers=headers)
 
     def ask(self, content: Any, read: Callable[[Any], T], patience_s: float) -> T:
-        """read(what the server replies), after as many attempts as `patience_s` takes.
+        """Send JSON content and return read(reply); attempts start within `patience_s`.
 
-        Raises ServiceError on the last attempt's failure, or if `read` raises.
+        Raises ServiceError if the last attempt fails, or if `read` raises.
         """
         body, stop = json.dumps(content), tenacity.stop_before_delay(patience_s)
-        attempts = retrying(stop, before_sleep=self._tell)
+        attempts = create_retrying(stop, before_sleep=self._warn)
 
         def post() -> httpx.Response:
             return self.http.post(self.url, content=body).raise_for_status()
@@ -268,30 +250,28 @@ class Client:
         try:
             reply = attempts(post)
         except httpx.HTTPError as error:
-            raise ServiceError(f"{self.url}: {self._in_words(error)}") from None
+            raise ServiceError(f"{self.url}: {self._describe(error)}") from None
         try:
             value = reply.json()
-            json.dumps(value, allow_nan=False)  # neither NaN nor infinity comes in
+            json.dumps(value, allow_nan=False)  # refuses NaN and infinity
             return read(value)
-        except Exception as error:  # whatever is not as it should be
+        except Exception as error:
             why = f"{type(error).__name__}: {str(error)[:300]}"
             raise ServiceError(
-                f"{self.url}: HTTP 200, but no such reply as was asked for ({why}); is "
-                "another server there?"
+                f"{self.url}: HTTP 200, but the reply does not fit the request ({why});"
+                " is another server there?"
             ) from None
 
-    def _tell(self, state: tenacity.RetryCallState) -> None:
-        """Say why one waits, the first time."""
+    def _warn(self, state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1:
-            why = self._in_words(state.outcome.exception())
+            why = self._describe(state.outcome.exception())
             warnings.warn(f"{self.url}: {why}; trying again", stacklevel=2)
 
-    def _in_words(self, error: BaseException) -> str:
-        """What went wrong with a call, and the fix."""
-        if not isinstance(error, httpx.HTTPStatusError):
-            start = f"python -m factkit {self.command}"
-            return f"{type(error).__name__}; is it running, by {start}?"
-        status = error.response.status_code
-        fix = "see to the server" if status >= 500 else f"is {self.parameter} right?"
-        told = error.response.text[:500].replace(self.token or "\0", "…")
-        return f"HTTP {status}: {told}; {fix}"
+    def _describe(self, error: BaseException) -> str:
+        """Describe an error of a call, and its fix."""
+        cause = type(error).__name__
+        if isinstance(error, httpx.HTTPStatusError):
+            text = error.response.text[:500].replace(self.token or "\0", "…")
+            cause = f"HTTP {error.response.status_code}: {text}"
+        start = f"python -m factkit {self.command}"
+        return f"{cause}; is {self.parameter} right, and does `{start}` run there?"

@@ -1,6 +1,6 @@
-"""One interface to the language models that judge, extract and verify.
+"""One client for the language models that judge, extract and verify.
 
-A call that fails is a reply without text, never an exception and never a score.
+A call that fails gives a reply without text, never an exception and never a score.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,12 @@ from factkit.run.progress import progress_bar
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-# a server's words for what it does not take
-SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
-# of a schema, refused by OpenAI ('maxLength' is not permitted) and others
+# in errors of servers that do not support structured output
+NO_SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
+# keywords of a JSON schema that OpenAI and others refuse
 BOUNDS = frozenset({"maxLength", "pattern"})
 
-# finish reasons, in lower case without marks; none at all is a normal end, too
+# finish reasons, in lower case without punctuation; a missing one is a normal end too
 NORMAL_ENDS = frozenset(
     "stop stopped stopsequence stoptoken stoppedeos stoppedword finishreasonstop eos "
     "eostoken endofsequence endoftext endturn endofturn end complete completed done "
@@ -44,8 +44,8 @@ class Request:
 
     messages: mappings with role and content. template: name and version of the prompt
     template. sample: index among repeated samples of one prompt. schema: JSON schema
-    of the answer, for servers with structured output. All of them, but of `sampling`
-    only `decoding`, are part of the cache key.
+    of the answer, for servers with structured output. The cache key holds all of them,
+    and the token limit, temperature and top_p of `sampling`.
     """
 
     messages: tuple[Mapping[str, str], ...]
@@ -54,22 +54,13 @@ class Request:
     sample: int = 0
     schema: Mapping[str, Any] | None = None
 
-    @property
-    def decoding(self) -> tuple[int, float, float]:
-        """What of `sampling` decides the answer: new tokens, temperature, top_p."""
-        s = self.sampling
-        return int(s.max_new_tokens), float(s.temperature), float(s.top_p)
-
 
 @dataclass(frozen=True)
 class Reply:
     """An answer; `text` is None if the call failed, and `error` says why.
 
-    cached: it took no call. Tokens are those of the call that was made for it.
-    finish_reason: as the server names it. Those of `NORMAL_ENDS`, in any letter case
-    and spelling (end_turn, EndTurn), say that the model ended its text, and so does
-    none at all; any other one, as length, max_tokens, content_filter, safety or
-    tool_calls, that it did not.
+    cached: read from the cache. prompt_tokens, completion_tokens: of the original call.
+    finish_reason: as the server names it.
     """
 
     text: str | None
@@ -81,7 +72,8 @@ class Reply:
 
     @property
     def finished(self) -> bool:
-        """Whether there is a text that ends where the model ended it."""
+        """Whether there is a text, and the model ended it: not a length limit, a
+        content filter or a tool call. `NORMAL_ENDS` match in any case and spelling."""
         reason = re.sub(r"[\W_]", "", self.finish_reason).lower()
         return self.text is not None and reason in NORMAL_ENDS
 
@@ -90,11 +82,53 @@ REPLY = TypeAdapter(Reply)
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What calls may take.
+class Endpoint:
+    """An OpenAI-compatible server and one of its models.
 
-    concurrency: calls at once of a `run`. timeout_s: a call's, in seconds. attempts: at
-    one request, over 15 seconds at least. max_calls: a cap on an LLM's `totals.calls`.
+    url: with its /v1. key: API key; "" for none. headers, extra: fields added to the
+    header and the body of each request. thinking_tokens: added to each request's token
+    limit. Raises ValueError, without the key, if no HTTP header can carry it.
+    """
+
+    url: str
+    model: str
+    key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    thinking_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise ValueError("the API key holds a line break or a non-ASCII character")
+
+    @property
+    def identity(self) -> str:
+        """All that decides the endpoint's answers, for the cache key; no secrets."""
+        import httpx
+
+        url = httpx.URL(self.url).copy_with(username=None, password=None, fragment=None)
+        identity = f"{str(url).rstrip('/')} {self.model}"
+        if self.extra or self.thinking_tokens:
+            extra = json.dumps(self.extra, sort_keys=True)
+            identity += f" {extra} {self.thinking_tokens}"
+        if self.headers:  # which may route to another model
+            content = json.dumps(self.headers, sort_keys=True).encode()
+            identity += f" headers {hashlib.sha256(content).hexdigest()}"
+        return identity
+
+    def redact(self, text: str) -> str:
+        """Remove key and header values from a server's error, which may repeat them."""
+        for secret in filter(None, (self.key, *self.headers.values())):
+            text = text.replace(secret, "…")
+        return text
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on calls.
+
+    concurrency: simultaneous calls. timeout_s: for one attempt, in seconds. attempts:
+    per request, over 15 seconds at least. max_calls: cap on an LLM's `totals.calls`.
     """
 
     concurrency: int = 64
@@ -104,73 +138,54 @@ class Limits:
 
 
 class LLM:
-    """An OpenAI-compatible endpoint with a disk cache, limits, and totals.
+    """A language model behind an endpoint, with a disk cache, limits and totals.
 
-    base_url: with its /v1. cache: folder, on a local disk; any number of processes may
-    share it. api_key: none if None or empty.
-    headers, extra: fields of each request's header and body; of these `extra` and
-    thinking_tokens, which a reply may have beside those asked for, decide the answer.
-    `totals`: HTTP attempts made (`calls`), and tokens as the server counts them.
+    cache: folder on a local disk, which any number of processes may share; None for no
+    cache. `totals`: HTTP attempts (`calls`), and tokens as the server counts them.
     """
 
     def __init__(
-        self,
-        base_url: str,
-        model: str,
-        cache: Path | None = None,
-        limits: Limits = Limits(),
-        api_key: str | None = None,
-        headers: Mapping[str, str] = {},
-        extra: Mapping[str, Any] = {},
-        thinking_tokens: int = 0,
+        self, endpoint: Endpoint, cache: Path | None = None, limits: Limits = Limits()
     ) -> None:
-        self.base_url, self.model, self.api_key = base_url, model, api_key
-        self.headers, self.extra = dict(headers), dict(extra)
-        self.thinking_tokens = thinking_tokens
-        self.limits, self._cache = limits, Cache(cache) if cache is not None else None
+        self.endpoint, self.limits = endpoint, limits
+        self._cache = Cache(cache) if cache is not None else None
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
-        self._refused: frozenset | None = frozenset()  # None: any schema
+        # keywords that the server refuses in a schema; None: it refuses all schemas
+        self._refused: frozenset[str] | None = frozenset()
+        self._key_error = ""  # why the server refuses the key
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
-        """The replies, in the requests' order; requests with equal keys are sent once.
+        """Return the replies in the order of the requests; equal requests share a call.
 
-        progress: label of a progress bar; none without. An answer is cached as soon
-        as it is there, so that a killed run repeats no finished call. Works in a
-        notebook's running loop, too. Raises ValueError on a key that no header can
-        carry: the error of each call would spell it out.
+        progress: label of a progress bar; "" for no bar. Each answer is cached when it
+        arrives, so that a killed run repeats no finished call. Also works inside a
+        notebook's event loop.
         """
-        name = f"{_address(self.base_url)} {self.model}"
-        if self.extra or self.thinking_tokens:
-            name += f" {json.dumps(self.extra, sort_keys=True)} {self.thinking_tokens}"
-        if self.headers:  # which may route to another model
-            content = json.dumps(self.headers, sort_keys=True).encode()
-            name += f" headers {hashlib.sha256(content).hexdigest()}"
-        keys = [cache_key(name, request) for request in requests]
+        identity = self.endpoint.identity
+        keys = [cache_key(identity, request) for request in requests]
         missing = dict(zip(keys, requests, strict=True))
         replies: dict[str, Reply] = {}
-
-        def settle(key: str, reply: Reply) -> None:
-            replies[key] = reply
-            if not reply.cached:
-                self._keep(key, reply)
-            bar.update()
-
         with progress_bar(len(missing), progress, "call") as bar:
-            for key in list(missing) if self._cache else []:
-                if reply := self._cached(key):
-                    settle(key, reply)
+
+            def add(key: str, reply: Reply) -> None:
+                replies[key] = reply
+                bar.update()
+
+            for key in list(missing):
+                if reply := self._read_cache(key):
+                    add(key, reply)
                     del missing[key]
             if missing:
                 from anyio.from_thread import start_blocking_portal
 
-                # a loop in a thread of its own; an interrupt cancels what runs there
+                # the loop runs in another thread; an interrupt cancels its tasks
                 with start_blocking_portal() as portal:
-                    portal.call(self._ask_all, missing, settle)
+                    portal.call(self._complete_all, missing, add)
         return [replies[key] for key in keys]
 
-    def _cached(self, key: str) -> Reply | None:
-        """The reply in the cache; None, with a warning, if it holds something else."""
-        if (stored := self._cache.kept(key)) is None:
+    def _read_cache(self, key: str) -> Reply | None:
+        stored = self._cache.get(key) if self._cache else None
+        if stored is None:
             return None
         try:
             reply = REPLY.validate_json(json.dumps(stored), strict=True)
@@ -180,205 +195,151 @@ class LLM:
             return None
         return replace(reply, cached=True)
 
-    def _keep(self, key: str, reply: Reply) -> None:
-        """Count the tokens of a new reply, and put an answer into the cache."""
-        self.totals.prompt_tokens += reply.prompt_tokens
-        self.totals.completion_tokens += reply.completion_tokens
-        if self._cache is not None and reply.text is not None:
-            stored = asdict(reply)
-            del stored["cached"]
-            self._cache.keep(key, stored)
-
-    async def _ask_all(
-        self, missing: Mapping[str, Request], settle: Callable[[str, Reply], None]
+    async def _complete_all(
+        self, missing: Mapping[str, Request], add: Callable[[str, Reply], None]
     ) -> None:
-        """Answer by `concurrency` calls at once, until the key is refused."""
-        waiting, refused = iter(missing.items()), ""
+        """Complete the requests, `concurrency` at once, until the key is refused."""
+        waiting, self._key_error = iter(missing.items()), ""
 
         async def work() -> None:
-            nonlocal refused
             for key, request in waiting:
-                try:
-                    reply = Reply(None, refused)
-                    if not refused:
-                        reply = await self._ask(client, request)
-                except KeyRefused as why:
-                    reply, refused = Reply(None, str(why)), f"not called: {why}"
-                settle(key, reply)
+                reply = Reply(None, f"not called: {self._key_error}")
+                if not self._key_error:
+                    reply = await self._complete(client, request)
+                self.totals.prompt_tokens += reply.prompt_tokens
+                self.totals.completion_tokens += reply.completion_tokens
+                if self._cache and reply.text is not None:
+                    stored = asdict(reply)
+                    del stored["cached"]
+                    self._cache.set(key, stored)
+                add(key, reply)
 
         async with self._client() as client, asyncio.TaskGroup() as group:
             for _ in range(min(self.limits.concurrency, len(missing))):
                 group.create_task(work())
 
-    @property
-    def key(self) -> str:
-        """The key that requests bear, "none" without one. Raises ValueError if it can't
-        be sent."""
-        key = (self.api_key or "none").strip()
-        if not (key.isascii() and key.isprintable()):
-            raise ValueError("the API key holds a line break or a non-ASCII character")
-        return key
-
     def _client(self) -> "AsyncOpenAI":
-        """A client for the running event loop; redirects are refused."""
+        """Create a client for the running event loop; it follows no redirect."""
         import httpx
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
-        limits, totals = self.limits, self.totals
+        endpoint, limits, totals = self.endpoint, self.limits, self.totals
 
-        class Attempts(DefaultAsyncHttpxClient):
-            """Counts attempts and ends each in time; openai's client repeats them."""
+        class HttpClient(DefaultAsyncHttpxClient):
+            """Counts attempts and bounds the total time of each."""
 
-            async def send(self, *request: Any, **options: Any) -> Any:
+            async def send(self, *args: Any, **options: Any) -> httpx.Response:
                 if limits.max_calls is not None and totals.calls >= limits.max_calls:
-                    # which it does not repeat
+                    # openai's client does not retry its own errors
                     raise OpenAIError(f"call cap of {limits.max_calls} reached")
                 totals.calls += 1
                 try:
                     async with asyncio.timeout(limits.timeout_s):
-                        options["stream"] = True
-                        response = await super().send(*request, **options)
-                        await _read_bounded(response)
-                        return response
+                        return await super().send(*args, **options)
                 except TimeoutError:
                     raise httpx.ReadTimeout("no answer in time") from None
 
+        proxy = connections.uses_proxy(endpoint.url)
         try:
-            http_client = Attempts(
-                timeout=limits.timeout_s,
-                follow_redirects=False,
-                trust_env=connections.uses_proxy(self.base_url),
-                headers={"Accept-Encoding": "identity"},
+            http_client = HttpClient(
+                timeout=limits.timeout_s, follow_redirects=False, trust_env=proxy
             )
         except ImportError as error:  # a SOCKS proxy
             raise UserError(f"the proxy in the environment: {error}") from None
         return AsyncOpenAI(
-            base_url=self.base_url,
-            api_key=self.key,
-            default_headers=self.headers,
+            base_url=endpoint.url,
+            api_key=endpoint.key or "none",
+            default_headers=endpoint.headers,
             timeout=limits.timeout_s,
             max_retries=limits.attempts - 1,
             http_client=http_client,
         )
 
-    async def _ask(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """The reply after as many attempts as it takes. Raises KeyRefused."""
+    async def _complete(self, client: "AsyncOpenAI", request: Request) -> Reply:
+        """Complete one request; openai's client repeats attempts that fail."""
         from openai import APIStatusError, APITimeoutError, OpenAIError
-        from openai.types.chat import ChatCompletion
 
-        body = {
-            "model": self.model,
-            "messages": [dict(message) for message in request.messages],
-            "max_tokens": request.sampling.max_new_tokens + self.thinking_tokens,
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-            **self.extra,
-        }
-        refused = self._refused
-        if with_schema := request.schema is not None and refused is not None:
-            schema = json.loads(
-                json.dumps(request.schema, default=dict),
-                object_hook=lambda part: {
-                    key: part[key] for key in part if key not in refused
-                },
-            )
-            answer = {"name": "answer", "schema": schema, "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        refused, options = self._refused, {}
+        if request.schema is not None and refused is not None:
+            options["response_format"] = _response_format(request.schema, refused)
         try:
-            # `create` would walk through types for longer than all else takes
-            response = await client.post(
-                "/chat/completions", cast_to=ChatCompletion, body=body
+            response = await client.chat.completions.create(
+                model=self.endpoint.model,
+                messages=[dict(message) for message in request.messages],
+                max_tokens=request.sampling.max_new_tokens
+                + self.endpoint.thinking_tokens,
+                temperature=request.sampling.temperature,
+                top_p=request.sampling.top_p,
+                extra_body=self.endpoint.extra,
+                **options,
             )
         except APITimeoutError:
             return Reply(None, f"no answer within {client.timeout:g} s")
         except APIStatusError as error:
             status, why = error.status_code, error.message
-            if with_schema and status in (400, 422) and SCHEMA.search(why):
-                if self._refused == refused:  # no other call was told so before
+            if options and status in (400, 422) and NO_SCHEMA.search(why):
+                if self._refused == refused:  # no other call has met the error before
                     self._refused = None if refused else BOUNDS
                     what = "a schema" if refused else "the bounds of a schema"
                     warnings.warn(f"asking without {what}: {error}", stacklevel=2)
-                return await self._ask(client, request)
-            why = shorten(self._without_secrets(f"HTTP {status}: {why}"))
+                return await self._complete(client, request)
+            why = shorten(self.endpoint.redact(f"HTTP {status}: {why}"))
             if status in (401, 403):
-                raise KeyRefused(why) from None
+                self._key_error = why
             return Reply(None, why)
-        except Exception as error:  # whatever one call meets is that call's failure
-            if type(error) is OpenAIError:  # there is no call to make any more
+        except Exception as error:  # any failure concerns this call alone
+            if type(error) is OpenAIError:  # the cap on calls
                 return Reply(None, str(error))
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             why = f"{type(error).__name__}: {error}{cause}"
-            return Reply(None, shorten(self._without_secrets(why)))
-        return _read(response)
-
-    def _without_secrets(self, text: str) -> str:
-        """A server's words without the key and the headers that it may repeat."""
-        for secret in filter(None, (self.api_key and self.key, *self.headers.values())):
-            text = text.replace(secret, "…")
-        return text
+            return Reply(None, shorten(self.endpoint.redact(why)))
+        return _read_response(response)
 
 
-class KeyRefused(Exception):
-    """The server does not take the key: no other call will fare better."""
+def cache_key(endpoint: str, request: Request) -> str:
+    """Hash all that determines the answer to a request: sha256, in hex.
 
-
-def cache_key(model: str, request: Request) -> str:
-    """sha256, in hex, of all that determines the answer to a request."""
+    endpoint: its `identity`.
+    """
+    sampling = request.sampling
+    decoding = float(sampling.temperature), float(sampling.top_p)
     content = [
-        model,
+        endpoint,
         request.template,
         [sorted(message.items()) for message in request.messages],
-        request.decoding,
+        [int(sampling.max_new_tokens), *decoding],
         request.sample,
-        request.schema,  # in its own order: models answer in it
+        request.schema,  # the order of its keys counts: models answer in it
     ]
     return hashlib.sha256(json.dumps(content, default=dict).encode()).hexdigest()
 
 
-async def _read_bounded(response: Any) -> None:
-    """Read a reply's body; OpenAIError if it is compressed, since a small one may hold
-    gigabytes, or larger than a service's replies may be."""
-    from openai import OpenAIError
-
-    body = bytearray()
-    try:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise OpenAIError("the reply is compressed, against the request")
-        async for part in response.aiter_raw():
-            body += part
-            if len(body) > connections.BODY_BYTES:
-                raise OpenAIError(
-                    f"the reply has more than {connections.BODY_BYTES} bytes"
-                )
-    finally:
-        await response.aclose()
-    response._content = bytes(body)
+def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]:
+    """The request field for a JSON schema, without the keywords that are refused."""
+    allowed = json.loads(
+        json.dumps(schema, default=dict),
+        object_hook=lambda part: {k: part[k] for k in part if k not in refused},
+    )
+    answer = {"name": "answer", "schema": allowed, "strict": True}
+    return {"type": "json_schema", "json_schema": answer}
 
 
-def _address(url: str) -> str:
-    """An endpoint's address in one spelling, without user and password."""
-    import httpx
-
-    plain = httpx.URL(url).copy_with(username=None, password=None, fragment=None)
-    return str(plain).rstrip("/")
-
-
-def _read(response: Any) -> Reply:
-    """The reply in a server's answer, which may be anything; no text, no answer."""
+def _read_response(response: Any) -> Reply:
+    """Read a server's response, which may be anything; an empty text is a failure."""
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
+    usage = getattr(response, "usage", None)
     names = ("prompt_tokens", "completion_tokens")
-    counts = [getattr(getattr(response, "usage", None), n, None) for n in names]
-    counts = [n if type(n) is int else 0 for n in counts]
+    counts = {name: getattr(usage, name, None) for name in names}
+    tokens = {name: n if type(n) is int else 0 for name, n in counts.items()}
     if isinstance(text, str) and text.strip():
-        return Reply(text, "", False, *counts, finish_reason=str(reason or ""))
-    why = f"the answer is empty (finish reason: {reason})"
-    return Reply(None, why, False, *counts)
+        return Reply(text, finish_reason=str(reason or ""), **tokens)
+    return Reply(None, f"the answer is empty (finish reason: {reason})", **tokens)
 
 
-def shorten(text: str, most: int = 500) -> str:
-    """Text without its tail: a gateway's error can be a whole web page."""
-    return text if len(text) <= most else f"{text[:most]} …"
+def shorten(text: str, length: int = 500) -> str:
+    """Cut a text: a gateway's error can be a whole web page."""
+    return text if len(text) <= length else f"{text[:length]} …"

@@ -259,11 +259,11 @@ class Batch:
 
         Raises AssertionError as `score`.
         """
-        from factkit.verify.llm import LLM, Limits
+        from factkit.verify.llm import LLM, Endpoint, Limits
 
         with tempfile.TemporaryDirectory() as cache, redirect_stderr(io.StringIO()):
             limits = Limits(concurrency)
-            llm = LLM(url, "fake", Path(cache), limits, api_key="none")
+            llm = LLM(Endpoint(url, "fake"), Path(cache), limits)
             engine = self.engine(llm)
             rows = [(e.id, e.question, e.answers[0]) for e in self.examples[:n]]
             columns = map(list, zip(*rows, strict=True))

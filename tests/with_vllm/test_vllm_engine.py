@@ -31,7 +31,7 @@ def asked():
 def judge(endpoint, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     patient = llm.Limits(timeout_s=900)  # a reasoning of 1,024 tokens, on two cores
-    return llm.LLM(endpoint, "judge", cache=cache, limits=patient)
+    return llm.LLM(llm.Endpoint(endpoint, "judge"), cache, patient)
 
 
 def each_sentence(prompts, responses):

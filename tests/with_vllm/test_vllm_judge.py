@@ -35,7 +35,7 @@ def requests() -> list[llm.Request]:
 
 
 def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_path):
-    judge = llm.LLM(endpoint, "judge", cache=tmp_path)
+    judge = llm.LLM(llm.Endpoint(endpoint, "judge"), tmp_path)
     replies = judge.run(requests())
     assert [reply.error for reply in replies] == [""] * len(ANSWERS)
     for reply in replies:
@@ -48,7 +48,7 @@ def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_p
 
 
 def test_a_served_judge_ends_within_its_tokens_and_may_quote(endpoint):
-    llm_judge = llm.LLM(endpoint, "judge")
+    llm_judge = llm.LLM(llm.Endpoint(endpoint, "judge"))
     row = {"prompt": "Which song is it?", "response_a": 'It is "Yesterday".'}
     rows = [row | {"response_b": f"It is song number {i}."} for i in range(8)]
     asked = "compare_responses", rows, judge.Choice, judge.REPLY_TOKENS

@@ -187,9 +187,9 @@ def sft_trajectories(
         p.judge_url,
         p.judge_model,
         Sampling(p.max_completion_length),
-        llm.key,
-        llm.headers,
-        llm.extra,
+        llm.endpoint.key or "none",
+        llm.endpoint.headers,
+        llm.endpoint.extra,
     )
     limits = search_rollout.limits_of(p)
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size

@@ -131,7 +131,7 @@ def download(file: File, folder: Path) -> Path:
     try:
         if not archive.exists():
             stop = tenacity.stop_after_attempt(ATTEMPTS)
-            serving.retrying(stop)(_download_rest, file.url, part)
+            serving.create_retrying(stop)(_download_rest, file.url, part)
             digest = rows.sha256(part)
             if file.sha256 and digest != file.sha256:
                 part.unlink()
