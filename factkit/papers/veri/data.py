@@ -53,19 +53,20 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     if p.claims == "leads":
         claims = LeadClaims(facts.load(), p.world_seed)
         return claims.sets(sizes), claims.entries(), Counter()
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    entries = world_claims.world_entries(made)
-    return world_sets(made, sizes), entries, Counter()
+    fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
+    entries = world_claims.world_entries(fact_world)
+    return world_sets(fact_world, sizes), entries, Counter()
 
 
-def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
+def world_sets(fact_world: world.World, sizes: Mapping[str, int]) -> Sets:
     """Claims about the fact world's people, labels and hops in turn in each split."""
-    rng = random.Random(f"claim sets {made.seed}")
-    people = rng.sample(made.people, len(made.people))
+    seed = fact_world.seed
+    rng = random.Random(f"claim sets {seed}")
+    people = rng.sample(fact_world.people, len(fact_world.people))
     sets = {}
     for name, part in shares(people, sizes).items():
-        own = world.World(made.seed, tuple(part), made.facts)
-        claims = world_claims.claims(own, sizes[name], made.seed)
+        split_world = world.World(seed, tuple(part), fact_world.facts)
+        claims = world_claims.claims(split_world, sizes[name], seed)
         sets[name] = [in_set(e, "world") for e in claims]
     return sets
 
@@ -82,9 +83,9 @@ def published_sets(
     test = []
     for name in eval_sets:
         claims, _ = benchmarks.load(folder / EVALUATION.format(set=name))
-        drawn = random.Random(f"test {name}").sample(claims, len(claims))
-        kept = {e.id for e in drawn[: sizes["test"]]}
-        test += [e for e in claims if e.id in kept]
+        shuffled = random.Random(f"test {name}").sample(claims, len(claims))
+        ids = {e.id for e in shuffled[: sizes["test"]]}
+        test += [e for e in claims if e.id in ids]
     train, dropped = benchmarks.load(folder / PUBLISHED)
     entries = _gold_entries(folder, train)
     known = {piece.id for entry in entries for piece in shown(entry)}
@@ -224,8 +225,8 @@ def script_trajectories(
     if p.verifier == "leads":
         reader, habits, k = ClaimReader(), LEAD_HABITS, p.retrieved_entries
     else:
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        reader, habits = world_claims.ClaimReader(made), world_claims.PLAIN
+        fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
+        reader, habits = world_claims.ClaimReader(fact_world), world_claims.PLAIN
         k = world_claims.ENTRIES
 
     def find(query: str) -> list[Chunk]:
