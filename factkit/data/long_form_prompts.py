@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from factkit.data import rows
-from factkit.data.examples import LONG_FORM, DataError, Example, made_id
+from factkit.data.examples import LONG_FORM, DataError, Example, hash_id
 from factkit.data.rows import Row, RowError
 
 # characters (ours): a prompt that fits, and a reply with something to check
@@ -42,7 +42,7 @@ def in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
     def example(row: Row) -> Example:
         parts = rows.text(row, prompt).strip(), rows.optional(row, more).strip()
         text = "\n\n".join(part for part in parts if part)
-        name = made_id(source, text)
+        name = hash_id(source, text)
         return long_form_example(name, text, name, rows.optional(row, relation))
 
     return example

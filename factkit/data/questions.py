@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Mapping
 
 from factkit.data import rows
-from factkit.data.examples import Example, made_id
+from factkit.data.examples import Example, hash_id
 from factkit.data.rows import Row, RowError
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
@@ -48,7 +48,7 @@ def crag(row: Row) -> Example:
 def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
     question = rows.text(row, "question").strip()
-    question_id = made_id("nq", question)
+    question_id = hash_id("nq", question)
     answers = _distinct(rows.texts(row, "answer"))
     return Example(
         id=question_id, question=question, answers=answers, entity=question_id
@@ -58,7 +58,7 @@ def nq_open(row: Row) -> Example:
 def hotpotqa(row: Row) -> Example:
     """HotpotQA (Yang et al. 2018): the hub's rows, the authors', or without context."""
     question = rows.text(row, "question").strip()
-    question_id = rows.optional(row, "id", "_id") or made_id("hotpotqa", question)
+    question_id = rows.optional(row, "id", "_id") or hash_id("hotpotqa", question)
     titles = rows.titles(row, "supporting_facts")
     return Example(
         id=question_id,

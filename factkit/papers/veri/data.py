@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from factkit.answers.verifier import judge_llm
 from factkit.data import assets
 from factkit.data.corpus import Chunk
-from factkit.data.entries import page_of, shown
-from factkit.data.examples import Example, read_rows, shares, write_rows
+from factkit.data.entries import page_of, split_entry
+from factkit.data.examples import Example, read_rows, split_in_shares, write_rows
 from factkit.data.search import Search
 from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.leads import facts
@@ -64,7 +64,7 @@ def world_sets(fact_world: world.World, sizes: Mapping[str, int]) -> Sets:
     rng = random.Random(f"claim sets {seed}")
     people = rng.sample(fact_world.people, len(fact_world.people))
     sets = {}
-    for name, part in shares(people, sizes).items():
+    for name, part in split_in_shares(people, sizes).items():
         split_world = world.World(seed, tuple(part), fact_world.facts)
         claims = world_claims.claims(split_world, sizes[name], seed)
         sets[name] = [in_set(e, "world") for e in claims]
@@ -88,7 +88,7 @@ def published_sets(
         test += [e for e in claims if e.id in ids]
     train, dropped = benchmarks.load(folder / PUBLISHED)
     entries = _gold_entries(folder, train)
-    known = {piece.id for entry in entries for piece in shown(entry)}
+    known = {piece.id for entry in entries for piece in split_entry(entry)}
     settled = [e for e in train if known.issuperset(e.evidence)]
     held_out = {e.entity.casefold() for e in test}
     separate = [e for e in settled if e.entity.casefold() not in held_out]
@@ -127,7 +127,9 @@ def offline_evidence(
     world gold sentences are marked as its search marks them.
     """
     wanted = {i for e in examples for i in e.evidence}
-    pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
+    pieces = {
+        c.id: c for entry in entries for c in split_entry(entry) if c.id in wanted
+    }
     hits: list[list[Chunk]] = [[] for _ in examples]
     if context_entries:
         sets = [e.meta["set"] for e in examples]
@@ -138,7 +140,7 @@ def offline_evidence(
         if example.meta["set"] == "world":
             mark = world_claims.marked
             gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
-        context = [c for entry in others for c in shown(entry)]
+        context = [c for entry in others for c in split_entry(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)
         evidence[example.id] = mixed
@@ -202,7 +204,7 @@ def sft_trajectories(
                 prompts = format_prompts(batch, p.prompt_template)
                 ids = tokenize_prompts(prompts, tokenizer, p.chat)
                 sets = [e.meta["set"] for e in batch]
-                rollouts = search_rollout.rollouts(
+                rollouts = search_rollout.run_rollouts(
                     ids, generate, search, tokenizer, limits, sets
                 )
                 done += of_examples(batch, [r.turns for r in rollouts])
