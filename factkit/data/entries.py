@@ -9,10 +9,10 @@ names evidence in two ways:
 | EX-FEVER, HoVer | a page's summary | `Vin Diesel` | `Vin Diesel` |
 
 A search finds an entry as a whole, and `split_entry` cuts it into the pieces that the
-model reads and may cite. The ids of evidence are those of the published files; the id of an
-entry of sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0
-in their page. The text of an entry begins with the title in a line of its own, as in
-the published corpus: a sentence from the middle of a page says "he".
+model reads and may cite. The ids of evidence are those of the published files; the id
+of an entry of sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered
+from 0 in their page. The text of an entry begins with the title in a line of its own,
+as in the published corpus: a sentence from the middle of a page says "he".
 """
 
 import re
