@@ -6,12 +6,13 @@ import pytest
 import torch
 import transformers
 
-from factkit.answers.drawn import Probe, turn
+from factkit.answers.sampling import Probe
 from factkit.data import assets
 from factkit.data.examples import Example
 from factkit.papers.truthrl import rewards as truthrl
 from factkit.papers.truthrl import train as training
 from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.run import params
 from factkit.train import grpo, offline, setup
 from factkit.verify.outcome import Outcome
@@ -40,6 +41,12 @@ PROBES = [
     )
     for e in EXAMPLES
 ]
+
+
+def probed(p):
+    """The questions with their probes, and how rows are put."""
+    questions = training.ProbedQuestions(EXAMPLES, PROBES, p.known_share)
+    return questions, training.row_format(p)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +101,7 @@ def steps(path):
 
 def test_sft_learns_from_chat_rows(start, p, tmp_path):
     p = p.model_copy(update={"arm": "sft"})
-    offline.sft(start, training.sft_rows(EXAMPLES, PROBES, PROBES, p), tmp_path, p)
+    offline.sft(start, training.sft_rows("sft", *probed(p)), tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
 
@@ -102,16 +109,14 @@ def test_a_context_too_short_for_the_rows_ends_the_training_before_it_starts(
     start, p, tmp_path
 ):
     """TRL drops such rows, or cuts their end, and trains on the rest."""
-    rows = training.sft_rows(
-        EXAMPLES, PROBES, PROBES, p.model_copy(update={"arm": "sft"})
-    )
+    rows = training.sft_rows("sft", *probed(p))
     for i, room in enumerate((8, 60)):
         short = p.model_copy(update={"arm": "sft", "max_context_length": room})
         with pytest.raises(
             ValueError, match=f"max_context_length={room} drops or cuts"
         ):
             offline.sft(start, rows, tmp_path / str(i), short)
-    pairs = training.pairs(EXAMPLES, PROBES, p.model_copy(update={"arm": "dpo"}))
+    pairs = training.preference_rows("dpo", *probed(p))
     short = p.model_copy(update={"arm": "dpo", "max_context_length": 8})
     with pytest.raises(ValueError, match="max_context_length=8 drops or cuts"):
         offline.dpo(start, pairs, tmp_path / "dpo", short)
@@ -119,7 +124,7 @@ def test_a_context_too_short_for_the_rows_ends_the_training_before_it_starts(
 
 def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
     p = p.model_copy(update={"arm": "dpo"})
-    rows = training.pairs(EXAMPLES, PROBES, p)
+    rows = training.preference_rows(p.arm, *probed(p))
     offline.dpo(start, rows, tmp_path, p)
     assert len(steps(tmp_path / "metrics.csv")) == 2
 
@@ -128,9 +133,9 @@ def test_dpo_learns_from_chat_pairs(start, p, tmp_path):
 def test_grpo_rewards_the_boxed_answer_of_a_chat(arm, start, p, tmp_path):
     p = p.model_copy(update={"arm": arm})
     if arm == "rlkf":
-        rows = training.pairs(EXAMPLES, PROBES, p)
+        rows = training.preference_rows(p.arm, *probed(p))
         offline.train_reward_model(start, rows, tmp_path, p)
-    rows = training.prompt_rows(EXAMPLES, PROBES, p)
+    rows = training.prompt_rows(*probed(p))
     grpo.grpo(start, rows, truthrl.reward_function, tmp_path, p)
     (step,) = steps(tmp_path / "metrics.csv")
     assert float(step["hallucination"]) == 1  # no box, no answer
@@ -148,7 +153,7 @@ def test_a_reward_model_by_lora_scores_as_it_was_trained(
     )
     own = {"arm": "rlkf", "reward_lora_rank": 4, "reward_epochs": 3}
     p = p.model_copy(update=own | {"reward_learning_rate": 0.01})
-    rows = training.pairs(EXAMPLES, PROBES, p)
+    rows = training.preference_rows(p.arm, *probed(p))
     folder = offline.train_reward_model(start, rows, tmp_path, p)
     assert not (folder / "adapter_config.json").exists()
     found = scores(folder, rows, dtype)
@@ -160,7 +165,7 @@ def test_a_reward_model_by_lora_scores_as_it_was_trained(
     exact = 1e-4 if dtype == "float32" else 0.05
     for mine, theirs in zip(found, scores(folder, rows, dtype), strict=True):
         assert mine == pytest.approx(theirs, rel=exact, abs=exact)
-    before, after = (models.load_policy(str(f))[0].model for f in (start, folder))
+    before, after = (models.load_model(str(f)).model for f in (start, folder))
     weights = zip(before.parameters(), after.parameters(), strict=True)
     moved = [not torch.equal(a, b) for a, b in weights]
     names = [name for name, _ in before.named_parameters()]
@@ -202,9 +207,11 @@ def scores(folder, rows, dtype):
 
 
 def test_a_sampled_prompt_is_the_one_that_a_trainer_writes(start, p):
-    _, tokenizer = models.load_policy(start)
-    (asked,) = models.asked(EXAMPLES[:1], p.prompt_template, tokenizer, chat=True)
+    policy = load_policy(start, p)
+    tokenizer, (asked,) = policy.tokenizer, policy.format_prompts(EXAMPLES[:1])
     trained = tokenizer.apply_chat_template(
-        turn(EXAMPLES[0], p), add_generation_prompt=True, return_dict=True
+        training.row_format(p).prompt(EXAMPLES[0]),
+        add_generation_prompt=True,
+        return_dict=True,
     )["input_ids"]
     assert tokenizer(asked)["input_ids"] == trained

@@ -4,7 +4,7 @@ import pytest
 from fake_llm import FakeLLM, field, told
 
 from factkit.answers.engine import ExactEngine
-from factkit.answers.long_form import Checked, search_words
+from factkit.answers.long_form import CheckedResponse, search_words
 from factkit.data.corpus import Document
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import MAY_ABSTAIN, OPEN
@@ -172,7 +172,7 @@ def test_calls_are_those_that_the_papers_pipelines_make():
 def checked(response):
     stated = ENGINE.claims(LONG.id, response)
     supports = [Support(WORLD.verify(claim.text)) for claim in stated]
-    return Checked(LONG.id, LONG.question, response, stated, supports)
+    return CheckedResponse(LONG.id, LONG.question, response, stated, supports)
 
 
 def test_exploits_are_told_apart():

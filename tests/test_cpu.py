@@ -112,7 +112,7 @@ def test_scores_leave_out_padding_alone(model, batch, rows):
     widths = []
     asked = batch["input_ids"], batch["attention_mask"], 4
     plain, _ = score(model, *asked)
-    kit, none = cpu.scored(score, model, *asked, rows)
+    kit, none = cpu.score_completions(score, model, *asked, rows)
     seen = batch["attention_mask"][:, -4:].bool()
     assert torch.allclose(plain[seen], kit[seen], rtol=1e-3, atol=1e-4)
     assert kit.shape == (2 * GROUP, 4) and none is None
@@ -127,7 +127,7 @@ def test_a_rollout_is_split_by_the_length_of_its_completions():
     mask = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 0, 0]])
     rows = {"completion_mask": mask, "advantages": torch.arange(4.0)}
     rows |= {"texts": [*"abcd"], "num_items_in_batch": torch.tensor(7), "images": None}
-    ordered = cpu.by_length(rows)
+    ordered = cpu.sort_by_length(rows)
     assert ordered["completion_mask"].sum(1).tolist() == [1, 1, 2, 3]
     assert ordered["advantages"].tolist() == [1, 3, 2, 0]
     assert ordered["texts"] == [*"bdca"]
@@ -252,6 +252,6 @@ def test_a_policy_has_the_dtype_that_the_processor_multiplies(
     model.save_pretrained(tmp_path)
     of_words("a", "</s>", eos_token="</s>").save_pretrained(tmp_path)
     monkeypatch.setattr(machine, "dtype", lambda name: own)
-    loaded, _ = models.load_policy(str(tmp_path), "bfloat16")
+    loaded = models.load_model(str(tmp_path), "bfloat16")
     assert loaded.dtype == getattr(torch, own)
     assert ("float32" in machine.device()) == (own == "float32")  # and results say so

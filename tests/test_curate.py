@@ -3,18 +3,18 @@
 from collections import Counter
 
 import pytest
+from fake_policy import FakePolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.answers import drawn
-from factkit.answers.drawn import Probe
+from factkit.answers.sampling import SEEDS, Draws, Probe, probe_knowledge
 from factkit.answers.verifier import verifier
 from factkit.data import sources, splits
 from factkit.data.corpus import Document
-from factkit.data.examples import DataError, Example, refuse_overlap
+from factkit.data.examples import DataError, Example, read_rows, refuse_overlap
 from factkit.papers.rar import requests as rar_requests
 from factkit.papers.truthrl import train as training
-from factkit.policy import models
+from factkit.policy.decoding import Sampling
 from factkit.run import params
 from factkit.verify.outcome import Outcome
 
@@ -132,47 +132,44 @@ def test_out_of_knowledge_by_share_of_correct_samples():
         assert training.out_of_knowledge(probe, known_share) is unknown
     # nothing says so where the judge failed, which counts for no share
     assert not training.out_of_knowledge(probe_of([None, None]), 0.5)
-    assert probe_of([CORRECT, WRONG, None, None]).share == 1 / 2
+    assert probe_of([CORRECT, WRONG, None, None]).accuracy == 1 / 2
 
 
 def test_the_samples_of_a_kind_and_the_most_frequent_of_them():
     """In the order in which they were drawn; on a tie the first."""
     kinds = [WRONG, CORRECT, CORRECT, CORRECT, None, WRONG]
     probe = Probe("q", ["Rome", "UK", "Britain", "Britain", "x", "Oslo"], kinds)
-    assert probe.of(WRONG) == ["Rome", "Oslo"]
+    assert probe.samples_with(WRONG) == ["Rome", "Oslo"]
     assert probe.most_frequent(CORRECT) == "Britain"
     assert probe.most_frequent(WRONG) == "Rome"
     assert probe.most_frequent(ABSTAIN) is None
 
 
-def probe_all(rows, path, verify, **more):
-    asked = rows, "short_form", models.Sampling(4), 2, path, verify
-    return drawn.probe(None, None, *asked, **more)
+def probe_all(rows, path, verify, policy, seed=0):
+    draws = Draws(Sampling(4), 2, seed)
+    return probe_knowledge(policy, rows, draws, verify, path)
 
 
-def test_each_part_of_a_probing_and_each_run_has_a_seed_of_its_own(
-    tmp_path, monkeypatch
-):
-    """Parts that were cut off go on as those of `draw` (test_drawn)."""
+def test_each_part_of_a_probing_and_each_run_has_a_seed_of_its_own(tmp_path):
+    """Parts that were cut off go on as those of `sample_and_score` (test_sampling)."""
     seeds = []
 
-    def sample(model, tokenizer, asked, sampling, n, seed):
+    def generate(prompts, sampling, n, seed):
         seeds.append(seed)
-        return [[text] * n for text in asked]
+        return [[text] * n for text in prompts]
 
-    monkeypatch.setattr(models, "sample", sample)
-    monkeypatch.setattr(drawn, "PART", 10)
+    policy = FakePolicy(generate)
+    policy.part_size = lambda n: 10
     for run in (0, 1):
-        probes = probe_all(
-            examples()[:20], tmp_path / str(run), verifier(PLAIN), seed=run
-        )
+        path, verify = tmp_path / str(run), verifier(PLAIN)
+        probes = probe_all(examples()[:20], path, verify, policy, run)
         assert probes[0].samples == ["Question: a of 0?\nAnswer:"] * 2
-    assert seeds == [0, 10, drawn.SEEDS, drawn.SEEDS + 10]
+    assert seeds == [0, 10, SEEDS, SEEDS + 10]
 
 
-def test_probes_are_verified_in_a_batch_and_read_as_they_were(tmp_path, monkeypatch):
+def test_probes_are_verified_in_a_batch_and_read_as_they_were(tmp_path):
     texts = ["one\u2028two\x85three", "a\nb"]
-    monkeypatch.setattr(models, "sample", lambda _m, _t, asked, *_, **how: [texts] * 2)
+    policy = FakePolicy(lambda prompts, *_, **how: [texts] * 2)
     batches = []
 
     def verify(responses, answers, questions):
@@ -180,14 +177,15 @@ def test_probes_are_verified_in_a_batch_and_read_as_they_were(tmp_path, monkeypa
         return [CORRECT, ABSTAIN, WRONG, None]
 
     path = tmp_path / "a"
-    made = probe_all(examples()[:2], path, verify)
-    assert [p.outcomes for p in made] == [[CORRECT, ABSTAIN], [WRONG, None]]
-    assert made[0].samples == texts
+    probes = probe_all(examples()[:2], path, verify, policy)
+    assert [p.outcomes for p in probes] == [[CORRECT, ABSTAIN], [WRONG, None]]
+    assert probes[0].samples == texts
     questions = ("a of 0?", "b of 0?")
     assert batches == [[(text, ["v0"], q) for q in questions for text in texts]]
-    assert drawn.read_probes(path) == made
+    assert read_rows(path, Probe) == probes
     path.write_text(path.read_text("utf-8")[:-5], "utf-8")
-    assert drawn.read_probes(path) == made[:-1]
+    with pytest.raises(DataError, match="row 2"):
+        read_rows(path, Probe)
 
 
 # Responses and rows for training
@@ -202,8 +200,9 @@ def example(**meta):
 def test_a_response_in_the_format_asked_for_is_verified_as_what_it_is_meant_to_be():
     """Boxed, it reasons before the box; an abstention doesn't as the example does."""
     stated = example(reasoning="It is v0.")
-    answers = {p: training.response("v0", stated, p) for p in (PLAIN, BOXED)}
-    idks = {p: training.abstention(stated, p) for p in (PLAIN, BOXED)}
+    formats = {p: training.row_format(p) for p in (PLAIN, BOXED)}
+    answers = {p: training.reference_response(stated, f) for p, f in formats.items()}
+    idks = {p: training.abstention(f) for p, f in formats.items()}
     assert answers[PLAIN] == "v0"
     assert answers[BOXED] == r"<think> It is v0. </think> \boxed{v0}"
     assert idks[BOXED] == r"<think> I don't know. </think> \boxed{I don't know}"
@@ -214,6 +213,17 @@ def test_a_response_in_the_format_asked_for_is_verified_as_what_it_is_meant_to_b
 
 def arm(name, p=PLAIN, **more):
     return p.model_copy(update={"arm": name} | more)
+
+
+def probed_questions(asked, probes, p):
+    """The questions with their probes, and how rows are put."""
+    questions = training.ProbedQuestions(asked, probes, p.known_share)
+    return questions, training.row_format(p)
+
+
+def pairs(asked, probes, p):
+    probed = probed_questions(asked, probes, p)
+    return training.preference_rows(p.arm, *probed, p.seed, p.reward_pairs)
 
 
 def test_sft_r_tuning_and_rft_learn_their_targets():
@@ -228,12 +238,14 @@ def test_sft_r_tuning_and_rft_learn_their_targets():
         (never, ALL, arm("rft"), [" I don't know 1"]),
         (never, [CORRECT, WRONG], arm("rft"), []),
     ):
-        rows = training.sft_rows(examples()[:1], [probe], [probe_of(traces)], p)
+        questions, put = probed_questions(examples()[:1], [probe], p)
+        rows = training.sft_rows(p.arm, questions, put, [probe_of(traces)])
         assert [row["completion"] for row in rows] == target
 
 
 def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
-    (row,) = training.prompt_rows(examples()[:1], [probe_of(NEVER)], PLAIN)
+    probed = probed_questions(examples()[:1], [probe_of(NEVER)], PLAIN)
+    (row,) = training.prompt_rows(*probed)
     assert row == {
         "prompt": "Question: a of 0?\nAnswer:",
         "id": "a:0",
@@ -242,17 +254,18 @@ def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
         "out_of_knowledge": True,
     }
     p = params.load("truthrl", "tiny", variant="retrieval")
-    asked = drawn.turn(example(references="One.\nTwo."), p)
-    assert asked == "References:\nOne.\nTwo.\nQuestion: a of 0?\nAnswer:"
+    prompt = training.row_format(p).prompt(example(references="One.\nTwo."))
+    assert prompt == "References:\nOne.\nTwo.\nQuestion: a of 0?\nAnswer:"
 
 
 def test_rows_and_pairs_of_a_chat_are_turns():
     probes = [probe_of(KNOWN)]
-    (row,) = training.sft_rows(examples()[:1], probes, probes, arm("sft", CHAT))
+    probed = probed_questions(examples()[:1], probes, CHAT)
+    (row,) = training.sft_rows("sft", *probed)
     prompt = [{"role": "user", "content": "Question: a of 0?\nAnswer:"}]
     reply = [{"role": "assistant", "content": "v0"}]
     assert row == {"prompt": prompt, "completion": reply}
-    (row,) = training.pairs(examples()[:1], probes, arm("dpo", CHAT))
+    (row,) = training.preference_rows("dpo", *probed)
     chosen, rejected = (
         [{"role": "assistant", "content": text}] for text in ("right 0", "wrong 1")
     )
@@ -277,7 +290,7 @@ def built(name, probed, **more):
     """(chosen, rejected) kinds of an arm's pairs of each probed question."""
     asked = [e for e in examples(20) if e.relation == "a"][: len(probed)]
     probes = [probe_of(k, e.id) for e, k in zip(asked, probed, strict=True)]
-    rows = training.pairs(asked, probes, arm(name, **more))
+    rows = pairs(asked, probes, arm(name, **more))
     return [(kind(row["chosen"]), kind(row["rejected"])) for row in rows]
 
 
@@ -315,7 +328,7 @@ def test_a_wrong_sample_drawn_twice_is_rejected_once_the_reference_or_best_chose
         "a:0", ["x", "y", "x", "UK", "Oslo", "Oslo"], [WRONG] * 3 + [CORRECT] * 3
     )
     for name, chosen in (("rlhf", " v0"), ("rlkf", " Oslo")):
-        rows = training.pairs(examples()[:1], [probe], arm(name))
+        rows = pairs(examples()[:1], [probe], arm(name))
         assert sorted(row["rejected"] for row in rows) == [" I don't know", " x", " y"]
         assert {row["chosen"] for row in rows} == {chosen}
 
@@ -340,7 +353,7 @@ def test_a_seed_decides_the_samples_of_dpo_s_pairs():
     asked = examples()[:40]
     probes = [probe_of([CORRECT, *[WRONG] * 7], e.id) for e in asked]
     one, again, two = (
-        training.pairs(asked, probes, arm("dpo", seed=seed)) for seed in (0, 0, 1)
+        pairs(asked, probes, arm("dpo", seed=seed)) for seed in (0, 0, 1)
     )
     assert one == again != two
 

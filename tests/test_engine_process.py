@@ -11,6 +11,7 @@ from retriever import until
 
 from factkit.papers.rar import benchmarks
 from factkit.policy import models, vllm_engine
+from factkit.policy.policy import load_policy
 from factkit.policy.vllm_engine import EngineError, VllmEngine
 from factkit.run import params
 from factkit.run.params import ROOT
@@ -165,12 +166,12 @@ def alone(first):
 
 
 def test_where_vllm_samples_this_process_loads_no_policy(tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "load_policy", None)
+    monkeypatch.setattr(models, "load_model", None)
     monkeypatch.setattr(models, "load_tokenizer", lambda path: f"of {path}")
     values = {"rollouts": "vllm_colocate", "dtype": "bfloat16"}
     p = params.load("truthrl", "tiny", values)
-    engine, tokenizer = models.policy("whole", p)
-    assert tokenizer == "of whole"
+    policy = load_policy("whole", p)
+    assert policy.tokenizer == "of whole"
     shared = {
         "dtype": "bfloat16",
         "max_model_len": p.max_context_length,
@@ -178,10 +179,10 @@ def test_where_vllm_samples_this_process_loads_no_policy(tmp_path, monkeypatch):
         "gpu_memory_utilization": 0.8,
     }
     whole = {"model": "whole", "tokenizer": "whole"} | shared
-    assert engine == VllmEngine(whole)
+    assert policy.engine == VllmEngine(whole)
     (tmp_path / "adapter_config.json").write_text(
         '{"base_model_name_or_path": "base", "r": 8}', "utf-8"
     )
     adapter = {"model": "base", "tokenizer": str(tmp_path)} | shared
     adapter |= {"enable_lora": True, "max_lora_rank": 8}
-    assert models.policy(str(tmp_path), p)[0] == VllmEngine(adapter)
+    assert load_policy(str(tmp_path), p).engine == VllmEngine(adapter)

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import pytest
 
-from factkit.answers.long_form import Checked
-from factkit.answers.short_form import Answered
+from factkit.answers.long_form import CheckedResponse
+from factkit.answers.short_form import ScoredAnswer
 from factkit.data.examples import DataError, read_rows, write_rows
 from factkit.papers.veri.evaluate import Verified
 from factkit.verify.claims import Claim, Support
@@ -14,18 +14,20 @@ from factkit.verify.trajectory import Turn
 
 TEXT = "one\u2028two\x85three"  # what splits a str into lines
 ANSWERED = [
-    Answered("a", "q?", ["x"], "r", TEXT, Outcome.WRONG, 0.5, None, {"exposure": 1}),
-    Answered("b", "q?", ["x"], "r", "", None),
+    ScoredAnswer(
+        "a", "q?", ["x"], "r", TEXT, Outcome.WRONG, 0.5, None, {"exposure": 1}
+    ),
+    ScoredAnswer("b", "q?", ["x"], "r", "", None),
 ]
 CHECKED = [
-    Checked("a", "q?", TEXT, [Claim(TEXT, "s")] * 2, [Support.SUPPORTED, None]),
-    Checked("b", "q?", TEXT, None, []),
+    CheckedResponse("a", "q?", TEXT, [Claim(TEXT, "s")] * 2, [Support.SUPPORTED, None]),
+    CheckedResponse("b", "q?", TEXT, None, []),
 ]
 TURNS = [Turn(TEXT, True), Turn("<answer>", False)]
 VERIFIED = [Verified("a", "c", "s", "SUPPORT", ("d1",), TURNS, None, ("REFUTE",))]
 NO_ROWS = {
-    Answered: ["{", "[]", "{}", '{"id": "a", "outcome": "maybe"}', "\udcff"],
-    Checked: ["{", "[]", "{}", '{"claims": 1}', "\udcff"],
+    ScoredAnswer: ["{", "[]", "{}", '{"id": "a", "outcome": "maybe"}', "\udcff"],
+    CheckedResponse: ["{", "[]", "{}", '{"claims": 1}', "\udcff"],
     Verified: [
         *("{", "[]", "{}", "\udcff"),
         '{"gold": [], "also_right": [], "trajectory": []}',

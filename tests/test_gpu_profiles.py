@@ -21,7 +21,7 @@ from factkit.gpu import memory as gpu_memory
 from factkit.papers.rar import benchmarks
 from factkit.papers.rar import train as train_rar
 from factkit.papers.rlfh import token_trainer
-from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.run import arms, child, params
 from factkit.run.params import ROOT
 from factkit.run.params.stages import DpoParams, SftParams, TokenLevelParams
@@ -144,12 +144,11 @@ def test_a_dense_veriscore_trains_for_half_the_updates(monkeypatch, tmp_path):
     assert trained("veriscore", "tiny", rl_steps=8)[1] == 8
 
 
-def test_evaluation_takes_all_gpus_that_train(tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "load_tokenizer", lambda path: None)
+def test_evaluation_takes_all_gpus_that_train(tmp_path):
     for path, p in FILES.items():
         if path.parent.name not in GPU:
             continue
-        engines, _ = models.policy(p.policy, p)
+        engines = load_policy(p.policy, p).engine
         of_each = engines.arguments["tensor_parallel_size"]
         assert engines.replicas * of_each == p.num_processes, path
         if path.stem.startswith("rar"):

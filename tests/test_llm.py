@@ -13,7 +13,7 @@ import openai
 import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
-from factkit.policy import models
+from factkit.policy.decoding import Sampling
 from factkit.verify.judge import Choice
 from factkit.verify.llm import LLM, Limits, Reply, Request, cache_key
 
@@ -51,7 +51,7 @@ def reply_to(behave, limits=QUICK, **fields):
 def test_a_request_has_the_judge_s_own_fields_headers_and_room_to_think(tmp_path):
     """All of which decide its answer: a header may route to another model."""
     off = {"chat_template_kwargs": {"enable_thinking": False}}
-    request = ask("p", sampling=models.Sampling(32))
+    request = ask("p", sampling=Sampling(32))
     with serve(echo) as server:
         for own in ({}, {"extra": off}, {"extra": off, "thinking_tokens": 1_000}):
             for gateway in ("a", "b"):
@@ -157,7 +157,7 @@ def test_normal_ends_are_finished_however_a_server_spells_them():
 
 
 def test_the_call_carries_model_messages_sampling_and_schema():
-    sampling = models.Sampling(7, temperature=0.5, top_p=0.9)
+    sampling = Sampling(7, temperature=0.5, top_p=0.9)
     schema = {"type": "object", "properties": {"label": {"type": "string"}}}
     with serve() as server:
         client(server).run([ask("p", sampling=sampling, schema=schema)])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.answers import long_form
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.data.corpus import Document
 from factkit.data.examples import DataError, Example
 from factkit.verify.claims import Claim, Support
@@ -21,7 +21,7 @@ def document(text, name="d"):
 def checked(supports, name="p", response="one two three"):
     """A row; supports None: the extraction failed."""
     claims = None if supports is None else [Claim("c", "s")] * len(supports)
-    return Checked(name, "Who?", response, claims, list(supports or []))
+    return CheckedResponse(name, "Who?", response, claims, list(supports or []))
 
 
 # ---- scores
@@ -125,9 +125,7 @@ def check(tmp_path, responses, extract=by_sentence, verify=by_substring):
     return long_form.evaluate(
         EXAMPLES,
         responses,
-        extract,
-        long_form.search_words(DOCUMENTS),
-        verify,
+        (extract, long_form.search_words(DOCUMENTS), verify),
         tmp_path / "checked.jsonl",
     )
 
@@ -185,9 +183,9 @@ def test_samples_come_back_with_their_claims_sentences_and_supports(tmp_path):
     said = "Sela won. Sela\u2028lost."
     claims = [Claim("Sela won", "Sela won."), Claim("She lost", "Sela\u2028lost.")]
     supports = [Support.SUPPORTED, None]
-    before = Checked("a", "Who?", "I don't know.", [], [], {"exposure": 3})
-    after = Checked("a", "Who?", said, claims, supports, {"exposure": 3})
-    failed = Checked("b", "What?", "It is.", None, [])
+    before = CheckedResponse("a", "Who?", "I don't know.", [], [], {"exposure": 3})
+    after = CheckedResponse("a", "Who?", said, claims, supports, {"exposure": 3})
+    failed = CheckedResponse("b", "What?", "It is.", None, [])
     path = tmp_path / "samples.jsonl"
     long_form.write_samples(path, [before, failed], [after, failed])
     (b, a), (none, _) = long_form.read_samples(path)

@@ -1,8 +1,12 @@
-"""Sampling: what batching and shared prefixes must not change."""
+"""Policies: what batching and shared prefixes must not change."""
+
+import math
 
 import pytest
 
-from factkit.policy import models
+from factkit.policy import decoding
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.policy.vllm_engine import VllmEngine
 
 
@@ -21,23 +25,24 @@ def tiny():
     model = build_policy(tokenizer, hidden_size=32, layers=2).eval()
     shots = " ".join(e.question for e in world.questions(made)[:3])
     asked = [f"{shots} {e.question}\nAnswer:" for e in world.questions(made)[3:19]]
-    return model, tokenizer, asked
+    return Policy.of(model, tokenizer), asked
 
 
 def test_a_shared_prefix_changes_no_greedy_answer(tiny, monkeypatch):
-    model, tokenizer, asked = tiny
-    ids = tokenizer(asked)["input_ids"]
-    assert len(models._shared_prefix(ids)) >= 16
-    shared = models.sample(model, tokenizer, asked, models.Sampling(6))
-    monkeypatch.setattr(models, "_shared_prefix", lambda ids: [])
-    assert models.sample(model, tokenizer, asked, models.Sampling(6)) == shared
+    policy, prompts = tiny
+    ids = policy.tokenizer(prompts)["input_ids"]
+    assert len(decoding.shared_prefix(ids)) >= 16
+    shared = policy.generate(prompts, Sampling(6))
+    monkeypatch.setattr(decoding, "shared_prefix", lambda ids: [])
+    assert policy.generate(prompts, Sampling(6)) == shared
 
 
 def test_a_seed_gives_the_same_samples_and_another_seed_others(tiny):
-    sampling = models.Sampling(6, temperature=1.0)
-    a, b, c = (models.sample(*tiny, sampling, n=3, seed=s) for s in (1, 1, 2))
+    policy, prompts = tiny
+    sampling = Sampling(6, temperature=1.0)
+    a, b, c = (policy.generate(prompts, sampling, n=3, seed=s) for s in (1, 1, 2))
     assert a == b != c
-    assert [len(group) for group in a] == [3] * len(tiny[2])
+    assert [len(group) for group in a] == [3] * len(prompts)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -46,14 +51,14 @@ def test_drawn_tokens_have_the_log_probabilities_of_a_plain_forward(tiny, temper
     padded."""
     import torch
 
-    model, tokenizer, asked = tiny
-    how = models.Sampling(6, temperature, 0.9, batch_size=4)
-    drawn = models.sample_tokens(model, tokenizer, asked, how, n=2, logps=True)
-    lengths = set()
-    for prompt, rows in zip(tokenizer(asked)["input_ids"], drawn, strict=True):
+    policy, prompts = tiny
+    sampling = Sampling(6, temperature, 0.9, batch_size=4, logprobs=True)
+    samples = policy.generate_tokens(prompts, sampling, n=2)
+    prompt_ids, lengths = policy.tokenizer(prompts)["input_ids"], set()
+    for prompt, rows in zip(prompt_ids, samples, strict=True):
         for ids, logps in rows:
             with torch.inference_mode():
-                logits = model(torch.tensor([prompt + ids])).logits
+                logits = policy.model(torch.tensor([prompt + ids])).logits
             plain = logits[0, len(prompt) - 1 : -1].log_softmax(-1)
             expected = plain[range(len(ids)), ids].tolist()
             assert logps == pytest.approx(expected, abs=1e-4)
@@ -68,18 +73,59 @@ def test_an_engine_draws_each_prompt_with_a_seed_of_its_own(monkeypatch):
     )
 
     def seeds(seed, temperature=1.0):
-        sampling = models.Sampling(max_new_tokens=4, temperature=temperature)
-        given = models.sample_tokens(
-            VllmEngine({}),
-            lambda texts: {"input_ids": texts},
-            ["a", "b", "a"],
-            sampling,
-            2,
-            seed,
-        )
+        policy = VllmPolicy(engine=VllmEngine({}))
+        policy.tokenizer = lambda texts: {"input_ids": texts}
+        sampling = Sampling(max_new_tokens=4, temperature=temperature)
+        given = policy.generate_tokens(["a", "b", "a"], sampling, 2, seed)
         return [own.get("seed") for own in given]
 
     assert len(set(seeds(0))) == 3
     assert seeds(0) == seeds(0)
     assert not set(seeds(0)) & set(seeds(1))
     assert seeds(0, temperature=0.0) == [None] * 3
+
+
+# Perplexity
+
+
+def letters(texts, truncation, max_length):
+    """In place of a tokenizer: a letter a token."""
+    return {"input_ids": [[ord(c) - 97 for c in t][:max_length] for t in texts]}
+
+
+def test_perplexity_is_that_of_a_loop_over_single_texts():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
+    config = LlamaConfig(
+        vocab_size=26, num_attention_heads=2, initializer_range=0.5, **sizes
+    )
+    model = LlamaForCausalLM(config).eval()
+    texts = ["abcdefgh", "zy", "q", "hello", "", "mnop"]
+    losses = []
+    for text in texts:
+        ids = [ord(c) - 97 for c in text]
+        for t in range(1, len(ids)):
+            with torch.inference_mode():
+                logits = model(torch.tensor([ids[:t]])).logits[0, -1]
+            losses.append(-logits.log_softmax(-1)[ids[t]].item())
+    expected = math.exp(sum(losses) / len(losses))
+    policy = Policy.of(model, letters)
+    for batch_size in (1, 4, 6):
+        value = policy.perplexity(texts, batch_size=batch_size)
+        assert value == pytest.approx(expected, rel=1e-4)
+    cut = policy.perplexity(["abcdefgh"], max_tokens=4)
+    assert cut == pytest.approx(policy.perplexity(["abcd"]))
+
+
+def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
+    def logps(self, rows):
+        return [[-float(i) for i in row[1:]] for row in rows]
+
+    monkeypatch.setattr(VllmEngine, "logps", logps)
+    policy = VllmPolicy(engine=VllmEngine({}))
+    policy.tokenizer = letters
+    value = policy.perplexity(["abc", "q", "zy", ""])
+    assert value == pytest.approx(math.exp((1 + 2 + 24) / 3))

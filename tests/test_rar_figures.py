@@ -17,7 +17,7 @@ from drawings import (
     without,
 )
 
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.papers.rar import figures as draw
 from factkit.papers.rar.arms import ARMS
 from factkit.report.figures import run_panels
@@ -35,7 +35,7 @@ COLOURS = {YES: "#cfe2f3", OPEN: "#eeeeee", NO: "#f9d5c3"}
 def answer(response, *claims):
     """A checked answer; claims: (sentence, support)."""
     made = [Claim(f"claim {i}", sentence) for i, (sentence, _) in enumerate(claims)]
-    return Checked("i", "p", response, made, [support for _, support in claims])
+    return CheckedResponse("i", "p", response, made, [support for _, support in claims])
 
 
 EVIL = '<script>alert("x")</script>'

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_llm import FakeLLM, field, told
+from fake_policy import FakePolicy
 
 from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
@@ -11,7 +12,6 @@ from factkit.data.examples import Example
 from factkit.facts.world import facts as w
 from factkit.facts.world import requests as wp
 from factkit.papers.reason import evaluate as reasoned
-from factkit.policy import models
 from factkit.run import params
 from factkit.run.statistics import means
 from factkit.verify.response import written
@@ -75,7 +75,7 @@ def engine():
 def compare(examples, said, base, engine, decide, path):
     """Metrics and items of responses, compared with the base policy's."""
     texts, base = ([of[e.id] for e in examples] for of in (said, base))
-    checked = long_form.evaluate(examples, texts, *engine.reader, path)
+    checked = long_form.evaluate(examples, texts, engine.reader, path)
     return reasoned.measure(checked, decide(examples, texts, base))
 
 
@@ -287,27 +287,12 @@ def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(monkeypatc
 # Answering
 
 
-@pytest.fixture
-def policy(monkeypatch):
-    """In place of a model; which policies were loaded."""
-    loaded = []
-
-    def load(path, dtype):
-        loaded.append((path, dtype))
-        return "model", "tokenizer"
-
-    def sample(model, tokenizer, asked, sampling, progress=""):
+def test_a_policy_is_asked_plainly_and_once(tmp_path):
+    def generate(prompts, sampling, progress=""):
         assert sampling.temperature == 0
-        return [[f"to {text}"] for text in asked]
+        return [[f"to {text}"] for text in prompts]
 
-    monkeypatch.setattr(models, "load_policy", load)
-    monkeypatch.setattr(models, "sample", sample)
-    return loaded
-
-
-def test_a_policy_is_asked_plainly_and_once(p, policy, tmp_path):
     path = tmp_path / "after.json"
-    first = long_form.answer("folder", EXAMPLES, p, path)
+    first = long_form.answer(FakePolicy(generate), EXAMPLES, path)
     assert first == {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
-    assert long_form.answer("folder", EXAMPLES, p, path) == first
-    assert policy == [("folder", p.dtype)]
+    assert long_form.answer(FakePolicy(None), EXAMPLES, path) == first

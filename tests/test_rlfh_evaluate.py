@@ -4,7 +4,7 @@ import pytest
 
 from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.data.corpus import load_leads
 from factkit.data.examples import Example
 from factkit.facts.world import facts as world
@@ -19,7 +19,7 @@ S, C, I = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE  # noqa:
 def checked(*supports, id="q", failed=False, response="said", **meta):
     claims = None if failed else [Claim("c", "c") for _ in supports]
     meta = {"set": "open"} | meta
-    return Checked(id, "?", response, claims, list(supports), meta)
+    return CheckedResponse(id, "?", response, claims, list(supports), meta)
 
 
 def feedback(*truths):
@@ -94,7 +94,7 @@ def test_metrics_are_of_all_and_of_each_set_and_too_many_failures_end_it(tmp_pat
     texts = {people[0]: world.biography(known, people[0]), people[1]: "I don't know."}
     engine = ExactEngine(known, {e.id: e for e in examples})
     path = tmp_path / "claims.jsonl"
-    rows = long_form.evaluate(examples, [*texts.values()], *engine.reader, path)
+    rows = long_form.evaluate(examples, [*texts.values()], engine.reader, path)
     found = evaluate.measure(rows, [feedback(Truth.CORRECT), []])
     assert found["factual_precision"] == found["open_response_rate"] == 1
     assert found["factscore_response_rate"] == found["response_rate"] == 0.5

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.papers.rlfh import evaluate as statements
 from factkit.papers.rlfh.arms import ARMS
 from factkit.papers.rlfh.feedback import Sentence
@@ -29,7 +29,7 @@ COLUMNS = {
 def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
     def row(*supports, **meta):
         claims = [Claim("It is.", "It is.")] * len(supports)
-        return Checked(str(meta), "p", "It is.", claims, list(supports), meta)
+        return CheckedResponse(str(meta), "p", "It is.", claims, list(supports), meta)
 
     of_set = [{"set": name} for name in SETS.values()]
     of_world = [{"set": "open", "exposure": times} for times in (0, 5)]

@@ -18,7 +18,7 @@ from factkit.facts.world import texts as wt
 from factkit.papers.rlfh import rewards as rlfh
 from factkit.papers.rlfh.feedback import Sentence, Statement, Truth
 from factkit.papers.rlfh.rewards import find_sentence, place_rewards, statement_end
-from factkit.policy.models import offsets_of
+from factkit.policy.models import decode_with_offsets
 from factkit.run import params
 
 README = {"truth_map": "readme", "informativeness_map": "readme"}
@@ -208,7 +208,7 @@ def test_spans_of_any_tokens_tile_the_decoded_text_and_special_ones_have_none(ki
         few = rng.choice((len(tokenizer), 300))
         ids = rng.choices(range(min(few, len(tokenizer))), k=rng.randrange(25))
         ids.insert(rng.randrange(len(ids) + 1), eos)
-        text, spans = offsets_of(ids, tokenizer)
+        text, spans = decode_with_offsets(ids, tokenizer)
         assert text == tokenizer.decode(ids, skip_special_tokens=True)
         assert "".join(text[a:b] for a, b in spans) == text
         assert spans[ids.index(eos)][0] == spans[ids.index(eos)][1]
@@ -222,7 +222,7 @@ def test_a_token_ends_where_the_tokenizer_says_that_it_does(kind, text):
     tokenizer = kind()
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
     if tokenizer.unk_token_id not in encoded["input_ids"]:
-        decoded, spans = offsets_of(encoded["input_ids"], tokenizer)
+        decoded, spans = decode_with_offsets(encoded["input_ids"], tokenizer)
         last = {end: i for i, (_, end) in enumerate(encoded["offset_mapping"])}
         assert decoded == text
         assert all(spans[i][1] == end for end, i in last.items())
@@ -233,7 +233,7 @@ def test_each_statement_of_a_real_response_is_paid_at_its_last_word():
     tokenizer = smollm2()
     rest = " He studied in Zürich 😀, then in Łódź."
     ids = tokenizer(TURING + rest)["input_ids"] + [tokenizer.eos_token_id]
-    text, spans = offsets_of(ids, tokenizer)
+    text, spans = decode_with_offsets(ids, tokenizer)
     rewards = [
         (TURING, [("Turing was an American.", 1.0), ("He was born in 1911.", 2.0)]),
         (
@@ -306,7 +306,9 @@ def test_no_token_of_reasoning_is_rewarded(m, monkeypatch):
     for head in ("<think>He sat.</think>", "He sat.</think>\n"):
         text = f"{head} He sat."
         spans = text, characters(text)
-        monkeypatch.setattr(rlfh.models, "offsets_of", lambda *_, spans=spans: spans)
+        monkeypatch.setattr(
+            rlfh.models, "decode_with_offsets", lambda *_, spans=spans: spans
+        )
         for granularity in ("statement", "sentence"):
             r = rlfh.token_rewards(feedback, range(len(text)), None, granularity, m)
             assert np.flatnonzero(r).min() > len(head)

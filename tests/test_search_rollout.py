@@ -36,6 +36,8 @@ from factkit.papers.veri.search_rollout import (
     tokenize_prompts,
 )
 from factkit.policy import models, vllm_engine
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.run import params
 from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline, setup
@@ -376,9 +378,8 @@ def chain(tokenizer, *paths):
 
 
 def greedy(model, tokenizer, batch_size=64):
-    return turn_sampling.with_model(
-        model, tokenizer, models.Sampling(0, 0, 1, batch_size)
-    )
+    policy = Policy.of(model, tokenizer)
+    return turn_sampling.with_policy(policy, Sampling(0, 0, 1, batch_size))
 
 
 def say(tokenizer, path, most=20):
@@ -513,7 +514,7 @@ def completions(model, body):
     return 200, whole | {"choices": choices[::-1]}, {}
 
 
-SAMPLING = models.Sampling(12, temperature=0.0, top_p=0.9)
+SAMPLING = Sampling(12, temperature=0.0, top_p=0.9)
 
 
 def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, vllm):
@@ -521,7 +522,8 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     model, prompts, alone, p = talkative
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
     own = partial(vllm_engine.generate, engine, adapter=adapter)
-    generate = turn_sampling.with_engine(own, SAMPLING)
+    policy = VllmPolicy(engine=SimpleNamespace(generate=own))
+    generate = turn_sampling.with_policy(policy, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
         generate = turn_sampling.with_server(server.url, "policy", SAMPLING)
@@ -605,8 +607,8 @@ def test_trl_s_sft_has_its_loss_where_the_mask_is(start, tmp_path, monkeypatch):
 def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
     """At temperature 1, whatever it was sampled at."""
     model, prompts, _, p = talkative
-    how = models.Sampling(0, temperature, 0.9, 3)
-    generate = turn_sampling.with_model(model, few(), how)
+    policy = Policy.of(model, few())
+    generate = turn_sampling.with_policy(policy, Sampling(0, temperature, 0.9, 3))
     made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits

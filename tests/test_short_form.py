@@ -4,22 +4,24 @@ import math
 from dataclasses import asdict
 
 import pytest
+from fake_policy import FakePolicy
 
 from factkit.answers import exposure_bin, short_form
-from factkit.answers.short_form import Answered
+from factkit.answers.short_form import ScoredAnswer
 from factkit.answers.verifier import verifier
 from factkit.data.examples import Example, write_rows
-from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params
 from factkit.verify.outcome import Outcome
 
+P = params.load("truthrl", "tiny")
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 
 
 def answered(outcome, name="q", **more):
     fields = {"question": "?", "answers": ["x"], "relation": "a", "response": "r"}
-    return Answered(id=name, outcome=outcome, **fields | more)
+    return ScoredAnswer(id=name, outcome=outcome, **fields | more)
 
 
 def test_rates_by_hand():
@@ -36,7 +38,7 @@ def test_more_judge_failures_than_one_in_twenty_are_refused(tmp_path):
         rows = [asdict(answered(outcome, str(i))) for i, outcome in enumerate(outcomes)]
         write_rows(path, rows)
         verify = lambda responses, *_: [None] * len(responses)  # noqa: E731
-        return short_form.answer(None, None, [], "", None, path, verify)
+        return short_form.answer(FakePolicy(None), [], path, verify)
 
     assert [a.outcome for a in judged(few)] == few
     with pytest.raises(ValueError, match=r"after_test: 6.0% of 100"):
@@ -89,19 +91,25 @@ def test_the_commonest_answer_wins(samples, outcomes, winner):
 # Answers of a policy
 
 
+class Echo(FakePolicy):
+    """Says what its prompt asks for; notes that it was asked."""
+
+    def __init__(self):
+        super().__init__(None, template="short_form")
+        self.asked = False
+
+    def generate_tokens(self, prompts, sampling, n=1, seed=0, progress=""):
+        self.asked = True
+        return [[(prompt.split()[-2], [])] for prompt in prompts]
+
+    def decode(self, completions, sampling):
+        return list(completions)
+
+
 @pytest.fixture
 def policy(monkeypatch):
-    """`models` whose policy says what its prompt asks for; what was asked for."""
-    seen = {}
-
-    def sample_tokens(model, tokenizer, asked, sampling, logps, progress):
-        seen["sampling"] = sampling
-        return [[(prompt.split()[-2], [])] for prompt in asked]
-
-    monkeypatch.setattr(models, "sample_tokens", sample_tokens)
-    monkeypatch.setattr(models, "texts_of", lambda rows, tokenizer, how: list(rows))
     monkeypatch.setattr(short_form, "confidence", lambda *_: 0.25)
-    return seen
+    return Echo()
 
 
 def asking(text, **meta):
@@ -109,25 +117,23 @@ def asking(text, **meta):
     return Example(id=text, question=text, meta=meta, **fields)
 
 
-def answer(path, p, verify=None, judge=None, questions=("say x", "say y")):
+def answer(policy, path, verify=None, judge=None, questions=("say x", "say y")):
     rows = [asking(q, exposure=3, references="R", reasoning="T") for q in questions]
-    return short_form.answer(
-        *(None, None, rows, "short_form", p, path, verify or verifier(p), judge)
-    )
+    return short_form.answer(policy, rows, path, verify or verifier(P), judge)
 
 
 def test_answers_are_read_back_as_they_were(tmp_path, policy):
     verify = lambda responses, answers, questions: [ABSTAIN, WRONG]  # noqa: E731
     judge = lambda responses, ids, answers, questions: [1.0, 0.0]  # noqa: E731
-    path, p = tmp_path / "a.jsonl", params.load("truthrl", "tiny")
-    found = answer(path, p, verify, judge)
-    assert [(a.outcome, a.reasoning) for a in found] == [(ABSTAIN, 1.0), (WRONG, 0.0)]
-    policy.clear()
-    assert answer(path, p) == found and not policy
+    path = tmp_path / "a.jsonl"
+    rows = answer(policy, path, verify, judge)
+    assert [(a.outcome, a.reasoning) for a in rows] == [(ABSTAIN, 1.0), (WRONG, 0.0)]
+    policy.asked = False
+    assert answer(policy, path) == rows and not policy.asked
 
 
 def test_reasoning_that_the_judge_failed_on_is_judged_again(tmp_path, policy):
-    path, p = tmp_path / "a.jsonl", params.load("truthrl", "tiny")
+    path = tmp_path / "a.jsonl"
 
     def judge(responses, ids, answers, questions):
         seen.append(ids)
@@ -135,8 +141,9 @@ def test_reasoning_that_the_judge_failed_on_is_judged_again(tmp_path, policy):
 
     seen = []
     with pytest.raises(ValueError, match="the reasoning of a: 50.0% of 2"):
-        answer(path, p, judge=judge)
-    assert [a.reasoning for a in answer(path, p, judge=judge)] == [1.0, 1.0]
+        answer(policy, path, judge=judge)
+    again = answer(policy, path, judge=judge)
+    assert [a.reasoning for a in again] == [1.0, 1.0]
     assert seen == [["say x", "say y"], ["say y"]]
 
 
@@ -147,15 +154,15 @@ def test_what_a_judge_failed_on_is_judged_again_and_nothing_else(tmp_path):
         answered(None, "b", response="Paris"),
         answered(WRONG),
     ]
-    short_form.write_rows(path, map(asdict, rows))
+    write_rows(path, map(asdict, rows))
 
     def verify(texts, answers, questions):
         asked.append(texts)
         return [ABSTAIN]
 
-    given = (None, None, [], "short_form", None, path, verify)
-    assert [a.outcome for a in short_form.answer(*given)] == [CORRECT, ABSTAIN, WRONG]
-    assert [a.outcome for a in short_form.answer(*given)] == [CORRECT, ABSTAIN, WRONG]
+    for _ in range(2):
+        rows = short_form.answer(FakePolicy(None), [], path, verify)
+        assert [a.outcome for a in rows] == [CORRECT, ABSTAIN, WRONG]
     assert asked == [["Paris"]]
 
 
@@ -202,14 +209,15 @@ def test_an_engine_s_confidence_is_of_the_answer_s_tokens_as_sampled(
         return [[(ids, [-k - 1.0 for k in range(len(ids))])] for ids, _, _ in rows]
 
     monkeypatch.setattr(VllmEngine, "generate", generate)
-    p = params.load("truthrl", "tiny").model_copy(
+    p = params.load("truthrl", "tiny", {"rollouts": "vllm_colocate"}).model_copy(
         update={"answer_format": answer_format}
     )
     examples = [asking(str(i)) for i in range(len(rows))]
-    own = VllmEngine({}), Pieces(), examples, "short_form", p, tmp_path / "a.jsonl"
-    found = short_form.answer(*own, verifier(p))
+    policy = load_policy("policy", p)
+    policy.tokenizer = Pieces()
+    answers = short_form.answer(policy, examples, tmp_path / "a.jsonl", verifier(p))
     assert all(how["logprobs"] == 0 and not how["temperature"] for how in settings)
-    for row, (ids, text, places) in zip(found, rows, strict=True):
+    for row, (ids, text, places) in zip(answers, rows, strict=True):
         assert row.response == (text or Pieces().decode(ids, True).strip())
         expected = sum(-k - 1.0 for k in places) / max(len(places), 1)
         sure = math.exp(expected) if places else 0

@@ -66,14 +66,14 @@ def reward_function(p, folder):
 ''',
     "train.py": '''"""The training of modest answers."""
 
-from factkit.answers.drawn import asked_rows
+from factkit.answers.training_rows import RowFormat
 from factkit.papers.modest.rewards import reward_function
 from factkit.train import grpo
 
 
 def train_arm(p, start, train, folder):
     """Train `p.arm` from the policy `start`; the policy's folder."""
-    rows = asked_rows(train, p)
+    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
     rows = [row | {"answers": e.answers} for row, e in zip(rows, train, strict=True)]
     return grpo.grpo(start, rows, reward_function, folder, p)
 ''',
@@ -109,7 +109,7 @@ from factkit.data.examples import read_examples
 from factkit.facts.world.policy import base_policy
 from factkit.papers.modest.arms import ARMS
 from factkit.papers.modest.train import train_arm
-from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.report import deviations
 from factkit.run import params, runs
 
@@ -124,12 +124,9 @@ train, test = map(read_examples, inputs)
 policy = base_policy(P)
 if ARMS[P.arm].algorithm:
     policy = train_arm(P, policy, train, run.folder)
-model, tokenizer = models.policy(str(policy), P)
 path = run.folder / "after_test.jsonl"
 verify = verification.verifier(P)
-answers = short_form.answer(
-    model, tokenizer, test, P.prompt_template, P, path, verify
-)
+answers = short_form.answer(load_policy(str(policy), P), test, path, verify)
 rates = short_form.rates([answer.outcome for answer in answers])
 results = run.finish(rates, deviations.of("modest", P))
 """,

@@ -1,21 +1,19 @@
 """Hallucination against utility: each metric against a calculation by hand."""
 
-import math
 from dataclasses import replace
 
 import pytest
+from fake_policy import FakePolicy
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
-from factkit.answers.long_form import Checked, by_exposure
+from factkit.answers.long_form import CheckedResponse, by_exposure
 from factkit.data.examples import BEST_GUESS
 from factkit.facts.world import facts as w
 from factkit.facts.world import requests as wp
 from factkit.papers.rar import evaluate as trade_off
 from factkit.papers.rar.evaluate import Answers, answer
-from factkit.policy import models
-from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params
 from factkit.verify import judge
 from factkit.verify.claims import Claim, Support
@@ -83,7 +81,7 @@ BASE = Answers(
 def measure(examples, answers, base, engine, p, path):
     rows = [e for e in examples if e.meta["kind"] == wp.OPEN]
     texts = [answers.texts[e.id] for e in rows]
-    checked = long_form.evaluate(rows, texts, *engine.reader, path)
+    checked = long_form.evaluate(rows, texts, engine.reader, path)
     verify = trade_off.short_verifier(p)
     return trade_off.measure(examples, answers, base, engine, verify, checked)
 
@@ -297,66 +295,26 @@ def test_more_than_5_per_cent_of_failed_comparisons_end_the_run(
         measure(EXAMPLES, OURS, BASE, engine, p, path)
 
 
-def letters(texts, truncation, max_length):
-    """In place of a tokenizer: a letter a token."""
-    return {"input_ids": [[ord(c) - 97 for c in t][:max_length] for t in texts]}
-
-
-def test_perplexity_is_that_of_a_loop_over_single_texts():
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
-    config = LlamaConfig(
-        vocab_size=26, num_attention_heads=2, initializer_range=0.5, **sizes
-    )
-    model = LlamaForCausalLM(config).eval()
-    texts = ["abcdefgh", "zy", "q", "hello", "", "mnop"]
-    losses = []
-    for text in texts:
-        ids = [ord(c) - 97 for c in text]
-        for t in range(1, len(ids)):
-            with torch.inference_mode():
-                logits = model(torch.tensor([ids[:t]])).logits[0, -1]
-            losses.append(-logits.log_softmax(-1)[ids[t]].item())
-    expected = math.exp(sum(losses) / len(losses))
-    for batch_size in (1, 4, 6):
-        value = trade_off.perplexity(model, letters, texts, batch_size)
-        assert value == pytest.approx(expected, rel=1e-4)
-    cut = trade_off.perplexity(model, letters, ["abcdefgh"], max_tokens=4)
-    assert cut == pytest.approx(trade_off.perplexity(model, letters, ["abcd"]))
-
-
-def test_requests_of_a_kind_are_answered_together(tmp_path, monkeypatch):
-    def sample(model, tokenizer, prompts, *_, **__):
+def test_requests_of_a_kind_are_answered_together(tmp_path):
+    def generate(prompts, *_, **__):
         batches.append(len(prompts))
         return [[f"to {prompt}"] for prompt in prompts]
 
-    batches, p = [], params.load("rar", "tiny")
-    monkeypatch.setattr(models, "policy", lambda *_: (None, None))
-    monkeypatch.setattr(models, "asked", lambda rows, *_: [e.question for e in rows])
-    monkeypatch.setattr(models, "sample", sample)
-    monkeypatch.setattr(trade_off, "perplexity", lambda *_: 1.0)
+    batches, policy = [], FakePolicy(generate)
+    policy.perplexity = lambda texts: 1.0
+    policy.format_prompts = lambda rows: [e.question for e in rows]
     long, short = requests(wp.OPEN), requests(BEST_GUESS)
     mixed = [*short[:1], *long, *short[1:]]
-    made = answer("policy", mixed, [], p, tmp_path / "answers.json")
+    answers = answer(policy, mixed, [], tmp_path / "answers.json")
     assert batches == [len(short), len(long)]
-    assert made.texts == {e.id: f"to {e.question}" for e in mixed}
-
-
-def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
-    def logps(self, rows):
-        return [[-float(i) for i in row[1:]] for row in rows]
-
-    monkeypatch.setattr(VllmEngine, "logps", logps)
-    value = trade_off.perplexity(VllmEngine({}), letters, ["abc", "q", "zy", ""])
-    assert value == pytest.approx(math.exp((1 + 2 + 24) / 3))
+    assert answers.texts == {e.id: f"to {e.question}" for e in mixed}
 
 
 def checked(exposure, *supports):
     claims = [Claim(str(i), "s") for i in range(len(supports))]
-    return Checked("i", "p", "r", claims, list(supports), {"exposure": exposure})
+    return CheckedResponse(
+        "i", "p", "r", claims, list(supports), {"exposure": exposure}
+    )
 
 
 def test_a_bin_of_exposures_has_the_scores_of_its_requests_and_their_number():
@@ -371,27 +329,20 @@ def test_a_bin_of_exposures_has_the_scores_of_its_requests_and_their_number():
 # Answering
 
 
-def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(
-    p, tmp_path, monkeypatch
-):
-    loaded = []
-
-    def sample(model, tokenizer, asked, sampling, progress=""):
+def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(tmp_path):
+    def generate(prompts, sampling, progress=""):
         assert sampling.temperature == 0
-        return [[f"to {text}"] for text in asked]
+        return [[f"to {text}"] for text in prompts]
 
     def breaks(*_):
         raise MemoryError
 
-    monkeypatch.setattr(models, "load_policy", lambda *_: loaded.append(1) or (0, 0))
-    monkeypatch.setattr(models, "sample", sample)
-    path = tmp_path / "base.json"
-    monkeypatch.setattr(trade_off, "perplexity", breaks)
+    policy, path = FakePolicy(generate), tmp_path / "base.json"
+    policy.perplexity = breaks
     with pytest.raises(MemoryError):
-        answer("folder", EXAMPLES, ["text"], p, path)
+        answer(policy, EXAMPLES, ["text"], path)
     assert not path.exists()
-    monkeypatch.setattr(trade_off, "perplexity", lambda *_: 3.5)
-    first = answer("folder", EXAMPLES, ["text"], p, path)
-    asked = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
-    assert first == Answers(asked, 3.5) == answer("folder", EXAMPLES, [], p, path)
-    assert len(loaded) == 2
+    policy.perplexity = lambda texts: 3.5
+    first = answer(policy, EXAMPLES, ["text"], path)
+    texts = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
+    assert first == Answers(texts, 3.5) == answer(FakePolicy(None), EXAMPLES, [], path)

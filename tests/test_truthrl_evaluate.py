@@ -3,8 +3,8 @@
 import pytest
 
 from factkit.answers import short_form
-from factkit.answers.drawn import Probe
-from factkit.answers.short_form import Answered
+from factkit.answers.sampling import Probe
+from factkit.answers.short_form import ScoredAnswer
 from factkit.papers.truthrl import evaluate as measured
 from factkit.run.statistics import means
 from factkit.verify.outcome import Outcome
@@ -15,7 +15,7 @@ KINDS = [CORRECT, ABSTAIN, WRONG, None, WRONG, CORRECT]
 
 def answered(i, outcome, **more):
     fields = {"question": "?", "answers": ["x"], "relation": "a", "response": "r"}
-    return Answered(id=f"q{i}", outcome=outcome, **fields | more)
+    return ScoredAnswer(id=f"q{i}", outcome=outcome, **fields | more)
 
 
 def rows(kinds=KINDS, **more):
@@ -69,8 +69,12 @@ def test_a_further_judge_that_is_not_up_is_named_and_left_out(capsys):
         return [WRONG] * len(KINDS)
 
     table = of(rows())
-    measured.add(table, "judge_2_", rows(), down, "org/m@http://localhost:8002/v1")
-    measured.add(table, "judge_3_", rows(), up, "org/n@http://localhost:8003/v1")
+    measured.add_answers(
+        table, "judge_2_", rows(), down, "org/m@http://localhost:8002/v1"
+    )
+    measured.add_answers(
+        table, "judge_3_", rows(), up, "org/n@http://localhost:8003/v1"
+    )
     assert not any("judge_2_" in name for row in table.values() for name in row)
     assert means(table.values())["judge_3_hallucination"] == 1
     (line,) = capsys.readouterr().out.splitlines()

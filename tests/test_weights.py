@@ -19,7 +19,7 @@ def test_pickled_weights_are_refused(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(OSError, match="safetensors"):
-        models.load_policy(str(tmp_path))
+        models.load_model(str(tmp_path))
 
 
 def test_a_model_s_own_code_does_not_run(tmp_path):
@@ -27,7 +27,7 @@ def test_a_model_s_own_code_does_not_run(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     (tmp_path / "mine.py").write_text("raise SystemExit('it ran')", "utf-8")
     with pytest.raises(ValueError, match="trust_remote_code"):
-        models.load_policy(str(tmp_path))
+        models.load_model(str(tmp_path))
 
 
 def test_every_model_is_loaded_as_safetensors_without_its_own_code():

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from transformers import LlamaConfig
 
-from factkit.answers.drawn import Probe
+from factkit.answers.sampling import Probe
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.examples import write_examples, write_rows
 from factkit.data.search import in_process

@@ -1,23 +1,29 @@
-"""Evaluation of short and of long answers: what both count."""
+"""What the evaluations of short and of long answers share."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from factkit.data.examples import Example
 
 EXPOSURE_EDGES = (0, 1, 4, 10, 40)  # times; a bin reaches to below the next
 
 
-def shown(meta: dict[str, Any]) -> dict[str, Any]:
-    """What a result keeps of an example's meta: not its texts."""
-    return {k: v for k, v in meta.items() if k not in ("references", "reasoning")}
+def stored_meta(example: "Example") -> dict[str, Any]:
+    """The part of an example's meta that results store: all but its texts."""
+    texts = ("references", "reasoning")
+    return {k: v for k, v in example.meta.items() if k not in texts}
 
 
 def exposure_bin(row: Any) -> int:
-    """The lower edge of the bin of how often the policy read what was asked about (fact
+    """The lower edge of the bin of how often the policy read the fact in question (fact
     world)."""
     return max(e for e in EXPOSURE_EDGES if e <= row.meta["exposure"])
 
 
-def flat(by: Mapping[str, Mapping[Any, Mapping[str, float]]]) -> dict[str, float]:
+def flatten_metrics(
+    by: Mapping[str, Mapping[Any, Mapping[str, float]]],
+) -> dict[str, float]:
     """{"exposure_10_abstention": …} from {"exposure": {10: {"abstention": …}}}.
 
     `n` becomes the share of all questions.

@@ -1,6 +1,6 @@
 """Evaluation of long answers, claim by claim: the protocol of FactScore.
 
-What counts how:
+How responses count:
 
 | a response | precision, claims | claims per question, words | response_rate |
 |---|---|---|---|
@@ -8,26 +8,26 @@ What counts how:
 | without a claim: it abstains or refuses | left out | 0 claims | as not responding |
 | that extraction or verification failed on | left out | left out | left out |
 
-So refusals change neither precision nor claims, which are FactScore's: per answer given
-(RLFH Table 1). Claims per question fall with them. A single claim whose verification
-failed is left out of its response. Precision is the mean over answers, not over claims,
-and an inconclusive claim is not supported. FactScore's penalty for short answers is not
-applied (Binary RAR App. B.1 takes 1 − precision).
+Refusals therefore change neither precision nor claims, which like FactScore's are per
+answer given (RLFH Table 1), but lower the claims per question. A claim whose
+verification failed is left out. Precision is the mean over answers, not over claims,
+and an inconclusive claim counts as not supported. FactScore's penalty for short answers
+is not applied (Binary RAR App. B.1 uses 1 − precision).
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import exposure_bin, shown
+from factkit.answers import exposure_bin, stored_meta
+from factkit.answers.stage import Stage, compute_once
 from factkit.data.corpus import Document, Hit
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import DataError, Example, read_rows, write_rows
-from factkit.policy import models
-from factkit.run.files import write_atomically
+from factkit.policy.policy import Policy
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Support
@@ -36,21 +36,20 @@ from factkit.verify.response import answers
 if TYPE_CHECKING:
     import pandas as pd
 
-    from factkit.run.params.stages import RequestParams
-
 CHUNK_WORDS = 100  # App. B.1
 CHUNKS = 10  # a claim's evidence, App. B.1
 
 # (prompt id, query, k) → the k best chunks; EvidenceCache.search is one
 Search = Callable[[str, str, int], Sequence[Hit]]
+Reader = tuple[Extractor, Search, ClaimVerifier]  # how claims are read and verified
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedResponse:
     """A prompt with the policy's response, its claims and their supports.
 
-    claims: None if the extraction failed. supports: one a claim, None where the
-    verification failed. meta: the example's (category, popularity …).
+    claims: None if the extraction failed. supports: one per claim, None where the
+    verification failed. meta: of the example (category, popularity …).
     """
 
     id: str
@@ -62,7 +61,7 @@ class Checked:
 
     @property
     def judged(self) -> bool:
-        """Whether it can be scored: not where everything that was asked failed."""
+        """Whether it can be scored: not if extraction or all verifications failed."""
         return self.claims is not None and (
             not self.claims or any(s is not None for s in self.supports)
         )
@@ -71,20 +70,15 @@ class Checked:
 # ---- responses and evidence
 
 
-def answer(
-    policy: str, examples: Sequence[Example], p: "RequestParams", path: Path
-) -> dict[str, str]:
-    """The greedy responses of the policy in the folder `policy`, by the request's id;
-    kept in `path`."""
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
-    model, tokenizer = models.policy(policy, p)
-    prompts = models.asked(examples, p.prompt_template, tokenizer, p.chat)
-    greedy = models.sampling_of(p)
-    drawn = models.sample(model, tokenizer, prompts, greedy, progress=path.stem)
-    texts = {e.id: text for e, (text,) in zip(examples, drawn, strict=True)}
-    write_atomically(path, json.dumps(texts, ensure_ascii=False))
-    return texts
+def answer(policy: Policy, examples: Sequence[Example], path: Path) -> dict[str, str]:
+    """The policy's greedy responses by the request's id; kept in `path`."""
+
+    def compute() -> dict[str, str]:
+        prompts = policy.format_prompts(examples)
+        samples = policy.generate(prompts, policy.greedy, progress=path.stem)
+        return {e.id: text for e, (text,) in zip(examples, samples, strict=True)}
+
+    return compute_once(path, compute)
 
 
 def search_words(documents: Mapping[str, Sequence[Document]]) -> Search:
@@ -106,56 +100,67 @@ def search_words(documents: Mapping[str, Sequence[Document]]) -> Search:
 def evaluate(
     examples: Sequence[Example],
     responses: Sequence[str],
-    extract: Extractor,
-    search: Search,
-    verify: ClaimVerifier,
+    reader: Reader,
     path: Path,
     k: int = CHUNKS,
-) -> list[Checked]:
+) -> list[CheckedResponse]:
     """The responses' claims, each verified against its k best chunks; kept in `path`.
 
     All extractions are one batch and all verifications another. Of a response that
-    reasons, only what follows `</think>` is checked. If `path` exists, it is read
-    instead, unless some of it failed: then only that is asked again, since the other
-    calls are in the LLM's cache, as are those of a run that was killed.
-    Raises DataError if `path` holds other prompts or responses.
+    reasons, only what follows `</think>` is checked. Responses in `path` on which a
+    model failed are checked again. Raises DataError if `path` holds other prompts or
+    responses.
     """
-    rows = list(zip(examples, responses, strict=True))
     if path.exists():
-        checked = read_checked(path)
-        if [(r.id, r.response) for r in checked] != [(e.id, text) for e, text in rows]:
+        stored = [(row.id, row.response) for row in read_checked(path)]
+        given = zip(examples, responses, strict=True)
+        if stored != [(e.id, text) for e, text in given]:
             raise DataError(
                 f"{path}: holds other prompts or responses than these; remove it, or "
                 "give another path"
             )
-        if not any(row.claims is None or None in row.supports for row in checked):
-            return checked
-    claims = extract([e.question for e in examples], answers(responses))
+    extract, search, verify = reader
 
-    def evidence_of(i: int, claim: Claim) -> list[str]:
-        return [hit.chunk.text for hit in search(examples[i].id, claim.text, k)]
+    def compute(start: int, stop: int) -> list[CheckedResponse]:
+        return [
+            CheckedResponse(e.id, e.question, text, None, [], stored_meta(e))
+            for e, text in zip(examples, responses, strict=True)
+        ]
 
-    supports = support_of(claims, evidence_of, verify)
-    checked = [
-        Checked(e.id, e.question, text, stated, support or [], shown(e.meta))
-        for (e, text), stated, support in zip(rows, claims, supports, strict=True)
-    ]
-    write_rows(path, map(asdict, checked))
-    return checked
+    def score(rows: list[CheckedResponse]) -> list[CheckedResponse]:
+        texts = answers(row.response for row in rows)
+        claims = extract([row.prompt for row in rows], texts)
+
+        def evidence_of(i: int, claim: Claim) -> list[str]:
+            return [hit.chunk.text for hit in search(rows[i].id, claim.text, k)]
+
+        supports = support_of(claims, evidence_of, verify)
+        return [
+            replace(row, claims=own_claims, supports=own_supports or [])
+            for row, own_claims, own_supports in zip(
+                rows, claims, supports, strict=True
+            )
+        ]
+
+    def is_scored(row: CheckedResponse) -> bool:
+        return row.claims is not None and None not in row.supports
+
+    stage = Stage(path, CheckedResponse, score, is_scored)
+    return stage.run(len(examples), len(examples), compute)
 
 
-def read_checked(path: Path) -> list[Checked]:
+def read_checked(path: Path) -> list[CheckedResponse]:
     """The responses kept in a file of `evaluate`; DataError as `read_rows`."""
-    return read_rows(path, Checked)
+    return read_rows(path, CheckedResponse)
 
 
 def write_samples(
-    path: Path, before: Sequence[Checked], after: Sequence[Checked]
+    path: Path, before: Sequence[CheckedResponse], after: Sequence[CheckedResponse]
 ) -> None:
-    """Write responses to the same prompts before and after, a row a prompt, with the
-    sentence and the support of each claim."""
+    """Write responses before and after to the same prompts, one row per prompt, with
+    the sentence and the support of each claim."""
 
-    def stated(row: Checked) -> list[tuple[str, Support | None]]:
+    def stated(row: CheckedResponse) -> list[tuple[str, Support | None]]:
         sentences = [claim.sentence for claim in row.claims or ()]
         return list(zip(sentences, row.supports, strict=True))
 
@@ -168,14 +173,14 @@ def write_samples(
     write_rows(path, rows)
 
 
-def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
+def read_samples(path: Path) -> list[tuple[CheckedResponse, CheckedResponse]]:
     """The responses before and after that `write_samples` wrote; a claim's text is the
     sentence that it was taken from."""
 
-    def checked(row: Mapping[str, Any], side: str) -> Checked:
+    def checked(row: Mapping[str, Any], side: str) -> CheckedResponse:
         claims = [Claim(text, text) for text, _ in row[f"{side}_claims"]]
         supports = [s and Support(s) for _, s in row[f"{side}_claims"]]
-        return Checked(row["id"], row["prompt"], row[side], claims, supports)
+        return CheckedResponse(row["id"], row["prompt"], row[side], claims, supports)
 
     rows = map(json.loads, path.read_bytes().splitlines())
     return [(checked(row, "before"), checked(row, "after")) for row in rows]
@@ -184,10 +189,10 @@ def read_samples(path: Path) -> list[tuple[Checked, Checked]]:
 # ---- scores
 
 
-def failures(rows: Sequence[Checked]) -> dict[str, float]:
-    """The share of responses without claims read, and of claims without a support.
+def failures(rows: Sequence[CheckedResponse]) -> dict[str, float]:
+    """The shares of responses and of claims on which extraction or verification failed.
 
-    Raises ValueError if either is above 5 %.
+    Raises ValueError if one of them is above 5 %.
     """
     values = {
         "extraction_failures": [row.claims for row in rows],
@@ -196,7 +201,7 @@ def failures(rows: Sequence[Checked]) -> dict[str, float]:
     return {name: failed_share(column, name) for name, column in values.items()}
 
 
-def scores(rows: Sequence[Checked]) -> dict[str, float]:
+def scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
     """Factual precision, hallucination rate, claims, response rate and length.
 
     With c_i of n_i claims supported and R the responses with n_i > 0:
@@ -213,38 +218,36 @@ def scores(rows: Sequence[Checked]) -> dict[str, float]:
 
 
 def same_answered(
-    before: Sequence[Checked], after: Sequence[Checked]
+    before: Sequence[CheckedResponse], after: Sequence[CheckedResponse]
 ) -> dict[str, float]:
     """Precision and hallucination before and after on the requests answered both times.
 
-    A mean over answers also improves when badly answered requests are not answered any
-    more. Here that can't be: same_answered_factual_precision and
-    same_answered_hallucination_rate are of the answers after, the same names with
-    `before_` of those before, and same_answered_rate is the share of all requests that
-    they are of. All in [0, 1]; empty if no request was answered both times.
+    A mean over all answers also improves when the policy stops answering requests that
+    it answers badly; these do not. `same_answered_…` are means of the answers after,
+    `before_same_answered_…` of those before, and same_answered_rate is the share of
+    requests answered both times. All in [0, 1]; empty if there is no such request.
     """
-    was, now = _terms(before), _terms(after)
-    both = was["factual_precision"].dropna().index
-    both = both.intersection(now["factual_precision"].dropna().index)
-    if both.empty:
+    old, new = _terms(before), _terms(after)
+    ids = old["factual_precision"].dropna().index
+    ids = ids.intersection(new["factual_precision"].dropna().index)
+    if ids.empty:
         return {}
     names = ("factual_precision", "hallucination_rate")
     return {
-        "same_answered_rate": len(both) / len(now),
-        **{f"same_answered_{n}": float(now.loc[both, n].mean()) for n in names},
-        **{f"before_same_answered_{n}": float(was.loc[both, n].mean()) for n in names},
+        "same_answered_rate": len(ids) / len(new),
+        **{f"same_answered_{n}": float(new.loc[ids, n].mean()) for n in names},
+        **{f"before_same_answered_{n}": float(old.loc[ids, n].mean()) for n in names},
     }
 
 
-def items(rows: Sequence[Checked]) -> dict[str, dict[str, float]]:
-    """Id → what the response adds to each mean of `scores`, absent where it does not
-    count."""
+def items(rows: Sequence[CheckedResponse]) -> dict[str, dict[str, float]]:
+    """Id → the response's term in each mean of `scores`; absent where it has none."""
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
 
 
-def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":
-    """A row a response that can be scored, by its id: its term of each metric's mean,
-    NaN where it does not count. Raises ValueError without such a response."""
+def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
+    """One row per response that can be scored: its term in each metric's mean, or NaN.
+    Raises ValueError if there is none."""
     import pandas as pd
 
     rows = [row for row in rows if row.judged]
@@ -266,10 +269,10 @@ def _terms(rows: Sequence[Checked]) -> "pd.DataFrame":
     return table.astype(float)
 
 
-def by_exposure(rows: Sequence[Checked]) -> dict[int, dict[str, float]]:
-    """`scores` by how often the policy read of the person (fact world): the
-    lower edge of its bin → metrics, and the number of requests as `n`."""
-    groups: dict[int, list[Checked]] = {}
+def by_exposure(rows: Sequence[CheckedResponse]) -> dict[int, dict[str, float]]:
+    """`scores`, with the number of requests `n`, by the lower edge of the bin of how
+    often the policy read of the person (fact world)."""
+    groups: dict[int, list[CheckedResponse]] = {}
     for row in rows:
         groups.setdefault(exposure_bin(row), []).append(row)
     return {

@@ -3,13 +3,15 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import shown
-from factkit.data.examples import Example, read_rows, write_rows
-from factkit.policy import models
+from factkit.answers import stored_meta
+from factkit.answers.stage import Stage
+from factkit.data.examples import Example, read_rows
+from factkit.policy.models import decode_with_offsets
+from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Outcome, abstains, normalise
@@ -17,13 +19,12 @@ from factkit.verify.response import final_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import ReasoningJudge, Verifier
-    from factkit.run.params.stages import QuestionParams
 
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 
 
 @dataclass(frozen=True)
-class Answered:
+class ScoredAnswer:
     """A question with the policy's greedy response; outcome None: the judge failed.
 
     confidence: geometric mean probability of the answer's tokens, in [0, 1]. reasoning:
@@ -42,92 +43,88 @@ class Answered:
 
 
 def answer(
-    model,
-    tokenizer,
+    policy: Policy,
     examples: Sequence[Example],
-    template: str,
-    p: "QuestionParams",
     path: Path,
     verify: "Verifier",
     judge_reasoning: "ReasoningJudge | None" = None,
-) -> list[Answered]:
+    template: str = "",
+) -> list[ScoredAnswer]:
     """The policy's greedy responses (Appendix C), verified; kept in `path`.
 
-    Where a judge failed, the response is kept and judged again at the next call.
-    Raises ValueError where one failed on more than 5 %.
+    Responses that a judge failed on are judged again by the next call. Raises
+    ValueError where a judge failed on more than 5 %.
     """
-    if path.exists():
-        return _judged(read_answers(path), path, verify, judge_reasoning)
-    asked = models.asked(examples, template, tokenizer, p.chat)
-    greedy = models.sampling_of(p)
-    drawn = models.sample_tokens(
-        model, tokenizer, asked, greedy, logps=True, progress=path.stem
-    )
-    rows = [row for (row,) in drawn]
-    texts = models.texts_of([ids for ids, _ in rows], tokenizer, greedy)
-    both = zip(texts, rows, strict=True)
-    sure = [confidence(text, row, tokenizer, p) for text, row in both]
-    answered = [
-        Answered(
-            *(e.id, e.question, e.answers, e.relation, text),
-            *(None, confidence, None, shown(e.meta)),
-        )
-        for e, text, confidence in zip(examples, texts, sure, strict=True)
-    ]
-    return _judged(answered, path, verify, judge_reasoning)
 
+    def compute(start: int, stop: int) -> list[ScoredAnswer]:
+        greedy = replace(policy.greedy, logprobs=True)
+        prompts = policy.format_prompts(examples, template)
+        samples = policy.generate_tokens(prompts, greedy, progress=path.stem)
+        completions = [completion for (completion,) in samples]
+        texts = policy.decode([ids for ids, _ in completions], greedy)
+        return [
+            ScoredAnswer(
+                id=e.id,
+                question=e.question,
+                answers=e.answers,
+                relation=e.relation,
+                response=text,
+                outcome=None,
+                confidence=confidence(text, completion, policy),
+                meta=stored_meta(e),
+            )
+            for e, text, completion in zip(examples, texts, completions, strict=True)
+        ]
 
-def _judged(
-    answered: list[Answered],
-    path: Path,
-    verify: "Verifier",
-    judge_reasoning: "ReasoningJudge | None",
-) -> list[Answered]:
-    """The answers with the verdicts that they lack, and kept with them."""
-    lacking = [
-        i
-        for i, a in enumerate(answered)
-        if a.outcome is None or (judge_reasoning and a.reasoning is None)
-    ]
-    if lacking:
-        rows = [answered[i] for i in lacking]
-        texts, answers = [a.response for a in rows], [a.answers for a in rows]
-        questions, quality = [a.question for a in rows], [a.reasoning for a in rows]
+    def score(rows: list[ScoredAnswer]) -> list[ScoredAnswer]:
+        texts, answers = [r.response for r in rows], [r.answers for r in rows]
+        questions, quality = [r.question for r in rows], [r.reasoning for r in rows]
         outcomes = verify(texts, answers, questions)
         if judge_reasoning:
-            ids = [a.id for a in rows]
+            ids = [r.id for r in rows]
             quality = judge_reasoning(texts, ids, answers, questions)
-        verdicts = zip(lacking, outcomes, quality, strict=True)
-        for i, outcome, reasoning in verdicts:
-            answered[i] = replace(answered[i], outcome=outcome, reasoning=reasoning)
-        write_rows(path, map(asdict, answered))
-    failed_share([a.outcome for a in answered], f"judge failures of {path.stem}")
+        return [
+            replace(row, outcome=outcome, reasoning=reasoning)
+            for row, outcome, reasoning in zip(rows, outcomes, quality, strict=True)
+        ]
+
+    def is_scored(row: ScoredAnswer) -> bool:
+        reasons = row.reasoning is not None or not judge_reasoning
+        return row.outcome is not None and reasons
+
+    stage = Stage(path, ScoredAnswer, score, is_scored)
+    rows = stage.run(len(examples), len(examples), compute)
+    failed_share([r.outcome for r in rows], f"judge failures of {path.stem}")
     if judge_reasoning:
         name = f"judge failures of the reasoning of {path.stem}"
-        failed_share([a.reasoning for a in answered], name)
-    return answered
+        failed_share([r.reasoning for r in rows], name)
+    return rows
 
 
-def confidence(text: str, sampled: Sampled, tokenizer, p: "QuestionParams") -> float:
-    r"""The geometric mean probability of a response's answer tokens (Fig 6), in [0, 1]:
-    of all, or of the last `\boxed{}`'s content, given the prompt and what comes before.
+def confidence(text: str, completion: Sampled, policy: Policy) -> float:
+    r"""The geometric mean probability of a response's answer tokens (Fig 6), in [0, 1].
 
-    Of the T tokens as they were sampled, those that have a character of the answer;
-    what ends a response has none, and an empty answer has 0.
+    The answer is the whole response, or, of a response that reasons, the content of
+    its last `\boxed{}`. Its tokens are those sampled that have a character of it; the
+    token that ends a response has none. 0 for an empty answer.
     """
-    ids, logps = sampled
-    whole, offsets = models.offsets_of(ids, tokenizer)
-    head, tail = ("", text) if p.answer_format == "plain" else split_box(text)
-    space = not head and not p.chat  # before a plain answer: its token's own
+    ids, logps = completion
+    whole, offsets = decode_with_offsets(ids, policy.tokenizer)
+    plain = policy.greedy.one_line
+    head, tail = ("", text) if plain else split_box(text)
+    space = not head and not policy.chat  # the space before a plain answer counts
     start = whole.find(text) + len(head)
-    end, steps = start + len(tail), zip(logps, offsets, strict=True)
-    own = [logp for logp, (a, b) in steps if a < end and b > start - space]
-    return math.exp(sum(own) / len(own)) if tail and own else 0.0
+    end = start + len(tail)
+    spans = zip(logps, offsets, strict=True)
+    answer_logps = [logp for logp, (a, b) in spans if a < end and b > start - space]
+    if not (tail and answer_logps):
+        return 0.0
+    return math.exp(sum(answer_logps) / len(answer_logps))
 
 
-def read_answers(path: Path) -> list[Answered]:
-    """The answers kept in a samples file."""
-    return read_rows(path, Answered)
+def read_answers(path: Path) -> list[ScoredAnswer]:
+    """Read the answers that `answer` wrote."""
+    return read_rows(path, ScoredAnswer)
 
 
 def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
@@ -139,18 +136,22 @@ def rates(results: Sequence[Outcome | None]) -> dict[str, float]:
     judged = [r for r in results if r is not None]
     if not judged:
         raise ValueError("no outcomes to score")
-    kinds = (Outcome.CORRECT, Outcome.WRONG, Outcome.ABSTAIN)
-    accuracy, *others = (judged.count(kind) / len(judged) for kind in kinds)
-    values = (accuracy - others[0], accuracy, *others)
-    return dict(zip(RATES, values, strict=True))
+    accuracy = judged.count(Outcome.CORRECT) / len(judged)
+    hallucination = judged.count(Outcome.WRONG) / len(judged)
+    return {
+        "truthfulness": accuracy - hallucination,
+        "accuracy": accuracy,
+        "hallucination": hallucination,
+        "abstention": judged.count(Outcome.ABSTAIN) / len(judged),
+    }
 
 
 def rates_by(
-    answered: Sequence[Answered], key: Callable[[Answered], Any]
+    answers: Sequence[ScoredAnswer], key: Callable[[ScoredAnswer], Any]
 ) -> dict[Any, dict[str, float]]:
     """`rates` for each value of a key, with the number of questions as `n`."""
     groups: dict[Any, list[Outcome]] = {}
-    for row in answered:
+    for row in answers:
         if row.outcome is not None:
             groups.setdefault(key(row), []).append(row.outcome)
     return {k: rates(v) | {"n": len(v)} for k, v in sorted(groups.items())}
@@ -162,7 +163,7 @@ def majority(
     """The outcome of the commonest answer among k samples (majority@k, Fig 2).
 
     Answers are compared normalised; all abstentions are one answer, and so are all
-    samples without an answer; on a tie, the one drawn first.
+    samples without an answer; on a tie the first one wins.
     """
     answers = [normalise(final_answer(s, boxed)) for s in samples]
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]

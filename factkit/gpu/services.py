@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import Check, require
 from factkit.data import assets
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT

@@ -1,7 +1,7 @@
-"""What makes a policy fast on a CPU, for which no library here is tuned.
+"""Faster attention, sampling and GRPO on CPUs, for which no library here is tuned.
 
-None of it changes what is computed, but by rounding and by which random numbers a draw
-takes. `tests/benchmarks/bench_speed.py` measures each against the libraries' own way.
+Results differ from the libraries' own by rounding, and by which random numbers a sample
+uses. `tests/benchmarks/bench_speed.py` compares the speed.
 """
 
 import ctypes
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from trl import GRPOTrainer
 
 ATTENTION = "grouped_heads"  # the name of `grouped_attention` in transformers
-LONG = 128  # query tokens beyond which PyTorch's own is as fast in float32, or faster
-WIDE = 4096  # tokens of a vocabulary beyond which PyTorch's own draw is slow
+LONG = 128  # query tokens from which PyTorch's attention is as fast in float32
+WIDE = 4096  # tokens of a vocabulary from which PyTorch's multinomial is slow
 
 
 def tune(model: "PreTrainedModel") -> None:
-    """Have a model on the CPU take the fast ways below; call it before it is trained.
+    """Speed up a model on the CPU; call it before training.
 
-    The attention is changed where transformers' own is slow: in bfloat16, and where
-    heads share keys, which it copies for each.
+    The attention is replaced where that of transformers is slow: in bfloat16, and where
+    heads share keys, which it copies for each head.
     """
     import torch
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -43,7 +43,7 @@ def tune(model: "PreTrainedModel") -> None:
         model.set_attn_implementation(ATTENTION)
 
 
-def grouped_attention(
+def grouped_attention(  # the parameters are those that transformers passes
     module: "nn.Module",
     query: "Tensor",
     key: "Tensor",
@@ -56,17 +56,17 @@ def grouped_attention(
     """Attention in which the heads that share a key head are rows of one product.
 
     query (B, H, T, D); key, value (B, G, L, D); attention_mask (B, 1, T, L), 0 or the
-    lowest number, is added. Returns (B, T, H, D). PyTorch's fused attention takes a
-    slow path in bfloat16 on CPUs: 75 ms where this, which copies no keys, takes 8 ms;
-    in float32, for few tokens after many (12 after 86, in training), 55 where this
-    takes 15.
+    lowest number, is added. Returns (B, T, H, D). On CPUs PyTorch's fused attention
+    takes 75 ms in bfloat16 where this takes 8, and 55 in float32 for 12 tokens after 86
+    where this takes 15.
     """
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if query.dtype == torch.float32 and query.shape[2] > LONG:
-        how = {"dropout": dropout, "scaling": scaling}
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **how)
+        settings = {"dropout": dropout, "scaling": scaling}
+        inputs = query, key, value, attention_mask
+        return sdpa_attention_forward(module, *inputs, **settings)
     batch, heads, length, size = query.shape
     shared = key.shape[1]
     rows = query.reshape(batch, shared, -1, size)  # (B, G, H / G · T, D)
@@ -81,37 +81,36 @@ def grouped_attention(
 
 @contextmanager
 def quick_draws() -> Iterator[None]:
-    """On a CPU, have `torch.multinomial` draw one of many by the distribution function,
-    with one random number a row.
+    """On a CPU, let `torch.multinomial` sample by the cumulative distribution, with one
+    random number per row.
 
-    PyTorch's own takes one for each of the vocabulary's tokens, one after the other: 42
-    ms for 48 rows of 49,152, where this takes 1 and a pass of a 135M model 50.
+    PyTorch draws one per token of the vocabulary: 42 ms for 48 rows of 49,152, where
+    this takes 1 and a pass of a 135M model 50.
     """
     import torch
 
-    own = torch.multinomial
+    multinomial = torch.multinomial
 
-    def draw(p: torch.Tensor, num_samples: int, *args: Any, **how: Any) -> torch.Tensor:
-        one_of_many = num_samples == 1 and p.shape[-1] >= WIDE and not (args or how)
+    def sample(p: torch.Tensor, num_samples: int, *args: Any, **kwargs: Any):
+        one_of_many = num_samples == 1 and p.shape[-1] >= WIDE and not (args or kwargs)
         if one_of_many and p.device.type == "cpu":
-            below = p.cumsum(-1)
-            total = below[..., -1:]
-            if bool((total.isfinite() & (total > 0)).all()):  # else its own error
-                drawn = total * torch.rand_like(total)
-                return torch.searchsorted(below, drawn, right=True)
-        return own(p, num_samples, *args, **how)
+            cumulative = p.cumsum(-1)
+            total = cumulative[..., -1:]
+            if bool((total.isfinite() & (total > 0)).all()):  # else PyTorch's error
+                points = total * torch.rand_like(total)
+                return torch.searchsorted(cumulative, points, right=True)
+        return multinomial(p, num_samples, *args, **kwargs)
 
-    with patch.object(torch, "multinomial", draw):
+    with patch.object(torch, "multinomial", sample):
         yield
 
 
 def keep_activations_dtype(model: "nn.Module") -> None:
-    """Have LoRA's layers compute in the dtype of what they are given.
+    """Let LoRA layers, if any, compute in the dtype of their input.
 
     PEFT keeps their weights in float32, as the optimiser needs them, and casts each
     layer's input to it: most of the memory and a third of the time of a training step
-    in bfloat16. Here the weights, which are small, are cast. Does nothing to a model
-    without adapters.
+    in bfloat16. Here the weights, which are small, are cast.
     """
     if not hasattr(model, "peft_config"):
         return
@@ -130,7 +129,7 @@ def keep_activations_dtype(model: "nn.Module") -> None:
 
 
 def make_lm_head_input_contiguous(model: "PreTrainedModel") -> None:
-    """Hand `lm_head` contiguous hidden states: `logits_to_keep` slices them, and a
+    """Pass contiguous hidden states to `lm_head`: `logits_to_keep` slices them, and a
     bfloat16 product with a slice makes a GRPO step of profile laptop 18 s, not 6 s."""
     model.get_output_embeddings().register_forward_pre_hook(
         lambda module, args: (args[0].contiguous(), *args[1:])
@@ -151,35 +150,37 @@ def keep_freed_memory() -> None:
 
 
 def share_prompts(trainer: "GRPOTrainer") -> None:
-    """Have a trainer of one process read each prompt once, in rollouts and in log π,
-    and there no padding after a batch's longest completion.
+    """Let a trainer of one process read each prompt once, in rollouts and for log π,
+    and skip the padding after a batch's longest completion.
 
-    A group's G completions have one prompt, and TRL reads it G times in each pass. It
-    pads each pass to the longest completion of the whole rollout. Where all passes of a
-    rollout are of one update, and its loss is a mean over rows, completions of like
-    lengths go together; what TRL logs of tokens is then a mean over such passes.
+    TRL reads the prompt of a group G times in each pass, and pads each pass to the
+    longest completion of the rollout. If all passes of a rollout belong to one update
+    whose loss is a mean over rows, completions of similar length share a pass; TRL's
+    token metrics are then means over such passes.
     """
     model, score = trainer.model, trainer._get_per_token_logps_and_entropies
     args = trainer.args
     one_update = 1 < args.gradient_accumulation_steps == args.steps_per_generation
     if one_update and args.loss_type in ("grpo", "dr_grpo"):
         prepare = trainer._prepare_inputs
-        trainer._prepare_inputs = functools.partial(prepared_by_length, prepare)
-    trainer._get_per_token_logps_and_entropies = functools.partial(scored, score)
+        trainer._prepare_inputs = functools.partial(prepare_by_length, prepare)
+    trainer._get_per_token_logps_and_entropies = functools.partial(
+        score_completions, score
+    )
     model.generate = functools.partial(generate, model.generate, model)
 
 
-def scored(
+def score_completions(
     score: Any,
     model: "PreTrainedModel",
     input_ids: "Tensor",
     attention_mask: "Tensor",
     logits_to_keep: int,
     batch_size: int | None = None,
-    **how: Any,
+    **kwargs: Any,
 ) -> tuple["Tensor | None", ...]:
-    """TRL's log π and entropies of the last T = logits_to_keep of (B, L) tokens, each
-    (B, T) or None, by `completions_forward`; 0 at the padding that no pass reads."""
+    """TRL's log π and entropies (B, T), or None, of the last T = logits_to_keep of
+    (B, L) tokens, by `completions_forward`; 0 at padding that no pass reads."""
     import torch
 
     size = batch_size or len(input_ids)
@@ -187,55 +188,49 @@ def scored(
     batches = input_ids.split(size), attention_mask.split(size)
     for ids, mask in zip(*batches, strict=True):
         used = int(mask.any(0).nonzero().max()) + 1
-        rest = min(ids.shape[1] - used, logits_to_keep - 1)
-        used = ids.shape[1] - rest
-        found = score(
-            forward, ids[:, :used], mask[:, :used], logits_to_keep - rest, **how
-        )
-        pad = functools.partial(torch.nn.functional.pad, pad=(0, rest))
-        parts.append([None if x is None else pad(x) for x in found])
+        unused = min(ids.shape[1] - used, logits_to_keep - 1)
+        used, last = ids.shape[1] - unused, logits_to_keep - unused
+        scores = score(forward, ids[:, :used], mask[:, :used], last, **kwargs)
+        pad = functools.partial(torch.nn.functional.pad, pad=(0, unused))
+        parts.append([None if x is None else pad(x) for x in scores])
     kinds = zip(*parts, strict=True)
     return tuple(None if xs[0] is None else torch.cat(xs) for xs in kinds)
 
 
-def prepared_by_length(prepare: Any, batch: Any) -> Any:
-    """TRL's `_prepare_inputs`, which shuffles a rollout before it splits it, with the
-    rollout in the order of its completions' lengths instead."""
+def prepare_by_length(prepare: Any, batch: Any) -> Any:
+    """TRL's `_prepare_inputs` with a rollout sorted by length in place of shuffled."""
     from trl.trainer import grpo_trainer
 
-    with patch.object(grpo_trainer, "shuffle_sequence_dict", by_length):
+    with patch.object(grpo_trainer, "shuffle_sequence_dict", sort_by_length):
         return prepare(batch)
 
 
-def by_length(rollout: dict[str, Any]) -> dict[str, Any]:
-    """A rollout's rows in the order of their completions' lengths: of what has one
-    value a row, a tensor (B, …) or a list."""
+def sort_by_length(rollout: dict[str, Any]) -> dict[str, Any]:
+    """Sort a rollout's tensors (B, …) and lists by the lengths of its completions."""
     import torch
 
     order = rollout["completion_mask"].sum(1).argsort(stable=True)
 
-    def sorted_rows(of_rows: Any) -> Any:
-        if isinstance(of_rows, torch.Tensor) and of_rows.dim():
-            return of_rows[order]
-        if isinstance(of_rows, list):
-            return [of_rows[i] for i in order.tolist()]
-        return of_rows
+    def sort(rows: Any) -> Any:
+        if isinstance(rows, torch.Tensor) and rows.dim():
+            return rows[order]
+        return [rows[i] for i in order.tolist()] if isinstance(rows, list) else rows
 
-    return {key: sorted_rows(of_rows) for key, of_rows in rollout.items()}
+    return {key: sort(rows) for key, rows in rollout.items()}
 
 
 def generate(
-    own: Any, model: "PreTrainedModel", *, input_ids: "Tensor", **how: Any
+    original: Any, model: "PreTrainedModel", *, input_ids: "Tensor", **kwargs: Any
 ) -> "Tensor":
-    """The model's own `generate`, (B, L) → (B, L + T), given what was read once."""
-    if "past_key_values" not in how and input_ids.shape[1] > 1:
-        mask = how["attention_mask"]
+    """The model's own `generate`, (B, L) → (B, L + T), after reading prompts once."""
+    if "past_key_values" not in kwargs and input_ids.shape[1] > 1:
+        mask = kwargs["attention_mask"]
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        how["past_key_values"] = read_once(
+        kwargs["past_key_values"] = read_once(
             model, input_ids[:, :-1], mask[:, :-1], positions[:, :-1]
         )
     with quick_draws():
-        return own(input_ids=input_ids, **how)
+        return original(input_ids=input_ids, **kwargs)
 
 
 def completions_forward(
@@ -245,11 +240,8 @@ def completions_forward(
     logits_to_keep: int,
     use_cache: bool = False,
 ):
-    """`model(…)` with the logits of the last `logits_to_keep` tokens of each row.
-
-    input_ids, attention_mask: (B, L). The tokens before them are read once for all rows
-    that begin with the same.
-    """
+    """The model's output for the last `logits_to_keep` of (B, L) tokens; those before
+    them are read once for all rows that begin alike."""
     ahead = input_ids.shape[1] - logits_to_keep
     if ahead < 1:
         return model(input_ids=input_ids, attention_mask=attention_mask)
@@ -266,21 +258,31 @@ def read_once(
     input_ids: "Tensor",
     attention_mask: "Tensor",
     position_ids: "Tensor | None" = None,
+    cache: "Cache | None" = None,
+    group: "Tensor | None" = None,
 ) -> "Cache":
-    """The keys and values of (B, L) tokens, of which equal rows are read once and
-    repeated with their gradients."""
+    """The keys and values of (B, L) tokens; equal rows are read once and repeated, with
+    their gradients.
+
+    cache: of one row of tokens before them, which attention_mask then covers, too.
+    group: (B,) the number of each row's text; by default found by comparing rows.
+    """
     import torch
 
-    rows = torch.stack([input_ids, attention_mask], 1)
-    _, group = rows.unique(dim=0, return_inverse=True)  # (B,): the number of its text
+    if group is None:
+        rows = torch.stack([input_ids, attention_mask], 1)
+        _, group = rows.unique(dim=0, return_inverse=True)
     order = torch.arange(len(group), device=group.device)
     first = order.new_full((int(group.max()) + 1,), len(group))
     first.scatter_reduce_(0, group, order, "amin")  # a row of each text
     inner = model.base_model.model if hasattr(model, "peft_config") else model
+    if cache is not None:
+        cache.batch_repeat_interleave(len(first))
     cache = inner.base_model(  # without lm_head
         input_ids=input_ids[first],
         attention_mask=attention_mask[first],
         position_ids=None if position_ids is None else position_ids[first],
+        past_key_values=cache,
         use_cache=True,
     ).past_key_values
     for layer in cache.layers:

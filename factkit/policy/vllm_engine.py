@@ -1,8 +1,8 @@
-"""vLLM engines in processes of their own, which sample and score for this one.
+"""vLLM engines in processes of their own.
 
-A start takes a minute or two, so engines are kept while their arguments stay the same.
-They give their GPUs back only when their processes end: before engines with other
-arguments start, before training or lm-eval does, and with this process.
+A start takes a minute or two, so engines run on while their arguments stay the same.
+Only the end of their processes frees their GPUs: before engines with other arguments,
+training or lm-eval start, and with this process.
 """
 
 import gc
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest
 
 Tokens = list[int]
-Sampled = tuple[Tokens, list[float]]  # and their log π at temperature 1, if asked for
-IDLE_S = 60.0  # for an idle engine to end by itself
+Sampled = tuple[Tokens, list[float]]  # with log π at temperature 1, if asked for
+IDLE_S = 60.0  # that an idle engine has to end by itself
 
 
 class EngineError(UserError):
-    """An engine could not start, or ended; the message says why."""
+    """An engine did not start, or ended; the message says why."""
 
 
 @dataclass(frozen=True)
 class VllmEngine:
-    """Engines that `vllm.LLM(**arguments)` makes; they start with their first job.
+    """Engines `vllm.LLM(**arguments)`, which start with their first job.
 
-    arguments: with `model`, and `tokenizer`: the model's folder, or its adapter's.
-    replicas: engines, each on GPUs of its own, to which prompts are dealt.
+    arguments: `tokenizer` is the folder of the model or of its adapter. replicas:
+    engines that share the prompts, each on GPUs of its own.
     """
 
     arguments: Mapping[str, Any]
@@ -45,10 +45,8 @@ class VllmEngine:
     def generate(
         self, prompts: Sequence[Tokens], settings: Sequence[dict[str, Any]]
     ) -> list[list[Sampled]]:
-        """What `generate` below gives for prompts, each with settings of its own.
-
-        Raises EngineError if an engine fails; then the next job starts others.
-        """
+        """As `generate` below. Raises EngineError if an engine fails; the next job then
+        starts others."""
         if not (_live and all(e == self and p.poll() is None for e, p, _ in _live)):
             self._start()
         n = min(self.replicas, len(prompts))
@@ -63,8 +61,7 @@ class VllmEngine:
         for i in range(self.replicas):
             ours, theirs = Pipe()
             command = child.command(sys.executable, "-m", "factkit.policy.vllm_engine")
-            # what it prints goes where errors go
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # its output goes to stderr
                 command, stdin=theirs, stdout=2, env=os.environ | self._gpus(i)
             )
             theirs.close()
@@ -72,10 +69,9 @@ class VllmEngine:
         self._replies([dict(self.arguments)] * self.replicas)
 
     def _gpus(self, i: int) -> dict[str, str]:
-        """The environment's variable with the GPUs of engine i, where there are any."""
         n = self.arguments.get("tensor_parallel_size", 1)
-        own = list(gpus.visible())[i * n : (i + 1) * n]
-        return {"CUDA_VISIBLE_DEVICES": ",".join(own)} if own else {}
+        devices = list(gpus.visible())[i * n : (i + 1) * n]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {}
 
     def logps(self, texts: Sequence[Tokens]) -> list[list[float]]:
         """log π of each text's tokens but the first, at temperature 1."""
@@ -84,7 +80,7 @@ class VllmEngine:
         return [logps for ((_, logps),) in rows]
 
     def _replies(self, messages: Sequence[object]) -> list[Any]:
-        """The reply of each process to its message; without one all are ended."""
+        """Each process's reply to its message; if one fails, all are ended."""
         pipes = [pipe for _, _, pipe in _live[: len(messages)]]
         try:
             for pipe, message in zip(pipes, messages, strict=True):
@@ -92,7 +88,7 @@ class VllmEngine:
             replies = [pipe.recv() for pipe in pipes]
         except (EOFError, OSError):
             replies = ["its process ended; what it printed last may say why"]
-        except BaseException:  # a late reply would be taken for the next message's
+        except BaseException:  # a late reply must not answer the next message
             _end(0)
             raise
         for reply in replies:
@@ -107,8 +103,7 @@ _live: list[tuple[VllmEngine, subprocess.Popen, Connection]] = []  # of one Vllm
 
 
 def free_gpus() -> None:
-    """End the engines, if any run, and give back what this process no longer uses of
-    the GPUs' memory."""
+    """End the engines and free the GPU memory that this process no longer uses."""
     import torch
 
     _end(IDLE_S)
@@ -136,29 +131,32 @@ def generate(
     settings: Sequence[Mapping[str, Any]],
     adapter: "LoRARequest | None" = None,
 ) -> list[list[Sampled]]:
-    """Each prompt's completions by vLLM's SamplingParams of `settings`; logprobs=0:
-    with log π of their tokens; prompt_logprobs=0: instead the prompt's own tokens but
-    the first, with theirs."""
+    """Each prompt's completions; settings: of vLLM's SamplingParams for each prompt.
+
+    logprobs=0 adds log π of their tokens. prompt_logprobs=0 returns the prompt's own
+    tokens but the first, with log π, in place of completions.
+    """
     from vllm import SamplingParams
 
-    rows = [{"prompt_token_ids": ids} for ids in prompts]
-    how = [SamplingParams(**own) for own in settings]
-    replies = llm.generate(rows, how, use_tqdm=False, lora_request=adapter)
-    return [_sampled(reply) for reply in replies]
+    def completions(reply: "RequestOutput") -> list[Sampled]:
+        rows = [(output.token_ids, output.logprobs or ()) for output in reply.outputs]
+        if reply.prompt_logprobs:
+            rows = [(reply.prompt_token_ids[1:], reply.prompt_logprobs[1:])]
+        return [
+            (list(ids), [step[i].logprob for step, i in zip(steps, ids)])  # noqa: B905
+            for ids, steps in rows
+        ]
 
-
-def _sampled(reply: "RequestOutput") -> list[Sampled]:
-    rows = [(output.token_ids, output.logprobs or ()) for output in reply.outputs]
-    if reply.prompt_logprobs:
-        rows = [(reply.prompt_token_ids[1:], reply.prompt_logprobs[1:])]
-    own = [[at[i].logprob for at, i in zip(steps, ids)] for ids, steps in rows]  # noqa: B905
-    return [(list(ids), logps) for (ids, _), logps in zip(rows, own, strict=True)]
+    inputs = [{"prompt_token_ids": ids} for ids in prompts]
+    sampling = [SamplingParams(**values) for values in settings]
+    replies = llm.generate(inputs, sampling, use_tqdm=False, lora_request=adapter)
+    return list(map(completions, replies))
 
 
 def main() -> None:
-    """What the process runs: load, then reply to jobs until the pipe closes."""
+    """Load the engine, then reply to jobs until the pipe closes."""
     jobs, llm, adapter = Connection(os.dup(0)), None, None
-    # what vLLM starts is not to hold the pipe
+    # processes that vLLM starts must not hold the pipe
     with open(os.devnull, encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), 0)
     try:
@@ -180,8 +178,8 @@ def main() -> None:
         jobs.send(f"{type(error).__name__}: {error}")
         raise
     finally:
-        # not left to Python: modules that vLLM imports keep frames in which it is never
-        # collected, and at exit the process could wait for ever
+        # modules that vLLM imports keep frames in which it is never collected, and at
+        # exit the process could wait for ever
         if llm:
             llm.llm_engine.engine_core.shutdown()
 

@@ -105,7 +105,7 @@ def load_trainable(
         return FastLanguageModel.get_peft_model(model, **adapter), tokenizer
     dtype = "float32" if p.lora_rank == 0 and not p.deepspeed else p.dtype
     if not torch.cuda.is_available():
-        return models.load_policy(path, dtype)
+        return models.load_model(path, dtype), models.load_tokenizer(path)
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(
@@ -281,7 +281,7 @@ def _merge(folder: Path, dtype: str) -> None:
         )
         model = PeftModel.from_pretrained(base, folder, use_safetensors=True)
     else:
-        model, _ = models.load_policy(str(folder), dtype)
+        model = models.load_model(str(folder), dtype)
     merged = model.merge_and_unload()
     shutil.rmtree(folder)
     merged.save_pretrained(folder)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from factkit import prompts
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.run.results import JUDGEMENTS
 from factkit.verify.llm import LLM, Reply, Request, shorten
 from factkit.verify.outcome import Outcome, abstains

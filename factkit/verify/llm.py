@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from factkit import UserError
-from factkit.policy import models
+from factkit.policy.decoding import Sampling
 from factkit.run import connections
 from factkit.run.cache import Cache
 from factkit.run.progress import progress_bar
@@ -50,7 +50,7 @@ class Request:
 
     messages: tuple[Mapping[str, str], ...]
     template: str = ""
-    sampling: models.Sampling = models.Sampling(512)
+    sampling: Sampling = Sampling(512)
     sample: int = 0
     schema: Mapping[str, Any] | None = None
 

@@ -27,12 +27,13 @@ ROUNDS = {"tiny": 3, "laptop": 2}
 
 def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
-    from factkit.answers.drawn import Probe
+    from factkit.answers.sampling import Probe
     from factkit.papers.truthrl.data import questions
-    from factkit.papers.truthrl.train import prompt_rows
+    from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows, row_format
 
     asked = questions(p)[0][:256]
-    return prompt_rows(asked, [Probe(e.id, [], []) for e in asked], p)
+    probes = [Probe(e.id, []) for e in asked]
+    return prompt_rows(ProbedQuestions(asked, probes, p.known_share), row_format(p))
 
 
 def kit_steps(p: TruthRL, folder: Path) -> None:

@@ -20,8 +20,8 @@ from factkit.papers.veri import search_rollout
 from factkit.papers.veri.arms import Veri
 from factkit.papers.veri.search_rollout import Rollout, Tokens
 from factkit.papers.veri.train import policy_of
-from factkit.papers.veri.turn_sampling import with_model
-from factkit.policy import models
+from factkit.papers.veri.turn_sampling import with_policy
+from factkit.policy.policy import load_policy
 from factkit.run import params
 from factkit.verify.trajectory import queries
 
@@ -40,8 +40,8 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
     """What plays prompts as trajectories, and BATCH prompts."""
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    model, tokenizer = models.load_policy(policy_of(p), p.dtype)
-    generate = with_model(model, tokenizer, models.sampling_of(p))
+    policy = load_policy(policy_of(p), p)
+    generate, tokenizer = with_policy(policy, policy.greedy), policy.tokenizer
     asked = search_rollout.format_prompts(sets["test"], p.prompt_template)
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:

@@ -169,14 +169,14 @@ def train(kind: str, folder: Path) -> dict[str, object]:
 def decode() -> dict[str, object]:
     """64 prompts decoded greedily, as an evaluation does."""
     from factkit.facts.world import policy as starts
-    from factkit.policy import models
+    from factkit.policy.policy import load_policy
 
     p = params.load("truthrl", "laptop", {"max_completion_length": 12})
-    model, tokenizer = models.load_policy(starts.base_policy(p), p.dtype)
-    seen, asked = Profile(model.config.vocab_size), requests("sampling", 64)
+    policy = load_policy(starts.base_policy(p), p)
+    seen, asked = Profile(policy.model.config.vocab_size), requests("sampling", 64)
     for step in range(STEPS):
         with seen.step(last=step == STEPS - 1):
-            models.sample(model, tokenizer, asked, models.sampling_of(p))
+            policy.generate(asked, policy.greedy)
     return seen.result()
 
 

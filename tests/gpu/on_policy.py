@@ -136,7 +136,7 @@ def distances(policy: str, rollouts: list[dict[str, Any]], p: RlParams) -> list[
     """Mean |engine's log π − policy's| a token, of each process's rollout."""
     import torch
 
-    model, _ = models.load_policy(policy, p.dtype)
+    model = models.load_model(policy, p.dtype)
     means = []
     for rollout in rollouts:
         deltas = []

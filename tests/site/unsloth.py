@@ -19,7 +19,8 @@ class FastLanguageModel:
     def from_pretrained(model_name: str, dtype: Any, **options: Any) -> tuple:
         from factkit.policy import models
 
-        return models.load_policy(model_name, str(dtype).removeprefix("torch."))
+        dtype = str(dtype).removeprefix("torch.")
+        return models.load_model(model_name, dtype), models.load_tokenizer(model_name)
 
     @staticmethod
     def get_peft_model(

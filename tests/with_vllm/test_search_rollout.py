@@ -22,6 +22,7 @@ from factkit.papers.veri import train as training
 from factkit.papers.veri.arms import VeriRlParams
 from factkit.papers.veri.turn_sampling import STOPS, with_server
 from factkit.policy import models, vllm_engine
+from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params, runs
 from factkit.train import grpo
@@ -131,7 +132,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     texts = [file.read_text("utf-8") for file in files]
     made = [[rollout_of(json.loads(row)) for row in t.splitlines()] for t in texts]
     assert [len(batch) for batch in made] == [16, 16]
-    _, tokenizer = models.load_policy(smollm)
+    tokenizer = models.load_tokenizer(smollm)
     assert_sound(made[0] + made[1], tokenizer)
     with (run / "metrics.csv").open(encoding="utf-8") as f:
         curve = list(csv.DictReader(f))
@@ -172,9 +173,10 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
 def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     endpoint, smollm, settings
 ):
-    model, tokenizer = models.load_policy(smollm, "bfloat16")
+    model = models.load_model(smollm, "bfloat16")
+    tokenizer = models.load_tokenizer(smollm)
     p, search = settings(), in_process(CorpusIndex(ENTRIES))
-    sampling = models.Sampling(p.max_completion_length, temperature=1.0)
+    sampling = Sampling(p.max_completion_length, temperature=1.0)
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.tokenize_prompts(PROMPTS * 4, tokenizer, p.chat)
     sets = ["fever"] * len(ids)

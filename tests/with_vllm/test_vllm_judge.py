@@ -2,7 +2,7 @@
 
 import json
 
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.verify import claims, judge, llm
 
 VERDICTS = ["correct", "incorrect", "abstain"]

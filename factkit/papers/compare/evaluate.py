@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from factkit.answers import long_form, verifier
-from factkit.answers.drawn import Probe
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
+from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
 from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
-from factkit.policy import models
+from factkit.policy.policy import Policy
 from factkit.run import statistics
 
 KNOWN = 0.5  # least share of right guesses of a known fact
@@ -38,19 +38,19 @@ class Measured:
 
     metrics: dict[str, float]
     items: dict[str, dict[str, float]]
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[CheckedResponse] = field(default_factory=list)
 
 
 def probe_knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
     """What the start knows of each subject, by its guesses."""
     shares: dict[str, dict[str, float]] = {}
     for example, probe in zip(examples, probes, strict=True):
-        shares.setdefault(example.entity, {})[example.relation] = probe.share
+        shares.setdefault(example.entity, {})[example.relation] = probe.accuracy
     return shares
 
 
 def measure(
-    policy: str,
+    policy: Policy,
     examples: Sequence[Example],
     engine: ExactEngine,
     known: Knowledge,
@@ -61,14 +61,14 @@ def measure(
     <path>.json and their claims in <path>_claims.jsonl."""
     long = [e for e in examples if not e.relation]
     short = [e for e in examples if e.relation]
-    texts = long_form.answer(policy, examples, p, path.with_suffix(".json"))
+    texts = long_form.answer(policy, examples, path.with_name(f"{path.name}.json"))
     responses = [texts[e.id] for e in long]
     claims = path.with_name(f"{path.name}_claims.jsonl")
-    checked = long_form.evaluate(long, responses, *engine.reader, claims)
+    checked = long_form.evaluate(long, responses, engine.reader, claims)
     items = long_form.items(checked)
     start = [engine.references[e.id] for e in long]
     wins = compare_answers(engine.quality, long, responses, start)
-    cut_off = _cut_off(policy, responses, p)
+    cut_off = _cut_off(policy, responses)
     for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
         subject = example.entity
         items[row.id] |= {"win_rate": win}
@@ -91,7 +91,7 @@ def score_short_answers(
 
 
 def score_knowledge(
-    row: Checked, subject: str, shares: Mapping[str, float], engine: ExactEngine
+    row: CheckedResponse, subject: str, shares: Mapping[str, float], engine: ExactEngine
 ) -> dict[str, float]:
     """The shares of the subject's facts that the answer states: of those that the start
     knows (known_told), and of the others (unknown_told). A fact is stated if the answer
@@ -121,7 +121,9 @@ EXPLOITS = {
 }
 
 
-def find_exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, float]:
+def find_exploits(
+    row: CheckedResponse, subject: str, engine: ExactEngine
+) -> dict[str, float]:
     """1.0 or 0.0 for each of EXPLOITS but the last, and the number of sentences."""
     sentences = engine.facts.sentences(row.response, subject)
     claims = row.claims or []
@@ -140,11 +142,10 @@ def find_exploits(row: Checked, subject: str, engine: ExactEngine) -> dict[str, 
     return {name: float(value) for name, value in shown.items()}
 
 
-def _cut_off(policy: str, responses: Sequence[str], p: CompareParams) -> list[bool]:
-    """Whether each response fills all of p.max_completion_length."""
-    tokenizer = models.load_tokenizer(policy)
-    ids = tokenizer(list(responses), add_special_tokens=False)["input_ids"]
-    return [len(row) >= p.max_completion_length for row in ids]
+def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
+    """Whether each response fills the most tokens that it may have."""
+    ids = policy.tokenizer(list(responses), add_special_tokens=False)["input_ids"]
+    return [len(row) >= policy.greedy.max_new_tokens for row in ids]
 
 
 # ---- over the training

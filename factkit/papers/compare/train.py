@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit.answers import drawn
 from factkit.answers.requests import people_of
+from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import BEST_GUESS, MAY_ABSTAIN, OPEN, Example
 from factkit.facts.leads import facts, requests
 from factkit.facts.world import requests as world_requests
@@ -60,7 +60,8 @@ def train_arm(
     """Train `p.arm` from the policy `start` on training requests of the kind
     `p.train_on`. Returns updates → the policy kept after so many, in order."""
     kind = KINDS[p.train_on]
-    rows = drawn.asked_rows([e for e in train if e.meta["kind"] == kind], p)
+    row_format = RowFormat(p.prompt_template, p.chat)
+    rows = row_format.request_rows([e for e in train if e.meta["kind"] == kind])
     arm = ARMS[p.arm]
     how = arm.configure(p)
     if arm.token_rewards:

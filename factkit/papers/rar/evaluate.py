@@ -12,13 +12,11 @@
 `benchmarks` has the public ones.
 """
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
@@ -29,22 +27,19 @@ from factkit.answers.items import (
     select_metrics,
     win_items,
 )
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.answers.short_form import rates
+from factkit.answers.stage import compute_once
 from factkit.answers.verifier import Verifier, verifier
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
 from factkit.papers.rar.arms import RarParams
-from factkit.policy import models
-from factkit.policy.vllm_engine import VllmEngine
+from factkit.policy.policy import Policy
 from factkit.run import statistics
-from factkit.run.files import write_atomically
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import answers as final_answers
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from factkit.papers.rar.rewards import Engine
 
 # metrics stored for each request
@@ -78,61 +73,24 @@ class Measured:
 
 
 def answer(
-    policy: str,
-    examples: Sequence[Example],
-    held_out: Sequence[str],
-    p: RarParams,
-    path: Path,
+    policy: Policy, examples: Sequence[Example], held_out: Sequence[str], path: Path
 ) -> Answers:
-    """The greedy answers of the policy in the folder `policy`; kept in `path`.
-    held_out: texts for the perplexity, which no arm trains on."""
-    if path.exists():
-        return Answers(**json.loads(path.read_text(encoding="utf-8")))
-    model, tokenizer = models.policy(policy, p.for_evaluation)
-    greedy, texts = models.sampling_of(p.for_evaluation), {}
-    # by kind: in one batch short answers would wait for long ones
-    for kind in dict.fromkeys(e.meta["kind"] for e in examples):
-        rows = [e for e in examples if e.meta["kind"] == kind]
-        prompts = models.asked(rows, p.prompt_template, tokenizer, p.chat)
-        label = f"{path.stem}, {kind}"
-        replies = models.sample(model, tokenizer, prompts, greedy, progress=label)
-        texts |= {e.id: text for e, (text,) in zip(rows, replies, strict=True)}
-    answers = Answers(texts, perplexity(model, tokenizer, held_out))
-    write_atomically(path, json.dumps(asdict(answers), ensure_ascii=False))
-    return answers
+    """The policy's greedy answers; kept in `path`.
 
+    held_out: texts for the perplexity, which no arm trains on.
+    """
 
-def perplexity(
-    model: "PreTrainedModel | VllmEngine",
-    tokenizer: "PreTrainedTokenizerBase",
-    texts: Sequence[str],
-    batch_size: int = 8,
-    max_tokens: int = 512,
-) -> float:
-    """exp of the mean negative log-likelihood per token, over all texts' tokens but the
-    first of each; of each text the first `max_tokens` tokens count."""
-    import torch
+    def compute() -> dict[str, Any]:
+        texts: dict[str, str] = {}
+        # by kind: in one batch short answers would wait for long ones
+        for kind in dict.fromkeys(e.meta["kind"] for e in examples):
+            rows = [e for e in examples if e.meta["kind"] == kind]
+            prompts, label = policy.format_prompts(rows), f"{path.stem}, {kind}"
+            replies = policy.generate(prompts, policy.greedy, progress=label)
+            texts |= {e.id: text for e, (text,) in zip(rows, replies, strict=True)}
+        return asdict(Answers(texts, policy.perplexity(held_out)))
 
-    ids = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-    ids = sorted((row for row in ids if len(row) > 1), key=len)
-    if isinstance(model, VllmEngine):
-        logps = [logp for row in model.logps(ids) for logp in row]
-        return math.exp(-sum(logps) / len(logps))
-    total, tokens = 0.0, 0
-    for start in range(0, len(ids), batch_size):
-        batch = ids[start : start + batch_size]
-        longest = len(batch[-1])
-        # padded on the right: under causal attention no token sees the padding
-        padded = torch.tensor([row + [row[-1]] * (longest - len(row)) for row in batch])
-        lengths = torch.tensor([len(row) for row in batch])
-        padded, lengths = padded.to(model.device), lengths.to(model.device)
-        with torch.inference_mode():
-            logits = model(input_ids=padded).logits[:, :-1].float()  # (B, T-1, V)
-        logp = logits.log_softmax(-1).gather(-1, padded[:, 1:, None])[..., 0]
-        counted = torch.arange(1, longest, device=model.device) < lengths[:, None]
-        total -= logp[counted].double().sum().item()
-        tokens += int(counted.sum())
-    return math.exp(total / tokens)
+    return Answers(**compute_once(path, compute))
 
 
 def short_verifier(p: RarParams) -> Verifier:
@@ -146,7 +104,7 @@ def measure(
     base: Answers,
     engine: "Engine",
     verify: Verifier,
-    checked: Sequence[Checked],
+    checked: Sequence[CheckedResponse],
 ) -> Measured:
     """Metrics of the answers, without their reasoning.
 

@@ -1,6 +1,6 @@
 """Binary RAR for verl: GRPO from the instruct model, on the data of notebook 20."""
 
-from factkit.answers import drawn
+from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import read_examples
 from factkit.facts.leads.policy import base_policy
 from factkit.papers.rar import rewards
@@ -12,6 +12,6 @@ from factkit.train.verl_adapter import Job
 def make_job(p: RAR) -> Job:
     """What verl needs to train `p.arm`."""
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    rows = drawn.asked_rows(train, p)
+    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
     p = ARMS[p.arm].configure(p)
     return Job(p, base_policy(p), rows, rewards.reward_function)

@@ -15,7 +15,7 @@ from pydantic import field_validator
 from factkit.answers import long_form
 from factkit.answers.engine import facts_of
 from factkit.answers.items import Items, compare_answers, merge_items, win_items
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.answers.verifier import judge_llm
 from factkit.data.examples import Example
 from factkit.run.statistics import means
@@ -58,7 +58,7 @@ def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
 
 
 def measure(
-    checked: Sequence[Checked], wins: Sequence[float | None]
+    checked: Sequence[CheckedResponse], wins: Sequence[float | None]
 ) -> tuple[dict[str, float], Items]:
     """Metrics of the responses to the evaluation sets, and the items of their means.
 

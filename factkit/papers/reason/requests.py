@@ -27,7 +27,7 @@ from factkit.data.long_form_prompts import long_form_example
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.verify.judge import quoted
 from factkit.verify.llm import Request
 from factkit.verify.response import final_answer

@@ -1,10 +1,11 @@
 """Learning to Reason's arms: what each one trains, on what, and from where (§2, §3)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
-from factkit.answers import drawn
-from factkit.answers.drawn import Drawn
+from factkit.answers.sampling import ScoredSamples
+from factkit.answers.training_rows import RowFormat, margin_pair, require_rows
 from factkit.data.examples import Example
 from factkit.facts.leads.policy import base_policy
 from factkit.papers.reason import rewards
@@ -18,7 +19,7 @@ NOTEBOOK = "32_reason_train"
 def sft_start(
     p: Reason,
     examples: Sequence[Example],
-    answers: Sequence[Drawn],
+    answers: Sequence[ScoredSamples],
     inputs: Iterable[Path],
 ) -> Path:
     """The SFT model of the same seed, from which DPO and RL start (§2.2); it is trained
@@ -28,7 +29,8 @@ def sft_start(
     of them can be a target.
     """
     sft_params = p.model_copy(update={"arm": "sft"})
-    rows = drawn.required(drawn.best_rows(examples, answers, p), p)
+    row_format = RowFormat(p.prompt_template, p.chat)
+    rows = require_rows(row_format.best_rows(examples, answers), p.arm)
     with runs.start(NOTEBOOK, sft_params, inputs, ReasonSftParams, wait=True) as run:
         return offline.sft(base_policy(p), rows, run.folder, sft_params)
 
@@ -37,7 +39,7 @@ def train_arm(
     p: Reason,
     start: Path,
     train: Sequence[Example],
-    answers: Sequence[Drawn],
+    answers: Sequence[ScoredSamples],
     folder: Path,
 ) -> Path:
     """Train sft_dpo or an RL arm from the SFT model `start`; the policy's folder.
@@ -45,10 +47,17 @@ def train_arm(
     answers: scored responses of the base policy to `train`, which reason. Raises
     DataError if they give no pair for DPO.
     """
+    row_format = RowFormat(p.prompt_template, p.chat)
     if p.arm == "sft_dpo":
-        rows = drawn.required(drawn.margin_pairs(train, answers, p), p)
+        choose = partial(
+            margin_pair,
+            least_margin=p.least_margin,
+            length_difference=p.length_difference,
+        )
+        pairs = row_format.preference_rows(train, answers, choose)
+        rows = require_rows(pairs, p.arm)
         return offline.dpo(str(start), rows, folder, p)
-    rows = drawn.asked_rows(train, p)
+    rows = row_format.request_rows(train)
     return grpo.grpo(str(start), rows, reward_function, folder, p)
 
 

@@ -1,6 +1,6 @@
 """Learning to Reason for verl: GRPO from the SFT model, on the data of notebook 30."""
 
-from factkit.answers import drawn
+from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import DataError, read_examples
 from factkit.papers.reason.arms import Reason
 from factkit.papers.reason.train import NOTEBOOK, reward_function
@@ -15,4 +15,5 @@ def make_job(p: Reason) -> Job:
     if not start.exists():
         raise DataError(f"{start}: not there; train arm=sft with notebook 32 first")
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    return Job(p, str(start), drawn.asked_rows(train, p), reward_function)
+    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
+    return Job(p, str(start), rows, reward_function)

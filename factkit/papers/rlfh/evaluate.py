@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from factkit.answers import exposure_bin, long_form
 from factkit.answers.items import Items
-from factkit.answers.long_form import Checked
+from factkit.answers.long_form import CheckedResponse
 from factkit.papers.rlfh.feedback import Feedback, mean_feedback
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Support, normalise
@@ -52,7 +52,7 @@ def refuses(response: str) -> bool:
 
 
 def measure(
-    checked: Sequence[Checked], feedback: Sequence[Feedback]
+    checked: Sequence[CheckedResponse], feedback: Sequence[Feedback]
 ) -> dict[str, float]:
     """Metrics of responses, from their claims and the annotator's feedback on them.
 
@@ -69,7 +69,7 @@ def measure(
     return metrics | mean_feedback(feedback) | {"annotator_failures": failures}
 
 
-def _scores(rows: Sequence[Checked]) -> dict[str, float]:
+def _scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
     judged = [row for row in rows if row.judged]
     responding = sum(map(_responds_by_words, judged))
     return long_form.scores(judged) | {
@@ -77,13 +77,13 @@ def _scores(rows: Sequence[Checked]) -> dict[str, float]:
     }
 
 
-def _responds_by_words(row: Checked) -> bool:
+def _responds_by_words(row: CheckedResponse) -> bool:
     return bool(row.claims) and not refuses(row.response)
 
 
 def items(
-    before: Sequence[Checked],
-    after: Sequence[Checked],
+    before: Sequence[CheckedResponse],
+    after: Sequence[CheckedResponse],
     feedback: Sequence[Feedback],
 ) -> Items:
     """<set>/<id> → what the response after training adds to each metric that the
@@ -114,7 +114,7 @@ def items(
 
 
 def _item(
-    row: Checked, metrics: dict[str, float], earlier: float | None
+    row: CheckedResponse, metrics: dict[str, float], earlier: float | None
 ) -> dict[str, float]:
     """earlier: the accuracy of the answer before training, None without one."""
     item = {name: metrics[name] for name in COMPARED if name in metrics}

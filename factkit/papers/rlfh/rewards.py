@@ -142,8 +142,9 @@ def place_rewards(
     rewards: for each sentence in order (statement, r_truth), and (None, r_info), which
     goes on the sentence's last character, as does that of a statement without a common
     character. A sentence that has nothing but white space in common with the response
-    has no reward. offsets: of T tokens, from `models.offsets_of`. Where tokens share a
-    character the last one holds it; white space between tokens belongs to the first.
+    has no reward. offsets: of T tokens, from `models.decode_with_offsets`. Where tokens
+    share a character the last one holds it; white space between tokens belongs to the
+    first.
     """
     dense, after = np.zeros(len(offsets)), 0
     tokens = [i for i, (start, end) in enumerate(offsets) if start < end]
@@ -189,7 +190,7 @@ def token_rewards(
         if where == "sentence":
             parts = [(None, sum(reward for _, reward in parts))]
         by_sentence.append((sentence.text, parts))
-    text, offsets = models.offsets_of(completion_ids, tokenizer)
+    text, offsets = models.decode_with_offsets(completion_ids, tokenizer)
     start = text.rfind(answers([text])[0])
     return place_rewards(by_sentence, " " * start + text[start:], offsets)
 
@@ -203,7 +204,7 @@ def rewarded_tokens(
 ) -> tuple[list[str], Sequence[float] | None]:
     """A response's tokens and their rewards, None without feedback; for display."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    decoded, offsets = models.offsets_of(ids, tokenizer)
+    decoded, offsets = models.decode_with_offsets(ids, tokenizer)
     tokens = [decoded[start:end] for start, end in offsets]
     if feedback is None:
         return tokens, None

@@ -8,7 +8,7 @@ which the trainer takes the KL penalty and GAE; here the score is a list of T nu
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import drawn
+from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import read_examples
 from factkit.facts.leads.policy import base_policy
 from factkit.papers.rlfh import rewards
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def make_job(p: Rlfh) -> Job:
     """What verl needs to train `p.arm` by PPO, from the data of notebook 40."""
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
-    start, rows = base_policy(p), drawn.asked_rows(train, p)
+    start = base_policy(p)
+    rows = RowFormat(p.prompt_template, p.chat).request_rows(train)
     return Job(p, start, rows, rewards.reward_function, TokenRewardLoop, ppo(p, start))
 
 

@@ -23,8 +23,8 @@ A question that the judge failed on has no value.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.answers.drawn import Probe
-from factkit.answers.short_form import Answered, majority, rates
+from factkit.answers.sampling import Probe
+from factkit.answers.short_form import ScoredAnswer, majority, rates
 from factkit.verify.judge import failed_share
 from factkit.verify.outcome import Outcome
 
@@ -34,114 +34,118 @@ if TYPE_CHECKING:
 Terms = dict[str, float]
 Items = dict[str, Terms]  # of each question
 NAMES = dict(zip(Outcome, ("correct", "abstaining", "wrong"), strict=True))
-SURE = 0.8  # confidence, the highest of Fig 6's bins
+CONFIDENT = 0.8  # confidence, the highest of Fig 6's bins
 
 
 def items(
-    answered: Mapping[str, Sequence[Answered]],
-    before: Sequence[Answered],
-    shown: Sequence[Answered],
+    answers: Mapping[str, Sequence[ScoredAnswer]],
+    before: Sequence[ScoredAnswer],
+    abstaining: Sequence[ScoredAnswer],
     samples: Sequence[Probe] = (),
     boxed: bool = False,
 ) -> Items:
     """Question id → its terms; of a set other than "test", `<set>/<id>`.
 
-    answered: set → the trained policy's answers. before, shown: the untrained policy's
-    to the test questions, asked in two ways. samples: of the trained policy.
+    answers: set → the trained policy's answers. before, abstaining: the untrained
+    policy's to the test questions, asked in two ways. samples: of the trained policy.
     """
     table: Items = {}
-    for name, rows in answered.items():
-        at, prefix = ("", "") if name == "test" else (f"{name}/", f"{name}_")
+    for name, rows in answers.items():
+        folder, prefix = ("", "") if name == "test" else (f"{name}/", f"{name}_")
         for row in rows:
-            table[at + row.id] = _named(prefix, terms(row.outcome))
-    for row, *untrained in zip(answered["test"], before, shown, strict=True):
-        table[row.id] |= _of_test(row, *untrained)
+            table[folder + row.id] = _prefixed(outcome_terms(row.outcome), prefix)
+    for row, *untrained in zip(answers["test"], before, abstaining, strict=True):
+        table[row.id] |= _answer_terms(row, *untrained)
     for probe in samples:
-        table[probe.id] |= _of_samples(probe, boxed)
+        table[probe.id] |= _sample_terms(probe, boxed)
     return table
 
 
-def terms(outcome: Outcome | None) -> Terms:
+def outcome_terms(outcome: Outcome | None) -> Terms:
     """A response's terms of the four rates; none where the judge failed."""
     return rates([outcome]) if outcome else {}
 
 
-def add(
+def add_answers(
     table: Items,
     prefix: str,
-    rows: Sequence[Answered],
+    rows: Sequence[ScoredAnswer],
     judge: "Verifier | None" = None,
     name: str = "",
 ) -> None:
-    """Add the terms of other answers to the test questions, as of an iteration's model
-    (Table 4), or of what another judge says of the answers (Table 5).
+    """Add the terms of other answers to the test questions, as an iteration's (Table
+    4), or of the outcomes that another judge, `name`, gives the answers (Table 5).
 
-    Such a judge, `name`, adds nothing where it fails on more than 5 %, and a line says
-    so: the run is over, and its own judge's verdicts stand.
+    Such a judge adds nothing, and a line says so, where it fails on more than 5 %: the
+    run is over, and its own judge's verdicts stand.
     """
     outcomes = [row.outcome for row in rows]
     if judge:
-        columns = zip(*((r.response, r.answers, r.question) for r in rows), strict=True)
-        outcomes = judge(*map(list, columns))
+        texts, questions = [r.response for r in rows], [r.question for r in rows]
+        outcomes = judge(texts, [r.answers for r in rows], questions)
         try:
             failed_share(outcomes, name)
         except ValueError as error:
             print(f"left out: {error}")
             return
     for row, outcome in zip(rows, outcomes, strict=True):
-        table[row.id] |= _named(prefix, terms(outcome))
+        table[row.id] |= _prefixed(outcome_terms(outcome), prefix)
 
 
-def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
+def is_difficult(row: ScoredAnswer, untrained: Sequence[ScoredAnswer]) -> bool:
     """Whether a question is difficult (Fig 4b: almost no method answers it correctly).
 
-    In the fact world: its fact was never read. Else: the untrained policy answers it
-    correctly in neither way of asking (ours: one run knows of no other method).
+    In the fact world: the policy never read its fact. Else: the untrained policy
+    answers it correctly in neither way of asking (ours: one run knows of no other
+    method).
     """
     if "exposure" in row.meta:
         return row.meta["exposure"] == 0
     return all(u.outcome is not Outcome.CORRECT for u in untrained)
 
 
-def _of_test(row: Answered, before: Answered, shown: Answered) -> Terms:
+def _answer_terms(
+    row: ScoredAnswer, before: ScoredAnswer, abstaining: ScoredAnswer
+) -> Terms:
     """The terms of one greedy answer, beside the four rates."""
     if row.outcome is None:
         return {}
-    own, kind = terms(row.outcome), NAMES[row.outcome]
+    terms, kind = outcome_terms(row.outcome), NAMES[row.outcome]
     values = {"confidence": row.confidence}
     if row.outcome is Outcome.CORRECT:
         values["confidence_correct"] = row.confidence
-    if row.confidence >= SURE:
+    if row.confidence >= CONFIDENT:
         names = "accuracy hallucination abstention"
-        values |= _named(f"confidence_{SURE}_", own, names)
+        values |= _prefixed(terms, f"confidence_{CONFIDENT}_", names)
     else:
-        values |= _named("unsure_", own, "abstention")
-    if is_difficult(row, (before, shown)):
-        values |= _named("difficult_", own, "hallucination abstention")
+        values |= _prefixed(terms, "unsure_", "abstention")
+    if is_difficult(row, (before, abstaining)):
+        values |= _prefixed(terms, "difficult_", "hallucination abstention")
     else:
-        values |= _named("easier_", own, "abstention")
+        values |= _prefixed(terms, "easier_", "abstention")
     if before.outcome is not None:
-        first = terms(before.outcome)
-        gains = {name: own[name] - first[name] for name in own}
-        values |= _named("gain_", gains, "truthfulness hallucination")
+        first = outcome_terms(before.outcome)
+        gains = {name: terms[name] - first[name] for name in terms}
+        values |= _prefixed(gains, "gain_", "truthfulness hallucination")
     if row.reasoning is not None:
         values |= {"reasoning": row.reasoning, f"reasoning_{kind}": row.reasoning}
     return values
 
 
-def _of_samples(probe: Probe, boxed: bool) -> Terms:
+def _sample_terms(probe: Probe, boxed: bool) -> Terms:
     """The majority of all samples of a question, and what it gains over one sample."""
-    voted = majority(probe.samples, probe.outcomes, boxed)
-    if voted is None:
+    outcome = majority(probe.samples, probe.outcomes, boxed)
+    if outcome is None:
         return {}
-    every, one = terms(voted), rates(probe.outcomes)
-    gains = {name: every[name] - one[name] for name in every}
+    voted, single = outcome_terms(outcome), rates(probe.outcomes)
+    gains = {name: voted[name] - single[name] for name in voted}
+    cut = single["hallucination"] - voted["hallucination"]
     return (
-        _named("all_samples_", every, "accuracy hallucination abstention")
-        | _named("sampling_gain_", gains, "accuracy abstention")
-        | {"sampling_cut_hallucination": one["hallucination"] - every["hallucination"]}
+        _prefixed(voted, "all_samples_", "accuracy hallucination abstention")
+        | _prefixed(gains, "sampling_gain_", "accuracy abstention")
+        | {"sampling_cut_hallucination": cut}
     )
 
 
-def _named(prefix: str, values: Mapping[str, float], names: str = "") -> Terms:
-    return {f"{prefix}{name}": values[name] for name in names.split() or values}
+def _prefixed(terms: Mapping[str, float], prefix: str, names: str = "") -> Terms:
+    return {f"{prefix}{name}": terms[name] for name in names.split() or terms}

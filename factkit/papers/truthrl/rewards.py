@@ -14,7 +14,7 @@ from factkit.verify.outcome import Outcome
 if TYPE_CHECKING:
     from factkit.papers.truthrl.arms import TruthRL
 
-# what a response earns: by its outcome, and whether the question is out of knowledge
+# (outcome, whether the question is out of knowledge) → reward of a response
 Reward = Callable[[Outcome, bool], float]
 
 
@@ -103,16 +103,15 @@ def abstention_dynamics(
     holds abstaining and correct ones. A ratio is over the responses of such groups; a
     kind without a group is left out.
     """
-    kinds: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[Outcome]] = {}
     for start in range(0, len(results), group_size):
         group = [r for r in results[start : start + group_size] if r is not None]
-        kinds.setdefault("abstention", []).extend(group)
+        groups.setdefault("abstention", []).extend(group)
         if Outcome.ABSTAIN in group and Outcome.CORRECT in group:
-            kinds.setdefault("abstention_anti", []).extend(group)
+            groups.setdefault("abstention_anti", []).extend(group)
         elif Outcome.ABSTAIN in group and Outcome.WRONG in group:
-            kinds.setdefault("abstention_pro", []).extend(group)
-    shares = {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in kinds.items() if g}
-    return shares
+            groups.setdefault("abstention_pro", []).extend(group)
+    return {k: g.count(Outcome.ABSTAIN) / len(g) for k, g in groups.items() if g}
 
 
 def log_outcomes(
@@ -136,41 +135,38 @@ def reward_function(
 ) -> Callable[..., list[float | None]]:
     """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
-    The rows need `id`, `answers`, `question` and `out_of_knowledge`. rlhf and rlkf take
-    the reward model in folder/reward_model. A response that the judge failed on gets
-    None, which TRL leaves out of the group's baseline.
+    The data set needs the columns `id`, `answers`, `question` and `out_of_knowledge`.
+    rlhf and rlkf use the reward model in folder/reward_model. A response that the judge
+    failed on gets None, which TRL leaves out of the group's baseline.
     """
     from factkit.answers import verifier
 
     exact = p.arm == "ternary_strict_match"
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
-    learned = None
+    score = None
     if p.arm in ("rlhf", "rlkf"):
         dtype = p.dtype if p.reward_lora_rank else "auto"
-        learned = load_scorer(str(folder / "reward_model"), dtype)
+        score = load_scorer(str(folder / "reward_model"), dtype)
     judge_reasoning = verifier.reasoning_judge(p) if ARMS[p.arm].reasoning else None
 
     def truthrl_reward(
         prompts: list,
         completions: list,
-        id: list[str],
-        answers: list[list[str]],
-        question: list[str],
-        out_of_knowledge: list[bool],
         log_metric: Callable[[str, float], None] = lambda name, value: None,
-        **_: object,
+        **columns: list,
     ) -> list[float | None]:
         texts = completion_texts(completions)
-        results = verify(texts, answers, question)
+        answers, questions = columns["answers"], columns["question"]
+        results = verify(texts, answers, questions)
         log_outcomes(results, p.num_generations, log_metric)
-        if learned:
-            return learned(prompts, texts)
+        if score:
+            return score(prompts, texts)
         quality: Sequence[float | None] = [0.0] * len(texts)
         if judge_reasoning:
-            quality = judge_reasoning(texts, id, answers, question)
+            quality = judge_reasoning(texts, columns["id"], answers, questions)
             if known := [q for q in quality if q is not None]:
                 log_metric("reasoning", sum(known) / len(known))
-        rows = zip(results, out_of_knowledge, quality, strict=True)
+        rows = zip(results, columns["out_of_knowledge"], quality, strict=True)
         return [
             None
             if result is None or q is None
@@ -187,12 +183,12 @@ def reward_function(
 def load_scorer(
     path: str, dtype: str = "auto"
 ) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
-    """The reward model in `path` as a function of prompts and completions → scores.
+    """Load the reward model in `path` as a function (prompts, completions) → scores.
 
-    Texts are scored as the concatenation of prompt and completion, 8 at a time: with
-    references they are long. Each process holds the model whole, in the host's memory
-    but while it scores, since policy and engine take the GPU's: ZeRO-3 shards what is
-    loaded under its configuration, and only what its engine trains can be run then.
+    It scores prompt and completion as one text, 8 at a time: with references they are
+    long. Each process holds the whole model, on the GPU only while it scores, since
+    policy and engine need that memory. ZeRO-3's configuration is unset while it loads:
+    ZeRO-3 would shard the model, and runs only what its engine trains.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -216,7 +212,9 @@ def load_scorer(
             if isinstance(prompt, str):
                 prompt += " "
             else:  # as TRL joined them in training
-                (prompt,) = models.as_chat(tokenizer, [prompt[-1]["content"]])
+                (prompt,) = models.apply_chat_template(
+                    tokenizer, [prompt[-1]["content"]]
+                )
             texts.append(prompt + completion.strip())
         scores: list[float] = []
         model.to(device)

@@ -2,18 +2,18 @@
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from factkit import prompts
-from factkit.answers import drawn
-from factkit.answers.drawn import Probe, pair, required, row, turn
+from factkit.answers.sampling import Draws, Probe, probe_knowledge
+from factkit.answers.training_rows import RowFormat, require_rows
 from factkit.answers.verifier import verifier
 from factkit.data.examples import Example
 from factkit.facts.world.policy import base_policy
 from factkit.papers.truthrl import rewards
 from factkit.papers.truthrl.arms import QuestionSftParams, TruthRL
-from factkit.policy import models
+from factkit.policy.policy import load_policy
 from factkit.run import runs
 from factkit.run.params.stages import QuestionParams
 from factkit.train import grpo, offline
@@ -23,140 +23,153 @@ NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"
 
 
-# ---- training
+@dataclass(frozen=True)
+class ProbedQuestions:
+    """Training questions with the untrained policy's samples, in the same order."""
 
+    examples: Sequence[Example]
+    probes: Sequence[Probe]
+    known_share: float
 
-def start_of(
-    p: TruthRL,
-    train: Sequence[Example],
-    probes: Sequence[Probe],
-    inputs: Sequence[Path],
-) -> str:
-    """The model from which DPO and RL start: the R-Tuning model of the same seed.
+    @functools.cached_property
+    def unknown(self) -> list[bool]:
+        """Whether each question lies outside the policy's knowledge."""
+        return [out_of_knowledge(probe, self.known_share) for probe in self.probes]
 
-    A small policy never abstains, and without abstention in the rollouts the rewards
-    are the same algorithm (ours). With `cold_start` off: the instruct model, as the
-    paper. The model is trained here if that run is not done.
-    """
-    if not p.cold_start:
-        return base_policy(p)
-    cold = p.model_copy(update={"arm": "r_tuning"})
-    rows = sft_rows(train, probes, probes, cold)
-    with runs.start(NOTEBOOK, cold, inputs, QuestionSftParams, wait=True) as run:
-        return str(offline.sft(base_policy(p), rows, run.folder, cold))
-
-
-def train_arm(
-    p: TruthRL,
-    start: str,
-    train: Sequence[Example],
-    probes: Sequence[Probe],
-    folder: Path,
-    reward: rewards.Reward | None = None,
-) -> list[Path]:
-    """Train the arm `p.arm`; its checkpoints to evaluate, the last one the result.
-
-    start: for sft, rft and r_tuning the base policy, else what `start_of` gives.
-    reward: one of your own for GRPO in place of the arm's.
-    """
-    make_reward = rewards.reward_function
-    match p.arm:
-        case _ if reward:
-            make_reward = functools.partial(rewards.reward_function, own=reward)
-        case "sft" | "r_tuning" | "rft":
-            traces = probes
-            if p.arm == "rft":
-                traces = samples(p, start, train, folder / "traces.jsonl")
-            rows = required(sft_rows(train, probes, traces, p), p)
-            return [offline.sft(start, rows, folder, p)]
-        case "dpo":
-            rows = required(pairs(train, probes, p), p)
-            return [offline.dpo(start, rows, folder, p)]
-        case "iterative_dpo":
-            return iterations(p, start, train, folder)
-        case "rlhf" | "rlkf":
-            rows = pairs(train, probes, p)
-            offline.train_reward_model(start, rows, folder, p)
-            p = p.model_copy(update={"beta": p.reward_beta})
-    rows = prompt_rows(train, probes, p)
-    return [grpo.grpo(start, rows, make_reward, folder, p)]
-
-
-def iterations(
-    p: TruthRL, start: str, train: Sequence[Example], folder: Path
-) -> list[Path]:
-    """Iterative DPO: pairs made anew from each iteration's own samples (Appendix C).
-
-    The first iteration is DPO of `start`, on whose model the paper's four build.
-    Each iteration has a folder, and what is complete in it is not done again.
-    """
-    checkpoints = []
-    for i in range(1, p.dpo_iterations + 1):
-        part = folder / f"iteration-{i}"
-        part.mkdir(parents=True, exist_ok=True)
-        if not (part / "model").exists():
-            probes = samples(p, start, train, part / "samples.jsonl", i)
-            offline.dpo(start, required(pairs(train, probes, p), p), part, p)
-        start = str(part / "model")
-        checkpoints.append(part / "model")
-    return checkpoints
-
-
-def samples(
-    p: TruthRL, policy: str, train: Sequence[Example], path: Path, iteration: int = 0
-) -> list[Probe]:
-    """A policy's samples of an iteration of DPO; of none: RFT's of the untrained
-    policy, asked in the way that lets it abstain."""
-    if iteration:
-        template, k = p.prompt_template, p.probe_samples
-        sampling = models.sampling_of(p, p.probe_temperature)
-    else:
-        template, k = p.abstaining_template, p.rft_samples
-        sampling = models.sampling_of(p, p.rft_temperature, p.rft_top_p)
-    return drawn.probe(
-        *(*models.policy(policy, p), train, template, sampling, k),
-        *(path, verifier(p), p.chat, p.seed + 1000 * iteration),
-    )
-
-
-# ---- what is known, and responses that say so
+    def __iter__(self) -> Iterator[tuple[Example, Probe, bool]]:
+        """(example, probe, unknown) of each question."""
+        return zip(self.examples, self.probes, self.unknown, strict=True)
 
 
 def out_of_knowledge(probe: Probe, known_share: float) -> bool:
     """Whether a question lies outside the policy's knowledge (§3.1).
 
     The paper: no sample of 256 is correct (`known_share` 0). A threshold on the share
-    keeps luck from passing for knowledge where few answers are possible. If the judge
-    failed on every sample, nothing says so: False.
+    of correct samples keeps luck from passing for knowledge where few answers are
+    possible. False if the judge failed on every sample.
     """
-    return any(probe.outcomes) and (probe.share == 0 or probe.share < known_share)
+    judged = any(probe.outcomes)
+    return judged and (probe.accuracy == 0 or probe.accuracy < known_share)
 
 
-def response(
-    answer: str, example: Example, p: QuestionParams, reasoning: str = ""
-) -> str:
-    """An answer in the format that `p.answer_format` asks for.
+# ---- training
 
-    boxed: with the reasoning of the example, if it has any, where none is given.
+
+def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
+    """The model from which DPO and RL start: the R-Tuning model of the same seed.
+
+    A small policy never abstains, and without abstention in the rollouts the rewards
+    are the same algorithm (ours). With `cold_start` off: the instruct model, as the
+    paper. The R-Tuning model is trained here if its run is not done.
     """
-    if p.answer_format == "plain":
-        return answer
-    return prompts.reasoned(reasoning or example.meta.get("reasoning", ""), answer)
+    if not p.cold_start:
+        return base_policy(p)
+    r_tuning = p.model_copy(update={"arm": "r_tuning"})
+    rows = sft_rows("r_tuning", questions, row_format(p))
+    with runs.start(NOTEBOOK, r_tuning, inputs, QuestionSftParams, wait=True) as run:
+        return str(offline.sft(base_policy(p), rows, run.folder, r_tuning))
 
 
-def abstention(example: Example, p: QuestionParams) -> str:
-    """ "I don't know" in the format that `p.answer_format` asks for."""
-    return response(ABSTENTION, example, p, f"{ABSTENTION}.")
+def train_arm(
+    p: TruthRL,
+    start: str,
+    questions: ProbedQuestions,
+    folder: Path,
+    reward: rewards.Reward | None = None,
+) -> list[Path]:
+    """Train the arm `p.arm`; its checkpoints to evaluate, the last one the result.
+
+    start: for sft, rft and r_tuning the base policy, else that of `start_of`.
+    reward: one of your own for GRPO in place of the arm's.
+    """
+    make_reward, put = rewards.reward_function, row_format(p)
+    pairs = functools.partial(preference_rows, p.arm, row_format=put, seed=p.seed)
+    match p.arm:
+        case _ if reward:
+            make_reward = functools.partial(rewards.reward_function, own=reward)
+        case "sft" | "r_tuning" | "rft":
+            traces: Sequence[Probe] = ()
+            if p.arm == "rft":
+                path = folder / "traces.jsonl"
+                traces = sample_again(p, start, questions, path).probes
+            rows = require_rows(sft_rows(p.arm, questions, put, traces), p.arm)
+            return [offline.sft(start, rows, folder, p)]
+        case "dpo":
+            rows = require_rows(pairs(questions), p.arm)
+            return [offline.dpo(start, rows, folder, p)]
+        case "iterative_dpo":
+            return iterate_dpo(p, start, questions, folder)
+        case "rlhf" | "rlkf":
+            rows = pairs(questions, most_wrong=p.reward_pairs)
+            offline.train_reward_model(start, rows, folder, p)
+            p = p.model_copy(update={"beta": p.reward_beta})
+    rows = prompt_rows(questions, put)
+    return [grpo.grpo(start, rows, make_reward, folder, p)]
 
 
-# ---- rows for training; probes and traces: one a question, in their order
+def iterate_dpo(
+    p: TruthRL, start: str, questions: ProbedQuestions, folder: Path
+) -> list[Path]:
+    """Iterative DPO: pairs made anew from each iteration's own samples (Appendix C).
+
+    The first iteration is DPO of `start`, on whose model the paper's four build. What
+    is complete in an iteration's folder is not done again.
+    """
+    checkpoints = []
+    for i in range(1, p.dpo_iterations + 1):
+        part = folder / f"iteration-{i}"
+        part.mkdir(parents=True, exist_ok=True)
+        if not (part / "model").exists():
+            path = part / "samples.jsonl"
+            sampled = sample_again(p, start, questions, path, iteration=i)
+            rows = preference_rows(p.arm, sampled, row_format(p), p.seed)
+            offline.dpo(start, require_rows(rows, p.arm), part, p)
+        start = str(part / "model")
+        checkpoints.append(part / "model")
+    return checkpoints
+
+
+def sample_again(
+    p: TruthRL, start: str, questions: ProbedQuestions, path: Path, iteration: int = 0
+) -> ProbedQuestions:
+    """The questions with samples of the policy `start`, whose weights are then freed.
+
+    iteration: of DPO; 0: RFT's, of the untrained policy under the prompt that lets it
+    abstain.
+    """
+    policy, seed = load_policy(start, p), p.seed + 1000 * iteration
+    if iteration:
+        draws = Draws(policy.sampling(p.probe_temperature), p.probe_samples, seed)
+    else:
+        sampling = policy.sampling(p.rft_temperature, p.rft_top_p)
+        draws = Draws(sampling, p.rft_samples, seed, p.abstaining_template)
+    probes = probe_knowledge(policy, questions.examples, draws, verifier(p), path)
+    return replace(questions, probes=probes)
+
+
+# ---- rows for training
+
+
+def row_format(p: QuestionParams) -> RowFormat:
+    """How questions and responses are put in training."""
+    return RowFormat(p.prompt_template, p.chat, p.answer_format == "boxed")
+
+
+def reference_response(example: Example, row_format: RowFormat) -> str:
+    """The reference answer, if boxed after the example's reasoning."""
+    return row_format.response(example.answers[0], example.meta.get("reasoning", ""))
+
+
+def abstention(row_format: RowFormat) -> str:
+    """ "I don't know", if boxed after the same as reasoning."""
+    return row_format.response(ABSTENTION, f"{ABSTENTION}.")
 
 
 def sft_rows(
-    examples: Sequence[Example],
-    probes: Sequence[Probe],
-    traces: Sequence[Probe],
-    p: QuestionSftParams,
+    arm: str,
+    questions: ProbedQuestions,
+    row_format: RowFormat,
+    traces: Sequence[Probe] = (),
 ) -> list[dict]:
     """Rows of prompt and completion for the arms of SFT (§2.2, §3.1).
 
@@ -166,38 +179,38 @@ def sft_rows(
     a question without such a trace has no row.
     """
     rows = []
-    for e, probe, trace in zip(examples, probes, traces, strict=True):
-        unknown = out_of_knowledge(probe, p.known_share)
-        if p.arm == "rft":
-            target = trace.most_frequent(
-                Outcome.ABSTAIN if unknown else Outcome.CORRECT
-            )
-        elif p.arm == "r_tuning" and unknown:
-            target = abstention(e, p)
+    for i, (example, _, unknown) in enumerate(questions):
+        if arm == "rft":
+            wanted = Outcome.ABSTAIN if unknown else Outcome.CORRECT
+            target = traces[i].most_frequent(wanted)
+        elif arm == "r_tuning" and unknown:
+            target = abstention(row_format)
         else:
-            target = response(e.answers[0], e, p)
-        rows += [row(e, target, p)] if target else []
+            target = reference_response(example, row_format)
+        rows += [row_format.sft_row(example, target)] if target else []
     return rows
 
 
-def prompt_rows(
-    examples: Sequence[Example], probes: Sequence[Probe], p: QuestionParams
-) -> list[dict]:
+def prompt_rows(questions: ProbedQuestions, row_format: RowFormat) -> list[dict]:
     """Rows for GRPO: the prompt and what the reward needs to judge a completion."""
     return [
         {
-            "prompt": turn(e, p),
-            "id": e.id,
-            "answers": e.answers,
-            "question": e.question,
-            "out_of_knowledge": out_of_knowledge(probe, p.known_share),
+            "prompt": row_format.prompt(example),
+            "id": example.id,
+            "answers": example.answers,
+            "question": example.question,
+            "out_of_knowledge": unknown,
         }
-        for e, probe in zip(examples, probes, strict=True)
+        for example, _, unknown in questions
     ]
 
 
-def pairs(
-    examples: Sequence[Example], probes: Sequence[Probe], p: TruthRL
+def preference_rows(
+    arm: str,
+    questions: ProbedQuestions,
+    row_format: RowFormat,
+    seed: int = 0,
+    most_wrong: int = 0,
 ) -> list[dict]:
     """Rows of a better and a worse response, for DPO and for reward models.
 
@@ -209,20 +222,21 @@ def pairs(
     like a wrong answer (ours; the paper does not describe its pairs).
     rlkf (Xu et al., 2024): correct > abstaining > wrong. A known question gives a
     correct sample over abstaining and over each different wrong sample; a question out
-    of knowledge gives abstaining over each of these. In both at most p.reward_pairs
-    different wrong samples of a question are taken, drawn at random, if it is not 0.
+    of knowledge gives abstaining over each of these. In both at most `most_wrong`
+    different wrong samples of a question are taken, at random; 0: all.
     """
-    rng = random.Random(f"dpo {p.seed}")
+    rng, idk = random.Random(f"dpo {seed}"), abstention(row_format)
     rows = []
-    for e, probe in zip(examples, probes, strict=True):
-        unknown = out_of_knowledge(probe, p.known_share)
-        right, wrong = probe.of(Outcome.CORRECT), probe.of(Outcome.WRONG)
-        each_wrong, idk = list(dict.fromkeys(wrong)), abstention(e, p)
-        if len(each_wrong) > p.reward_pairs > 0 and p.arm in ("rlhf", "rlkf"):
-            each_wrong = rng.sample(each_wrong, p.reward_pairs)
-        match p.arm:
+    for example, probe, unknown in questions:
+        right = probe.samples_with(Outcome.CORRECT)
+        wrong = probe.samples_with(Outcome.WRONG)
+        each_wrong = list(dict.fromkeys(wrong))
+        if len(each_wrong) > most_wrong > 0 and arm in ("rlhf", "rlkf"):
+            each_wrong = rng.sample(each_wrong, most_wrong)
+        match arm:
             case "rlhf":
-                best, worse = response(e.answers[0], e, p), [*each_wrong, idk]
+                best = reference_response(example, row_format)
+                worse = [*each_wrong, idk]
             case "rlkf" if right and not unknown:
                 best, worse = probe.most_frequent(Outcome.CORRECT), [idk, *each_wrong]
             case "rlkf":
@@ -232,5 +246,5 @@ def pairs(
                 if not (better and wrong):
                     continue
                 best, worse = rng.choice(better), [rng.choice(wrong)]
-        rows += [pair(e, best, other, p) for other in worse]
+        rows += [row_format.preference_row(example, best, other) for other in worse]
     return rows

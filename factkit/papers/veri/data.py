@@ -29,7 +29,7 @@ from factkit.facts.world import facts as world
 from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
-from factkit.policy.models import Sampling
+from factkit.policy.decoding import Sampling
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
 from factkit.verify.trajectory import Turn

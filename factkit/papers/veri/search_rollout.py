@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from factkit import prompts
@@ -26,6 +27,8 @@ from factkit.facts.world.claims import marking
 from factkit.papers.veri import turn_sampling
 from factkit.papers.veri.turn_sampling import Generate
 from factkit.policy import models, vllm_engine
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import Policy, VllmPolicy
 from factkit.policy.vllm_engine import Tokens
 from factkit.run import runs
 from factkit.train.rollouts import awake
@@ -88,7 +91,8 @@ def tokenize_prompts(
     texts: Sequence[str], tokenizer: "Tokenizer", chat: bool
 ) -> list[Tokens]:
     """Encode prompts, as turns of a chat if `chat`."""
-    return tokenizer(models.as_chat(tokenizer, texts) if chat else [*texts]).input_ids
+    prompts = models.apply_chat_template(tokenizer, texts) if chat else list(texts)
+    return tokenizer(prompts).input_ids
 
 
 def load_search(p: "VeriParams") -> Search:
@@ -279,14 +283,13 @@ def _text(prompt: str | list[dict[str, str]]) -> str:
 @contextmanager
 def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     """Sample from the policy in training; TRL has sent vLLM its weights."""
-    sampling = models.Sampling(
+    sampling = Sampling(
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size
     )
     if p.rollouts == "vllm_colocate":
         with awake(trainer.vllm_generation) as llm:
-            yield turn_sampling.with_engine(
-                partial(vllm_engine.generate, llm), sampling
-            )
+            engine = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
+            yield turn_sampling.with_policy(VllmPolicy(engine=engine), sampling)
         return
     from trl.models import unwrap_model_for_generation
 
@@ -294,4 +297,5 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     with unwrap_model_for_generation(
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
-        yield turn_sampling.with_model(model, trainer.processing_class, sampling)
+        policy = Policy.of(model, trainer.processing_class)
+        yield turn_sampling.with_policy(policy, sampling)

@@ -21,7 +21,7 @@ from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import Rollout, format_prompts, tokenize_prompts
 from factkit.policy import models
-from factkit.policy.vllm_engine import VllmEngine
+from factkit.policy.policy import load_policy
 from factkit.run import runs
 from factkit.train import grpo, offline
 from factkit.verify.trajectory import Turn, answer_of, forced
@@ -170,12 +170,9 @@ def evaluate_policy(
     path = folder / "verified.jsonl"
     if path.exists():
         return read_rows(path, Verified)
-    sampling, search = models.sampling_of(p), search_rollout.load_search(p)
-    model, tokenizer = models.policy(str(policy), p)
-    if isinstance(model, VllmEngine):
-        generate = turn_sampling.with_engine(model.generate, sampling)
-    else:
-        generate = turn_sampling.with_model(model, tokenizer, sampling)
+    search, loaded = search_rollout.load_search(p), load_policy(str(policy), p)
+    generate = turn_sampling.with_policy(loaded, loaded.greedy)
+    tokenizer = loaded.tokenizer
     prompts = prompts or format_prompts(examples, p.prompt_template)
     ids = tokenize_prompts(prompts, tokenizer, p.chat)
     sets, limits = [e.meta["set"] for e in examples], search_rollout.limits_of(p)
@@ -193,7 +190,7 @@ def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
     """
     if answer_of(rollout.turns).label is None:
         return None
-    text, offsets = models.offsets_of(rollout.ids, tokenizer)
+    text, offsets = models.decode_with_offsets(rollout.ids, tokenizer)
     begin = text.rfind("<answer>") + len("<answer>")
     label = LABEL_LINE.search(text[begin:])
     if not label:

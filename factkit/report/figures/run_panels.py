@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas.io.formats.style import Styler
 
-    from factkit.answers.long_form import Checked
+    from factkit.answers.long_form import CheckedResponse
 
 COLOURS = {  # of columns that have a colour of their own
     "hallucination": WRONG,
@@ -268,7 +268,9 @@ def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "St
     return style
 
 
-def claim_colours(rows: Sequence[tuple[str, "Checked", "Checked"]]) -> "Styler":
+def claim_colours(
+    rows: Sequence[tuple[str, "CheckedResponse", "CheckedResponse"]],
+) -> "Styler":
     """Requests with two answers each, a claim's sentence in the colour of its support:
     blue supported, red contradicted, grey neither; what is no claim has none."""
     import pandas as pd
@@ -281,7 +283,7 @@ def claim_colours(rows: Sequence[tuple[str, "Checked", "Checked"]]) -> "Styler":
     return style.set_properties(**{"text-align": "left", "vertical-align": "top"})
 
 
-def _coloured(row: "Checked") -> str:
+def _coloured(row: "CheckedResponse") -> str:
     """An answer as HTML, each sentence marked by the worst support of its claims."""
     (answer,) = answers([row.response])
     worst: dict[str, str] = {}

@@ -146,6 +146,7 @@ class PolicyParams(JudgeParams):
     dtype: Literal["float32", "bfloat16"]
     chat: bool
     answer_format: fields.Name  # each paper says which it knows
+    prompt_template: fields.Template
     max_completion_length: fields.Tokens
     eval_batch_size: fields.Count
 
@@ -297,7 +298,6 @@ class QuestionParams(PolicyParams):
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: fields.Judges = ""
     answer_format: Literal["plain", "boxed"]
-    prompt_template: fields.Template
     prompting_template: fields.Template
     abstaining_template: fields.Template
     majority_samples: fields.Few
@@ -345,7 +345,6 @@ class RequestParams(PolicyParams):
     data_notebook: ClassVar[str]  # writes the requests and their evidence
     splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     verifier: Literal["world", "leads", "judge"]
-    prompt_template: fields.Template
 
     requests: fields.Name  # each paper says which it knows
     requests_path: fields.DataPath = ""

@@ -1,47 +1,49 @@
-"""Drawn responses: resumed as if never killed, ranked, and made into rows to learn."""
+"""Sampled responses: resumed as if never killed, ranked, made into training rows."""
 
 import itertools
+from functools import partial
 
 import pytest
+from fake_policy import FakePolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.answers import drawn
-from factkit.answers.drawn import (
-    Drawn,
-    best_rows,
-    gap_pairs,
+from factkit.answers.sampling import Draws, ScoredSamples, sample_and_score
+from factkit.answers.training_rows import (
+    RowFormat,
     margin_pair,
-    margin_pairs,
+    require_rows,
     widest_pair,
 )
-from factkit.data.examples import DataError, Example
-from factkit.policy import models
+from factkit.data.examples import DataError, Example, read_rows
+from factkit.policy.decoding import Sampling
+from factkit.policy.policy import VllmPolicy
 from factkit.policy.vllm_engine import VllmEngine
-from factkit.run import params
+
+PART = FakePolicy(None).part_size(3)
+ROWS = RowFormat("short_form")
 
 EXAMPLES = [
     Example(id=f"q{i}", question=f"Who is {i}?", answers=["x"], entity=f"e{i}")
-    for i in range(drawn.PART + 8)  # a whole part, and one that is not
+    for i in range(PART + 8)  # a whole part, and one that is not
 ]
 
 
 @pytest.fixture
-def p():
-    return params.load("rar", "tiny", {"drawn_responses": 3, "seed": 2})
+def calls():
+    """The number of prompts, n, seed and temperature of each call to `policy`."""
+    return []
 
 
 @pytest.fixture
-def sampler(monkeypatch):
-    """In place of the model: texts that show the seed and the prompt they come from."""
-    calls = []
+def policy(calls):
+    """Its texts show the seed and the prompt that they come from."""
 
-    def sample(model, tokenizer, asked, sampling, n=1, seed=0, progress=""):
-        calls.append((len(asked), n, seed, sampling.temperature))
-        return [[f"{seed}|{prompt}|{k}" for k in range(n)] for prompt in asked]
+    def generate(prompts, sampling, n=1, seed=0, progress=""):
+        calls.append((len(prompts), n, seed, sampling.temperature))
+        return [[f"{seed}|{prompt}|{k}" for k in range(n)] for prompt in prompts]
 
-    monkeypatch.setattr(models, "sample", sample)
-    return calls
+    return FakePolicy(generate)
 
 
 def score(ids, prompts, responses):
@@ -52,41 +54,42 @@ def score(ids, prompts, responses):
     return [None if k == 1 else k / 2 for k in last]
 
 
-def draw(p, path, score=score, examples=EXAMPLES, template=""):
-    return drawn.draw(None, None, examples, p, score, path, template)
+def draw(policy, path, score=score, examples=EXAMPLES, template=""):
+    draws = Draws(Sampling(4, temperature=0.9), n=3, seed=2, template=template)
+    return sample_and_score(policy, examples, draws, score, path)
 
 
-# Drawing
+# Sampling
 
 
-def test_an_engine_s_parts_are_counted_in_samples(p, sampler, monkeypatch, tmp_path):
-    monkeypatch.setattr(drawn, "VLLM_PART", 3 * 25)
-    own = VllmEngine({}), None, EXAMPLES, p, score, tmp_path / "drawn.jsonl"
-    assert [row.id for row in drawn.draw(*own)] == [e.id for e in EXAMPLES]
-    assert [n for n, *_ in sampler] == [25, len(EXAMPLES) - 25]
+def test_an_engine_s_parts_are_counted_in_samples(policy, calls, monkeypatch, tmp_path):
+    assert VllmPolicy(engine=VllmEngine({})).part_size(8) == 16_384 // 8
+    policy.part_size = lambda n: 3 * 25 // n
+    rows = draw(policy, tmp_path / "drawn.jsonl")
+    assert [row.id for row in rows] == [e.id for e in EXAMPLES]
+    assert [n for n, *_ in calls] == [25, len(EXAMPLES) - 25]
 
 
 def test_what_the_judge_failed_on_is_judged_again_and_nothing_is_drawn_anew(
-    p, sampler, tmp_path
+    policy, calls, tmp_path
 ):
     """A dead endpoint would else be remembered as no verdict for ever."""
     path = tmp_path / "drawn.jsonl"
-    dead = draw(p, path, lambda ids, prompts, responses: [None] * len(ids))
-    calls = len(sampler)
-    rows = draw(p, path, lambda ids, prompts, responses: [1.0] * len(ids))
+    dead = draw(policy, path, lambda ids, prompts, responses: [None] * len(ids))
+    n = len(calls)
+    rows = draw(policy, path, lambda ids, prompts, responses: [1.0] * len(ids))
     assert [row.responses for row in rows] == [row.responses for row in dead]
     assert {score for row in rows for score in row.scores} == {1.0}
-    assert len(sampler) == calls
-    assert drawn.read_drawn(path) == rows
+    assert len(calls) == n
+    assert read_rows(path, ScoredSamples) == rows
 
 
-def test_each_request_gets_its_own_responses_each_part_its_seed(p, sampler, tmp_path):
-    rows = draw(p, tmp_path / "drawn.jsonl", template="think_first")
-    first = 1_000_003 * p.seed
-    assert sampler == [
-        (drawn.PART, 3, first, p.drawn_temperature),
-        (8, 3, first + drawn.PART, p.drawn_temperature),
-    ]
+def test_each_request_gets_its_own_responses_each_part_its_seed(
+    policy, calls, tmp_path
+):
+    rows = draw(policy, tmp_path / "drawn.jsonl", template="think_first")
+    first = 1_000_003 * 2
+    assert calls == [(PART, 3, first, 0.9), (8, 3, first + PART, 0.9)]
     assert [row.id for row in rows] == [e.id for e in EXAMPLES]
     for row, example in zip(rows, EXAMPLES, strict=True):
         assert len(row.responses) == 3 and row.scores == [0.0, None, 1.0]
@@ -94,59 +97,59 @@ def test_each_request_gets_its_own_responses_each_part_its_seed(p, sampler, tmp_
         assert "Think before you answer." in row.responses[0]
 
 
-def test_a_drawing_cut_off_goes_on_to_the_same_rows(p, sampler, tmp_path):
+def test_a_sampling_cut_off_goes_on_to_the_same_rows(policy, calls, tmp_path):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    expected = draw(p, whole)
+    expected = draw(policy, whole)
     kept = whole.read_text("utf-8").splitlines(keepends=True)
     # in the first part, at its end, in the second part, within a line; finished
-    for lines in (0, 5, drawn.PART, drawn.PART + 3, len(kept)):
+    for lines in (0, 5, PART, PART + 3, len(kept)):
         for tail in ("", '{"id": "q7", "resp')[: 1 + (lines < len(kept))]:
             cut.write_text("".join(kept[:lines]) + tail, "utf-8")
-            sampler.clear()
-            assert draw(p, cut) == expected
+            calls.clear()
+            assert draw(policy, cut) == expected
             assert cut.read_bytes() == whole.read_bytes()
-    assert not sampler
+    assert not calls
 
 
-def test_a_verifier_that_breaks_off_leaves_no_half_part(p, sampler, tmp_path):
-    path, calls = tmp_path / "drawn.jsonl", itertools.count()
+def test_a_verifier_that_breaks_off_leaves_no_half_part(policy, tmp_path):
+    path, parts = tmp_path / "drawn.jsonl", itertools.count()
 
     def breaks(ids, prompts, responses):
-        if next(calls) == 1:
+        if next(parts) == 1:
             raise ConnectionError
         return score(ids, prompts, responses)
 
     with pytest.raises(ConnectionError):
-        draw(p, path, breaks)
-    assert len(drawn.read_drawn(path)) == drawn.PART
-    assert draw(p, path) == draw(p, tmp_path / "whole.jsonl")
+        draw(policy, path, breaks)
+    assert len(read_rows(path, ScoredSamples)) == PART
+    assert draw(policy, path) == draw(policy, tmp_path / "whole.jsonl")
 
 
-def test_a_response_with_any_line_separator_is_read_back(p, monkeypatch, tmp_path):
+def test_a_response_with_any_line_separator_is_read_back(tmp_path):
     # separators that JSON need not escape, but that str.splitlines takes for line ends
     texts = ["a\nb", "a\u2028b", "a\u2029b", "a\x85b", "a\x1cb", "a\rb"]
-    monkeypatch.setattr(models, "sample", lambda *_, **how: [texts])
+    policy = FakePolicy(lambda *_, **how: [texts])
     scores = lambda ids, prompts, responses: [1.0] * len(texts)  # noqa: E731
-    (row,) = draw(p, tmp_path / "drawn.jsonl", scores, EXAMPLES[:1])
-    rows = drawn.read_drawn(tmp_path / "drawn.jsonl")
-    assert rows == [row] == [Drawn("q0", texts, [1.0] * 6)]
+    (row,) = draw(policy, tmp_path / "drawn.jsonl", scores, EXAMPLES[:1])
+    rows = read_rows(tmp_path / "drawn.jsonl", ScoredSamples)
+    assert rows == [row] == [ScoredSamples("q0", texts, [1.0] * 6)]
 
 
 # Rows
 
 
 def test_the_best_comes_first_of_equals_the_one_drawn_first_without_a_score_none():
-    row = Drawn("q", ["a", "b", "c", "d", "e"], [0.5, 1.0, 0.5, None, 1.0])
+    row = ScoredSamples("q", ["a", "b", "c", "d", "e"], [0.5, 1.0, 0.5, None, 1.0])
     assert row.ranked == [(1.0, "b"), (1.0, "e"), (0.5, "a"), (0.5, "c")]
 
 
-def test_sft_learns_the_best_response_that_has_a_point(p):
+def test_sft_learns_the_best_response_that_has_a_point():
     scores = [0.0, 0.0], [0.25, 0.75], [None, 0.0], [None, None]
-    rows = [Drawn(f"q{i}", ["a", "b"], pair) for i, pair in enumerate(scores)]
-    (row,) = best_rows(EXAMPLES[:4], rows, p)
+    rows = [ScoredSamples(f"q{i}", ["a", "b"], pair) for i, pair in enumerate(scores)]
+    (row,) = ROWS.best_rows(EXAMPLES[:4], rows)
     assert row == {"prompt": "Question: Who is 1?\nAnswer:", "completion": " b"}
     with pytest.raises(DataError, match="no prompt has the responses"):
-        drawn.required(best_rows(EXAMPLES[:1], rows[:1], p), p)
+        require_rows(ROWS.best_rows(EXAMPLES[:1], rows[:1]), "sft")
 
 
 # DPO's pairs: the widest gap of score among responses of near lengths
@@ -172,7 +175,7 @@ def test_the_widest_pair_of_a_request():
         (["a", "b"], [1.0, None], 0.1, None),
         (["", " "], [1.0, 0.0], 0.1, ("", " ")),
     ):
-        assert widest_pair(Drawn("q", responses, scores), limit) == expected
+        assert widest_pair(ScoredSamples("q", responses, scores), limit) == expected
 
 
 def test_the_margin_is_above_its_least_and_the_length_near_that_of_the_rejected():
@@ -184,7 +187,7 @@ def test_the_margin_is_above_its_least_and_the_length_near_that_of_the_rejected(
         (2 / 3, 1 / 3, 1 / 3, False),
         (0.51, 0.5, 0.0, True),
     ):
-        pair = margin_pair(Drawn("q", ["a", "b"], [low, high]), margin, 0.1)
+        pair = margin_pair(ScoredSamples("q", ["a", "b"], [low, high]), margin, 0.1)
         assert pair == (("b", "a") if kept else None)
     for chosen, rejected, limit, kept in (
         (9, 10, 0.1, True),
@@ -197,7 +200,7 @@ def test_the_margin_is_above_its_least_and_the_length_near_that_of_the_rejected(
         (1, 0, float("inf"), False),  # an empty one has no relative length
     ):
         better, worse = " ".join(["a"] * chosen), " ".join(["b"] * rejected)
-        pair = margin_pair(Drawn("q", [worse, better], [0.0, 1.0]), 0.1, limit)
+        pair = margin_pair(ScoredSamples("q", [worse, better], [0.0, 1.0]), 0.1, limit)
         assert pair == ((better, worse) if kept else None)
 
 
@@ -214,7 +217,7 @@ def test_a_pair_keeps_its_conditions_and_no_pair_that_does_is_wider(
     pairs, margin, limit
 ):
     texts = [" ".join([f"r{i}"] * n) + " " * i for i, (n, _) in enumerate(pairs)]
-    row = Drawn("q", texts, [score for _, score in pairs])
+    row = ScoredSamples("q", texts, [score for _, score in pairs])
     margins, gaps = {}, {}
     for (a, high), (b, low) in itertools.permutations(
         zip(row.responses, row.scores, strict=True), 2
@@ -239,29 +242,29 @@ def test_a_pair_keeps_its_conditions_and_no_pair_that_does_is_wider(
         assert not pair or allowed[pair] == max(allowed.values())
 
 
-def test_dpo_learns_the_pairs_of_its_paper_by_the_run_s_limits(p):
+def test_dpo_learns_the_pairs_that_its_paper_chooses():
     rows = [
-        Drawn("q0", ["a", "b"], [0.0, 1.0]),
-        Drawn("q1", ["a", "b b"], [0.0, 1.0]),
-        Drawn("q2", ["a", "b"], [0.8, 1.0]),
-        Drawn("q3", ["a", "b"], [None, 1.0]),
+        ScoredSamples("q0", ["a", "b"], [0.0, 1.0]),
+        ScoredSamples("q1", ["a", "b b"], [0.0, 1.0]),
+        ScoredSamples("q2", ["a", "b"], [0.8, 1.0]),
+        ScoredSamples("q3", ["a", "b"], [None, 1.0]),
     ]
 
-    def asked(pairs):
+    def asked(choose, **limits):
+        pairs = ROWS.preference_rows(EXAMPLES[:4], rows, partial(choose, **limits))
         return [int(row["prompt"].partition("Who is ")[2][0]) for row in pairs]
 
     first = {"prompt": "Question: Who is 0?\nAnswer:", "chosen": " b", "rejected": " a"}
-    assert gap_pairs(EXAMPLES[:1], rows[:1], p, p.length_difference) == [first]
-    assert asked(gap_pairs(EXAMPLES[:4], rows, p, p.length_difference)) == [0, 2]
-    assert asked(gap_pairs(EXAMPLES[:4], rows, p)) == [0, 1, 2]  # RLFH's, any lengths
+    assert ROWS.preference_rows(EXAMPLES[:1], rows[:1], widest_pair) == [first]
+    assert asked(widest_pair, length_difference=0.1) == [0, 2]
+    assert asked(widest_pair) == [0, 1, 2]  # RLFH's, any lengths
     for least, length, kept in (
         (0.1, 0.1, [0, 2]),
         (0.3, 0.1, [0]),
         (0.1, 1, [0, 1, 2]),
     ):
         limits = {"least_margin": least, "length_difference": length}
-        reason = params.load("reason", "tiny", limits)
-        assert asked(margin_pairs(EXAMPLES[:4], rows, reason)) == kept
+        assert asked(margin_pair, **limits) == kept
 
 
 LONG, SHORT = "<think>" + "hm " * 40 + "</think> ", "<think>hm</think> "
@@ -269,9 +272,9 @@ LONG, SHORT = "<think>" + "hm " * 40 + "</think> ", "<think>hm</think> "
 
 def test_a_pair_s_lengths_are_those_of_the_answers():
     """As the reward judges them; the responses of the pair are whole."""
-    same = Drawn("q", [LONG + "a b", SHORT + "c d"], [1.0, 0.0])
-    differ = Drawn("q", [SHORT + "a b " * 20, LONG + "c d"], [1.0, 0.0])
-    cut = Drawn("q", [SHORT + "a b", "<think>" + "hm " * 40], [1.0, 0.0])
+    same = ScoredSamples("q", [LONG + "a b", SHORT + "c d"], [1.0, 0.0])
+    differ = ScoredSamples("q", [SHORT + "a b " * 20, LONG + "c d"], [1.0, 0.0])
+    cut = ScoredSamples("q", [SHORT + "a b", "<think>" + "hm " * 40], [1.0, 0.0])
     for pair in (
         lambda of: widest_pair(of, 0.1),
         lambda of: margin_pair(of, 0.1, 0.1),
