@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from factkit.data.entries import shown
+from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS, DataError
 from factkit.papers.veri import benchmarks
 
@@ -170,7 +170,7 @@ def database(path, name, rows):
 
 
 def texts(entries):
-    return {line.id: line.text for entry in entries for line in shown(entry)}
+    return {line.id: line.text for entry in entries for line in split_entry(entry)}
 
 
 def corpora(folder):

@@ -9,8 +9,8 @@ import pytest
 from small_tokenizers import of_words
 
 from factkit.data.bm25 import CorpusIndex
-from factkit.data.corpus import listed
-from factkit.data.entries import shown
+from factkit.data.corpus import format_chunks
+from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS, DataError, refuse_overlap
 from factkit.data.search import in_process
 from factkit.facts.world import facts as w
@@ -72,7 +72,7 @@ def test_sets_have_their_size_balanced_labels_and_hops_and_no_person_in_two(sets
 
 
 def test_a_claim_s_gold_evidence_is_what_settles_it(sets, made, entries):
-    texts = {piece.id: piece.text for entry in entries for piece in shown(entry)}
+    texts = {piece.id: piece.text for entry in entries for piece in split_entry(entry)}
     settled = {SUPPORT: "supported", REFUTE: "contradicted", NEI: "inconclusive"}
     for example in (e for claims in sets.values() for e in claims):
         hops = example.meta["hops"] * (example.label != NEI)
@@ -96,7 +96,10 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
             ids = [text.id for text in given[example.id]]
             assert set(example.evidence) <= set(ids) and len(set(ids)) == len(ids)
             assert len(set(ids) - set(example.evidence)) <= context
-            assert listed(given[example.id]) in prompt and example.question in prompt
+            assert (
+                format_chunks(given[example.id]) in prompt
+                and example.question in prompt
+            )
 
 
 def test_an_offline_prompt_that_is_too_long_loses_texts_but_never_gold(
@@ -171,7 +174,7 @@ def test_what_shares_a_page_with_a_test_claim_is_not_trained_on(folder):
     assert dropped["shares an entity with a test claim"] == 2
     refuse_overlap(sets)
     assert len({entry.doc_id for entry in entries}) == 60  # the evidence's pages alone
-    texts = {piece.id for entry in entries for piece in shown(entry)}
+    texts = {piece.id for entry in entries for piece in split_entry(entry)}
     learnt = [*sets["train"], *sets["dev"]]
     assert {i for e in learnt for i in e.evidence} <= texts
 

@@ -17,7 +17,7 @@ from factkit.data.entries import (
     page_id,
     page_of,
     sentence_id,
-    shown,
+    split_entry,
 )
 from factkit.data.entry_index import MANIFEST, EntryIndex, build_index
 from factkit.data.examples import DataError
@@ -28,7 +28,7 @@ from factkit.run.params import ROOT
 def test_what_is_shown_is_every_sentence_with_a_word_once(page, title):
     assume(page_id(title))
     entries = entries_of_sentences(title, page)
-    said = [line for entry in entries for line in shown(entry)]
+    said = [line for entry in entries for line in split_entry(entry)]
     flat = {i: " ".join(s.split()) for i, s in enumerate(page)}
     wanted = {sentence_id(title, i): s for i, s in flat.items() if s}
     assert [(line.id, line.text) for line in said] == list(wanted.items())

@@ -17,11 +17,11 @@ from factkit.data.corpus import Chunk
 from factkit.data.entry_index import EntryIndex, build_index
 from factkit.data.search import (
     QUERY_CHARS,
+    clean_query,
     document_of,
     entry_of,
     in_process,
     over_http,
-    searchable,
 )
 from factkit.run import serving
 from factkit.run.params import ROOT, ParamError
@@ -112,11 +112,11 @@ def test_a_search_by_http_is_the_search_in_process(monkeypatch):
 
 @given(st.text(st.characters()))
 def test_whatever_the_query_what_is_sent_is_clean_and_stays_so(query):
-    sent = searchable(query)
+    sent = clean_query(query)
     sent.encode()
     assert len(sent) <= QUERY_CHARS
     assert len(sent.splitlines()) <= 1
-    assert searchable(sent) == sent
+    assert clean_query(sent) == sent
 
 
 # Search-R1's contract

@@ -21,7 +21,7 @@ from retriever import INDEX, serving_index
 from small_tokenizers import of_words
 
 from factkit.data import search as searching_for
-from factkit.data.entries import page_entry, shown
+from factkit.data.entries import page_entry, split_entry
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import in_process
 from factkit.facts.world import facts as world
@@ -117,7 +117,9 @@ def encode(tokenizer, text):
 
 
 def rollouts(prompts, *others, sets=()):
-    return search_rollout.rollouts(prompts, *others, sets or ["fever"] * len(prompts))
+    return search_rollout.run_rollouts(
+        prompts, *others, sets or ["fever"] * len(prompts)
+    )
 
 
 class Saying:
@@ -562,7 +564,9 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
         for text in told:
             script.append(Turn(text, by_model=True))
             for query in t.queries(script[-1:]):
-                entries = [piece for e in find.entries(query, 2) for piece in shown(e)]
+                entries = [
+                    piece for e in find.entries(query, 2) for piece in split_entry(e)
+                ]
                 script.append(Turn(t.information(entries), by_model=False))
         row = sft_row(prompt, script, tokenizer(), most)
         assert row["input_ids"] == [*prompt, *made.ids, tokenizer().eos_token_id]
@@ -788,7 +792,7 @@ def spy_on(monkeypatch, look):
     """The rollouts of a run, and look(loss_of, trainer, inputs) at each loss."""
     from trl import GRPOTrainer
 
-    made, make, loss_of = [], search_rollout.rollouts, GRPOTrainer._compute_loss
+    made, make, loss_of = [], search_rollout.run_rollouts, GRPOTrainer._compute_loss
 
     def keep(*arguments):
         made.append(make(*arguments))
@@ -799,7 +803,7 @@ def spy_on(monkeypatch, look):
         look(lambda: loss_of(self, model, inputs).item(), self, inputs)
         return found
 
-    monkeypatch.setattr(search_rollout, "rollouts", keep)
+    monkeypatch.setattr(search_rollout, "run_rollouts", keep)
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", loss)
     return made
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factkit.data.bm25 import CorpusIndex
-from factkit.data.entries import shown
+from factkit.data.entries import split_entry
 from factkit.data.search import in_process
 from factkit.facts.script import Habits, search_and_verify
 from factkit.facts.world import claims as wt
@@ -45,7 +45,9 @@ def online(claim, how, seed=0):
 def offline(claim, how, seed=0):
     """With its evidence among other texts."""
     gold = [ENTRIES[name] for name in claim.evidence]
-    pieces = [piece for e in [*find(claim.question, 2), *gold] for piece in shown(e)]
+    pieces = [
+        piece for e in [*find(claim.question, 2), *gold] for piece in split_entry(e)
+    ]
     return wt.offline(WORLD, claim.question, pieces, how, random.Random(seed))
 
 

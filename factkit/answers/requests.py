@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from factkit.data import corpus, evidence
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import Chunk, Document, Index
-from factkit.data.examples import COUNTED, MAX_QUESTION_CHARS, OPEN, Example, shares
+from factkit.data.examples import (
+    COUNTED,
+    MAX_QUESTION_CHARS,
+    OPEN,
+    Example,
+    split_in_shares,
+)
 from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set
 from factkit.facts.leads import facts, requests
@@ -79,7 +85,7 @@ def world_sets(p: "RequestParams", familiar: bool = False) -> Sets:
         return random.Random("some").sample(every, min(n, len(every)))
 
     sizes = training_sizes(p)
-    parts = shares(rest, sizes) | {"dev": dev}
+    parts = split_in_shares(rest, sizes) | {"dev": dev}
     sizes["dev"] = p.dev_requests
     sets = {name: drawn(part, sizes[name], *kinds) for name, part in parts.items()}
     sets["test"] = [e for kind in kinds for e in drawn(test, p.test_requests, kind)]

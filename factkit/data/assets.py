@@ -102,7 +102,7 @@ def verified(name: str) -> Path:
     return path
 
 
-def made_folder(name: str, made_from: tuple) -> Path:
+def policy_cache_folder(name: str, made_from: tuple) -> Path:
     """The cache folder of a policy that is made from these texts and settings."""
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:12]
     return cache_dir() / f"{name}-{digest}"

@@ -68,7 +68,7 @@ class Hit:
     score: float
 
 
-def listed(chunks: Iterable[Chunk]) -> str:
+def format_chunks(chunks: Iterable[Chunk]) -> str:
     """Chunks as a policy reads and cites them, one per line: `[[id]]: text`."""
     return "\n".join(f"[[{chunk.id}]]: {chunk.text}" for chunk in chunks)
 

@@ -76,8 +76,8 @@ class Encoder:
         full = [prefix * self.e5 + text for text in unique]
         batches = (full[i : i + BATCH] for i in range(0, len(full), BATCH))
         embedded = np.concatenate([self._embed(batch) for batch in batches])
-        place = {text: i for i, text in enumerate(unique)}
-        return embedded[[place[text] for text in texts]]
+        index = {text: i for i, text in enumerate(unique)}
+        return embedded[[index[text] for text in texts]]
 
     def _embed(self, texts: list[str]) -> np.ndarray:
         import torch
@@ -134,22 +134,22 @@ class DenseIndex:
         device = self.encoder.device
         vectors = self.encoder.queries([queries[i] for i in wordy]).astype(np.float16)
         vectors = torch.tensor(vectors, device=device).double()  # (n, d)
-        best = [(np.empty(0, int), np.empty(0))] * len(wordy)  # places, scores
+        best = [(np.empty(0, int), np.empty(0))] * len(wordy)  # indices, scores
         for number, part in enumerate(self._parts):
             rows = torch.tensor(np.asarray(part), device=device).double()
             new = np.arange(len(part)) + number * BLOCK
             for i, scores in enumerate((vectors @ rows.T).cpu().numpy()):
                 # earlier chunks stand first, so that they win ties
-                places = np.concatenate([best[i][0], new])
+                indices = np.concatenate([best[i][0], new])
                 scores = np.concatenate([best[i][1], scores])
                 top = top_k(scores, k)
-                best[i] = places[top], scores[top]
-        wanted = {place for places, _ in best for place in places.tolist()}
-        numbered = enumerate(islice(self.chunks, max(wanted) + 1))
-        found = {place: chunk for place, chunk in numbered if place in wanted}
-        for i, (places, scores) in zip(wordy, best, strict=True):
-            pairs = zip(places.tolist(), scores.tolist(), strict=True)
-            hits[i] = [Hit(found[place], score) for place, score in pairs]
+                best[i] = indices[top], scores[top]
+        needed = {index for indices, _ in best for index in indices.tolist()}
+        numbered = enumerate(islice(self.chunks, max(needed) + 1))
+        chunks = {index: chunk for index, chunk in numbered if index in needed}
+        for i, (indices, scores) in zip(wordy, best, strict=True):
+            pairs = zip(indices.tolist(), scores.tolist(), strict=True)
+            hits[i] = [Hit(chunks[index], score) for index, score in pairs]
         return hits
 
     def _open_or_build(self, key: str) -> list[np.ndarray]:

@@ -8,11 +8,11 @@ names evidence in two ways:
 | FEVEROUS, FEVER, SciFact | three sentences | `NME_sentences_0_2` | `NME_sentence_2` |
 | EX-FEVER, HoVer | a page's summary | `Vin Diesel` | `Vin Diesel` |
 
-A search finds an entry as a whole, and `shown` cuts it into the pieces that the model
-reads and may cite. The ids of evidence are those of the published files; the id of an
-entry of sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered from 0
-in their page. The text of an entry begins with the title in a line of its own, as in
-the published corpus: a sentence from the middle of a page says "he".
+A search finds an entry as a whole, and `split_entry` cuts it into the pieces that the
+model reads and may cite. The ids of evidence are those of the published files; the id
+of an entry of sentences is ours (theirs: `NME<sent_id=0_2>`). Sentences are numbered
+from 0 in their page. The text of an entry begins with the title in a line of its own,
+as in the published corpus: a sentence from the middle of a page says "he".
 """
 
 import re
@@ -76,7 +76,7 @@ def page_entry(title: str, text: str) -> Chunk:
     return _chunk(page_id(title), page_id(title), f"{heading}\n{body}")
 
 
-def shown(entry: Chunk) -> list[Chunk]:
+def split_entry(entry: Chunk) -> list[Chunk]:
     """The pieces of an entry that the model reads and may cite: its sentences, or the
     page, without the title, which is in the id.
 

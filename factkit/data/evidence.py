@@ -107,7 +107,7 @@ def build_offline(
     """
     evidence: dict[str, list[Document]] = {}
     counts = Counter({KEPT: 0, TOO_FEW: 0, NO_REFERENCE: 0})
-    for example in unrepeated(examples):
+    for example in check_ids(examples):
         if not (reference := reference_of(example)):
             counts[NO_REFERENCE] += 1
             continue
@@ -119,7 +119,7 @@ def build_offline(
     return evidence, counts
 
 
-def unrepeated(examples: Iterable[Example]) -> list[Example]:
+def check_ids(examples: Iterable[Example]) -> list[Example]:
     """The examples as a list. Raises DataError if two have the same id."""
     examples = list(examples)
     for example_id, n in Counter(e.id for e in examples).items():

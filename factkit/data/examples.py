@@ -83,17 +83,17 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 
 def read_examples(path: Path) -> list[Example]:
     """Read JSON lines into examples; DataError as `read_rows`, and on a row that has a
-    problem (`problem_of`)."""
+    problem (`find_problem`)."""
     examples: dict[str, Example] = {}
     for number, example in enumerate(read_rows(path, Example), start=1):
-        if problem := problem_of(example, examples):
+        if problem := find_problem(example, examples):
             about = f"{problem}: {example.question[:120]!r}"
             raise DataError(f"{path}, row {number}: {about}; mend the row")
         examples[example.id] = example
     return list(examples.values())
 
 
-def problem_of(example: Example, seen: Collection[str]) -> str:
+def find_problem(example: Example, seen: Collection[str]) -> str:
     """The name of an example's problem; "" if it has none.
 
     seen: ids of the examples before it. A question may occur twice in a set: published
@@ -110,7 +110,7 @@ def problem_of(example: Example, seen: Collection[str]) -> str:
     return ""
 
 
-def made_id(source: str, text: str) -> str:
+def hash_id(source: str, text: str) -> str:
     """An id for a row without one: a hash of its text."""
     return f"{source}-{digest(text)}"
 
@@ -120,16 +120,16 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
-def numbered(example: Example, seen: Collection[str]) -> Example:
-    """The example, with the id `<id>-2` … if its id is from `made_id` and is taken."""
+def with_free_id(example: Example, seen: Collection[str]) -> Example:
+    """The example, with the id `<id>-2` … if its id is from `hash_id` and is taken."""
     source, _, _ = example.id.rpartition("-")
-    if example.id not in seen or example.id != made_id(source, example.question):
+    if example.id not in seen or example.id != hash_id(source, example.question):
         return example
     n = next(n for n in range(2, len(seen) + 2) if f"{example.id}-{n}" not in seen)
     return example.model_copy(update={"id": f"{example.id}-{n}"})
 
 
-def shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
+def split_in_shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
     """Cut items into consecutive parts, in proportion to the sizes."""
     parts, begin, total = {}, 0, 0
     for name, size in sizes.items():

@@ -1,7 +1,7 @@
-"""Prompts whose answers are long, to train on and to be evaluated on.
+"""Making examples of the rows of sets of prompts with long answers.
 
-All have the label `LONG_FORM`. `answers` is empty but for WildChat, where it holds the
-chat's own reply: a reference to search evidence with, not the only right answer.
+All have the label `LONG_FORM`. `answers` is empty except for WildChat, where it has the
+chat's reply: a reference to search evidence with, not the only correct answer.
 
 All but longfact, wildchat and wild_hallucinations are evaluation sets of Learning to
 Reason for Factuality (§4.1, App. A). It takes 250 of LongFact-Objects' 1,140, 141 of
@@ -9,18 +9,18 @@ FAVA's 200 and 241 of AlpacaFarm's 805, and publishes nowhere which: all are loa
 FLAME's choice of the last two (Lin et al. 2024) `answers.requests.keep_factual` is a
 substitute.
 
-Of FAVA, AlpacaFarm, FACTORY and FactBench no row was at hand to try: the names of their
-files, splits and columns are those of the sets' cards and of public code.
+Not tried on real rows: FAVA, AlpacaFarm, FACTORY and FactBench. The names of their
+files, splits and columns are from the sets' cards and public code.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from factkit.data import rows
-from factkit.data.examples import LONG_FORM, DataError, Example, made_id
+from factkit.data.examples import LONG_FORM, DataError, Example, hash_id
 from factkit.data.rows import Row, RowError
 
-# characters; ours: a prompt that fits, and a reply with something to check in it
+# characters (ours): a prompt that fits, and a reply with something to check
 WILDCHAT_CHARS = {"prompt": (15, 2_000), "reply": (200, 8_000)}
 
 
@@ -28,8 +28,8 @@ def long_form_example(
     name: str, prompt: str, entity: str, relation: str = "", **more: Any
 ) -> Example:
     """An example with label `LONG_FORM`, without answers if none are among `more`."""
-    own = {"answers": [], "relation": relation, "label": LONG_FORM} | more
-    return Example(id=name, question=prompt, entity=entity, **own)
+    fields = {"answers": [], "relation": relation, "label": LONG_FORM} | more
+    return Example(id=name, question=prompt, entity=entity, **fields)
 
 
 def in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
@@ -42,7 +42,7 @@ def in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
     def example(row: Row) -> Example:
         parts = rows.text(row, prompt).strip(), rows.optional(row, more).strip()
         text = "\n\n".join(part for part in parts if part)
-        name = made_id(source, text)
+        name = hash_id(source, text)
         return long_form_example(name, text, name, rows.optional(row, relation))
 
     return example
@@ -65,17 +65,17 @@ def longfact_rows(kind: str = "") -> Callable[[str], Iterator[Any]]:
         if not files:
             raise DataError(f"{path}: no file longfact-{kind}… in it")
         for file in files:
-            own, _, topic = file.stem.removeprefix("longfact-").partition("_")
+            file_kind, _, topic = file.stem.removeprefix("longfact-").partition("_")
             for row in rows.read_file(file):
                 if isinstance(row, Mapping):
-                    row = {**row, "kind": own, "topic": topic}
+                    row = {**row, "kind": file_kind, "topic": topic}
                 yield row
 
     return read
 
 
 def biography(row: Row) -> Example:
-    """FactScore's people (Min et al. 2023), of which Binary RAR asks biographies."""
+    """FactScore's people (Min et al. 2023), whose biographies Binary RAR asks for."""
     entity = row["entity"].strip()
     if not entity or "\ufffd" in entity:
         raise RowError("not UTF-8" if entity else "empty entity")

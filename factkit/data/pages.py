@@ -8,7 +8,7 @@ from pathlib import Path
 
 from factkit.data import rows, sources
 from factkit.data.corpus import Chunk, Document
-from factkit.data.examples import DataError, digest, made_id
+from factkit.data.examples import DataError, digest, hash_id
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Source
 from factkit.run import files
@@ -80,7 +80,7 @@ def wild_pages(entities: Collection[str]) -> dict[str, list[Document]]:
             texts = {page["text"]: page["url"] for page in rows.objects(row, "info")}
             texts.pop("", None)
             pages[entity] = [
-                Document(made_id(entity, text), url, text, url)
+                Document(hash_id(entity, text), url, text, url)
                 for text, url in texts.items()
             ]
     return pages

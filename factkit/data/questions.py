@@ -1,4 +1,4 @@
-"""Examples of the rows of the papers' question sets.
+"""Making examples of the rows of the papers' question sets.
 
 `entity` keeps splits apart. Where a source names none, the question stands for itself:
 such splits share no question, but may share what they are about. `label` is
@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Mapping
 
 from factkit.data import rows
-from factkit.data.examples import Example, made_id
+from factkit.data.examples import Example, hash_id
 from factkit.data.rows import Row, RowError
 
 FALSE_PREMISE, INVALID_QUESTION = "false_premise", "invalid question"
@@ -22,8 +22,8 @@ UNANSWERABLE = "unanswerable"
 def crag(row: Row) -> Example:
     """CRAG (Yang et al. 2024): `alt_ans`, or `alternative_answers` as a JSON string.
 
-    A false premise is answered by "invalid question", then by CRAG's own text. The
-    answer "nan" is none: CRAG writes it where a table had no value.
+    The answer to a false premise is "invalid question", then CRAG's own text. The
+    answer "nan" is none: CRAG has it for an empty cell of a table.
     """
     answer = rows.text(row, "answer").strip()
     answers = [answer, *rows.texts(row, "alt_ans", "alternative_answers")]
@@ -48,48 +48,50 @@ def crag(row: Row) -> Example:
 def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
     question = rows.text(row, "question").strip()
-    made = made_id("nq", question)
+    question_id = hash_id("nq", question)
     answers = _distinct(rows.texts(row, "answer"))
-    return Example(id=made, question=question, answers=answers, entity=made)
+    return Example(
+        id=question_id, question=question, answers=answers, entity=question_id
+    )
 
 
 def hotpotqa(row: Row) -> Example:
     """HotpotQA (Yang et al. 2018): the hub's rows, the authors', or without context."""
     question = rows.text(row, "question").strip()
-    own = rows.optional(row, "id", "_id") or made_id("hotpotqa", question)
+    question_id = rows.optional(row, "id", "_id") or hash_id("hotpotqa", question)
     titles = rows.titles(row, "supporting_facts")
     return Example(
-        id=own,
+        id=question_id,
         question=question,
         answers=_distinct([rows.text(row, "answer")]),
-        entity=[*titles, own][0],
+        entity=[*titles, question_id][0],
         relation=rows.optional(row, "type"),
     )
 
 
 def musique(row: Row) -> Example:
     """MuSiQue (Trivedi et al. 2022): the authors' rows, or KILT's {input, output}."""
-    own = rows.text(row, "id")
+    question_id = rows.text(row, "id")
     answers = [rows.optional(row, "answer"), *rows.texts(row, "answer_aliases")]
     answers += [rows.optional(out, "answer") for out in rows.objects(row, "output")]
     supporting = [p for p in rows.objects(row, "paragraphs") if p.get("is_supporting")]
     return Example(
-        id=own,
+        id=question_id,
         question=rows.text(row, "question", "input").strip(),
         answers=_distinct(answers),
-        entity=rows.text(supporting[0], "title") if supporting else own,
-        relation=own.partition("__")[0],
+        entity=rows.text(supporting[0], "title") if supporting else question_id,
+        relation=question_id.partition("__")[0],
     )
 
 
 def popqa(row: Row) -> Example:
     """PopQA (Mallen et al. 2023): `possible_answers` is a list, or its JSON."""
-    own = next((row[key] for key in ("id", "orig_id", "qid") if key in row), None)
-    if not isinstance(own, int | str):
+    question_id = next((row[k] for k in ("id", "orig_id", "qid") if k in row), None)
+    if not isinstance(question_id, int | str):
         raise RowError("id: missing or not a number")
     answers = [rows.optional(row, "obj"), *rows.texts(row, "possible_answers")]
     return Example(
-        id=str(own),
+        id=str(question_id),
         question=rows.text(row, "question").strip(),
         answers=_distinct(answers),
         entity=rows.text(row, "subj"),
@@ -120,7 +122,7 @@ def squad_v2(row: Row) -> Example:
 
 
 def _distinct(answers: Iterable[str]) -> list[str]:
-    """Answers without surrounding space, empty ones and repetitions in any case."""
+    """Strip answers; drop empty ones, and repetitions in any case."""
     distinct: dict[str, str] = {}
     for answer in answers:
         distinct.setdefault(answer.strip().casefold(), answer.strip())
@@ -129,13 +131,16 @@ def _distinct(answers: Iterable[str]) -> list[str]:
 
 
 def gpqa(row: Row) -> Example:
-    """GPQA (Rein et al. 2024): a question with four options, in an order of its own
-    that is the same at each reading; the answer is the letter of the right one."""
-    own = rows.text(row, "Record ID")
-    right = rows.text(row, "Correct Answer").strip()
+    """GPQA (Rein et al. 2024): a question with four options, shuffled by its id; the
+    answer is the letter of the correct one."""
+    question_id = rows.text(row, "Record ID")
+    correct = rows.text(row, "Correct Answer").strip()
     wrong = [rows.text(row, f"Incorrect Answer {n}").strip() for n in (1, 2, 3)]
-    options = random.Random(own).sample([right, *wrong], 4)
-    listed = [f"({a}) {text}" for a, text in zip("ABCD", options, strict=True)]
-    question = "\n".join([rows.text(row, "Question").strip(), "", *listed])
-    answer = "ABCD"[options.index(right)]
-    return Example(id=own, question=question, answers=[answer], entity=own)
+    options = random.Random(question_id).sample([correct, *wrong], 4)
+    lines = [f"({letter}) {text}" for letter, text in zip("ABCD", options, strict=True)]
+    return Example(
+        id=question_id,
+        question="\n".join([rows.text(row, "Question").strip(), "", *lines]),
+        answers=["ABCD"[options.index(correct)]],
+        entity=question_id,
+    )

@@ -1,6 +1,6 @@
 """Searching from rollouts: an index in this process, or a retriever by HTTP.
 
-A query is a model's text, so it may be anything: `searchable` cleans it, and an empty
+A query is a model's text, so it may be anything: `clean_query` cleans it, and an empty
 one finds nothing without a request. A failure is raised and never an empty result.
 
 The retriever has the contract of Search-R1: POST /retrieve {"queries": ["…"], "topk":
@@ -127,7 +127,7 @@ def _unique(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
     def search(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()
     ) -> list[list[Chunk]]:
-        cleaned = [searchable(query) for query in queries]
+        cleaned = [clean_query(query) for query in queries]
         unique = [query for query in dict.fromkeys(cleaned) if query]
         rows = ask(unique, k) if unique else []
         entries = dict(zip(unique, rows, strict=True))
@@ -136,7 +136,7 @@ def _unique(ask: Callable[[list[str], int], list[list[Chunk]]]) -> Search:
     return search
 
 
-def searchable(query: str) -> str:
+def clean_query(query: str) -> str:
     """A query on one line, of at most QUERY_CHARS characters.
 
     Control characters and lone surrogates become spaces.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from factkit.data import assets, rows
-from factkit.data.examples import DataError, Example, numbered, problem_of
+from factkit.data.examples import DataError, Example, find_problem, with_free_id
 from factkit.data.long_form_prompts import (
     biography,
     in_columns,
@@ -151,7 +151,7 @@ def collect(
     """Make examples of rows, `limit` at most, and count each reason to drop one.
 
     A row is dropped that is no JSON object in UTF-8 with its source's fields, or whose
-    example has a problem (`examples.problem_of`). Raises DataError if no row is usable.
+    example has a problem (`find_problem`). Raises DataError if no row is usable.
     """
     problems: Counter = Counter()
     examples: dict[str, Example] = {}
@@ -162,8 +162,8 @@ def collect(
                 raise value
             if not isinstance(value, Mapping):
                 raise RowError("not a JSON object")
-            candidate = numbered(example(value), examples)
-            if problem := problem_of(candidate, examples):
+            candidate = with_free_id(example(value), examples)
+            if problem := find_problem(candidate, examples):
                 raise RowError(problem)
             if once and candidate.question.casefold() in texts:
                 raise RowError("duplicate question")

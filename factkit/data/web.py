@@ -26,7 +26,7 @@ from protego import Protego
 from tenacity import stop_after_attempt
 
 from factkit.data.corpus import Document
-from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, reference_of, unrepeated
+from factkit.data.evidence import KEPT, NO_REFERENCE, TOO_FEW, check_ids, reference_of
 from factkit.data.examples import Example
 from factkit.run import connections
 from factkit.run.params import ParamError
@@ -77,7 +77,7 @@ def run_online(
         raise ParamError(f"search_url={endpoint!r}; it must begin with https://")
     queries = {
         e.id: " ".join(reference_of(e).split())[:QUERY_CHARS]
-        for e in unrepeated(examples)
+        for e in check_ids(examples)
     }
     by_host: dict[str, dict[str, None]] = {}  # a thread reads a host's pages in turn
     with _Web(endpoint, pages, cache) as web:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from factkit.data.corpus import Chunk
-from factkit.data.entries import shown
+from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS
 from factkit.verify.trajectory import Turn, information
 
@@ -74,7 +74,7 @@ def search_and_verify(
             break
         own_words = number > 0 or _happens(habits.own_words, rng)
         query = reader.query(subject, hop) if own_words else claim
-        found = [piece for entry in find(query) for piece in shown(entry)]
+        found = [piece for entry in find(query) for piece in split_entry(entry)]
         pieces += found
         turns.append(Turn(text + reader.tag("search", query), by_model=True))
         turns.append(Turn(information(found), by_model=False))

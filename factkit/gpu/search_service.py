@@ -10,7 +10,7 @@ from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import Chunk, Document, Index, load_leads
 from factkit.data.entries import entries_of_sentences
 from factkit.data.entry_index import MANIFEST, EntryIndex
-from factkit.data.search import TOKEN_VARIABLE, document_of, searchable
+from factkit.data.search import TOKEN_VARIABLE, clean_query, document_of
 from factkit.run import serving
 from factkit.verify.response import sentences
 
@@ -78,7 +78,7 @@ def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
         return {"result": [documents(q, request) for q in request.queries]}
 
     def documents(query: str, request: Request) -> list[dict[str, Any]]:
-        query = searchable(query)
+        query = clean_query(query)
         hits = index.search(query, request.topk) if query else []
         if not request.return_scores:
             return [document_of(hit.chunk) for hit in hits]

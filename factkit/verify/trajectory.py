@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from factkit import prompts
-from factkit.data.corpus import Chunk, listed
+from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.examples import LABELS
 
 NEI = LABELS[2]
@@ -89,7 +89,7 @@ class Step:
 
 def information(pieces: Iterable[Chunk]) -> str:
     """What the system inserts of what was found (Fig 9), with the lines around it."""
-    texts = prompts.neutral(listed(pieces))
+    texts = prompts.neutral(format_chunks(pieces))
     return f"\n{OPEN_INFORMATION}\n{texts}\n{CLOSE_INFORMATION}\n"
 
 

@@ -46,7 +46,9 @@ def player(p: Veri) -> tuple[Play, list[Tokens]]:
 
     def play(prompts: Sequence[Tokens]) -> list[Rollout]:
         sets = ["world"] * len(prompts)
-        return search_rollout.rollouts(prompts, generate, search, tokenizer, p, sets)
+        return search_rollout.run_rollouts(
+            prompts, generate, search, tokenizer, p, sets
+        )
 
     return play, search_rollout.tokenize_prompts(asked, tokenizer, p.chat)
 

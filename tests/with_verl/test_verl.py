@@ -426,7 +426,7 @@ def sampled(paper, prompt, response, name):
 
     search = search_rollout.load_search(paper.p)
     given = [prompt], generate, search, paper.tokenizer, paper.p, [name]
-    (one,) = search_rollout.rollouts(*given)
+    (one,) = search_rollout.run_rollouts(*given)
     assert len(asked) == len(turns)
     (_, one.first), *one.later = asked
     return one

@@ -47,7 +47,7 @@ from factkit.verify.trajectory import Turn, queries
 
 
 def make_reward(p, folder):
-    make = search_rollout.rollouts
+    make = search_rollout.run_rollouts
 
     def keep(*arguments):
         made = make(*arguments)
@@ -55,7 +55,7 @@ def make_reward(p, folder):
         write_rows(folder / f"rollouts-{number}.jsonl", map(asdict, made))
         return made
 
-    search_rollout.rollouts = keep
+    search_rollout.run_rollouts = keep
 
     def searches(trajectory, **columns):
         made = [[Turn(*turn) for turn in turns] for turns in trajectory]
@@ -180,7 +180,7 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     generate = with_server(endpoint, "judge", sampling)
     ids = search_rollout.tokenize_prompts(PROMPTS * 4, tokenizer, p.chat)
     sets = ["fever"] * len(ids)
-    made = search_rollout.rollouts(ids, generate, search, tokenizer, p, sets)
+    made = search_rollout.run_rollouts(ids, generate, search, tokenizer, p, sets)
     assert_sound(made, tokenizer)
     served = [rollout.logprobs for rollout in made]
     apart = []

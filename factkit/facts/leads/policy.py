@@ -66,7 +66,7 @@ def cold_start(p: PolicyParams) -> str:
     """
     start = assets.policy_path("smollm2-135m-instruct")
     rows = cold_start_rows(facts.load(), SEED)
-    folder = assets.made_folder("smollm2-135m-leads", (COLD_START, SEED, rows))
+    folder = assets.policy_cache_folder("smollm2-135m-leads", (COLD_START, SEED, rows))
     kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
     kept["answer_format"] = "long"  # one policy, whichever the paper
     kept |= {"seed": SEED, "sft_by_length": True}  # less padding

@@ -29,7 +29,7 @@ from factkit.data.examples import (
     OPEN,
     DataError,
     Example,
-    shares,
+    split_in_shares,
 )
 from factkit.facts.leads.facts import (
     ASK,
@@ -60,7 +60,7 @@ def split(
         if len(subject.facts) >= LEAST_FACTS and not of_cold_start(subject)
     ]
     random.Random(f"leads {seed}").shuffle(free)
-    return shares(free, sizes)
+    return split_in_shares(free, sizes)
 
 
 def requests(subjects: Sequence[Subject], kind: str) -> list[Example]:
@@ -176,7 +176,7 @@ class LeadClaims:
         groups = self._groups()
         rng.shuffle(groups)
         sets = {}
-        for name, part in shares(groups, sizes).items():
+        for name, part in split_in_shares(groups, sizes).items():
             subjects = [subject for group in part for subject in group]
             sets[name] = self._balanced(subjects, sizes[name], rng)
         return sets

@@ -15,8 +15,8 @@ from functools import partial
 from itertools import product
 
 from factkit import prompts
-from factkit.data.corpus import Chunk, listed
-from factkit.data.entries import page_entry, shown
+from factkit.data.corpus import Chunk, format_chunks
+from factkit.data.entries import page_entry, split_entry
 from factkit.data.examples import LABELS, Example
 from factkit.data.search import Search
 from factkit.facts.script import (
@@ -238,8 +238,8 @@ def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
             continue
         find = _by_words(world_entries(made_up), rarity, rng)
         if rng.random() < OFFLINE_SHARE:
-            evidence = [shown(e)[0] for e in find(claim.question, 2 * ENTRIES)]
-            fields = {"claim": claim.question, "evidence": listed(evidence)}
+            evidence = [split_entry(e)[0] for e in find(claim.question, 2 * ENTRIES)]
+            fields = {"claim": claim.question, "evidence": format_chunks(evidence)}
             prompt = prompts.fill(ask_offline, **fields)
             turns = offline(made_up, claim.question, evidence, MIXED, rng)
         else:

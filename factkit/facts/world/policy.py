@@ -65,7 +65,7 @@ def pretrained(
     if row_tokens != ROW_TOKENS:
         settings["row_tokens"] = row_tokens
     vocabulary = sorted(tokenizer.get_vocab().items())
-    folder = assets.made_folder("tiny-world", (settings, texts, vocabulary))
+    folder = assets.policy_cache_folder("tiny-world", (settings, texts, vocabulary))
     config = folder / "config.json"
     if not config.exists():  # a whole one needs no lock: its disk may be read-only
         with FileLock(f"{folder}.lock"):

@@ -22,7 +22,7 @@ from factkit import prompts
 from factkit.answers.requests import file_of, keep_factual, lead_sets, world_sets
 from factkit.answers.verifier import judge_llm
 from factkit.data import rows, sources
-from factkit.data.examples import Example, made_id, refuse_overlap
+from factkit.data.examples import Example, hash_id, refuse_overlap
 from factkit.data.long_form_prompts import long_form_example
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
@@ -182,7 +182,7 @@ def _request(
 
 def _example(row: Row) -> Example:
     prompt = parse_new_prompt(row["reply"])
-    name = made_id("synthetic", prompt)
+    name = hash_id("synthetic", prompt)
     meta = {"shown": row["shown"]}
     return long_form_example(name, prompt, name, meta=meta)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from factkit.answers.verifier import judge_llm
 from factkit.data import assets
 from factkit.data.corpus import Chunk
-from factkit.data.entries import page_of, shown
-from factkit.data.examples import Example, read_rows, shares, write_rows
+from factkit.data.entries import page_of, split_entry
+from factkit.data.examples import Example, read_rows, split_in_shares, write_rows
 from factkit.data.search import Search
 from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.leads import facts
@@ -53,19 +53,20 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     if p.claims == "leads":
         claims = LeadClaims(facts.load(), p.world_seed)
         return claims.sets(sizes), claims.entries(), Counter()
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    entries = world_claims.world_entries(made)
-    return world_sets(made, sizes), entries, Counter()
+    fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
+    entries = world_claims.world_entries(fact_world)
+    return world_sets(fact_world, sizes), entries, Counter()
 
 
-def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
+def world_sets(fact_world: world.World, sizes: Mapping[str, int]) -> Sets:
     """Claims about the fact world's people, labels and hops in turn in each split."""
-    rng = random.Random(f"claim sets {made.seed}")
-    people = rng.sample(made.people, len(made.people))
+    seed = fact_world.seed
+    rng = random.Random(f"claim sets {seed}")
+    people = rng.sample(fact_world.people, len(fact_world.people))
     sets = {}
-    for name, part in shares(people, sizes).items():
-        own = world.World(made.seed, tuple(part), made.facts)
-        claims = world_claims.claims(own, sizes[name], made.seed)
+    for name, part in split_in_shares(people, sizes).items():
+        split_world = world.World(seed, tuple(part), fact_world.facts)
+        claims = world_claims.claims(split_world, sizes[name], seed)
         sets[name] = [in_set(e, "world") for e in claims]
     return sets
 
@@ -82,12 +83,12 @@ def published_sets(
     test = []
     for name in eval_sets:
         claims, _ = benchmarks.load(folder / EVALUATION.format(set=name))
-        drawn = random.Random(f"test {name}").sample(claims, len(claims))
-        kept = {e.id for e in drawn[: sizes["test"]]}
-        test += [e for e in claims if e.id in kept]
+        shuffled = random.Random(f"test {name}").sample(claims, len(claims))
+        ids = {e.id for e in shuffled[: sizes["test"]]}
+        test += [e for e in claims if e.id in ids]
     train, dropped = benchmarks.load(folder / PUBLISHED)
     entries = _gold_entries(folder, train)
-    known = {piece.id for entry in entries for piece in shown(entry)}
+    known = {piece.id for entry in entries for piece in split_entry(entry)}
     settled = [e for e in train if known.issuperset(e.evidence)]
     held_out = {e.entity.casefold() for e in test}
     separate = [e for e in settled if e.entity.casefold() not in held_out]
@@ -126,7 +127,9 @@ def offline_evidence(
     world gold sentences are marked as its search marks them.
     """
     wanted = {i for e in examples for i in e.evidence}
-    pieces = {c.id: c for entry in entries for c in shown(entry) if c.id in wanted}
+    pieces = {
+        c.id: c for entry in entries for c in split_entry(entry) if c.id in wanted
+    }
     hits: list[list[Chunk]] = [[] for _ in examples]
     if context_entries:
         sets = [e.meta["set"] for e in examples]
@@ -137,7 +140,7 @@ def offline_evidence(
         if example.meta["set"] == "world":
             mark = world_claims.marked
             gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
-        context = [c for entry in others for c in shown(entry)]
+        context = [c for entry in others for c in split_entry(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)
         evidence[example.id] = mixed
@@ -201,7 +204,7 @@ def sft_trajectories(
                 prompts = format_prompts(batch, p.prompt_template)
                 ids = tokenize_prompts(prompts, tokenizer, p.chat)
                 sets = [e.meta["set"] for e in batch]
-                rollouts = search_rollout.rollouts(
+                rollouts = search_rollout.run_rollouts(
                     ids, generate, search, tokenizer, limits, sets
                 )
                 done += of_examples(batch, [r.turns for r in rollouts])
@@ -224,8 +227,8 @@ def script_trajectories(
     if p.verifier == "leads":
         reader, habits, k = ClaimReader(), LEAD_HABITS, p.retrieved_entries
     else:
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        reader, habits = world_claims.ClaimReader(made), world_claims.PLAIN
+        fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
+        reader, habits = world_claims.ClaimReader(fact_world), world_claims.PLAIN
         k = world_claims.ENTRIES
 
     def find(query: str) -> list[Chunk]:

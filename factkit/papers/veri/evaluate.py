@@ -202,18 +202,18 @@ def items(rows: Sequence[Verified]) -> dict[str, dict[str, float]]:
 
 def _marks(row: Verified) -> dict[str, float]:
     """A claim's value of each metric in `scores`."""
-    given = row.answer
-    correct = row.right(given.label)
-    answer = Answer(row.label if correct else given.label, given.evidence)
+    label, cited = row.answer.label, row.answer.evidence
+    correct = row.right(label)
+    answer = Answer(row.label if correct else label, cited)
     values, short = marks(answer, row.label, row.gold), SHORT[row.label]
     checkable = values.pop("checkable_evidence_score", None)
     values |= {f"{short}_{name}": value for name, value in values.items()}
     values[f"{short}_recall"] = float(correct)
-    if given.label:
-        values[f"{SHORT[given.label]}_precision"] = float(correct)
+    if label:
+        values[f"{SHORT[label]}_precision"] = float(correct)
     if checkable is not None:
         values["checkable_evidence_score"] = checkable
-    empty = given.label and not row.gold and not given.evidence
+    empty = label and not row.gold and not cited
     values["empty_as_one_evidence_score"] = 1.0 if empty else values["evidence_score"]
     return values
 

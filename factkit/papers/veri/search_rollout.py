@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from factkit import prompts
 from factkit.data.bm25 import CorpusIndex
-from factkit.data.corpus import Chunk, listed
-from factkit.data.entries import shown
+from factkit.data.corpus import Chunk, format_chunks
+from factkit.data.entries import split_entry
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
 from factkit.facts.world.claims import marking
@@ -82,7 +82,7 @@ def format_prompts(
     if evidence is None:
         return [prompts.fill(text, claim=e.question) for e in examples]
     return [
-        prompts.fill(text, claim=e.question, evidence=listed(evidence[e.id]))
+        prompts.fill(text, claim=e.question, evidence=format_chunks(evidence[e.id]))
         for e in examples
     ]
 
@@ -141,7 +141,7 @@ class Rollout:
         return query.strip() if closed and opened else None
 
 
-def rollouts(
+def run_rollouts(
     prompts: Sequence[Tokens],
     generate: Generate,
     search: Search,
@@ -159,9 +159,11 @@ def rollouts(
     batch = [Rollout([*ids], set=name) for ids, name in zip(prompts, sets, strict=True)]
     active, turn_tokens = batch, limits.max_completion_length
     for searches_left in range(limits.max_searches, -1, -1):
+        # the policy writes a turn; without a search it is the last one
         _sample_turn(active, [turn_tokens] * len(active), generate, tokenizer)
         active = [rollout for rollout in active if rollout.query is not None]
         if active and searches_left:
+            # the system searches and inserts what was found
             queries = [rollout.query for rollout in active]
             own_sets = [rollout.set for rollout in active]
             results = search(queries, limits.retrieved_entries, own_sets)
@@ -170,6 +172,7 @@ def rollouts(
                     entries, tokenizer, limits.max_observation_length
                 )
                 rollout.add(ids, text, by_model=False)
+    # after one search too many, the system opens the answer
     opening = _encode(tokenizer, FORCED)
     turn_tokens -= len(opening)
     forced = [rollout for rollout in active if rollout.last < turn_tokens]
@@ -201,7 +204,7 @@ def observation(
     """Entries as the policy reads them (Fig 9), as at most `max_tokens` tokens and as
     text. The entries are truncated, never the closing tag.
     """
-    lines = listed(piece for entry in entries for piece in shown(entry))
+    lines = format_chunks(piece for entry in entries for piece in split_entry(entry))
     ids = _enclose(lines, tokenizer, max_tokens)
     return ids, tokenizer.decode(ids, skip_special_tokens=True)
 
@@ -261,7 +264,7 @@ def rollout_function(
             [set_of[t] for t in texts],
         )
         with _sampler(trainer, p) as generate:
-            batch = rollouts(ids, generate, search, tokenizer, limits, sets)
+            batch = run_rollouts(ids, generate, search, tokenizer, limits, sets)
         return {
             "prompt_ids": [r.prompt for r in batch],
             "completion_ids": [r.ids for r in batch],

@@ -176,7 +176,7 @@ def evaluate_policy(
     prompts = prompts or format_prompts(examples, p.prompt_template)
     ids = tokenize_prompts(prompts, tokenizer, p.chat)
     sets, limits = [e.meta["set"] for e in examples], search_rollout.limits_of(p)
-    batch = search_rollout.rollouts(ids, generate, search, tokenizer, limits, sets)
+    batch = search_rollout.run_rollouts(ids, generate, search, tokenizer, limits, sets)
     probabilities = [label_probability(rollout, tokenizer) for rollout in batch]
     rows = of_examples(examples, [r.turns for r in batch], probabilities)
     write_rows(path, map(vars, rows))

@@ -1,7 +1,7 @@
 """Veri-R1's rollouts for verl: an agent loop that searches.
 
-Each trajectory is `search_rollout.rollouts` of one prompt in its own thread. Each turn
-is a request to verl's engines, which batch the requests of all trajectories. A
+Each trajectory is `search_rollout.run_rollouts` of one prompt in its own thread. Each
+turn is a request to verl's engines, which batch the requests of all trajectories. A
 trajectory whose search fails is left out of the batch.
 """
 
@@ -112,7 +112,7 @@ class SearchLoop:
         prompt = search.tokenize_prompts([raw_prompt[-1]["content"]], tokenizer, p.chat)
         (rollout,) = await loop.run_in_executor(
             _threads(),
-            search.rollouts,
+            search.run_rollouts,
             prompt,
             generate,
             _searcher(p),
