@@ -77,9 +77,9 @@ def test_the_judge_of_the_parameters_is_asked(asked, monkeypatch):
     assert told == ["Paris", "Rome", ""]  # without the reasoning
     limits = llm.limits
     assert (limits.concurrency, limits.timeout_s, limits.max_calls) == (3, 7.0, 11)
-    assert (llm.extra, llm.headers) == ({"top_k": 1}, {"X-Team": "a"})
-    assert llm.thinking_tokens == 9
-    named = [(of.model, of.base_url) for of in (llm, other)]
+    assert (llm.endpoint.extra, llm.endpoint.headers) == ({"top_k": 1}, {"X-Team": "a"})
+    assert llm.endpoint.thinking_tokens == 9
+    named = [(of.endpoint.model, of.endpoint.url) for of in (llm, other)]
     assert named == [
         ("org/judge", "http://j/v1"),
         ("org/other", "http://other:8002/v1"),
