@@ -95,8 +95,8 @@ def add(
 def is_difficult(row: Answered, untrained: Sequence[Answered]) -> bool:
     """Whether a question is difficult (Fig 4b: almost no method answers it correctly).
 
-    In the fact world: its fact was never read. Else: the untrained policy answers it
-    correctly in neither way of asking (ours: one run knows of no other method).
+    In the fact world: its fact is not in the pre-training text. Else: the untrained
+    policy fails on it with both of its prompts (ours: one run has no other method).
     """
     if "exposure" in row.meta:
         return row.meta["exposure"] == 0
