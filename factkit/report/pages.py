@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RULE = """\
-One rule for all (`run/statistics.py`): a difference is paired over test items and
-seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
-claim holds if the interval lies on the claim's side, fails if on the other, and is
-undecided otherwise. *Same answered*, beside claims on means over answers: difference
-and verdict on the requests that both arms answered, which silence can't improve.
-*Hold together*: what stays by Holm's method if all verdicts of a
-paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
-mostly other test sets and variants; *not measurable here* says why on the paper's page.
-Where a run's items were not stored, the interval is over seeds alone, and the row says
-so.
+Differences are paired over test items and seeds; their 95 % intervals come from a model
+with crossed random effects of items and seeds (`run/statistics.py`). Without stored items
+the interval is over seeds only, and the row says so.
+
+| column | meaning |
+|---|---|
+| holds, fails, undecided | the interval is on the claim's side, on the other side, or covers both |
+| by chance | expected number of claims that hold if no arm differs from another |
+| hold together | claims that hold after Holm's correction for all claims of the paper |
+| same answered | difference and verdict on the requests that both arms answered, which silence can't improve (on the papers' pages) |
+| not run | mostly other test sets and variants |
+| not measurable here | the paper's page gives the reason |
 """
 
 
@@ -44,7 +46,7 @@ def summary(root: Path | None) -> "pd.DataFrame":
 
     rows = {}
     for paper in find_papers():
-        table = ledger.page(paper, root)
+        table = ledger_table(paper, root)
         for profile in dict.fromkeys(p for p, *_ in table.columns if p):
             words = table[profile]["verdict"]
             counts = {word: (words == word).sum() for word in words}
@@ -57,6 +59,30 @@ def summary(root: Path | None) -> "pd.DataFrame":
                 **{w: counts.get(w, 0) for w in ("not run", ledger.NOT_HERE)},
             }
     return pd.DataFrame(rows).T
+
+
+def ledger_table(
+    paper: str, root: Path | None, profiles: Sequence[str] = params.PROFILES
+) -> "pd.DataFrame":
+    """All claims of a paper; ours and the verdict at each profile with runs.
+
+    Columns: ("", claim, where, setting, paper, difference), then by profile those of
+    `ledger.check`. Empty if the paper has no claims or no runs.
+    """
+    import pandas as pd
+
+    claims = ledger.claims(paper)
+    parts = {
+        profile: ledger.check(claims, results)
+        for profile in profiles
+        if claims and (results := past_runs.stored(paper, profile, root))
+    }
+    if not parts:
+        return pd.DataFrame()
+    shared = ["claim", "where", "setting", "paper", "difference"]
+    first = next(iter(parts.values()))[shared]
+    own = [part.drop(columns=shared) for part in parts.values()]
+    return pd.concat([first, *own], axis=1, keys=("", *parts))
 
 
 def write_pages() -> list[Path]:
@@ -124,8 +150,8 @@ def counted() -> str:
     table = summary(None).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
-        "Made by `python -m factkit report --markdown`. Each paper's page has them one "
-        "by one.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
+        "Made by `python -m factkit report --markdown`. Each paper's page lists its "
+        "claims.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
     )
 
 
@@ -196,15 +222,15 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
     table, _ = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
-        f"Better answers, or silence? The change in {name} (points) on all answers, "
-        "and on the\nrequests that the policy and its start both answered with the "
-        "same seed; answered: per cent of\nthe requests.\n"
+        f"Better answers, or silence? The change in {name} (points) by training: on "
+        "all answers, and\non the requests answered both before and after with the "
+        "same seed. Answered: per cent of the\nrequests.\n"
     )
     return [head, table.to_markdown() + "\n"] if len(table) else []
 
 
 def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]:
-    page = ledger.page(paper, root, measured)
+    page = ledger_table(paper, root, measured)
     words = [
         f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
         f"{ledger.count_same_answered(page[n])}\n"
@@ -220,7 +246,7 @@ def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]
 def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
     """Why claims without a verdict have none, a line a claim below its reason."""
     lines = []
-    page = ledger.page(paper, root, profiles)
+    page = ledger_table(paper, root, profiles)
     for profile in (name for name in profiles if name in page):
         why = page[profile]["why"]
         for reason, claims in page["", "claim"].groupby(why[why != ""]):
