@@ -57,7 +57,9 @@ REWARDED = {  # the evidence score of SUPPORT and REFUTE: NEI has no gold eviden
     "verification_accuracy": "verification accuracy of rollouts",
     "evidence_cover": "evidence cover of rollouts",
 }
-TOLD = {short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()}
+LABEL_TITLES = {
+    short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()
+}
 PAPER = "paper (Qwen2.5)"
 ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # opens one that was found
 STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white"
@@ -67,11 +69,9 @@ RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee"
 
 
 def main_arms(groups: Groups) -> "Figure":
-    """Tables 1 and 3: the metrics after training, a bar an arm.
-
-    Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
-    Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
-    """
+    """Tables 1 and 3: the metrics after training by arm, means over seeds with 95 % t
+    intervals. Dotted: before training. Grey: the paper's (Qwen2.5), means over its five
+    sets; it has no cover."""
     figure, ax = new_figure(9.5, 3.8)
     paper = {name: _means(1, f"_{name}") for name in METRICS}
     paper["evidence_score"] = _means(3, "")
@@ -83,19 +83,17 @@ def main_arms(groups: Groups) -> "Figure":
 
 
 def by_label(groups: Groups) -> "Figure":
-    """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
-
-    As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
-    Tables 7 and 8 have misprints (tests/test_veri_published.py) and are not drawn.
-    """
-    three = {label: _means(2, f"_{label}", without="hover_") for label in TOLD}
+    """Tables 2, 7 and 8: joint, verification and label accuracy by gold label, as in
+    `main_arms`. Grey: Table 2's means over the paper's sets with three labels; Tables 7
+    and 8 have misprints (tests/test_veri_published.py) and are not drawn."""
+    three = {label: _means(2, f"_{label}", without="hover_") for label in LABEL_TITLES}
     paper = {f"{label}_joint_accuracy": values for label, values in three.items()}
     names = {name: METRICS[name].replace("\n", " ") for name in list(METRICS)[:3]}
     return _panels(groups, names, 12.0, paper)
 
 
 def precision_and_recall(groups: Groups) -> "Figure":
-    """Fig 5e–f: recall and precision of each label, a bar an arm, as `main_arms`."""
+    """Fig 5e–f: recall and precision by label and arm, as in `main_arms`."""
     names = {"recall": "recall", "precision": "precision"}
     figure = _panels(groups, names, 9.5)
     figure.axes[1].set_xlabel("label said")
@@ -108,12 +106,12 @@ def _panels(
     width: float,
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> "Figure":
-    """A panel a metric (name → what its axis says), in it each label's bars."""
+    """One panel per metric (name → label of its axis) with the bars of each label."""
     figure, axes = new_figure(width, 3.6, columns=len(metrics))
-    for ax, (metric, told) in zip(axes, metrics.items(), strict=True):
-        names = {f"{label}_{metric}": name for label, name in TOLD.items()}
+    for ax, (metric, title) in zip(axes, metrics.items(), strict=True):
+        names = {f"{label}_{metric}": name for label, name in LABEL_TITLES.items()}
         arm_panels.grouped(ax, groups, names, paper, PAPER)
-        percent_axis(ax, told)
+        percent_axis(ax, title)
         ax.set_xlabel("gold label")
         ax.set_ylim(0, 1)
     legend_below(figure, 6)
@@ -121,19 +119,19 @@ def _panels(
 
 
 def _means(table: int, end: str, without: str = "-") -> dict[str, float]:
-    """Arm → the mean of a table's columns with that end, as a fraction; of Qwen."""
+    """Arm → the mean of the table's columns with this end, as a fraction."""
     rows = published.select_rows(table, "veri").set_index("arm")
     values = rows.drop(columns="model")
     names = [c for c in values if c.endswith(end) and not c.startswith(without)]
     return (values[names].mean(axis=1) / 100).dropna().to_dict()
 
 
-# ---- confidence: the probability of the label that is written; the paper's is a logit
+# ---- confidence: the probability of the written label; the paper's is a logit
 
 
 def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
-    """Of a run's items.csv the answers whose label has a probability: the label that
-    was said, whether it is right, its p."""
+    """Answers of a run's items.csv with a probability of the label: label, whether it
+    is right, p."""
     import pandas as pd
 
     parts = []
@@ -146,11 +144,8 @@ def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def label_probabilities(answers: "AnswersByArm") -> "Figure":
-    """Fig 5a–b: how likely the labels are that each arm writes, by label.
-
-    Shares of the answers with that label, in bins of 5 %. Dotted: where confidence
-    stops being low and starts being high.
-    """
+    """Fig 5a–b: histogram of the probabilities of each arm's labels, in bins of 5 %.
+    Dotted: the limits of low and high confidence."""
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     edges = np.arange(21) / 20
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
@@ -176,11 +171,8 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
 
 
 def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
-    """Fig 5c–d: how many of the labels written with low (< 0.85) and with high
-    (> 0.95) confidence are right, by label.
-
-    The number of answers stands on each bar; those between are told below.
-    """
+    """Fig 5c–d: accuracy of labels with low (< 0.85) and with high (> 0.95) confidence,
+    by label. Bars have the number of answers, labels that of answers in between."""
     figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     places = np.arange(len(LABELS))
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
@@ -197,8 +189,8 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
             ax.bar_label(drawn, counts, fontsize=8, padding=2)
         between = table[table.p.between(LOW, HIGH)].label.value_counts()
         names = [
-            f"{told}\n({between.get(label, 0)} between)"
-            for label, told in zip(LABELS, TOLD.values(), strict=True)
+            f"{title}\n({between.get(label, 0)} between)"
+            for label, title in zip(LABELS, LABEL_TITLES.values(), strict=True)
         ]
         ax.set_xticks(places, names, fontsize=8)
         ax.set_xlabel(f"label said · {spaced(arm)}")
@@ -214,49 +206,45 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
 
 
 def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
-    """Fig 11: trajectories of one claim in columns, to open step by step.
-
-    rows: what each column is called → the claim and what was done. A search tells
-    which gold entries it found, the score what of the answer is right, wrong and
-    missed, and the parts of the reward.
-    """
+    """Fig 11: trajectories of one claim in columns (title → trajectory), step by step:
+    the gold entries that each search found, the answer's correct, wrong and missing
+    parts, and the terms of the reward."""
     from IPython.display import HTML
 
     first = next(iter(rows.values()))
     gold = ", ".join(f"[[{i}]]" for i in first.gold) or "none"
-    told = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
-    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in told.items())
+    gold = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}
+    head = "\n".join(f"<b>{name}:</b> {escape(text)}" for name, text in gold.items())
     cells = "".join(
-        f'<td style="{CELL}"><b>{escape(name)}</b>{_walked(row)}</td>'
+        f'<td style="{CELL}"><b>{escape(name)}</b>{_format_steps(row)}</td>'
         for name, row in rows.items()
     )
     table = f'<table style="width: 100%; table-layout: fixed"><tr>{cells}</tr></table>'
     return HTML(PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
 
 
-def _walked(row: Verified) -> str:
-    """The steps of a trajectory and its score."""
-    made, found = [], set()
+def _format_steps(row: Verified) -> str:
+    parts, found = [], set()
     for number, step in enumerate(steps(row.trajectory), start=1):
         text = " ".join(step.text.split())
-        told, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
+        title, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
         if step.kind == INFORMATION:
             ids = set(ENTRY.findall(step.text))
             hits = sum(i in ids for i in row.gold)
-            told = _mark(RIGHT if hits else WRONG, f"{hits} of {len(row.gold)} gold")
-            told += f" among {len(ids)}"
+            title = _mark(RIGHT if hits else WRONG, f"{hits} of {len(row.gold)} gold")
+            title += f" among {len(ids)}"
             for i in row.gold:
                 cited = escape(f"[[{i}]]")
                 body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
             found |= ids
         elif step.kind == OTHER:
-            told += f" · {_mark(WRONG, 'outside of the tags')}"
-        made.append(_step(f"{number} · <b>{step.kind}</b> {told}", body))
-    return "".join(made) + _score(row, found)
+            title += f" · {_mark(WRONG, 'outside of the tags')}"
+        parts.append(_step(f"{number} · <b>{step.kind}</b> {title}", body))
+    return "".join(parts) + _format_score(row, found)
 
 
-def _score(row: Verified, found: set[str]) -> str:
-    """What of the answer is right: label, evidence by id, and the rewards."""
+def _format_score(row: Verified, found: set[str]) -> str:
+    """The answer's label, its evidence by id, and the terms of the reward."""
     answer, lines = row.answer, []
     for i in answer.evidence:
         mark = (RIGHT, "gold, cited") if i in row.gold else (WRONG, "cited, not gold")
