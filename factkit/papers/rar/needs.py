@@ -17,6 +17,11 @@ PROBLEMS = {
     "aime25": 30,
 }
 
+# short questions per dev request: training ends where a tenth fewer are answered, and
+# of 200, a fifth of them known, that is four
+SHORT_DEV = 10
+WILDCHAT_READ = 20  # conversations read per training request; a part is factual
+
 
 class RarNeeds(RequestNeeds):
     """Filtered requests; utility beside the claims, for every policy that is kept."""
@@ -38,16 +43,12 @@ class RarNeeds(RequestNeeds):
     }
 
     def data(self) -> Work:
-        from factkit.papers.rar.requests import WILDCHAT_READ
-
         drawn = self.requests * self.p.drawn_responses
         calls = self.claim_calls(drawn, "verify")
         calls["filter"] = WILDCHAT_READ * self.requests
         return Work(calls, drawn)
 
     def evaluation(self, arm: Arm | None) -> Work:
-        from factkit.papers.rar.requests import SHORT_DEV
-
         p, new = self.p, self.is_new(arm)
         kept = p.kept_policies if arm and arm.algorithm == "GRPO" else 1
         dev, test = kept * p.dev_requests * new, p.test_requests * new

@@ -21,6 +21,7 @@ from factkit.data.splits import in_set, split_by_entity, split_prompts
 from factkit.facts.leads import facts, requests
 from factkit.facts.world import facts as world
 from factkit.facts.world import requests as world_requests
+from factkit.papers.rar.needs import SHORT_DEV, WILDCHAT_READ
 
 if TYPE_CHECKING:
     from factkit.papers.rar.arms import RarParams
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 DEV_SHARE = 0.15  # of the fact world's people
 HELD_OUT = 100  # texts for the perplexity
-# short questions a request for dev: training ends where a tenth fewer are answered, and
-# of 200, a fifth of them known, that is four
-SHORT_DEV = 10
-WILDCHAT_READ = 20  # conversations a training request, of which a part is factual
 Evidence = tuple[dict[str, list[Document]], Counter[str]]
 Requests = tuple[dict[str, list[Example]], list[str], Counter]
 

@@ -3,6 +3,10 @@
 from factkit.run.arms import Arm
 from factkit.run.needs import RequestNeeds, Work
 
+CALLS = 1.5  # of the writing model per prompt wanted: some are dropped
+# prompts that the paper evaluates on, of sets of which it takes a part (App. A)
+PART = {"longfact_objects": 250, "fava": 141, "alpaca_fact": 241}
+
 
 class ReasonNeeds(RequestNeeds):
     """Requests that a model writes; comparisons with the base policy's answers."""
@@ -17,16 +21,12 @@ class ReasonNeeds(RequestNeeds):
     }
 
     def data(self) -> Work:
-        from factkit.papers.reason.requests import CALLS
-
         work = super().data()
         written = round(CALLS * (self.requests + self.p.dev_requests))
         work.calls["write"] = written
         return work
 
     def evaluation(self, arm: Arm | None) -> Work:
-        from factkit.papers.reason.requests import PART
-
         p, new = self.p, self.is_new(arm)
         sizes = [PART.get(name, p.test_requests) for name in p.eval_sets.split()]
         test = sum(min(size, p.test_requests) for size in sizes)

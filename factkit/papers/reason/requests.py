@@ -27,6 +27,7 @@ from factkit.data.long_form_prompts import long_form_example
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
+from factkit.papers.reason.needs import CALLS, PART
 from factkit.policy.decoding import Sampling
 from factkit.verify.judge import quoted
 from factkit.verify.llm import Request
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from factkit.papers.reason.arms import ReasonParams
     from factkit.verify.llm import LLM
 
-CALLS = 1.5  # of the writing model for each prompt wanted: some are dropped
-# prompts that the paper evaluates on, of sets of which it takes a part (App. A)
-PART = {"longfact_objects": 250, "fava": 141, "alpaca_fact": 241}
 FACTUAL = ("fava", "alpaca_fact")  # parts chosen for seeking facts
 DIVERSE = 2_000  # WildChat's prompts that demonstrations are drawn from
 SHOWN = (2, 4)  # demonstrations a call, fact-seeking and diverse (Fig. 5)
