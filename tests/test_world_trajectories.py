@@ -22,9 +22,9 @@ from factkit.verify.trajectory import answer_of, well_formed
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
-ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
-SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
-CLAIMS = wt.claims(WORLD, 90, 0)
+ENTRIES = {entry.id: entry for entry in wt.list_entries(WORLD)}
+SEARCH = wt.mark_search(in_process(CorpusIndex(ENTRIES.values())))
+CLAIMS = wt.make_claims(WORLD, 90, 0)
 N = 2_000
 
 shares = st.floats(0, 1)
@@ -37,14 +37,14 @@ def find(query, k):
 
 
 def online(claim, how, seed=0):
-    return wt.online(WORLD, claim.question, find, how, random.Random(seed))
+    return wt.write_online(WORLD, claim.question, find, how, random.Random(seed))
 
 
 def offline(claim, how, seed=0):
     """With its evidence among other texts."""
     gold = [ENTRIES[name] for name in claim.evidence]
     pieces = [piece for e in [*find(claim.question, 2), *gold] for piece in shown(e)]
-    return wt.offline(WORLD, claim.question, pieces, how, random.Random(seed))
+    return wt.write_offline(WORLD, claim.question, pieces, how, random.Random(seed))
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +81,12 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         stated = WORLD.parse(claim.question)[0]
         twin = claim.question.replace(stated.object, others[0])
         one, two = (
-            wt.online(WORLD, text, find, CAREFUL, random.Random(0))
+            wt.write_online(WORLD, text, find, CAREFUL, random.Random(0))
             for text in (claim.question, twin)
         )
         asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]
         assert twin != claim.question and asked == t.queries(two)
-        bare = [[wt.unmarked(x) for x in thoughts(made)] for made in (one, two)]
+        bare = [[wt.unmark(x) for x in thoughts(made)] for made in (one, two)]
         assert bare[0] == bare[1]
         assert answer_of(one).evidence == answer_of(two).evidence
 
@@ -121,7 +121,7 @@ def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(
     for text, ids in zip(every, tokenizer(every)["input_ids"], strict=True):
         assert tokenizer.unk_token_id not in ids, text
     lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
-    parsed = [WORLD.parse(wt.unmarked(line)) for line in lines]
+    parsed = [WORLD.parse(wt.unmark(line)) for line in lines]
     facts = [fact for fact, _ in filter(None, parsed)]
     known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
     true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)

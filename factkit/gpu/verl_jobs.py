@@ -25,7 +25,7 @@ def truthrl(p: "TruthRL") -> Job:
 
     A learned reward is not for it: its model would stand in the process that judges.
     """
-    from factkit.facts.world.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.papers.truthrl import rewards
     from factkit.papers.truthrl.train import prompt_rows
 
@@ -38,7 +38,7 @@ def truthrl(p: "TruthRL") -> Job:
 
 def rar(p: "RAR") -> Job:
     """What verl needs to train `p.arm`, of notebook 20's data."""
-    from factkit.facts.leads.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.papers.rar import rewards
 
     train = read_examples(runs.run_folder(p.data_notebook, p) / "train.jsonl")
@@ -61,7 +61,7 @@ def reason(p: "Reason") -> Job:
 
 def rlfh(p: "Rlfh") -> Job:
     """What verl needs to train `p.arm` by PPO, of notebook 40's data."""
-    from factkit.facts.leads.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.papers.rlfh import rewards, verl_adapter
     from factkit.papers.rlfh.arms import ARMS
 

@@ -19,6 +19,7 @@ from factkit.data.entries import shown
 from factkit.data.entry_index import EntryIndex
 from factkit.data.examples import DataError
 from factkit.data.splits import split_by_entity
+from factkit.facts.source import HELD_OUT
 from factkit.papers.rar import requests as rar_requests
 from factkit.papers.reason import requests as reason_requests
 from factkit.papers.rlfh import requests as rlfh_requests
@@ -153,7 +154,7 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     short = rar_requests.SHORT_DEV
     assert len(own["dev"]) == p.dev_requests * (1 + 2 * short)
     assert len(own["test"]) == p.test_requests * 3
-    assert len(held_out) == rar_requests.HELD_OUT
+    assert len(held_out) == HELD_OUT
     assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
     public = [e for e in sets["test"] if "set" in e.meta]
     by_set = Counter(e.meta["set"] for e in public)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factkit.answers import long_form
+from factkit.answers.engine import ExactEngine
 from factkit.answers.short_form import rates
 from factkit.answers.verifier import verifier
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
@@ -165,7 +166,7 @@ def measure(
         if e.id in sets:
             (text,) = answers.to([e.id])
             items[e.id] = _short(MAY_ABSTAIN, option_outcome(text, e.answers[0]))
-    verify = verifier(p, "judge" if p.verifier == "judge" else "rules")  # App. B.2
+    verify = verifier(p)  # App. B.2
     for kind in (MAY_ABSTAIN, BEST_GUESS):
         short = [e for e in by_kind[kind] if e.id not in sets]
         texts = answers.to(e.id for e in short)
@@ -175,7 +176,7 @@ def measure(
         for example, outcome in zip(short, outcomes, strict=True):
             if outcome is not None:
                 items[example.id] = _short(kind, outcome)
-    for e in counted if p.verifier != "judge" else ():
+    for e in counted if isinstance(engine, ExactEngine) else ():
         # as many sentences as facts are wanted; an empty answer has none
         (text,) = answers.to([e.id])
         kept = text and len(engine.facts.sentences(text, e.entity)) == e.meta["wanted"]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from factkit.answers import long_form
-from factkit.answers.engine import facts_of
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import facts_of, judge_of
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
@@ -22,7 +21,7 @@ from factkit.verify.judge import Form, failed_share, free, up_to, whole
 from factkit.verify.response import answers, parts, sentences
 
 if TYPE_CHECKING:
-    from factkit.answers.engine import Reader
+    from factkit.facts.source import FactReader
     from factkit.papers.reason.arms import ReasonParams
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
@@ -45,8 +44,7 @@ def compare(p: "ReasonParams", engine: "Engine") -> Compare:
     """Who decides win rates: a judge in both orders (§4.1: AlpacaEval's way), or, where
     there is none, the stand-in for relevance."""
 
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
+    if llm := judge_of(p):
         return lambda ids, *texts: judge.compare(llm, *texts)
 
     def by_relevance(ids, prompts, ours, theirs) -> list[float | None]:
@@ -148,8 +146,7 @@ def strategies_used(
     its sentences state."""
     split = [(e, parts(responses[e.id])) for e in examples]
     formed = [(e, two.reasoning, two.answer) for e, two in split if two]
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
+    if llm := judge_of(p):
         return shares(annotate(llm, [(e.question, *two) for e, *two in formed]))
     facts = facts_of(p)
     return shares([tag(*two, stated(facts, e.entity)) for e, *two in formed])
@@ -242,7 +239,7 @@ def words(sentence: str) -> Hashable:
     return tuple(word for word in plain if word not in HEDGES)
 
 
-def stated(reader: "Reader", about: str) -> Callable[[str], Hashable]:
+def stated(reader: "FactReader", about: str) -> Callable[[str], Hashable]:
     """The key of `tag` where the facts are known: those that a sentence states of the
     subject `about`, in whichever wording, hedged or not; of a sentence that states
     none, its words."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from factkit.answers import drawn
 from factkit.answers.drawn import Drawn
 from factkit.data.examples import Example
-from factkit.facts.leads.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.reason import rewards
 from factkit.papers.reason.arms import Reason, ReasonSftParams
 from factkit.run import runs

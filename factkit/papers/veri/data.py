@@ -8,24 +8,19 @@ benchmark that it is of.
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import judge_llm, judge_of
 from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.entries import page_of, shown
-from factkit.data.examples import LABELS, Example, read_rows, shares, write_rows
+from factkit.data.examples import Example, read_rows, write_rows
 from factkit.data.search import Search, over_http
-from factkit.data.splits import Sets, in_set, split_by_entity
-from factkit.facts.leads import facts
-from factkit.facts.leads.facts import Fact
-from factkit.facts.leads.reader import LeadReader
-from factkit.facts.leads.requests import LeadClaims
-from factkit.facts.world import claims as world_claims
-from factkit.facts.world import facts as world
+from factkit.data.splits import Sets, split_by_entity
+from factkit.facts.source import open_source
 from factkit.papers.veri import benchmarks, search_rollout
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import asked
@@ -35,7 +30,7 @@ from factkit.run.progress import progress_bar
 from factkit.verify import judge
 from factkit.verify.judge import failed_share
 from factkit.verify.llm import LLM, Reply, Request
-from factkit.verify.trajectory import NEI, Turn, answer_of, information
+from factkit.verify.trajectory import NEI, Turn, answer_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -57,32 +52,15 @@ FILES = {
 }
 REPLY_TOKENS = 512  # Table 4
 MISSING = "evidence not in the corpus"
-PRECISE, SECOND_HOP = 0.3, 0.4  # how often the script on the leads is it, goes on
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     """train, dev and test claims, what is searched, and counts of what was dropped."""
     sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
-    if p.claims == "feverous_exfever":
-        return benchmark_sets(p)
-    if p.claims == "leads":
-        claims = LeadClaims(facts.load(), p.world_seed)
-        return claims.sets(sizes), claims.entries(), Counter()
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    entries = world_claims.world_entries(made)
-    return world_sets(made, sizes), entries, Counter()
-
-
-def world_sets(made: world.World, sizes: Mapping[str, int]) -> Sets:
-    """Claims about the fact world's people, labels and hops in turn in each split."""
-    rng = random.Random(f"claim sets {made.seed}")
-    people = rng.sample(made.people, len(made.people))
-    sets = {}
-    for name, part in shares(people, sizes).items():
-        own = world.World(made.seed, tuple(part), made.facts)
-        claims = world_claims.claims(own, sizes[name], made.seed)
-        sets[name] = [in_set(e, "world") for e in claims]
-    return sets
+    if load := LOADERS.get(p.claims):
+        return load(p)
+    source = open_source(p.claims, p)
+    return source.claim_sets(sizes), source.entries(), Counter()
 
 
 # ---- the paper's
@@ -120,6 +98,9 @@ def benchmark_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     dropped["shares an entity with a test claim"] = len(train) - len(own)
     sizes = {"train": p.train_claims, "dev": p.dev_claims}
     return split_by_entity(own, sizes) | {"test": test}, entries, dropped
+
+
+LOADERS = {"feverous_exfever": benchmark_sets}  # of public data
 
 
 def with_evidence(
@@ -226,12 +207,11 @@ def given_offline(
     if p.context_entries:
         sets = [e.meta["set"] for e in examples]
         hits = search([e.question for e in examples], p.context_entries, sets)
+    mark = open_source(p.claims, p).mark
     given = {}
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
-        if p.claims == "world":
-            mark = world_claims.marked
-            gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
+        gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
         context = [c for entry in others for c in shown(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)
@@ -273,12 +253,12 @@ def shown_to_sft(
     p.eval_batch_size at a time; those that there are lie in the folder, so that what
     was killed goes on.
     """
-    if p.verifier != "judge":
+    llm = judge_of(p)
+    if llm is None:
         return scripted(p, train, search)
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
-    llm = judge_llm(p, p.judge_model, p.judge_url)
     generate = search_rollout.with_server(
         *(p.judge_url, p.judge_model, Sampling(p.max_completion_length)),
         *(llm.key, llm.headers, llm.extra),
@@ -301,83 +281,12 @@ def shown_to_sft(
 def scripted(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
-    """What SFT learns from on the small profiles: a scripted searcher's trajectories.
-
-    Ours: the paper's are GPT-4o's (App. H). The script knows nothing of labels or gold
-    evidence. On the leads it searches for the claim as it stands, reads by wording
-    alone what was found, and compares. It has habits, as GPT-4o has, of whose answers
-    the paper finds 25 to 59 % right with their evidence (Table 1): mostly it cites all
-    that it was shown, and does not go on to a claim's second hop. So both ways come up
-    in rollouts, and RL can tell which one is paid.
-    """
+    """What SFT learns from on the small profiles: the trajectories of a script of the
+    source of the claims (ours: the paper's are GPT-4o's, App. H)."""
     rng = random.Random(f"scripted {p.world_seed}")
-    if p.verifier == "leads":
-        reader, k = LeadReader(facts.load()), p.retrieved_entries
-        return [by_reader(e.question, search, k, reader, rng) for e in examples]
-    made = world.build_world(people=p.world_people, seed=p.world_seed)
-    habits = world_claims.PLAIN
-    return [
-        world_claims.online(
-            made, e.question, lambda query, k: search([query], k)[0], habits, rng
-        )
-        for e in examples
-    ]
+    source, k = open_source(p.verifier, p), p.retrieved_entries
 
+    def find(query: str, k: int) -> list[Chunk]:
+        return search([query], k)[0]
 
-def by_reader(
-    claim: str, search: Search, k: int, reader: LeadReader, rng: random.Random
-) -> list[Turn]:
-    """The trajectory in which the leads' reader says what was found."""
-    hops = reader.hops_of(claim)
-    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
-    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
-    turns, seen, used = [], [], []
-    for hop in hops:
-        if used:
-            if rng.random() >= SECOND_HOP:
-                break
-            subject = used[-1][1].object
-            query = facts.statement(Fact(subject, hop.relation, hop.object))
-        pieces = [piece for entry in search([query], k)[0] for piece in shown(entry)]
-        seen += pieces
-        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
-        turns.append(Turn(information(pieces), by_model=False))
-        stated = _stated(pieces, subject, hop.relation, reader)
-        found = stated[1].object if stated else ""
-        text = f"<think>{_compared(hop.object, found)}</think>\n"
-        if not stated:
-            break
-        used.append(stated)
-    label, cited = LABELS[2], []
-    if len(used) == len(hops):
-        label = LABELS[hops[-1].object != used[-1][1].object]
-        cited = [piece for piece, _ in used]
-    if rng.random() >= PRECISE:
-        cited = seen
-    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
-    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-    return [*turns, Turn(text, by_model=True)]
-
-
-def _compared(claimed: str, found: str) -> str:
-    """A hop's thought: the object that the claim names, the one found, each "" if none,
-    and whether they are the same.
-
-    Without that last word a small policy learns the labels' form and guesses which.
-    """
-    thought = f"Claim: {claimed}. " if claimed else ""
-    thought += f"Found: {found or 'nothing'}."
-    if claimed and found:
-        thought += " Same." if claimed == found else " Different."
-    return thought
-
-
-def _stated(
-    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
-) -> tuple[Chunk, Fact] | None:
-    """The first piece that states a relation of a subject, with the fact."""
-    for piece in pieces:
-        parsed = reader.parse(piece.text)
-        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
-            return piece, parsed[0]
-    return None
+    return [source.write_trajectory(e.question, find, k, rng) for e in examples]

@@ -22,7 +22,7 @@ from factkit.data.corpus import Chunk, listed
 from factkit.data.entries import shown
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
-from factkit.facts.world.claims import marking
+from factkit.facts.source import open_source
 from factkit.policy import cpu, models, vllm_engine
 from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import connections, runs
@@ -82,7 +82,7 @@ def searcher(p: "VeriParams") -> Search:
         return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
     search = in_process(CorpusIndex(read_rows(entries, Chunk)))
-    return marking(search) if p.claims == "world" else search
+    return open_source(p.claims, p).mark_search(search)
 
 
 # ---- a trajectory

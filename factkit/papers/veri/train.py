@@ -1,7 +1,6 @@
 """Veri-R1's arms: what each one trains, on what, and from where (§2, App. B, H); and
 what a policy then does with claims."""
 
-import functools
 import math
 import re
 import shutil
@@ -10,13 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.examples import LABELS, Example, read_rows, write_rows
-from factkit.facts.world import claims as world_claims
-from factkit.facts.world import facts as world
-from factkit.facts.world import policy as world_policy
-from factkit.facts.world import texts as world_texts
+from factkit.facts.policy import base_policy
 from factkit.papers.veri import rewards, search_rollout
 from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
@@ -47,18 +42,7 @@ def policy_of(p: Veri) -> str:
     if p.arm == "larger":
         own = {"policy": p.larger_policy, "pretrain_hidden_size": p.larger_hidden_size}
         p = p.model_copy(update=own)
-    if p.policy != "tiny-world":
-        return assets.policy_path(p.policy)
-    made, texts = _read_before(p.world_people, p.world_seed)
-    tokenizer = world_texts.build_tokenizer(made, p.answer_format)
-    longest = world_claims.LONGEST
-    return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
-
-
-@functools.cache  # an RL arm asks twice, for its start and its reference
-def _read_before(people: int, seed: int) -> tuple[world.World, list[str]]:
-    made = world.build_world(people=people, seed=seed)
-    return made, world_claims.pretraining_texts(made, seed)
+    return base_policy(p)
 
 
 def start_of(p: Veri, shown: Shown, inputs: Sequence[Path]) -> str:
