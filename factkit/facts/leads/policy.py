@@ -52,7 +52,7 @@ SHORT_SHARE = 0.5
 DOUBT_SHARE = 0.3  # of the statements of the reasoning
 
 
-def cold_start(p: PolicyParams) -> str:
+def make_policy(p: PolicyParams) -> str:
     """SmolLM2-135M-Instruct that tells of a lead's subject in exact short sentences.
 
     SFT with LoRA on `cold_start_rows`; settings are ours, chosen on dev requests.

@@ -11,7 +11,7 @@ from factkit.run.params.stages import PolicyParams
 from factkit.train import pretraining
 
 
-def pretrained_policy(p: PolicyParams) -> str:
+def make_policy(p: PolicyParams) -> str:
     """The folder of the policy that has read about the fact world of `p`.
 
     With `p.answer_format` "claims" it has read trajectories about made-up worlds (and
