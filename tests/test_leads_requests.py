@@ -138,7 +138,7 @@ def made(leads):
 
 @pytest.fixture(scope="module")
 def sets(made):
-    return made.sets(CLAIMS)
+    return made.claim_sets(CLAIMS)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def claimed(example, leads, read):
 def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
     sets, made, leads, read
 ):
-    assert made.sets(CLAIMS) == sets != LeadClaims(leads, 1).sets(CLAIMS)
+    assert made.claim_sets(CLAIMS) == sets != LeadClaims(leads, 1).claim_sets(CLAIMS)
     refuse_overlap(sets)
     assert {name: len(claims) for name, claims in sets.items()} == CLAIMS
     owner = {}  # of a work's creator, too
@@ -174,7 +174,7 @@ def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
                 assert owner.setdefault(fact.subject, name) == name
     assert len({e.id for e in every(sets)}) == sum(CLAIMS.values())
     with pytest.raises(DataError, match="too few claims"):
-        made.sets({"train": 60_000})
+        made.claim_sets({"train": 60_000})
     with pytest.raises(ValueError, match="no claim"):
         read.hops_of("Ada wandered lonely as a cloud")
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from factkit.data.corpus import Chunk, Document, load_leads
 from factkit.data.examples import Example
-from factkit.data.rows import Loaded
-from factkit.data.search import Search
-from factkit.data.splits import Sets
 from factkit.facts.requests import make_requests
-from factkit.verify.trajectory import Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from factkit.data.rows import Loaded
+    from factkit.data.search import Search
+    from factkit.data.splits import Sets
     from factkit.run.params.stages import PolicyParams
+    from factkit.verify.trajectory import Turn
 
 Verification = Literal["supported", "contradicted", "inconclusive"]
 Find = Callable[[str, int], Sequence[Chunk]]  # a query and k → the k best entries
@@ -75,31 +75,31 @@ class FactReader(Protocol):
 
 
 class FactSource(FactReader, Protocol):
-    """Facts, and everything that is asked about them; subjects are given by name.
+    """Facts, and everything that papers ask about them; subjects are given by name.
 
-    The methods with a body are those of a source that knows no fact exactly.
-    seed: of splits and samples. grades_reasoning: whether `reasoning_quality` is known.
+    The methods with a body are those of a source without exact facts.
+    seed: of splits and samples. grades_reasoning: whether it has `reasoning_quality`.
     """
 
     seed: int
     grades_reasoning: bool = False
 
-    def questions(self) -> Loaded:
+    def questions(self) -> "Loaded":
         """Short questions, and how many were dropped for which reason."""
 
     def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
         """The documents as chunks of at most `size` tokens, for retrieval."""
 
     def documents(self) -> list[Document]:
-        """The documents that evidence is searched in: the leads, each after its title,
-        so that a chunk says whom it is about."""
+        """The documents to search for evidence: the leads, each after its title, so
+        that a chunk says whom it is about."""
         return [
             Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
             for d in load_leads()
         ]
 
     def contradicting_documents(self, statement: str) -> set[str]:
-        """The ids of the documents that together contradict a statement, if known."""
+        """The ids of the documents that together contradict a statement."""
         return set()
 
     # ---- requests
@@ -110,26 +110,23 @@ class FactSource(FactReader, Protocol):
         dev_share: float = DEV_SHARE,
         familiar: bool = False,
     ) -> dict[str, list[str]]:
-        """The subjects of each split, none in two of them.
+        """The subjects of each split, none in two splits.
 
-        sizes: requests per split. dev_share: of the subjects, for a source that splits
-        them by fixed shares. familiar: only subjects that the base policy has read of,
-        for a source that knows.
+        sizes: requests per split. dev_share: for a source that splits by fixed shares.
+        familiar: only subjects that the base policy has read about, if that is known.
         """
 
-    def requests(self, subjects: Sequence[str], kind: str) -> list[Example]:
-        """The requests of a kind about the subjects (`make_requests`)."""
-        return make_requests(self, subjects, kind)
+    requests = make_requests
 
     def mixed_requests(self, subjects: Sequence[str], n: int) -> list[Example]:
         """n requests of several kinds, to train on."""
 
-    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> Sets:
-        """Open and counted requests for each split; `meta["set"]` names the evaluation
-        set, of which "test" has several, each with `sizes["test"]` requests at most."""
+    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> "Sets":
+        """Open and counted requests for each split, for "test" of each evaluation set;
+        `meta["set"]` names the set."""
 
     def held_out_texts(self, subjects: Sequence[str]) -> list[str]:
-        """Texts to measure the perplexity on, about the subjects if these are known."""
+        """Texts to measure the perplexity on, about the subjects if they are known."""
         return sample_texts([document.text for document in load_leads()])
 
     def exploits(self, subject: str) -> dict[str, str]:
@@ -141,7 +138,7 @@ class FactSource(FactReader, Protocol):
 
     # ---- claims
 
-    def claim_sets(self, sizes: Mapping[str, int]) -> Sets:
+    def claim_sets(self, sizes: Mapping[str, int]) -> "Sets":
         """The claims of each split, labels balanced and no subject in two splits.
 
         Raises ValueError or DataError if there are too few claims.
@@ -154,13 +151,13 @@ class FactSource(FactReader, Protocol):
         """A text as a search for the query shows it."""
         return text
 
-    def mark_search(self, search: Search) -> Search:
+    def mark_search(self, search: "Search") -> "Search":
         """The search, with its results as `mark` shows them."""
         return search
 
     def write_trajectory(
         self, claim: str, find: Find, k: int, rng: random.Random
-    ) -> list[Turn]:
+    ) -> "list[Turn]":
         """A script's search for the evidence of a claim, k entries at a time."""
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from factkit.data.corpus import Chunk
 from factkit.data.entries import page_id, sentence_id, shown
 from factkit.data.examples import LABELS, DataError, Example, shares
-from factkit.facts.leads.facts import NOW, Leads, name_within, statement
+from factkit.facts.leads.facts import NOW, name_within, statement
 from factkit.facts.leads.reader import CREATOR, LeadReader
 from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn, information
@@ -39,12 +39,13 @@ SECOND_HOP = 0.4
 
 
 @dataclass(frozen=True)
-class LeadClaims:
-    """The claims on the leads and the entries to search; seed: of the facts that are
-    left out."""
+class LeadClaims(LeadReader):
+    """The leads, with claims and the entries to search.
 
-    leads: Leads
-    seed: int = 0
+    claim_seed: of the claims, and of the facts that no entry states.
+    """
+
+    claim_seed: int = 0
 
     def entries(self) -> list[Chunk]:
         """An entry for each fact that is stated: the subject, then the sentence."""
@@ -53,28 +54,30 @@ class LeadClaims:
             for fact in filter(self.is_stated, subject.facts):
                 text = f"{name}\n{statement(fact)}"
                 n_words = len(text.split())
-                entries.append(Chunk(self.evidence(fact), page_id(name), text, n_words))
+                entries.append(
+                    Chunk(self.sentence_id_of(fact), page_id(name), text, n_words)
+                )
         return entries
 
     def is_stated(self, fact: Fact) -> bool:
         """Whether an entry states the fact."""
         kind = "place" if fact.relation in PLACE else fact.relation
-        rng = random.Random(f"told {self.seed} {fact.subject} {kind}")
+        rng = random.Random(f"told {self.claim_seed} {fact.subject} {kind}")
         left_out = fact.relation in CLAIMED and rng.random() < LEFT_OUT
         return fact.relation not in REDUNDANT and not left_out
 
-    def evidence(self, fact: Fact) -> str:
+    def sentence_id_of(self, fact: Fact) -> str:
         """The id of the sentence that states a fact."""
         number = self.leads.facts_of(fact.subject).index(fact)
         return sentence_id(fact.subject, number)
 
-    def sets(self, sizes: Mapping[str, int]) -> dict[str, list[Example]]:
+    def claim_sets(self, sizes: Mapping[str, int]) -> dict[str, list[Example]]:
         """Splits of the given sizes, with the labels in turn.
 
         No subject is in two splits; a work and its creator are in one. Raises DataError
         if there are too few claims.
         """
-        rng = random.Random(f"claims {self.seed}")
+        rng = random.Random(f"claims {self.claim_seed}")
         groups = self._groups()
         rng.shuffle(groups)
         sets = {}
@@ -111,7 +114,7 @@ class LeadClaims:
             entity=first.subject,
             relation=relation,
             label=label,
-            evidence=[] if label == NEI else [self.evidence(hop) for hop in hops],
+            evidence=[] if label == NEI else [self.sentence_id_of(hop) for hop in hops],
             meta={"set": "leads", "hops": len(hops)},
         )
 
@@ -186,50 +189,58 @@ class LeadClaims:
                 if fact.relation in SECOND_HOPS:
                     yield by, fact
 
+    # ---- the script
 
-# ---- the script
+    def write_trajectory(
+        self, claim: str, find: Find, k: int, rng: random.Random
+    ) -> list[Turn]:
+        """The trajectory of a script that searches and compares what it finds.
 
-
-def write_trajectory(
-    reader: LeadReader, claim: str, find: Find, k: int, rng: random.Random
-) -> list[Turn]:
-    """The trajectory of a script that searches for a claim and compares what it reads.
-
-    It knows the wordings of sentences, and neither the label nor the gold evidence.
-    GPT-4o's answers, which the paper's SFT learns from, are right with their evidence
-    for 25 to 59 % (Veri-R1 Table 1). So the script has habits, too: mostly it cites all
-    results, and does not go on to the second hop. RL can tell which way is rewarded.
-    """
-    hops = reader.hops_of(claim)
-    plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
-    text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
-    turns, pieces, evidence = [], [], []
-    for hop in hops:
-        if evidence:
-            if rng.random() >= SECOND_HOP:
+        It knows the wordings of sentences, but neither label nor gold evidence. Only 25
+        to 59 % of GPT-4o's answers, which the paper's SFT learns from, are right with
+        their evidence (Veri-R1 Table 1). So the script has habits, too: mostly it cites
+        all results, and does not go on to the second hop. RL can tell which way pays.
+        """
+        hops = self.hops_of(claim)
+        plan = ", ".join(hop.relation.replace("_", " ") for hop in hops)
+        text, query, subject = f"<plan>{plan}</plan>\n", claim, hops[0].subject
+        turns, pieces, evidence = [], [], []
+        for hop in hops:
+            if evidence:
+                if rng.random() >= SECOND_HOP:
+                    break
+                subject = evidence[-1][1].object
+                query = statement(Fact(subject, hop.relation, hop.object))
+            results = [piece for entry in find(query, k) for piece in shown(entry)]
+            pieces += results
+            turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
+            turns.append(Turn(information(results), by_model=False))
+            match = self._find_fact(results, subject, hop.relation)
+            thought = _compare(hop.object, match[1].object if match else "")
+            text = f"<think>{thought}</think>\n"
+            if not match:
                 break
-            subject = evidence[-1][1].object
-            query = statement(Fact(subject, hop.relation, hop.object))
-        results = [piece for entry in find(query, k) for piece in shown(entry)]
-        pieces += results
-        turns.append(Turn(f"{text}<search>{query}</search>", by_model=True))
-        turns.append(Turn(information(results), by_model=False))
-        match = _find_fact(results, subject, hop.relation, reader)
-        thought = _compare(hop.object, match[1].object if match else "")
-        text = f"<think>{thought}</think>\n"
-        if not match:
-            break
-        evidence.append(match)
-    label, cited = NEI, []
-    if len(evidence) == len(hops):
-        same = hops[-1].object == evidence[-1][1].object
-        label = SUPPORT if same else REFUTE
-        cited = [piece for piece, _ in evidence]
-    if rng.random() >= PRECISE:
-        cited = pieces
-    ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
-    text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
-    return [*turns, Turn(text, by_model=True)]
+            evidence.append(match)
+        label, cited = NEI, []
+        if len(evidence) == len(hops):
+            same = hops[-1].object == evidence[-1][1].object
+            label = SUPPORT if same else REFUTE
+            cited = [piece for piece, _ in evidence]
+        if rng.random() >= PRECISE:
+            cited = pieces
+        ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
+        text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
+        return [*turns, Turn(text, by_model=True)]
+
+    def _find_fact(
+        self, pieces: Sequence[Chunk], subject: str, relation: str
+    ) -> tuple[Chunk, Fact] | None:
+        """The first piece that states the relation of the subject, with the fact."""
+        for piece in pieces:
+            fact, _ = self.parse(piece.text) or (None, False)
+            if fact and (fact.subject, fact.relation) == (subject, relation):
+                return piece, fact
+        return None
 
 
 def _compare(claimed: str, stated: str) -> str:
@@ -242,14 +253,3 @@ def _compare(claimed: str, stated: str) -> str:
     if claimed and stated:
         thought += " Same." if claimed == stated else " Different."
     return thought
-
-
-def _find_fact(
-    pieces: Sequence[Chunk], subject: str, relation: str, reader: LeadReader
-) -> tuple[Chunk, Fact] | None:
-    """The first piece that states the relation of the subject, with the fact."""
-    for piece in pieces:
-        parsed = reader.parse(piece.text)
-        if parsed and (parsed[0].subject, parsed[0].relation) == (subject, relation):
-            return piece, parsed[0]
-    return None

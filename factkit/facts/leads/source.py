@@ -15,13 +15,12 @@ from factkit.data.corpus import Chunk, chunk_documents, load_leads
 from factkit.data.examples import COUNTED, LONG_FORM, OPEN, Example, shares
 from factkit.data.rows import Loaded
 from factkit.data.splits import Sets, in_set
-from factkit.facts.leads import claims, facts
+from factkit.facts.leads import facts
+from factkit.facts.leads.claims import LeadClaims
 from factkit.facts.leads.facts import OPEN_REQUEST, PERSON, SINGLE
 from factkit.facts.leads.policy import is_of_cold_start
 from factkit.facts.leads.questions import lead_questions
-from factkit.facts.leads.reader import LeadReader
-from factkit.facts.source import DEV_SHARE, Fact, FactSource, Find, sample_texts
-from factkit.verify.trajectory import Turn
+from factkit.facts.source import DEV_SHARE, Fact, FactSource, sample_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,14 +31,10 @@ LEAST_FACTS = 3
 
 
 @dataclass(frozen=True)
-class LeadSource(LeadReader, FactSource):
-    """The leads, with the requests and claims about their subjects.
-
-    claim_seed: of the facts that no entry states, and of the claims.
-    """
+class LeadSource(LeadClaims, FactSource):
+    """The leads, with the requests and claims about their subjects."""
 
     seed: int = 0
-    claim_seed: int = 0
 
     request_prefix = "lead:"
     long_label = LONG_FORM
@@ -121,24 +116,10 @@ class LeadSource(LeadReader, FactSource):
         """Some of the subjects' leads."""
         return sample_texts([self.leads.subjects[name].text for name in subjects])
 
-    def claim_sets(self, sizes: Mapping[str, int]) -> Sets:
-        """The claims of `LeadClaims`."""
-        return claims.LeadClaims(self.leads, self.claim_seed).sets(sizes)
-
-    def entries(self) -> list[Chunk]:
-        """The entries of `LeadClaims`."""
-        return claims.LeadClaims(self.leads, self.claim_seed).entries()
-
-    def write_trajectory(
-        self, claim: str, find: Find, k: int, rng: random.Random
-    ) -> list[Turn]:
-        """The trajectory of the script that reads the leads' sentences."""
-        return claims.write_trajectory(self, claim, find, k, rng)
-
 
 @cache
 def _open_leads(seed: int, claim_seed: int) -> LeadSource:
-    return LeadSource(facts.load(), seed, claim_seed)
+    return LeadSource(facts.load(), claim_seed, seed)
 
 
 def open_source(p: "PolicyParams") -> LeadSource:
