@@ -54,11 +54,12 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     names of facts stand for rules. The final answer is taken out of a boxed response
     first; without a box it is "", wrong.
     """
+    name = name or p.verifier
     model, _, url = name.partition("@")
-    llm = judge_llm(p, model, url) if url else None
-    if not url and (name or p.verifier) == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
-    rule = RULES.get(name or p.verifier, outcome)
+    llm = None
+    if url or name == "judge":
+        llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
+    rule = RULES.get(name, outcome)
 
     def verify(responses, answers, questions) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"

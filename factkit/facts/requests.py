@@ -3,37 +3,21 @@
 Ours. They stand for WildChat, Biography, PopQA and IFEval (Binary RAR §4).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from factkit.data.examples import COUNTED, MAY_ABSTAIN, OPEN, Example
+
+if TYPE_CHECKING:
+    from factkit.facts.source import FactSource
 
 COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
 COUNTED_REQUEST = "Tell me {count} about {s}."
 MAY_ABSTAIN_REQUEST = "{question} You may say that you don't know."
 
 
-class Requestable(Protocol):
-    """What a source says of its subjects for their requests.
-
-    request_prefix: of ids. open_requests: the wordings of an open request, with {s}.
-    long_label: the label of long requests.
-    """
-
-    request_prefix: str
-    open_requests: Sequence[str]
-    long_label: str
-    facts_of: Callable[[str], Sequence[Any]]  # subject → its facts
-    asked_facts: Callable[[str], Sequence[Any]]  # → those with one right answer
-    statement: Callable[[Any], str]  # fact → a sentence that states it
-    question: Callable[[Any, int], str]  # fact, number of the wording → a question
-    name_within: Callable[[str], str]  # subject → its name inside a sentence
-    evidence: Callable[[str], list[str]]  # subject → ids of documents
-    describe: Callable[..., dict[str, Any]]  # subject, fact or None → `meta`
-
-
 def make_requests(
-    source: Requestable, subjects: Sequence[str], kind: str
+    source: "FactSource", subjects: Sequence[str], kind: str
 ) -> list[Example]:
     """The requests of a kind about each subject; `answers[0]` is a true reference.
 
@@ -50,7 +34,7 @@ def make_requests(
 
 
 def _long_requests(
-    source: Requestable, subject: str, kind: str, number: int
+    source: "FactSource", subject: str, kind: str, number: int
 ) -> list[Example]:
     name, meta = source.name_within(subject), {"kind": kind, **source.describe(subject)}
     texts = [text.format(s=name) for text in source.open_requests]
@@ -73,7 +57,7 @@ def _long_requests(
 
 
 def _short_requests(
-    source: Requestable, subject: str, kind: str, number: int
+    source: "FactSource", subject: str, kind: str, number: int
 ) -> list[Example]:
     text = MAY_ABSTAIN_REQUEST if kind == MAY_ABSTAIN else "{question}"
     return [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factkit.data.corpus import Chunk, Document, load_leads
 from factkit.data.examples import Example
@@ -73,16 +73,24 @@ class FactReader(Protocol):
     def facts_of(self, subject: str) -> Sequence[Fact]:
         """The facts of a subject, in the order of the relations."""
 
+    def statement(self, fact: Fact) -> str:
+        """The sentence that states a fact."""
+
 
 class FactSource(FactReader, Protocol):
     """Facts, and everything that papers ask about them; subjects are given by name.
 
     The methods with a body are those of a source without exact facts.
     seed: of splits and samples. grades_reasoning: whether it has `reasoning_quality`.
+    open_requests: the wordings of an open request, with {s} for the subject.
+    request_prefix: of the ids of requests. long_label: the label of long requests.
     """
 
     seed: int
     grades_reasoning: bool = False
+    open_requests: Sequence[str] = ()
+    request_prefix: str = ""
+    long_label: str = ""
 
     def questions(self) -> "Loaded":
         """Short questions, and how many were dropped for which reason."""
@@ -117,6 +125,23 @@ class FactSource(FactReader, Protocol):
         """
 
     requests = make_requests
+
+    def question(self, fact: Fact, wording: int) -> str:
+        """A question that the object of the fact answers."""
+
+    def name_within(self, subject: str) -> str:
+        """The name of a subject as it is within a sentence."""
+        return subject
+
+    def asked_facts(self, subject: str) -> Sequence[Fact]:
+        """The facts of a subject for short questions: those with one right answer."""
+        return self.facts_of(subject)
+
+    def evidence(self, subject: str) -> list[str]:
+        """The ids of the documents about a subject."""
+
+    def describe(self, subject: str, fact: Fact | None = None) -> dict[str, Any]:
+        """What `meta` of a request about a subject or one of its facts says."""
 
     def mixed_requests(self, subjects: Sequence[str], n: int) -> list[Example]:
         """n requests of several kinds, to train on."""

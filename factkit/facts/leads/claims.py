@@ -17,7 +17,7 @@ from factkit.data.corpus import Chunk
 from factkit.data.entries import page_id, sentence_id, shown
 from factkit.data.examples import LABELS, DataError, Example, shares
 from factkit.facts.leads.facts import NOW, name_within, statement
-from factkit.facts.leads.reader import CREATOR, LeadReader
+from factkit.facts.leads.reader import LeadReader
 from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn, information
 
@@ -30,6 +30,7 @@ SECOND_HOPS = ("birth_year", "death_year", "nationality")  # about a work's crea
 REDUNDANT = ("century", "capital")  # in no entry: other facts say as much
 PLACE = ("country", "continent", "capital_of")  # stated together: one implies another
 LEFT_OUT = 1 / 3  # of the facts
+CREATOR = "The creator of "  # begins a claim of two hops
 TWO_HOPS = 1 / 5  # of the claims
 YEARS = (3, 40)  # from the true year to a false one
 # the habits of the script: how often it cites only what it used, and goes on to the
@@ -231,6 +232,23 @@ class LeadClaims(LeadReader):
         ids = ", ".join(dict.fromkeys(f"[[{piece.id}]]" for piece in cited))
         text += f"<answer>\nLabel: {label}\nEvidence: {ids}\n</answer>"
         return [*turns, Turn(text, by_model=True)]
+
+    def hops_of(self, claim: str) -> list[Fact]:
+        """The facts that a claim rests on, by its wording alone.
+
+        The last one has the claimed object; of two hops, the first lacks its object,
+        and so the second its subject. Raises ValueError if it is no claim on the leads.
+        """
+        parsed = self.parse(claim)
+        if parsed is None:
+            raise ValueError(f"{claim!r} is no claim on the leads")
+        fact = parsed[0]
+        if not fact.subject.startswith(CREATOR):
+            return [fact]
+        work = fact.subject.removeprefix(CREATOR)
+        names = {name_within(name): name for name in self.leads.subjects}
+        first = Fact(names.get(work, work), "creator", "")
+        return [first, Fact("", fact.relation, fact.object)]
 
     def _find_fact(
         self, pieces: Sequence[Chunk], subject: str, relation: str

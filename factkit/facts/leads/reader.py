@@ -15,7 +15,6 @@ from factkit.facts.leads.facts import (
     OCCUPATIONS,
     STATEMENTS,
     Leads,
-    name_within,
     statement,
 )
 from factkit.facts.leads.questions import (
@@ -32,7 +31,6 @@ _HEDGE = re.compile(
     r"(?: that)?|(?-i:might|may|could)(?= have been\b| be\b)),? ?"
 )
 _HEDGED = "Perhaps "
-CREATOR = "The creator of "  # of a claim of two hops
 _MODAL = re.compile(r"\b(?:have been|be)\b")  # what a hedge leaves of its verb
 _DENIED = re.compile(r"(?i)\b(?:not|never|no|n't|nor|neither|unknown)\b|n't\b")
 _YEAR = r"(1\d{3}|20[0-2]\d)"
@@ -204,23 +202,6 @@ class LeadReader:
             text = text.removeprefix("The ").removeprefix("the ")
         sentence = statement(Fact(subject, relation, text))
         return sentence if self.parse(sentence) else ""
-
-    def hops_of(self, claim: str) -> list[Fact]:
-        """The facts that a claim rests on, by its wording alone.
-
-        The last one has the claimed object; of two hops, the first lacks its object,
-        and so the second its subject. Raises ValueError if it is no claim on the leads.
-        """
-        parsed = self.parse(claim)
-        if parsed is None:
-            raise ValueError(f"{claim!r} is no claim on the leads")
-        fact = parsed[0]
-        if not fact.subject.startswith(CREATOR):
-            return [fact]
-        work = fact.subject.removeprefix(CREATOR)
-        names = {name_within(name): name for name in self.leads.subjects}
-        first = Fact(names.get(work, work), "creator", "")
-        return [first, Fact("", fact.relation, fact.object)]
 
     def facts_of(self, subject: str) -> tuple[Fact, ...]:
         """The facts of a subject."""

@@ -18,7 +18,7 @@ from factkit.data.corpus import Document
 from factkit.data.examples import Example
 from factkit.data.rows import Loaded
 from factkit.data.spelling import LONGEST
-from factkit.facts.source import Fact, Verification, parse_wordings
+from factkit.facts.source import Fact, FactSource, Verification, parse_wordings
 
 HEDGES = ("probably", "perhaps", "might")
 HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
@@ -140,7 +140,7 @@ def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 @dataclass(frozen=True)
-class World:
+class World(FactSource):
     """People and facts. A subject has at most one object per relation."""
 
     seed: int
@@ -167,7 +167,7 @@ class World:
         keys = ((subject, relation) for relation in QUESTIONS)
         return [self.by_key[key] for key in keys if key in self.by_key]
 
-    # ---- reading (`facts.source.FactReader`), by the wordings of facts alone
+    # ---- reading, by the wordings of facts alone
 
     def sentences(self, text: str, about: str = "") -> list[str]:
         """A text's sentences, up to their "."; what is left at the end is one, too."""
@@ -221,18 +221,12 @@ class World:
         sentence = statement(Fact(subject, relation, text))
         return sentence if self.parse(sentence) else ""
 
-    # ---- what requests are made of (`facts.requests.Requestable`)
+    # ---- requests
 
     grades_reasoning = True
-    request_prefix = long_label = ""
     open_requests = BIOGRAPHY_QUESTIONS
-    asked_facts = facts_of
     statement = staticmethod(statement)
     question = staticmethod(question)
-
-    def name_within(self, subject: str) -> str:
-        """The name as it is."""
-        return subject
 
     def evidence(self, subject: str) -> list[str]:
         """The ids of the documents about a subject."""

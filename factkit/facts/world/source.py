@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from factkit.data.corpus import Chunk, chunk_documents
 from factkit.data.examples import COUNTED, MAY_ABSTAIN, OPEN, Example, shares
 from factkit.data.splits import Sets, in_set
-from factkit.facts.source import DEV_SHARE, Fact, FactSource, Find
+from factkit.facts.source import DEV_SHARE, Fact, Find
 from factkit.facts.world import claims
 from factkit.facts.world.facts import (
     ABSTENTION,
@@ -36,7 +36,7 @@ TO_THE_JUDGE = (
 )
 
 
-class WorldSource(World, FactSource):
+class WorldSource(World):
     """The fact world, with the requests and claims about its people."""
 
     def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:

@@ -10,7 +10,7 @@ from factkit.answers.verifier import judge_llm
 from factkit.data import benchmarks, long_form_prompts
 from factkit.data.corpus import Document
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
-from factkit.data.splits import in_set, split_by_entity, split_prompts
+from factkit.data.splits import split_by_entity, split_prompts
 from factkit.facts.source import open_source
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def request_sets(p: "RarParams") -> Requests:
     p.test_requests of them open, and as many of each other kind (WildChat: SHORT_DEV
     times as many for dev). No entity is in two of the three.
     """
-    return LOADERS.get(p.requests, _embedded_sets)(
-        p, {name: getattr(p, f"{name}_requests") for name in ("train", "dev", "test")}
-    )
+    sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
+    load = LOADERS.get(p.requests, _embedded_sets)
+    return load(p, sizes)
 
 
 def _embedded_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
@@ -82,23 +82,17 @@ LOADERS = {"wildchat": _wildchat_sets}  # of public data
 
 def _public_requests(p: "RarParams", name: str) -> list[Example]:
     """A random sample of one of p.test_sets, p.test_requests at most."""
-    is_short = name in benchmarks.BENCHMARKS
-    loader = benchmarks if is_short else long_form_prompts
+    loader, kind, suffix = long_form_prompts, OPEN, ""
+    if name in benchmarks.BENCHMARKS:
+        loader, kind, suffix = benchmarks, MAY_ABSTAIN, f"\n\n{OPTIONS}"
     examples, _ = loader.load(name)
     n = min(p.test_requests, len(examples))
-    examples = random.Random(f"{name} {p.split_seed}").sample(examples, n)
-    updates = {"meta": {"kind": MAY_ABSTAIN if is_short else OPEN}}
-    if is_short:
-        return [
-            in_set(
-                e.model_copy(
-                    update={"question": f"{e.question}\n\n{OPTIONS}", **updates}
-                ),
-                name,
-            )
-            for e in examples
-        ]
-    return [in_set(e.model_copy(update=updates), name) for e in examples]
+    sample = random.Random(f"{name} {p.split_seed}").sample(examples, n)
+    updates = [
+        {"question": e.question + suffix, "meta": {"kind": kind, "set": name}}
+        for e in sample
+    ]
+    return [e.model_copy(update=u) for e, u in zip(sample, updates, strict=True)]
 
 
 def evidence_of(p: "RarParams", examples: Sequence[Example]) -> Evidence:
