@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from factkit import prompts
-from factkit.answers.requests import file_of, keep_factual, lead_sets, world_sets
+from factkit.answers.requests import embedded_sets, file_of, keep_factual
 from factkit.answers.verifier import judge_llm
 from factkit.data import rows, sources
 from factkit.data.examples import Example, hash_id, refuse_overlap
@@ -57,14 +57,10 @@ def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     No entity is in two of them. test holds p.test_requests of each evaluation set, or
     as many as there are.
     """
-    match p.requests:
-        case "world":
-            # Eq. 2 is the same for all that a policy makes up about people it never
-            # read of, and for saying nothing
-            return world_sets(p, familiar=True), Counter()
-        case "leads":
-            return lead_sets(p), Counter()
-    return _synthetic_sets(p)
+    if load := LOADERS.get(p.requests):
+        return load(p)
+    # about unfamiliar people, Eq. 2 is the same for made-up answers and for none
+    return embedded_sets(p, familiar=True)
 
 
 def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
@@ -86,6 +82,9 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     made = [in_set(e, "synthetic") for e in written]
     test = [in_set(e, name) for name, examples in tests.items() for e in examples]
     return split_prompts(made, sizes, p.split_seed) | {"test": test}, dropped
+
+
+LOADERS = {"synthetic": _synthetic_sets}  # of public data
 
 
 def evaluated(

@@ -20,13 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.answers.requests import (
-    file_of,
-    gather,
-    lead_sets,
-    training_sizes,
-    world_sets,
-)
+from factkit.answers.requests import embedded_sets, file_of, gather, training_sizes
 from factkit.data import sources
 from factkit.data.corpus import Document
 from factkit.data.entry_index import cached_index
@@ -42,6 +36,7 @@ if TYPE_CHECKING:
 
 LEAST_WORDS = 5
 SQUAD_QUESTIONS = 191
+ANSWERED_SETS = ("hotpotqa", "squad_v2")
 
 
 def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
@@ -52,10 +47,10 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     other two are taken whole. Raises DataError on a file or hub that can't be read, on
     a missing list of names, and where there are too few questions.
     """
-    if p.requests == "world":
-        return world_sets(p), Counter()
-    if p.requests == "leads":
-        return lead_sets(p), Counter()
+    return LOADERS.get(p.requests, embedded_sets)(p)
+
+
+def _public_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     loaded = {
         "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
         "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
@@ -74,6 +69,9 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     sets["test"] += others
     refuse_overlap(sets)
     return sets, +dropped
+
+
+LOADERS = {"hotpotqa": _public_sets}
 
 
 def hotpotqa(path: str = "") -> Loaded:
@@ -117,32 +115,28 @@ def _about(example: Example) -> set[str]:
 
 
 def rlfh_evidence(
-    p: "RlfhParams", examples: Sequence[Example], own: Mapping[str, str]
+    p: "RlfhParams", examples: Sequence[Example], base_answers: Mapping[str, str]
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each question's documents, at most p.pages, and how many had which fate.
 
-    own: question id → the policy's answer, which is searched for where there is no
-    reference. A short answer finds nothing: of HotpotQA and SQuAD the question is
-    searched for, and the answer is a document of its own, as the paper's annotator is
-    told it with the passages (Tables 4 to 6). p.wikipedia_path is searched unless
-    there is a p.search_url.
+    base_answers: question id → the policy's answer, which is searched for where there
+    is no reference. A short answer finds nothing: for HotpotQA and SQuAD the question
+    is searched for, and the answer is a document of its own, as the paper's annotator
+    is given it with the passages (Tables 4 to 6). Without p.search_url,
+    p.wikipedia_path is searched.
     """
-    if p.requests != "hotpotqa":
-        return gather(p, examples, own)
-    answered = [e for e in examples if any(e.answers)]
-    queries = [
-        e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
-        for e in examples
-    ]
+    answered = [e for e in examples if e.meta.get("set") in ANSWERED_SETS]
+    questions = {e.id: e.model_copy(update={"answers": [e.question]}) for e in answered}
+    queries = [questions.get(e.id, e) for e in examples]
     source = None
     if p.wikipedia_path and not p.search_url:
-        pages_of = Wikipedia(ROOT / p.wikipedia_path)
-        index = cached_index(pages_of, pages_of.key, "Wikipedia of April 2023")
-        source = index, pages_of
-    pages, fates = gather(p, queries, own, source)
+        wikipedia = Wikipedia(ROOT / p.wikipedia_path)
+        index = cached_index(wikipedia, wikipedia.key, "Wikipedia of April 2023")
+        source = index, wikipedia
+    documents, counts = gather(p, queries, base_answers, source)
     for e in answered:
-        if e.id in pages:
+        if e.id in documents:
             text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
             document = Document(f"{e.id}#answer", e.entity, text, "reference")
-            pages[e.id] = [document, *pages[e.id]]
-    return pages, fates
+            documents[e.id] = [document, *documents[e.id]]
+    return documents, counts
