@@ -68,10 +68,10 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     diverse, _ = long_form_prompts.load("wildchat", file_of(p, "wildchat"), DIVERSE)
     sizes = {"train": p.train_requests, "sft": p.sft_requests, "dev": p.dev_requests}
     calls = round(CALLS * sum(sizes.values()))
-    written, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
-    made = [in_set(e, "synthetic") for e in written]
+    new_prompts, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
+    synthetic = [in_set(e, "synthetic") for e in new_prompts]
     test = [in_set(e, name) for name, examples in tests.items() for e in examples]
-    return split_prompts(made, sizes, p.split_seed) | {"test": test}, dropped
+    return split_prompts(synthetic, sizes, p.split_seed) | {"test": test}, dropped
 
 
 LOADERS = {"synthetic": _synthetic_sets}  # of public data
@@ -128,21 +128,21 @@ def synthetic_prompts(
         }
         for reply, group in zip(replies, groups, strict=True)
     ]
-    written, dropped = collected(values, _example, "the LLM's replies", once=True)
+    new_prompts, dropped = collected(values, _example, "the LLM's replies", once=True)
     known = [
         (name, shingles(e.question))
         for name, examples in {**evaluation, "a demonstration": shown}.items()
         for e in examples
     ]
-    kept, earlier = [], []
-    for example in written:
-        own = shingles(example.question)
-        if near := nearest(own, known) or nearest(own, earlier):
+    unique, earlier = [], []
+    for example in new_prompts:
+        runs = shingles(example.question)
+        if near := nearest(runs, known) or nearest(runs, earlier):
             dropped[f"near duplicate of {near}"] += 1
         else:
-            earlier.append(("an earlier prompt", own))
-            kept.append(example)
-    return kept, dropped
+            earlier.append(("an earlier prompt", runs))
+            unique.append(example)
+    return unique, dropped
 
 
 def _request(
@@ -201,13 +201,13 @@ def shingles(text: str) -> Shingles:
     return frozenset(tuple(words[i : i + SHINGLE]) for i in starts)
 
 
-def nearest(own: Shingles, others: Sequence[tuple[str, Shingles]]) -> str | None:
+def nearest(runs: Shingles, others: Sequence[tuple[str, Shingles]]) -> str | None:
     """The name of the most similar text by Jaccard's |A ∩ B| / |A ∪ B|, the first on a
     tie; None below NEAR."""
     similarities = [
-        (len(own & other) / len(own | other), name)
+        (len(runs & other) / len(runs | other), name)
         for name, other in others
-        if not own.isdisjoint(other)
+        if not runs.isdisjoint(other)
     ]
     best, name = max(similarities, key=lambda pair: pair[0], default=(0.0, None))
     return name if best >= NEAR else None
