@@ -253,8 +253,7 @@ def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():
 def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(monkeypatch):
     """App. G: who judges relevance writes y_ref itself. The reader of claims, a model
     of 70B, would set another reference than the base policy."""
-    monkeypatch.setattr(engines, "stored_evidence", lambda p: ({}, None))
-    monkeypatch.setattr(engines, "claim_parts", lambda *_: UNUSED)
+    monkeypatch.setattr(engines, "claim_fields", lambda p: (UNUSED, {}, None))
     monkeypatch.setattr(reason, "judge_llm", lambda p, *named: named)
     values = {"verifier": "judge", "judge_model": "m", "judge_url": "http://j"}
     named = {"relevance_model": "base", "relevance_url": "http://b"}

@@ -97,7 +97,7 @@ class ExactEngine:
         return [float(Support.CONTRADICTED not in claims) for claims in supports]
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
-        """`rating` of the claims' supports."""
+        """The `rating` of each response."""
         return list(map(rating, self.supports(ids, prompts, responses)))
 
     def quality(self, ids, prompts, responses) -> list[float | None]:
@@ -188,7 +188,7 @@ class ExactEngine:
 
 
 def rating(supports: Sequence[Support]) -> float:
-    """The rating that Fig. 10's guide gives a response with claims of these supports.
+    """The rating of a response with claims of these supports, by the guide of Fig. 10.
 
     | the guide, 0–10 | claims | rating |
     |---|---|---|
@@ -200,8 +200,7 @@ def rating(supports: Sequence[Support]) -> float:
     | | one inconclusive, at most half | 7 |
     | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
 
-    Where the guide leaves a range, the place in it is ours. Stands in for the judge
-    where the support of each claim is known.
+    Within a range of the guide, the number is ours.
     """
     wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
     if wrong > 1:
@@ -221,13 +220,11 @@ def engine_of(
 ) -> "ExactEngine | ClaimEngine":
     """The engine of `p`: the exact one, or where a judge verifies a `ClaimEngine`.
 
-    judged: makes a paper's own `ClaimEngine` of p, its fields, the evidence and the
-    tokenizer.
+    judged: makes a paper's own `ClaimEngine` of p and what `claim_fields` returns.
     """
     if not has_judge(p):
         return exact_engine(p)
-    evidence, tokenizer = stored_evidence(p)
-    fields = claim_parts(p, evidence, tokenizer)
+    fields, evidence, tokenizer = claim_fields(p)
     if judged is None:
         return ClaimEngine(**fields)
     return judged(p, fields, evidence, tokenizer)
@@ -242,28 +239,21 @@ def exact_engine(p: "RequestParams") -> ExactEngine:
     return ExactEngine(facts_of(p), {e.id: e for e in rows}, references)
 
 
-def stored_evidence(
+def claim_fields(
     p: "RequestParams",
-) -> "tuple[dict[str, list[Document]], PreTrainedTokenizerBase]":
-    """The evidence that the data notebook stored, and the policy's tokenizer."""
+) -> "tuple[dict[str, Any], dict[str, list[Document]], PreTrainedTokenizerBase]":
+    """The fields of `ClaimEngine` by the judge of `p`; the evidence that the data
+    notebook stored, and the policy's tokenizer."""
     from transformers import AutoTokenizer
 
-    data = runs.run_folder(p.data_notebook, p)
-    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
-    return read_evidence(data / "evidence.jsonl"), tokenizer
-
-
-def claim_parts(
-    p: "RequestParams",
-    evidence: "Mapping[str, Sequence[Document]]",
-    tokenizer: "PreTrainedTokenizerBase",
-) -> dict[str, Any]:
-    """The fields of `ClaimEngine` by the judge of p."""
     llm = judge_llm(p, p.judge_model, p.judge_url)
-    return {
+    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
+    evidence = read_evidence(runs.run_folder(p.data_notebook, p) / "evidence.jsonl")
+    fields = {
         "extract": claims.llm_extractor(llm),
         "verify": claims.llm_claim_verifier(llm),
         "pieces": EvidenceCache(evidence, tokenizer, p.claim_chunk_tokens),
         "search": search_words(evidence),
         "claim_chunks": p.claim_chunks,
     }
+    return fields, evidence, tokenizer

@@ -55,8 +55,11 @@ def stress(
     """
     import pandas as pd
 
-    pairs = zip(prompts, responses, strict=True)
-    rows = [(p.id, p.question, *item) for p, own in pairs for item in own.items()]
+    rows = [
+        (prompt.id, prompt.question, exploit, text)
+        for prompt, by_exploit in zip(prompts, responses, strict=True)
+        for exploit, text in by_exploit.items()
+    ]
     ids, questions, names, texts = map(list, zip(*rows, strict=True))
     by_arm = rewards_by_arm(ids, questions, texts)
     for arm, rewards in by_arm.items():

@@ -114,9 +114,9 @@ def pack(
     for text, ids, span in zip(texts, encoded["input_ids"], spans, strict=True):
         ids = [*ids, tokenizer.eos_token_id]
         labels = [-100, *ids[1:]]  # nothing predicts the first word
-        given = _given(text)
+        read_spans = _given(text)
         for i, (start, _) in enumerate(span):
-            if any(first <= start < end for first, end in given):
+            if any(first <= start < end for first, end in read_spans):
                 labels[i] = -100
         if len(ids) > length:
             raise ValueError(f"a text of {len(ids)} tokens: rows have {length}")

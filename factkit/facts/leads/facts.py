@@ -230,10 +230,10 @@ def of_documents(documents: Sequence[Document]) -> Leads:
         for document in documents
         if names[plain_title(document.title)[0].casefold()] == 1
     }
-    every = [fact for facts in drafts.values() for fact in facts]
-    continents = {f.subject: f.object for f in every if f.relation == "continent"}
+    all_facts = [fact for facts in drafts.values() for fact in facts]
+    continents = {f.subject: f.object for f in all_facts if f.relation == "continent"}
     continents |= dict.fromkeys((*questions.UK_NATIONS, "United Kingdom"), "Europe")
-    capitals = {f.object: f for f in every if f.relation == "capital_of"}
+    capitals = {f.object: f for f in all_facts if f.relation == "capital_of"}
     order, subjects = list(STATEMENTS), {}
     for document in documents:
         facts = drafts.get(document.title, [])
@@ -338,8 +338,12 @@ def _occupation(subject: Subject, occupation: str) -> Verification:
         return "supported"
     near = [word for field in FIELDS if words & set(field) for word in field]
     text = f"{subject.description} {subject.text}".lower()
-    own = any(f.relation == "occupation" for f in subject.facts)
-    if not near or not own or re.search(rf"\b(?:{'|'.join(near)})s?\b", text):
+    has_occupation = any(f.relation == "occupation" for f in subject.facts)
+    if (
+        not near
+        or not has_occupation
+        or re.search(rf"\b(?:{'|'.join(near)})s?\b", text)
+    ):
         return "inconclusive"
     return "contradicted"
 

@@ -148,7 +148,7 @@ def lead_questions(
                 )
                 drafts.append(example)
     times = Counter(example.question.casefold() for example in drafts)
-    kept = []
+    examples = []
     for example in drafts:
         question = example.question
         if times[question.casefold()] > 1:
@@ -156,8 +156,8 @@ def lead_questions(
         elif any(re.search(rf"\b{re.escape(a)}\b", question) for a in example.answers):
             dropped["question contains the answer"] += 1
         else:
-            kept.append(example)
-    return sorted(kept, key=lambda example: example.id), dropped
+            examples.append(example)
+    return sorted(examples, key=lambda example: example.id), dropped
 
 
 class LeadIndex:
@@ -205,8 +205,8 @@ def plain_title(title: str) -> tuple[str, str]:
 
 def with_article(name: str, text: str) -> str:
     """The name with "the" if the lead or the name's form asks for it."""
-    stated = re.match(rf"The {re.escape(name)}(?:,| is| was| are| or|;)", text)
-    return f"the {name}" if stated or _WITH_THE.search(name) else name
+    has_article = re.match(rf"The {re.escape(name)}(?:,| is| was| are| or|;)", text)
+    return f"the {name}" if has_article or _WITH_THE.search(name) else name
 
 
 def _people(document: Document, index: LeadIndex) -> Drafts:
@@ -242,19 +242,19 @@ def _nationality(question: str, what: str, text: str) -> Drafts:
     """The one demonym that description and lead agree on."""
     start = _DEMONYM.match(what.removeprefix("Medieval "))
     lead = re.search(r"\b(?:was|is) (?:an?|the|one of) ([^.;]*)", text)
-    stated = re.split(r"\b(?:who|known|whose|for|noted)\b", lead[1])[0] if lead else ""
-    named = set(_DEMONYM.findall(f"{what} {stated}"))
-    nations = {"British" if name in BRITISH else name for name in named}
+    phrase = re.split(r"\b(?:who|known|whose|for|noted)\b", lead[1])[0] if lead else ""
+    peoples = set(_DEMONYM.findall(f"{what} {phrase}"))
+    nations = {"British" if name in BRITISH else name for name in peoples}
     if not start or start[0] not in DEMONYMS:
         yield DROP, "nationality: no known demonym", []
-    elif len(nations) > 1 or len(named - {"British"}) > 1 or "-born" in what + stated:
+    elif len(nations) > 1 or len(peoples - {"British"}) > 1 or "-born" in what + phrase:
         yield DROP, "nationality: double", []
-    elif not _DEMONYM.search(stated):
+    elif not _DEMONYM.search(phrase):
         yield DROP, "nationality: lead does not state it", []
     else:
         (country,) = DEMONYMS[start[0]]
         british = ["British", "UK"] if start[0] in BRITISH else []
-        narrower = sorted(named - {"British"}) if british else []
+        narrower = sorted(peoples - {"British"}) if british else []
         aliases = [country, *COUNTRY_ALIASES.get(country, []), *narrower, *british]
         yield "nationality", question, [start[0], *aliases]
 
@@ -269,12 +269,12 @@ def _works(document: Document, index: LeadIndex) -> Drafts:
     if suffix and not re.fullmatch(rf"(?:\d{{4}} )?(?:{_KINDS})", suffix, re.I):
         yield DROP, "disambiguated title", []
         return
-    shown = f"the {'song' if kind == 'single' else kind} {title}"
+    work_name = f"the {'song' if kind == 'single' else kind} {title}"
     if kind in ("painting", "composition"):
-        shown = with_article(title, text)
+        work_name = with_article(title, text)
     verb, happened = next(w[1:] for w in WORKS if kind in w[0].split("|"))
-    named = _NAME.match(by)
-    name = named[0].strip() if named else ""
+    creator = _NAME.match(by)
+    name = creator[0].strip() if creator else ""
     surname = re.escape(name.split()[-1]) if name else ""
     together = rf"{surname} and (?:a team|[A-Z]\w+ [A-Z])"
     others = re.match(r",? (?:and|&) [A-Z]", by[len(name) :])
@@ -283,11 +283,11 @@ def _works(document: Document, index: LeadIndex) -> Drafts:
     elif others or re.search(together, text):
         yield DROP, "creator: several", []
     else:
-        yield "creator", f"Who {verb} {shown}?", _name_answers(name, index)
+        yield "creator", f"Who {verb} {work_name}?", _name_answers(name, index)
     if year and happened:
         years = re.findall(r"\b(?:1\d|20)\d\d\b", text)
         if year in years and not any(0 < abs(int(year) - int(y)) <= 5 for y in years):
-            yield "work_year", f"In which year was {shown} {happened}?", [year]
+            yield "work_year", f"In which year was {work_name} {happened}?", [year]
         else:
             yield DROP, "work year: lead gives no or several near years", []
 
@@ -329,8 +329,8 @@ def _places(document: Document, index: LeadIndex) -> Drafts:
         return
     for relation, pattern in PLACES:
         if kind := re.match(pattern, line, re.I):
-            rest = line[kind.end() :]
-            yield from _in_country(relation, document, here, rest, index)
+            remainder = line[kind.end() :]
+            yield from _in_country(relation, document, here, remainder, index)
             return
 
 
@@ -338,19 +338,19 @@ def _continent(line: str) -> str:
     """The one continent in which a country, river or range is said to be, or ""."""
     match = _CONTINENT.match(line)
     where = match[1].replace("Central America", "North America") if match else ""
-    named = [c for c in CONTINENTS if c in where]
-    one = len(named) == 1 and where.endswith(named[0])
-    return named[0] if one and not re.search(r" of |–", where) else ""
+    names = [c for c in CONTINENTS if c in where]
+    is_one = len(names) == 1 and where.endswith(names[0])
+    return names[0] if is_one and not re.search(r" of |–", where) else ""
 
 
 def _capitals(name: str, place: str, country: str) -> Drafts:
     """The capital of a country, both ways, or of "Karnataka, India"."""
     city = name if name in CITY_ALIASES else plain_title(name)[0].split(", ")[0]
-    region, *rest = place.removeprefix("the ").split(", ")
-    two = " and " in region.replace(country or " ", "")
-    if not country or two or place.startswith("Georgia"):
+    region, *wholes = place.removeprefix("the ").split(", ")
+    are_two = " and " in region.replace(country or " ", "")
+    if not country or are_two or place.startswith("Georgia"):
         yield DROP, "capital: of no country, or of two places", []
-    elif rest:
+    elif wholes:
         question = f"What is the capital of {region}, {country}?"
         yield "region_capital", question, [city, *CITY_ALIASES.get(city, [])]
     else:
@@ -362,15 +362,15 @@ def _capitals(name: str, place: str, country: str) -> Drafts:
 
 
 def _in_country(
-    relation: str, document: Document, here: str, rest: str, index: LeadIndex
+    relation: str, document: Document, here: str, remainder: str, index: LeadIndex
 ) -> Drafts:
     """The country that a description ends in, if it is the only one."""
-    where = re.split(r"\b(?:in|of) ", rest)[1:]
+    where = re.split(r"\b(?:in|of) ", remainder)[1:]
     country = index.country(where[-1]) if where else ""
-    named = {c for c in index.countries if re.search(rf"\b{c}\b", document.text)}
+    countries = {c for c in index.countries if re.search(rf"\b{c}\b", document.text)}
     if not country or _NOT_ONE.search(description(document)):
         yield DROP, "place: no single country", []
-    elif relation == "place_country" and named - {country, *UK_NATIONS}:
+    elif relation == "place_country" and countries - {country, *UK_NATIONS}:
         yield DROP, "place: lead names another country", []
     else:
         whole = "United Kingdom" if country in UK_NATIONS else country

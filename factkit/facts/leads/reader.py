@@ -171,8 +171,8 @@ class LeadReader:
         facts = self._facts(plain, about)
         if not re.search(r"[.!\"”)]$", plain):  # a name may be cut off
             facts = [None if f and f.relation in _TO_THE_END else f for f in facts]
-        stated = [hedge + statement(f) for f in dict.fromkeys(facts) if f]
-        return [*stated, sentence] if None in facts else stated
+        statements = [hedge + statement(f) for f in dict.fromkeys(facts) if f]
+        return [*statements, sentence] if None in facts else statements
 
     def parse(self, text: str) -> tuple[Fact, bool] | None:
         """The fact that a statement states and whether it hedges; None if it is in its
@@ -225,8 +225,8 @@ class LeadReader:
     def _kinds(self) -> list[str]:
         """The kinds of places, works and elements, the longest first."""
         facts = (f for s in self.leads.subjects.values() for f in s.facts)
-        named = ((f.object, *f.others) for f in facts if f.relation == "kind")
-        kinds = {kind for names in named for kind in names}
+        names_of = ((f.object, *f.others) for f in facts if f.relation == "kind")
+        kinds = {kind for names in names_of for kind in names}
         return sorted(kinds, key=lambda kind: (-len(kind), kind))
 
     @cached_property
@@ -250,50 +250,52 @@ class LeadReader:
 
     def _facts(self, plain: str, about: str) -> list[Fact | None]:
         """The facts of a sentence, with None for each clause that is not read."""
-        subject, rest = self._split(plain.rstrip("."), about)
-        if subject is None or _DENIED.search(rest):
+        subject, predicate = self._split(plain.rstrip("."), about)
+        if subject is None or _DENIED.search(predicate):
             return [None]
         facts: list[Fact | None] = []
         is_person = self._is_person(subject)
-        life = _BORN_IN.match(rest) or _SPAN.match(rest)
+        life = _BORN_IN.match(predicate) or _SPAN.match(predicate)
         if life and is_person:
             years = zip(("birth_year", "death_year"), life.groups(), strict=False)
             facts += [Fact(subject, relation, year) for relation, year in years]
         read = self._life if is_person else self._thing
-        rest, before = re.sub(r" ?\([^()]*\)", "", rest), ""
-        for clause in map(str.strip, _CLAUSES.split(rest)):
-            stated = []
-            if not (re.match("who|which|where", clause) and self._names(before)):
-                stated = [*read(subject, re.sub("^(?:who|which|where) ", "", clause))]
-            facts += stated or ([None] if len(clause.split()) > 1 else [])
-            before = clause
+        predicate, previous = re.sub(r" ?\([^()]*\)", "", predicate), ""
+        for clause in map(str.strip, _CLAUSES.split(predicate)):
+            known = []
+            if not (re.match("who|which|where", clause) and self._names(previous)):
+                known = [*read(subject, re.sub("^(?:who|which|where) ", "", clause))]
+            facts += known or ([None] if len(clause.split()) > 1 else [])
+            previous = clause
         return facts
 
     def _names(self, clause: str) -> bool:
         """Whether "who …" after the clause may be about somebody else."""
-        named = set(re.findall(rf"\b{_CAPITAL}\w+", self._places.sub("", clause)))
-        return bool(named - set(DEMONYMS)) or _ANOTHER.search(clause) is not None
+        names = set(re.findall(rf"\b{_CAPITAL}\w+", self._places.sub("", clause)))
+        return bool(names - set(DEMONYMS)) or _ANOTHER.search(clause) is not None
 
     def _split(self, plain: str, about: str) -> tuple[str | None, str]:
         """The subject of a sentence, None if unknown, and the rest of the sentence."""
-        turned = re.match(
+        inverted = re.match(
             r"(?i)(the (?:chemical )?symbol|the atomic number|the capital"
             r"(?: city)?) (?:of|for) (?:the )?(.+?) (is .+)",
             plain,
         )
-        if turned:
-            what = turned[1].lower().removeprefix("the ")
-            return self._subjects.get(turned[2].casefold()), f"{what} {turned[3]}"
+        if inverted:
+            attribute = inverted[1].lower().removeprefix("the ")
+            subject = self._subjects.get(inverted[2].casefold())
+            return subject, f"{attribute} {inverted[3]}"
         pronoun = _PRONOUN.match(plain)
         if pronoun and about:
-            rest = plain[pronoun.end() :]
-            return None if pronoun[1] and not _OWN.match(rest) else about, rest.strip()
+            predicate = plain[pronoun.end() :]
+            is_other = pronoun[1] and not _OWN.match(predicate)
+            return None if is_other else about, predicate.strip()
         words = plain.split()
         for n in range(min(len(words), 9), 0, -1):
             start = " ".join(words[:n]).rstrip(",")
-            rest = " ".join(words[n:])
+            predicate = " ".join(words[n:])
             name = re.sub("['’]s$", "", start)
-            if name != start and not _OWN.match(f" {rest}"):
+            if name != start and not _OWN.match(f" {predicate}"):
                 continue
             name = re.sub(
                 r"(?i)^the (?:film|novel|album|song|play|element|city(?: of)?) ",
@@ -301,7 +303,7 @@ class LeadReader:
                 name,
             )
             if name.casefold() in self._subjects:
-                return self._subjects[name.casefold()], rest
+                return self._subjects[name.casefold()], predicate
         for name in self._also(about):
             match = re.match(rf"{re.escape(name)}(?:, | )(.*)", plain)
             if match and (name[:4] != "The " or re.match(f"{_BE}|lies|has", match[1])):

@@ -114,8 +114,8 @@ def join_statements(first: Fact, second: Fact, wording: int = 0) -> str:
 
     wording: of the first fact; 0 and 2 begin with the subject.
     """
-    rest = statement(second).removeprefix(f"{second.subject} ")
-    return f"{statement(first, wording).removesuffix('.')} and {rest}"
+    predicate = statement(second).removeprefix(f"{second.subject} ")
+    return f"{statement(first, wording).removesuffix('.')} and {predicate}"
 
 
 def question(fact: Fact, wording: int = 0) -> str:
@@ -179,14 +179,14 @@ class World(FactSource):
         The second of two joined by "and" gets the subject and hedge of the first. []
         if nothing can be parsed; without a first there is no second.
         """
-        first, also, rest = sentence.partition(" and ")
-        if not also:
+        first, conjunction, predicate = sentence.partition(" and ")
+        if not conjunction:
             return [sentence] if self.parse(sentence) else []
         parsed = self.parse(f"{first}.")
         if not parsed:
             return []
         fact, hedged = parsed
-        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
+        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {predicate}"
         return [f"{first}.", *([second] if self.parse(second) else [])]
 
     def parse(self, sentence: str) -> tuple[Fact, bool] | None:
