@@ -1,4 +1,4 @@
-"""python -m factkit: thin fronts to Snakemake, the results files and the checks."""
+"""The command line, python -m factkit."""
 
 import contextlib
 import functools
@@ -196,14 +196,14 @@ def report(
 ) -> None:
     """Print a paper's results, and its claims beside our runs.
 
-    Of a setting without runs below --output-dir, the reference results are taken. A
-    damaged run is named, with the reason and the fix, and left out.
+    Settings without runs below --output-dir have the reference results. Damaged runs
+    are skipped; the reason and the fix are printed.
     """
     from factkit.report import pages
 
     root = params.ROOT / output_dir
     profiles = [profile] if profile else params.PROFILES
-    notes = io.StringIO()  # each part of a page reads the runs anew: name each once
+    notes = io.StringIO()  # each part reads the runs again: print each note once
     try:
         with contextlib.redirect_stdout(notes):
             if markdown:
@@ -228,8 +228,8 @@ def verl(
 ) -> None:
     """Train an arm (--set arm=…) by verl on Ray. After -- : verl's own overrides.
 
-    How batches split among the GPUs is checked first. `adopt` makes the last checkpoint
-    the run's model.
+    The split of batches among the GPUs is checked first. `adopt` makes the last
+    checkpoint the run's model.
 
     Example: python -m factkit verl rar --set arm=veriscore -- trainer.nnodes=2
     """
@@ -254,8 +254,8 @@ def adopt(
 ) -> None:
     """Make verl's checkpoint the model of its run.
 
-    The paper's train notebook of the same arm, seed and parameters then goes on from it
-    to results.json. Shards are merged by verl: call it by the Python that has verl.
+    The train notebook with the same arm, seed and parameters then evaluates it and
+    writes results.json. Run it with the Python that has verl, which merges the shards.
     """
     from factkit.run import runs
     from factkit.train.verl_checkpoints import adopt
@@ -271,8 +271,8 @@ def fetch(
 ) -> None:
     """Fetch a paper's claims and corpora, and index them.
 
-    15 GB to fetch; 60 GB on disk (claims_path), and the indexes. When it is stopped,
-    the same command goes on.
+    15 GB to fetch; 60 GB on disk (claims_path), and the indexes. After a stop, the same
+    command continues.
     """
     corpora = find_papers()[paper].find_module("fetch")
     if not corpora:
@@ -293,10 +293,7 @@ def serve_search(
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:
-    """Serve a search among entries to rollouts.
-
-    Rollouts name this service in search_url. It ends at SIGTERM.
-    """
+    """Serve a search among entries to rollouts, at search_url, until SIGTERM."""
     from factkit.gpu import search_service
 
     search_service.serve(entries, host, port)
@@ -333,7 +330,7 @@ def doctor(
         bool, typer.Option(help="Write the bill's table in params/README.md.")
     ] = False,
 ) -> None:
-    """Tell what a profile costs and what this machine lacks."""
+    """Estimate a profile's cost and check this machine."""
     from factkit.gpu import doctor as checks
 
     if markdown:
@@ -351,8 +348,7 @@ def doctor(
 
 
 def _read_set(options: Sequence[str]) -> dict[str, Any]:
-    """The values of --set options, as `read_value` reads them; text in quotes
-    is text."""
+    """The values of --set options; text in quotes is text."""
     values = {}
     for option in options:
         key, equals, text = option.partition("=")

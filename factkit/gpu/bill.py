@@ -1,9 +1,8 @@
-"""What a paper's sweep costs at a GPU profile, reckoned from its parameters alone.
+"""The cost of a paper's sweep at a GPU profile, estimated from its parameters.
 
-All counts are upper bounds: every prompt, full responses, and in the cache of verdicts
-only the untrained policy's. A part's hours are those of its steps one after the other:
-sampling, judging, training. So long are the trainers' GPUs held, which a notebook's
-engine takes, too, and the judge's in a part that calls it.
+All counts are upper bounds: every prompt, full responses, and only the untrained
+policy's verdicts cached. A part samples, judges and trains in turn; it holds the
+training GPUs, and the judge's if it calls the judge, for the sum of these hours.
 """
 
 import re
@@ -15,7 +14,6 @@ from factkit import UserError, prompts
 from factkit.gpu.memory import GPU_FLOPS, SHAPES, disk, host_memory, peaks, tokens
 from factkit.run import params
 from factkit.run.arms import Arm, get_paper
-from factkit.run.needs import Needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +28,9 @@ ACTIVE = {  # billions of weights that a token passes, of mixtures
     "Qwen/Qwen3-30B-A3B-Instruct-2507": 3.3,
 }
 CHARS = 4  # of a template, a token
-# kinds that papers share
-CALLS = {  # kind → template; tokens of a reply, as its form allows; in the prompt
-    # responses, tokens beside them, chunks and the tokens of each
+# Kinds of judge calls that papers share: template; tokens of the longest reply; in the
+# prompt: responses, other tokens, parameter with the number of chunks, tokens of each
+CALLS = {
     "extract": ("extract_claims", 60, 0, 500),  # question and five sentences
     "verify": ("verify_claim", 10, 0, 30, "claim_chunks", "claim_chunk_tokens"),
     "verify_test": ("verify_claim", 10, 0, 30, "test_chunks", 133),  # 100 words
@@ -43,8 +41,8 @@ CALLS = {  # kind → template; tokens of a reply, as its form allows; in the pr
 
 
 def size(model: str) -> float:
-    """Billions of weights that a token passes; of a model not listed, by its name.
-    Raises UserError if that has no size."""
+    """Billions of weights active per token: `SHAPES`, `ACTIVE` or the model's name.
+    Raises UserError if none has the size."""
     if listed := SHAPES.get(model):
         return listed.billions
     named = re.search(r"(\d+(?:\.\d+)?)b\b", model, re.I)
@@ -58,9 +56,9 @@ def size(model: str) -> float:
 
 def call_tokens(kind: str, p: Any) -> tuple[int, int]:
     """Tokens of a judge call's prompt and of its reply."""
-    kinds = {**CALLS, **_needs(p).call_kinds}
-    template, reply, responses, others, *found = kinds[kind]
-    chunks, each = found or ("", 0)
+    kinds = CALLS | get_paper(p).needs(p).call_kinds
+    template, reply, responses, others, *evidence = kinds[kind]
+    chunks, each = evidence or ("", 0)
     each = getattr(p, each) if isinstance(each, str) else each
     prompt = len(prompts.template(template)) // CHARS + others
     prompt += responses * p.max_completion_length + getattr(p, chunks, 0) * each
@@ -68,17 +66,17 @@ def call_tokens(kind: str, p: Any) -> tuple[int, int]:
 
 
 def serving(billions: float, prompt: float, reply: float) -> float:
-    """GPU-seconds in which vLLM reads a prompt and writes a reply."""
+    """GPU-seconds for vLLM to read a prompt and write a reply."""
     reading = prompt * 2e9 * billions / (GPU_FLOPS * PREFILL)
     return reading + reply * billions / 8 / DECODE_TOKENS_S
 
 
 class Part(NamedTuple):
-    """A part of a sweep, of one run.
+    """The work of one run in a part of a sweep.
 
-    calls: kind, or "kind model" of another judge → number. responses: of the notebook's
-    engine; rollouts: of those beside the trainers. passes: FLOP a weight and token,
-    forward 2, backward 4, recomputing 2, × rows. benchmarks: GPU-seconds of lm-eval.
+    calls: kind, or "kind model" for another judge → number. responses: sampled by the
+    notebook's engine. rollouts: sampled during training. passes: rows × FLOP per weight
+    and token (forward 2, backward 4, recomputing 2). benchmarks: lm-eval's GPU-seconds.
     """
 
     calls: Counter
@@ -89,22 +87,18 @@ class Part(NamedTuple):
     benchmarks: float = 0.0
 
 
-def _needs(p: Any) -> Needs:
-    return get_paper(p).needs(p)
-
-
 def data(p: Any) -> Part:
-    """The data notebook: responses drawn or probed; the untrained policy's tests."""
-    tests, own = evaluation(p, None), _needs(p).data()
+    """The data notebook: sampled or probed responses, tests of the untrained policy."""
+    tests, own = evaluation(p, None), get_paper(p).needs(p).data()
     return tests._replace(
         calls=own.calls + tests.calls, responses=own.responses + tests.responses
     )
 
 
 def evaluation(p: Any, arm: Arm | None) -> Part:
-    """The tests of an arm's policy; of None those of the untrained one, in the data
-    notebook, from where each arm takes its answers and verdicts."""
-    work = _needs(p).evaluation(arm)
+    """The tests of an arm's policy; None: of the untrained policy, in the data
+    notebook, whose answers and verdicts the arms reuse."""
+    work = get_paper(p).needs(p).evaluation(arm)
     benchmarks = sum(
         n * serving(size(p.policy), prompt, response)
         for n, prompt, response in work.benchmarks
@@ -113,7 +107,6 @@ def evaluation(p: Any, arm: Arm | None) -> Part:
 
 
 def training(p: Any, arm: Arm) -> Part:
-    """The training of an arm."""
     keys = ("train_questions", "train_requests", "sft_requests", "sft_trajectories")
     sizes = [getattr(p, key) for key in keys if hasattr(p, key)]
     rows = sizes[-1] if arm.algorithm == "SFT" else sizes[0]
@@ -140,20 +133,19 @@ def training(p: Any, arm: Arm) -> Part:
 
 
 def _calls(p: Any, arm: Arm, responses: int) -> Counter:
-    """The judge's calls on responses of a training; <kind>_model names another judge
-    than p.judge_model, where there is such a parameter."""
-    calls: Counter = Counter()
-    for kind, each in arm.judge_calls.items():
-        model = getattr(p, f"{kind}_model", "")
-        calls[f"{kind} {model}".rstrip()] = round(each * responses)
-    return calls
+    """Judge calls on responses in training; a parameter <kind>_model names another
+    judge than p.judge_model."""
+    names = {k: f"{k} {getattr(p, f'{k}_model', '')}".rstrip() for k in arm.judge_calls}
+    return Counter(
+        {names[k]: round(each * responses) for k, each in arm.judge_calls.items()}
+    )
 
 
 # ---- the bill
 
 
 def table(paper: str, p: Any, price: float = PRICE) -> "pd.DataFrame":
-    """A row for each part of the sweep, all its seeds together, and their total."""
+    """One row per part of the sweep, summed over seeds, and the total."""
     import pandas as pd
 
     rows = {"data": _row(paper, p, data(p), price)}
@@ -164,9 +156,9 @@ def table(paper: str, p: Any, price: float = PRICE) -> "pd.DataFrame":
             rows[name] = _row(paper, p, training(p, arm), price, runs)
         tests = evaluation(p, arm)
         rows[f"{name}: evaluation"] = _row(paper, arm.configure(p), tests, price, runs)
-    made = pd.DataFrame.from_dict(rows, "index")
-    made.loc["total"] = made.sum()
-    return made
+    bill = pd.DataFrame.from_dict(rows, "index")
+    bill.loc["total"] = bill.sum()
+    return bill
 
 
 def _row(paper: str, p: Any, part: Part, price: float, runs: int = 1) -> dict:
@@ -198,37 +190,37 @@ def _row(paper: str, p: Any, part: Part, price: float, runs: int = 1) -> dict:
 
 
 def report(paper: str, p: Any, price: float) -> str:
-    """The bill as text, with what it assumes, memory and disk."""
+    """The bill as text, with assumptions, memory and disk."""
     if p.rollouts == "transformers":
         return "It runs on CPUs: notebook 00 has its minutes."
-    needs = _needs(p)
-    made = table(paper, p, price).round().astype(int)
-    text = [made.map("{:,}".format).to_string(), ""]
-    text += [
+    needs = get_paper(p).needs(p)
+    bill = table(paper, p, price).round().astype(int)
+    text = [
+        bill.map("{:,}".format).to_string(),
+        "",
         f"Held: {p.num_processes} training GPUs, and {p.judge_gpus} of the judge in "
-        f"parts that call it, at {price} USD a GPU-hour (default ours).",
-        f"Assumed, ours: an 8B model writes {DECODE_TOKENS_S} tokens/s a GPU, others "
-        f"by size; prompts are read at {PREFILL:.0%}, and training runs at "
+        f"parts that call it, at {price} USD per GPU-hour (default ours).",
+        f"Assumed (ours): an 8B model writes {DECODE_TOKENS_S} tokens/s per GPU, others"
+        f" by size; prompts are read at {PREFILL:.0%}, and training runs at "
         f"{UTILISATION[p.deepspeed]:.0%}, of {GPU_FLOPS / 1e12:.0f} TFLOP/s (NVIDIA).",
-        "Upper bounds: full responses; of verdicts only the untrained policy's are "
-        f"cached; {needs.claims or 'no'} claims a response (the paper's).",
+        "Upper bounds: full responses; only the untrained policy's verdicts are "
+        f"cached; {needs.claims or 'no'} claims per response (the paper's).",
     ]
     if needs.web_searches:
-        text.append(f"Not billed: {needs.web_searches:,} web searches, one a request.")
+        n = f"{needs.web_searches:,}"
+        text.append(f"Not billed: {n} web searches, one per request.")
     if p.policy in SHAPES:
-        for what, gb in (
-            ("a GPU at most", peaks(paper, p)),
-            ("the host", {"in all": host_memory(p)}),
-            ("disk", disk(paper, p)),
-        ):
+        host = {"in all": host_memory(p)}
+        needed = {"a GPU at most": peaks(paper, p), "the host": host}
+        for what, gb in (needed | {"disk": disk(paper, p)}).items():
             each = ", ".join(f"{name} {n:.0f}" for name, n in gb.items())
             text.append(f"GB of {what}: {each}")
     return "\n".join(text)
 
 
 def with_table(page: str) -> str:
-    """A page with the bills of all papers, GPU profiles and economies, as they are now,
-    in the place marked for them."""
+    """The page with the present bills of all papers and GPU profiles, and of `economy`,
+    between its two marks."""
     import pandas as pd
 
     rows = []
@@ -252,6 +244,6 @@ def with_table(page: str) -> str:
                 "GB of the host": f"{host_memory(p):.0f}",
             }
         )
-    made = pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
+    bills = pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
     place = r"(?s)(<!-- bill -->\n).*?(<!-- end of the bill -->)"
-    return re.sub(place, rf"\1\n{made}\n\n\2", page)
+    return re.sub(place, rf"\1\n{bills}\n\n\2", page)

@@ -1,4 +1,4 @@
-"""What this machine and the services lack for a profile, beside what it takes."""
+"""Checks of this machine and of services against the needs of a profile."""
 
 import importlib.metadata
 import platform
@@ -26,20 +26,23 @@ NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse
 
 
 def examine(paper: str = "", profile: str = "laptop", variant: str = "") -> list[Check]:
-    """Checks as (what, found, whether that is fine, what to do if not).
-
-    paper: by default the first one.
-    """
+    """Checks (what, found, whether that is fine, remedy). paper: default the first."""
     paper = paper or next(iter(find_papers()))
     p = params.load(paper, profile, variant=variant)
-    checks = [*_machine(), _pins(), *map(_asset, assets.ASSETS)]
+    checks = [*_machine(), _pins()]
+    for name in assets.ASSETS:
+        try:
+            assets.verified(name)
+            checks.append((name, "verified", True, ""))
+        except assets.AssetError as error:
+            checks.append((name, "missing or changed", False, str(error)))
     if profile in GPUS_NEEDED:
         checks += _gpus(profile) + examine_services(paper, p) + _room(paper, p)
     return checks
 
 
 def _room(paper: str, p: Any) -> list[Check]:
-    """Whether a run fits GPU, host and disk, as far as the policy's sizes are known."""
+    """Whether a run fits GPU, host and disk, for policies in `SHAPES`."""
     checks = [_cache()]
     if p.deepspeed == "zero3_offload":
         missing = [name for name in ("g++", "ninja") if not shutil.which(name)]
@@ -50,24 +53,24 @@ def _room(paper: str, p: Any) -> list[Check]:
         how = f"python -m accelerate estimate-memory {p.policy}"
         return [*checks, ("memory a GPU", f"unknown: {how}", True, "")]
 
-    def fits(what: str, here: float, needed: float, remedy: str) -> None:
-        found = f"{here:.0f} GB, {needed:.0f} GB reckoned"
-        checks.append((what, found, here > needed, remedy))
-
+    host, disk = psutil.virtual_memory().total, shutil.disk_usage(params.ROOT).free
     most = max(gpu_memory.peaks(paper, p).values())
-    remedy = "lower micro_batch_size, max_completion_length or vllm_memory"
-    fits("memory a GPU", GPU_GB, most, remedy)
-    host = psutil.virtual_memory().total / 1e9
-    remedy = "take a machine with more, or more GPUs and deepspeed: zero3"
-    fits("host memory", host, gpu_memory.host_memory(p), remedy)
-    free = shutil.disk_usage(params.ROOT).free / 1e9
-    remedy = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
-    fits("disk of the runs", free, sum(gpu_memory.disk(paper, p).values()), remedy)
+    stored = sum(gpu_memory.disk(paper, p).values())
+    lower = "lower micro_batch_size, max_completion_length or vllm_memory"
+    larger = "take a machine with more, or more GPUs and deepspeed: zero3"
+    room = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
+    for what, here, needed, remedy in (
+        ("memory a GPU", GPU_GB, most, lower),
+        ("host memory", host / 1e9, gpu_memory.host_memory(p), larger),
+        ("disk of the runs", disk / 1e9, stored, room),
+    ):
+        found = f"{here:.0f} GB, {needed:.0f} GB estimated"
+        checks.append((what, found, here > needed, remedy))
     return checks
 
 
 def examine_services(paper: str, p: Any) -> list[Check]:
-    """A check of each service, gated repository and file that the parameters name."""
+    """Checks of the services, gated repositories and files that parameters name."""
     checks = services.needed(p)
     checks += get_paper(p).needs(p).services()
     if has_judge(p):
@@ -79,7 +82,7 @@ def examine_services(paper: str, p: Any) -> list[Check]:
 
 
 def repository(name: str, kind: str) -> list[Check]:
-    """Whether the hub gives this machine a repository; nothing for a folder's name."""
+    """Whether this machine may download a repository; no check for a local folder."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -99,7 +102,7 @@ def repository(name: str, kind: str) -> list[Check]:
 
 
 def _cache() -> Check:
-    """Whether the cache's databases lie on a disk of this machine."""
+    """Whether the cache is on a local disk."""
     folder = files.cache_dir().resolve()
     mounts = psutil.disk_partitions(all=True)
     above = [m for m in mounts if folder.is_relative_to(m.mountpoint)]
@@ -129,7 +132,7 @@ def _version(package: str) -> str:
 
 
 def _pins() -> Check:
-    """Whether the installed packages are the pinned ones, in one line."""
+    """Whether the installed packages have the pinned versions."""
     pins = [r.partition("==") for r in importlib.metadata.requires("factkit") or []]
     wrong = [
         f"{name} {_version(name)}, pinned {pin.strip()}"
@@ -138,14 +141,6 @@ def _pins() -> Check:
     ]
     found = "; ".join(wrong) or "as pinned"
     return ("packages", found, not wrong, "pip install -e . (or make reproduce)")
-
-
-def _asset(name: str) -> Check:
-    try:
-        assets.verified(name)
-    except assets.AssetError as error:
-        return (name, "missing or changed", False, str(error))
-    return (name, "verified", True, "")
 
 
 def _gpus(profile: str) -> list[Check]:

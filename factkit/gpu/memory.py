@@ -1,6 +1,6 @@
-"""Memory and disk that a GPU profile takes, reckoned from its parameters.
+"""Memory and disk that a GPU profile needs, estimated from its parameters.
 
-Of a model that `SHAPES` lacks, `accelerate estimate-memory <model>` tells the sizes.
+For models that `SHAPES` lacks, use `accelerate estimate-memory <model>`.
 """
 
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ from factkit.run.arms import get_paper, list_arms
 
 GPU_GB = 80
 GPU_FLOPS = 989e12  # H100 SXM, dense bfloat16 (NVIDIA's data sheet)
-# Bytes of a logit and its gradient where a token's alone is taken, and where all are
-# in float32, with their softmax, for a cross-entropy (ours)
+# Bytes per logit with its gradient: of RL's selected tokens; of a cross-entropy over
+# all tokens, in float32 with the softmax (ours)
 LOGIT_BYTES, NLL_BYTES = 8, 12
 HOST_BYTES = 20  # a weight, offloaded: 2, gradient 2 + 4, float32 copy 4, Adam's two 8
 PROCESS_GB = 4  # of host memory, a training process (ours)
@@ -50,28 +50,28 @@ SHAPES = {
 
 
 def tokens(paper: str, p: Any) -> tuple[int, int, int]:
-    """Tokens of a prompt, as far as there is room; of a full response; and of those of
-    it that the policy writes."""
+    """Tokens of a prompt (limited by the context), of a full response, and of the part
+    of the response that the policy writes."""
     prompt, response, written = get_paper(p).needs(p).tokens()
     return min(prompt, max(p.max_context_length - response, 0)), response, written
 
 
 def trained(p: Any, rank: int) -> float:
-    """Billions of weights that are trained: all, or an adapter of this rank."""
+    """Billions of trained weights: of an adapter of this rank; of all with rank 0."""
     shape = SHAPES[p.policy]
     return shape.lora(rank) / 1e9 if rank else shape.billions
 
 
 def _share(p: Any) -> float:
-    """Of what DeepSpeed shards, a GPU's share: none with offload, to the host."""
+    """The fraction of sharded state on each GPU; 0 if it is offloaded to the host."""
     sharded = (p.deepspeed != "zero3_offload") / p.num_processes
     return sharded if p.deepspeed else 1
 
 
 def memory(paper: str, p: Any) -> dict[str, float]:
-    """GB of each training GPU in an RL step; DeepSpeed shards the first four. The
-    engine's are free while the policy trains: it sleeps, and TRL loads its weights anew
-    (level 2), so that no copy waits on the host."""
+    """GB of each training GPU in an RL step; DeepSpeed shards the first four items. The
+    engine frees its memory while the policy trains (sleep level 2, without a copy on
+    the host)."""
     shape, weights = SHAPES[p.policy], trained(p, 0)
     own = trained(p, p.lora_rank)
     size = 2 if p.lora_rank or p.deepspeed else 4  # bytes of a weight
@@ -95,17 +95,18 @@ def memory(paper: str, p: Any) -> dict[str, float]:
 
 
 def peaks(paper: str, p: Any) -> dict[str, float]:
-    """GB of each training GPU at the most, by stage of the arms: in RL while it rolls
-    out and while it trains; SFT, whose loss takes the logits of whole prompts under
-    ZeRO-3; DPO, of two responses with prompts; where a reward is learned its
-    model, in float32 without logits, and the whole of it while it scores."""
+    """Peak GB of each training GPU by stage of the arms.
+
+    SFT's loss needs the logits of prompts under ZeRO-3, DPO those of two responses with
+    prompts. A learned reward trains in float32 without logits; each GPU holds all of
+    it while it scores."""
     gb = memory(paper, p)
     prompt, response, _ = tokens(paper, p)
     engine, read, logits = map(gb.pop, ("rollout engine", "activations", "logits"))
     state, whole = sum(gb.values()), logits * (1 + prompt / response)
 
     def working(stage: str, logits: float) -> float:
-        """GB of a stage's rows in a pass, which may be fewer than those of RL."""
+        """GB of a stage's rows in one pass."""
         total = getattr(p, f"{stage}_batch_size", p.rl_batch_size)
         rows = p.split_batch(total)[0] / p.split_batch(p.rl_batch_size)[0]
         return rows * (read + logits)
@@ -117,11 +118,10 @@ def peaks(paper: str, p: Any) -> dict[str, float]:
         "rollouts": state + engine,
         "RL": state + read + logits,
     }
-    if learns_reward(p):
+    if scorer(p):
         stages["scores"] = state + scorer(p)
         model = 4 * trained(p, 0) + 12 * trained(p, p.reward_lora_rank)  # and Adam's
-        model *= _share(p)
-        model += gb["gathered layer"] + 4 * working("reward", 0)
+        model = model * _share(p) + gb["gathered layer"] + 4 * working("reward", 0)
         stages["reward model"] = model
     used = {arm.algorithm for arm in list_arms(p)}
     if any(arm.by_rl for arm in list_arms(p)):
@@ -129,28 +129,25 @@ def peaks(paper: str, p: Any) -> dict[str, float]:
     return {name: most for name, most in stages.items() if name in used}
 
 
-def learns_reward(p: Any) -> bool:
-    """Whether an arm has a learned reward."""
-    return any(arm.learned_reward for arm in list_arms(p))
-
-
 def scorer(p: Any) -> float:
-    """GB of a learned reward's model, of which each process has one on the host."""
+    """GB of a learned reward's model, one per process; 0 if no arm has one."""
+    if not any(arm.learned_reward for arm in list_arms(p)):
+        return 0.0
     return (2 if p.reward_lora_rank else 4) * trained(p, 0)
 
 
 def host_memory(p: Any) -> float:
-    """GB of the host: what is offloaded, a copy of the weights while they are loaded or
-    saved, and the processes, each with its learned reward."""
+    """GB of host memory: offloaded state, one copy of the weights while they are loaded
+    or saved, and the processes, each with its learned reward."""
     offloaded = (HOST_BYTES + 2 * (p.beta > 0)) * (p.deepspeed == "zero3_offload")
-    each = PROCESS_GB + (scorer(p) if learns_reward(p) else 0.0)
-    return (2 + offloaded) * trained(p, 0) + each * p.num_processes
+    processes = (PROCESS_GB + scorer(p)) * p.num_processes
+    return (2 + offloaded) * trained(p, 0) + processes
 
 
 def disk(paper: str, p: Any) -> dict[str, float]:
-    """GB of disk: the checkpoints of one training run, two and one being written, what
-    all arms and seeds keep of their policies, those that an arm chooses from while it
-    runs, and what is downloaded."""
+    """GB of disk: three checkpoints of one training run (one of them being written),
+    the stored policies of all arms and seeds, the candidates of a running arm, and
+    downloads."""
     own, each = trained(p, p.lora_rank), getattr(p, "kept_policies", 1)
     trained_arms = [arm for arm in list_arms(p) if arm.algorithm]
     kept = len(p.seed_numbers) * len(trained_arms) * each

@@ -1,4 +1,4 @@
-"""The search service: what serves an index of entries to rollouts."""
+"""The search service, which serves indexes of entries to rollouts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 def document_entries(document: Document) -> list[Chunk]:
     """A document's entries of three sentences, split by `verify.response.sentences`.
-
-    The published corpora come split; theirs are numbers that no other splitting gives.
-    """
+    The published corpora are already split."""
     return entries_of_sentences(document.title, sentences(document.text))
 
 
 class Request(BaseModel):
-    """What is asked of the service."""
+    """A request to the service (Search-R1's API)."""
 
     queries: serving.Texts
     topk: int = Field(3, ge=1, le=100, strict=True)  # entries a query (Veri-R1 App. B)
@@ -35,12 +33,11 @@ class Request(BaseModel):
 
 
 def serve(entries: str, host: str, port: int) -> None:
-    """Serve an index at /retrieve, or several at /<name>/retrieve, until SIGTERM or an
-    interrupt.
+    """Serve an index at /retrieve, or several at /<name>/retrieve, until SIGTERM.
 
-    entries: "leads", the folder that `build_index` wrote, or one that holds several
-    such, by whose names they are served. Raises ParamError on an address that can't be
-    had or needs a token, DataError if a folder holds no index.
+    entries: "leads", a folder written by `build_index`, or a folder of such folders.
+    Raises ParamError if the address is not available or needs a token, DataError if a
+    folder has no index.
     """
     token = serving.read_token(TOKEN_VARIABLE)
     listening = serving.bind_socket(host, port, token, TOKEN_VARIABLE)
@@ -59,7 +56,7 @@ def serve(entries: str, host: str, port: int) -> None:
 
 
 def several(folders: Sequence[Path], token: str) -> "FastAPI":
-    """Searches each index below its folder's name; /health tells of all."""
+    """An app that searches each index at its folder's name; /health lists all."""
     from fastapi import FastAPI
 
     app, about = FastAPI(openapi_url=None), {}
@@ -72,7 +69,7 @@ def several(folders: Sequence[Path], token: str) -> "FastAPI":
 
 
 def service(index: Index, manifest: dict[str, Any], token: str) -> "FastAPI":
-    """Searches an index. manifest: what /health tells anyone of it."""
+    """An app that searches one index. manifest: what /health returns to anyone."""
 
     def retrieve(request: Request) -> dict[str, Any]:
         return {"result": [documents(q, request) for q in request.queries]}

@@ -1,4 +1,4 @@
-"""What the judge, key and files of a run say, before a GPU is paid for."""
+"""Checks of a run's judge, keys and files before a GPU is paid for."""
 
 import contextlib
 import os
@@ -23,13 +23,12 @@ SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be 
 
 
 def preflight(p: Any) -> None:
-    """Ask what a run needs, before the hours after which it is first used. Raises
-    UserError if some of it is no use."""
+    """Check all services of a run before it starts. Raises UserError if one fails."""
     require(needed(p, strict=False))
 
 
 def needed(p: Any, strict: bool = True) -> list[Check]:
-    """Checks of what a paper's notebooks ask from the first one on."""
+    """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
     if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model
@@ -53,7 +52,7 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
 
 
 def weights(name: str) -> list[Check]:
-    """Whether a model's weights are safetensors, where its folder or the hub tells."""
+    """Whether a model's weights are safetensors; no check if its files are unknown."""
     from huggingface_hub import HfApi, constants
 
     copy, files = Path(assets.of_hub(name)), []
@@ -70,11 +69,9 @@ def weights(name: str) -> list[Check]:
 
 
 def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
-    """Whether an endpoint serves a judge by its name and gives verdicts; strict: grades
-    a plain case right, and keeps bounds on its text where a vLLM serves it, too.
-
-    The call has the parameters' own fields and limits and comes from no cache, so that
-    a judge that thinks away its reply is told here.
+    """Whether an endpoint serves this judge and returns verdicts, without the cache and
+    with the run's own limits on tokens. strict: also whether it grades a plain case
+    right and, served by vLLM, keeps the length limits of the JSON schema.
     """
     import httpx
 
@@ -91,13 +88,9 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
             return (what, f"{url}: HTTP {listed.status_code}", False, key_remedy)
         served = {m["id"]: m.get("max_model_len") for m in listed.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        found = f"{url}: {type(error).__name__}"
-        return (
-            what,
-            found,
-            False,
-            f"vllm serve {model} --host 127.0.0.1 --api-key …, or another judge_url",
-        )
+        serve = f"vllm serve {model} --host 127.0.0.1 --api-key …"
+        remedy = f"{serve}, or another judge_url"
+        return (what, f"{url}: {type(error).__name__}", False, remedy)
     if model not in served:
         found = f"{url} serves {', '.join(served) or 'nothing'}"
         return (what, found, False, "serve it by this name, or name it in judge_model")
@@ -118,7 +111,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
 
 
 def _bounded(llm: "LLM") -> bool:
-    """Whether a server ends a text of four characters after four."""
+    """Whether a server stops a text after `maxLength` characters."""
     from factkit.verify.llm import Request
 
     schema = {"type": "string", "pattern": SOME, "maxLength": 4}

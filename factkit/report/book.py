@@ -1,4 +1,4 @@
-"""The notebooks as pages to read: run, with figures and equations inside, offline."""
+"""The executed notebooks as HTML pages, with figures and equations, for offline use."""
 
 import os
 import re
@@ -16,21 +16,21 @@ from factkit.run.arms import find_papers
 
 NOTEBOOKS = params.ROOT / "notebooks"
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
-# browsers draw no variants of letters but by characters of their own
+# browsers ignore variants of letters; Unicode has characters for them
 DRAWN = {r"\mathbb 1": "𝟙", r"\mathbb E": "𝔼", r"\mathcal L": "ℒ", r"\mathcal{L}": "ℒ"}
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
 
 
 class BookError(UserError):
-    """The book can't be made; the message says why and what to do."""
+    """A notebook of the book failed."""
 
 
 def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
-    """Write a page a notebook and index.html, the contents; their paths.
+    """Write one page per notebook and index.html; return the paths.
 
-    A notebook's last run at the profile is shown; without one, what needs no policy
-    is run now, and of the rest the source is shown. Raises BookError if one fails.
+    A page shows the notebook's run at the profile. Without a run, notebooks that need
+    no policy are executed, others are shown as source. Raises BookError if one fails.
     """
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,8 +51,8 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
 
 
 def _run_of(source: Path, runs_folder: Path) -> Path:
-    """The run that a notebook's page shows, of those in a folder: of a train notebook
-    the paper's own arm; where that was not run, as in the workshop, another one."""
+    """The run that a page shows; of a train notebook the paper's main arm, or else
+    another one."""
     paper, folder = source.stem.split("_")[1], runs_folder / source.stem
     trains = source.stem.endswith("_train")
     own = folder / (f"{find_papers()[paper].main_arms[-1]}-s0" if trains else "main-s0")
@@ -60,7 +60,7 @@ def _run_of(source: Path, runs_folder: Path) -> Path:
 
 
 def _needs_a_policy(stem: str) -> bool:
-    """Whether a notebook needs a policy, made before it or in it."""
+    """Whether a notebook needs or makes a policy."""
     name = stem.split("_")[1]
     if paper := find_papers().get(name):
         stages = {stem: stage for stage, stem in paper.notebooks.items()}
@@ -70,7 +70,7 @@ def _needs_a_policy(stem: str) -> bool:
 
 
 def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
-    """The executed notebook of a source: a stored run's, or one made now."""
+    """The notebook of a stored run, or executed now."""
     run = _run_of(source, params.ROOT / output_dir / profile)
     done = run / "notebook.ipynb"
     if done.is_file():
@@ -103,19 +103,19 @@ def _figures(source: Path, profile: str) -> list[str]:
 
 
 def _readable(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
-    """The notebook without progress bars and papermill's own cell, with a way back."""
+    """The notebook without progress bars and papermill's cell, with links above."""
     injected = "injected-parameters"
-    shown = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
-    for cell in shown:
+    cells = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
+    for cell in cells:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
     above = "\n\n".join(["[contents](index.html)", *notes])
-    notebook.cells = [nbformat.v4.new_markdown_cell(above), *shown]
+    notebook.cells = [nbformat.v4.new_markdown_cell(above), *cells]
     return notebook
 
 
 def _write(path: Path, notebook: NotebookNode) -> None:
-    """Write one page; it loads nothing from elsewhere."""
+    """Write one page that loads no other file."""
     from nbconvert import HTMLExporter
 
     formulas: list[str] = []
@@ -141,7 +141,7 @@ def _write(path: Path, notebook: NotebookNode) -> None:
 
 
 def mathml(tex: str, display: str = "inline") -> str:
-    """A formula as browsers draw it; display: inline or block."""
+    """A formula in MathML. display: inline or block."""
     from latex2mathml.converter import convert
 
     for letter, drawn in DRAWN.items():
@@ -150,7 +150,7 @@ def mathml(tex: str, display: str = "inline") -> str:
 
 
 def _linked(text: str) -> str:
-    """Links between notebooks lead to pages; of other files the words remain."""
+    """Markdown with links between notebooks as links to pages, and no other files."""
     text = re.sub(r"\]\((?:notebooks/)?(\w+)\.ipynb\)", r"](\1.html)", text)
     text = re.sub(r"(!\[[^\]]*\]\()\.\./", r"\1", text)  # of pictures, from the root
     text = re.sub(r"\]\(README\.md\)", "](index.html)", text)

@@ -1,9 +1,9 @@
-"""What a run does otherwise than the paper, from the parameters themselves.
+"""Differences between a run and the paper, from the run's parameters.
 
-papers/<paper>/published/setup.csv holds what a paper states of its set-up: parameter,
-the paper's value, section, meaning. Each parameter with another value is a deviation,
-at every profile. papers/<paper>/published/deviations.csv has those that no parameter
-shows: a sentence and when it holds; {parameter} stands for its value in both.
+papers/<paper>/published/setup.csv has the paper's set-up: parameter, value, section,
+meaning. Each parameter with another value is a deviation. deviations.csv beside it has
+deviations without a parameter: a sentence and its condition; {parameter} stands for a
+value in both.
 """
 
 import re
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Stated:
     """A value that a paper states.
 
-    paper: in YAML's syntax, " | " between those of several models. reason: why
-    profile h100_full has another, empty where it must not.
+    paper: in YAML's syntax, " | " between the values of several models. reason: why
+    profile h100_full has another value; empty if it must not.
     """
 
     key: str
@@ -48,10 +48,8 @@ def stated(paper: str) -> list[Stated]:
 
 
 def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
-    """The deviations of a run with parameters `p`, as sentences.
-
-    Of parameters, those that the run's arm depends on; whole: those of all arms.
-    """
+    """The deviations of a run with parameters `p`, as sentences: of the parameters that
+    its arm reads; whole: of all arms."""
     arm = find_papers()[paper].arms[p.arm]
     values = p.model_dump() | {"algorithm": arm.algorithm}
     sentences = [
@@ -70,8 +68,8 @@ def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
 
 
 def _holds(when: str, values: Mapping[str, Any]) -> bool:
-    """Whether all of `when` is so: `key=value|value` names what a parameter, or the
-    arm's algorithm, is one of; `key!=value|value` what it is none of."""
+    """Whether parameters and the arm's algorithm meet all conditions, `key=value|value`
+    or `key!=value|value`."""
     for key, differs, named in re.findall(r"(\w+)(!?)=(\S*)", when):
         if (str(values[key]) in named.split("|")) == bool(differs):
             return False
@@ -79,9 +77,9 @@ def _holds(when: str, values: Mapping[str, Any]) -> bool:
 
 
 def table(paper: str, p: "RunParams") -> "Styler":
-    """All deviations at a profile, of whichever arm; a row each."""
+    """All deviations at a profile, one row each."""
     import pandas as pd
 
-    title = f"What profile {p.profile} {p.variant}".rstrip()
-    rows = pd.DataFrame({f"{title} does otherwise": of(paper, p, whole=True)})
+    title = f"Deviations of {p.profile} {p.variant}".rstrip()
+    rows = pd.DataFrame({title: of(paper, p, whole=True)})
     return rows.style.hide(axis="index").set_properties(**{"text-align": "left"})

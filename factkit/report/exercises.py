@@ -1,4 +1,4 @@
-"""Exercises in notebooks: what an attempt gives, held against what it should give."""
+"""Checks of the exercises in notebooks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +9,10 @@ import numpy as np
 def check(
     attempt: Callable, cases: Mapping[tuple, Any], tolerance: float = 1e-3
 ) -> bool:
-    """Whether `attempt(*case)` is right for each case; says which is not, and why.
+    """Whether `attempt(*case)` is right for each case; prints the first that is not.
 
     cases: arguments → the right value: a number, a bool, or a sequence of numbers.
-    A function that still returns `...` is not written yet, which is no mistake.
+    A function that returns `...` counts as not written yet.
     """
     for arguments, right in cases.items():
         shown = f"{attempt.__name__}({', '.join(map(repr, arguments))})"

@@ -1,9 +1,8 @@
 """The papers' claims held against our results: holds, fails, undecided, or why not.
 
 A claim is a row of papers/<paper>/published/claims.csv: an inequality between two arms
-in a metric, measured in one setting. `check` gives each its difference, its interval
-(run/statistics.py) and its verdict; `verdicts` is a notebook's table of them, and
-`page` lays the profiles side by side.
+in a metric, measured in one setting. `check` computes its difference, interval
+(run/statistics.py) and verdict; `verdicts` is a notebook's table of them.
 """
 
 import functools
@@ -13,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from factkit.report import published
@@ -93,15 +93,9 @@ def claims(paper: str) -> list[Claim]:
     return [Claim(**row) for row in published.read_rows(paper, "claims")]
 
 
-# ---- the results
-
-
 def _by_setting(results: Results) -> Results:
-    """The results by the settings that claims name, which are those of the variants.
-
-    Where a profile's main runs retrieve, theirs is `retrieval`, the main setting is
-    variant `closedbook`, and worlds and splits are `retrieval-split1` and so on.
-    """
+    """Results by the settings of claims: those of the variants, or, where the main runs
+    retrieve, `retrieval`, `retrieval-split1` …, with `closedbook` as the main one."""
     main = results.get("", ())
     if not any(r.get("params", {}).get("retriever") for r in main):
         return results
@@ -110,19 +104,15 @@ def _by_setting(results: Results) -> Results:
     return by_setting | {"": results.get("closedbook", ())}
 
 
-# ---- the verdicts
-
-
 def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
-    """A row a claim: the paper's number, ours with its interval, and the verdict.
+    """One row per claim: the paper's number, ours with its interval, and the verdict.
 
-    results: variant → results of training runs. `verdict` is each claim's own;
-    `all together` is what stays of it by Holm's method, when all are to be right with
-    95 %. `same answered` has the difference of a mean over answers on the requests
-    that both arms answered: what is left of it without silence. `three worlds` has the
-    difference over other fact worlds or splits, where these were run. `results` names
-    the results where some are the user's and others those that the kit ships.
-    Differences in points of a rate, or in what a count counts.
+    results: variant → results of training runs. Differences are in points of a rate, or
+    in units of a count. `all together`: the verdict after Holm's correction for all
+    claims at 95 %. `same answered`: the difference of a mean over answers on the
+    requests that both arms answered, which silence can't improve. `three worlds`: the
+    difference over fact worlds or splits, where these were run. `results`: "own" or
+    "reference" of each arm, where they differ.
     """
     import pandas as pd
 
@@ -132,7 +122,7 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
     adjusted = iter(statistics.holm(p_values))
     rows = []
     for claim, v in zip(claimed, verdicts, strict=True):
-        stays = v.p is None or next(adjusted) < RISK
+        significant = v.p is None or next(adjusted) < RISK
         settings = dict.fromkeys(setting or "main" for setting, _, _ in claim.arms)
         rows.append(
             {
@@ -140,13 +130,13 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
                 "where": claim.where,
                 "setting": " − ".join(settings),
                 "paper": claim.paper,
-                "difference": _difference_of(claim),
-                "ours": _shown(v.estimate),
+                "difference": _name_difference(claim),
+                "ours": _format(v.estimate),
                 "seeds": v.estimate.seeds if v.estimate else 0,
                 "items": v.estimate.items if v.estimate else 0,
                 "same answered": _same_answered(claim, results),
                 "verdict": v.word,
-                "all together": v.word if stays else "undecided",
+                "all together": v.word if significant else "undecided",
                 "three worlds": _over_worlds(claim, results),
                 "why": v.why,
                 "results": _sources(claim, results),
@@ -196,7 +186,6 @@ def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
 
 
 def _sides(claim: Claim, results: Results) -> list[Side]:
-    """The results of each of a claim's arms, by seed; empty where it was not run."""
     return [
         {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
         for setting, arm, _ in claim.arms
@@ -204,21 +193,18 @@ def _sides(claim: Claim, results: Results) -> list[Side]:
 
 
 def _same_answered(claim: Claim, results: Results) -> str:
-    """The difference and the verdict on the requests that both arms answered, in words.
-
-    "–" if the claim's metric is no mean over answers, or a run stored no items.
-    """
+    """Difference and verdict on the requests that both arms answered; "–" if the metric
+    is no mean over answers, or a run stored no items."""
     if not claim.less or not OF_ANSWERS.search(claim.metric):
         return "–"
     verdict = judge(claim, results, shared=True)
     if not verdict.estimate or not verdict.estimate.items:
         return "–"
-    return f"{_shown(verdict.estimate)}, {verdict.word}"
+    return f"{_format(verdict.estimate)}, {verdict.word}"
 
 
 def _sources(claim: Claim, results: Results) -> str:
-    """Whose results each of a claim's arms has, "own" or "reference"; empty where none
-    is the reference's or it was not run."""
+    """ "own" or "reference" of each arm; empty if all are own or one was not run."""
     sides = _sides(claim, results) if claim.metric else []
     shipped = [any(r.get("reference") for r in side.values()) for side in sides]
     if not any(shipped) or not all(sides):
@@ -228,24 +214,19 @@ def _sources(claim: Claim, results: Results) -> str:
 
 def _common_seeds(sides: list[Side], one_policy: list[bool]) -> list[Side]:
     """The sides with the seeds that both have; one policy stands for every seed."""
-    firsts = [side[min(side)] for side in sides]
-    if all(one_policy):
-        return [{0: first} for first in firsts]
-    trained = zip(sides, one_policy, strict=True)
-    common = set.intersection(*(set(side) for side, one in trained if not one))
+    trained = [set(s) for s, one in zip(sides, one_policy, strict=True) if not one]
+    common = sorted(set.intersection(*trained)) if trained else [0]
     return [
-        {seed: first if one else side[seed] for seed in sorted(common)}
-        for side, one, first in zip(sides, one_policy, firsts, strict=True)
+        {seed: side[min(side)] if one else side[seed] for seed in common}
+        for side, one in zip(sides, one_policy, strict=True)
     ]
 
 
 def _estimate(
     sides: list[Side], metrics: list[str], factor: float = 1.0, shared: bool = False
 ) -> Estimate:
-    """more − factor·less with its interval: over seeds and items, else seeds alone.
-
-    shared: on the items that both have.
-    """
+    """more − factor·less with its interval over seeds and items; without stored items
+    over seeds. shared: on the items that both have."""
     unit = 1 if COUNTS.search(metrics[0]) else 100
     pairs = list(zip(sides, metrics, strict=True))
     cells = [
@@ -258,8 +239,7 @@ def _estimate(
         less = cells[1] if len(cells) > 1 else {}
         return statistics.difference(cells[0], less, factor)
     more, *less = (
-        [unit * side[seed]["metrics"][metric] for seed in sides[0]]
-        for side, metric in pairs
+        [unit * r["metrics"][metric] for r in side.values()] for side, metric in pairs
     )
     others = less[0] if less else [0.0] * len(more)
     gains = [m - factor * n for m, n in zip(more, others, strict=True)]
@@ -289,11 +269,10 @@ def _p_values(
     """One-sided p values of all bounds being met, and of one not being met."""
 
     def p_above(bound: str) -> float:
-        number = float(bound.removesuffix("%"))
-        if not bound.endswith("%"):
-            return _estimate(sides, metrics, 1.0, shared).p_above(number)
-        factor = 1 + number / 100
-        return _estimate(sides, metrics, factor, shared).p_above(0.0)
+        factor, least = 1.0, float(bound.removesuffix("%"))
+        if bound.endswith("%"):
+            factor, least = 1 + least / 100, 0.0
+        return _estimate(sides, metrics, factor, shared).p_above(least)
 
     holds = [p_above(claim.least or "0")]
     holds += [1 - p_above(claim.most)] if claim.most else []
@@ -301,8 +280,8 @@ def _p_values(
 
 
 def _over_worlds(claim: Claim, results: Results) -> str:
-    """The difference over the main world or split and the others, each a mean of its
-    seeds, with the t interval over worlds; empty with fewer than three."""
+    """The difference with its t interval over worlds or splits, each a mean of its
+    seeds; empty with fewer than three."""
     settings = {setting for setting, _, _ in claim.arms}
     if not claim.metric or len(settings) > 1:
         return ""
@@ -313,18 +292,22 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     gains = [estimate.value for estimate in estimates if estimate]
     if len(gains) < statistics.FEWEST_SEEDS:
         return ""
-    return _shown(statistics.over_seeds(gains))
-
-
-# ---- pages and words
+    return _format(statistics.over_seeds(gains))
 
 
 def verdicts(paper: str, p: "RunParams") -> "Styler":
-    """A paper's claims, `shown`, against the runs at the profile of `p` and, of arms
-    that were not run here, the reference results."""
+    """A paper's claims at the profile of `p`, in small print, no wider than a page;
+    prints how many hold. Arms that were not run here have the reference results."""
     root = params.ROOT / p.output_dir
-    results = past_runs.stored(paper, p.profile, root, beside=True)
-    return shown(check(claims(paper), results))
+    table = check(claims(paper), past_runs.stored(paper, p.profile, root, beside=True))
+    print(in_words(table.verdict), count_same_answered(table))
+    small = "font-size: 80%; padding: 2px 5px; text-align: left"
+    prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
+    styles = [
+        {"selector": "th, td", "props": small},
+        {"selector": prose, "props": "overflow-wrap: anywhere; min-width: 9em"},
+    ]
+    return table.style.hide(axis="index").set_table_styles(styles)
 
 
 def same_answered(
@@ -333,8 +316,8 @@ def same_answered(
     """The change in a mean over answers by training, and the part that is not silence.
 
     A policy that stops answering requests that it answered badly improves every mean
-    over answers without a better answer. So each arm is compared with its start on all
-    answers, and on the requests that both answered with the same seed.
+    over answers. So each arm is compared with its start on all answers, and on the
+    requests that both answered with the same seed.
 
     results: of one variant. metric: factual_precision, hallucination_rate or
     claim_precision. Returns a table with one row per trained arm (points, 95 %
@@ -361,51 +344,12 @@ def same_answered(
         metrics[f"{label}_same_answered_{metric}"] = same.estimate.value / 100
         rows[label] = {
             "start": start,
-            "change, all answers": _shown(change.estimate),
-            "change, same answered": _shown(same.estimate),
-            "answered before": f"{100 * _mean(answered[start]):.0f}",
-            "answered after": f"{100 * _mean(answered[name]):.0f}",
+            "change, all answers": _format(change.estimate),
+            "change, same answered": _format(same.estimate),
+            "answered before": f"{100 * fmean(answered[start]):.0f}",
+            "answered after": f"{100 * fmean(answered[name]):.0f}",
         }
     return pd.DataFrame(rows).T.rename_axis("arm"), metrics
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def shown(table: "pd.DataFrame") -> "Styler":
-    """Verdicts to look at: all of them, in small print, no wider than a page; prints
-    them counted."""
-    print(in_words(table.verdict), count_same_answered(table))
-    small = "font-size: 80%; padding: 2px 5px; text-align: left"
-    prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
-    styles = [
-        {"selector": "th, td", "props": small},
-        {"selector": prose, "props": "overflow-wrap: anywhere; min-width: 9em"},
-    ]
-    return table.style.hide(axis="index").set_table_styles(styles)
-
-
-def page(paper: str, root: Path | None, profiles: Sequence[str] = ()) -> "pd.DataFrame":
-    """The whole ledger of a paper: ours and the verdict at each profile with runs.
-
-    Columns: claim, where, setting, paper, difference; then by profile ours, verdict,
-    all together, three worlds and why. Empty if the paper has no claims.
-    """
-    import pandas as pd
-
-    if not claims(paper):
-        return pd.DataFrame()
-    parts = {}
-    for profile in profiles or params.PROFILES:
-        if results := past_runs.stored(paper, profile, root):
-            parts[profile] = check(claims(paper), results)
-    if not parts:
-        return pd.DataFrame()
-    shared = ["claim", "where", "setting", "paper", "difference"]
-    first = next(iter(parts.values()))[shared]
-    own = [part.drop(columns=shared) for part in parts.values()]
-    return pd.concat([first, *own], axis=1, keys=("", *parts))
 
 
 def by_chance(verdicts: Sequence[str]) -> float:
@@ -436,8 +380,7 @@ def count_same_answered(table: "pd.DataFrame") -> str:
     )
 
 
-def _difference_of(claim: Claim) -> str:
-    """The metric and the arms of a claim, in a few words."""
+def _name_difference(claim: Claim) -> str:
     if not claim.less:
         return f"{claim.metric}: {claim.more}" if claim.metric else ""
     if claim.less_metric and claim.less_metric != claim.metric:
@@ -445,7 +388,7 @@ def _difference_of(claim: Claim) -> str:
     return f"{claim.metric}: {claim.more} − {claim.less}"
 
 
-def _shown(estimate: Estimate | None) -> str:
+def _format(estimate: Estimate | None) -> str:
     """The difference with the half-width of its interval, if it has one."""
     if estimate is None:
         return "–"

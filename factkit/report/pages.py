@@ -1,7 +1,7 @@
 """A paper's results as a page in Markdown: printed, or outputs/reference/<paper>.md.
 
-The latter is made of the reference results alone, and of what people write in
-outputs/reference/notes/<paper>.md, by `python -m factkit report --markdown`.
+`python -m factkit report --markdown` writes the latter, from the reference results and
+the notes in outputs/reference/notes/<paper>.md.
 """
 
 import json
@@ -21,50 +21,76 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RULE = """\
-One rule for all (`run/statistics.py`): a difference is paired over test items and
-seeds, its 95 % interval that of two crossed random effects, so that it covers both. A
-claim holds if the interval lies on the claim's side, fails if on the other, and is
-undecided otherwise. *Same answered*, beside claims on means over answers: difference
-and verdict on the requests that both arms answered, which silence can't improve.
-*Hold together*: what stays by Holm's method if all verdicts of a
-paper are to be right. *By chance*: how many would hold if no arm differed. *Not run* is
-mostly other test sets and variants; *not measurable here* says why on the paper's page.
-Where a run's items were not stored, the interval is over seeds alone, and the row says
-so.
+Differences are paired over test items and seeds. Their 95 % intervals come from a model
+with crossed random effects of items and seeds (`run/statistics.py`); without stored
+items the interval is over seeds only, and the row says so.
+
+| column | meaning |
+|---|---|
+| holds, fails, undecided | the interval is on the claim's side, the other, or both |
+| by chance | expected number of claims that hold if no arm differs from another |
+| hold together | claims that hold after Holm's correction for all claims of the paper |
+| same answered | on the papers' pages: difference and verdict on the requests that \
+both arms answered, which silence can't improve |
+| not run | mostly other test sets and variants |
+| not measurable here | the paper's page gives the reason |
 """
 
 
 def summary(root: Path | None) -> "pd.DataFrame":
-    """How many claims of each paper hold, fail … at each profile with runs.
-
-    "by chance": how many would hold if no arm differed; "hold together": what stays by
-    Holm's method.
-    """
+    """How many claims of each paper hold, fail … at each profile with runs; `RULE`
+    explains the columns."""
     import pandas as pd
 
+    before, after = ("holds", "fails", "undecided"), ("one seed", "not measurable")
+    after += ("not run", ledger.NOT_HERE)
     rows = {}
     for paper in find_papers():
-        table = ledger.page(paper, root)
+        table = ledger_table(paper, root)
         for profile in dict.fromkeys(p for p, *_ in table.columns if p):
             words = table[profile]["verdict"]
-            counts = {word: (words == word).sum() for word in words}
             rows[paper, profile] = {
                 "claims": len(words),
-                **{w: counts.get(w, 0) for w in ("holds", "fails", "undecided")},
+                **{word: (words == word).sum() for word in before},
                 "by chance": f"{ledger.by_chance(words):.1f}",
                 "hold together": (table[profile]["all together"] == "holds").sum(),
-                **{w: counts.get(w, 0) for w in ("one seed", "not measurable")},
-                **{w: counts.get(w, 0) for w in ("not run", ledger.NOT_HERE)},
+                **{word: (words == word).sum() for word in after},
             }
     return pd.DataFrame(rows).T
 
 
+def ledger_table(
+    paper: str, root: Path | None, profiles: Sequence[str] = params.PROFILES
+) -> "pd.DataFrame":
+    """All claims of a paper; ours and the verdict at each profile with runs.
+
+    Columns: ("", claim, where, setting, paper, difference), then by profile those of
+    `ledger.check`. Empty if the paper has no claims or no runs.
+    """
+    import pandas as pd
+
+    claims = ledger.claims(paper)
+    parts = {
+        profile: ledger.check(claims, results)
+        for profile in profiles
+        if claims and (results := past_runs.stored(paper, profile, root))
+    }
+    if not parts:
+        return pd.DataFrame()
+    shared = ["claim", "where", "setting", "paper", "difference"]
+    first = next(iter(parts.values()))[shared]
+    own = [part.drop(columns=shared) for part in parts.values()]
+    return pd.concat([first, *own], axis=1, keys=("", *parts))
+
+
 def write_pages() -> list[Path]:
-    """Write the page of every paper with reference results, the claims counted, and the
-    papers' picture."""
-    pages = {f"{paper}.md": markdown(paper) for paper in list_run_papers()}
-    pages["claims.md"] = counted()
-    paths = {runs.REFERENCE / name: page for name, page in pages.items()}
+    """Write each paper's page, the counted claims, notebooks/README.md, the picture."""
+    paths = {
+        runs.REFERENCE / f"{paper}.md": markdown(paper)
+        for paper in find_papers()
+        if any(past_runs.stored(paper, name, None) for name in params.PROFILES)
+    }
+    paths[runs.REFERENCE / "claims.md"] = counted()
     paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
     for path, page in paths.items():
         path.write_text(page, encoding="utf-8")
@@ -73,18 +99,9 @@ def write_pages() -> list[Path]:
     return [*paths, picture]
 
 
-def list_run_papers() -> list[str]:
-    """The papers that have reference results."""
-    return [
-        paper
-        for paper in find_papers()
-        if any(past_runs.stored(paper, name, None) for name in params.PROFILES)
-    ]
-
-
 def minutes() -> "pd.DataFrame":
-    """What a notebook took, a row a notebook, a column a profile: "0.3", of a train
-    notebook "0.3–2.5" by the arm; minutes of the reference results, rounded up."""
+    """Minutes of the reference results, rounded up: one row per notebook, one column
+    per profile; train notebooks have the range over arms, "0.3–2.5"."""
     import pandas as pd
 
     def spent(seconds: "pd.Series") -> str:
@@ -124,20 +141,18 @@ def counted() -> str:
     table = summary(None).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
-        "Made by `python -m factkit report --markdown`. Each paper's page has them one "
-        "by one.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
+        "Made by `python -m factkit report --markdown`. Each paper's page lists its "
+        "claims.\n\n" + table.to_markdown(index=False) + "\n\n" + RULE
     )
 
 
 def markdown(
     paper: str, root: Path | None = None, profiles: Sequence[str] = params.PROFILES
 ) -> str:
-    """The results below `root`, else the reference's, the figures and the claims; None:
-    the reference results alone.
-
-    Raises ParamError if nothing has been run.
+    """A paper's results below `root`, or else the reference results, its figures and
+    claims. root: None for the reference results alone. Raises ParamError without runs.
     """
-    own = find_papers()[paper]
+    own, folder = find_papers()[paper], root or runs.REFERENCE
     links = [
         f"[{stem.replace('_', ' ')}](../../notebooks/{stem}.ipynb)"
         for stem in own.notebooks.values()
@@ -165,11 +180,10 @@ def markdown(
         for setting, found in stored[profile].items():
             name = "-".join(filter(None, (profile, setting)))
             table = tables.results_table(found, own.shown_metrics).to_markdown()
-            parts.append(f"### `{name}`\n\n{_ran(found)}\n\n{table}\n")
+            parts.append(f"### `{name}`\n\n{_describe_runs(found)}\n\n{table}\n")
             parts += _same_answered_table(paper, found)
     parts.append("## The arms\n\n" + own.describe_arms().to_markdown() + "\n")
     for profile in measured:
-        folder = root or runs.REFERENCE
         drawn = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
         pictures = sorted(folder.glob(drawn))
         parts += [f"## Figures at `{profile}`\n"] if pictures else []
@@ -177,40 +191,42 @@ def markdown(
             inside = path.relative_to(folder)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
     parts += _claims(paper, root, measured) if ledger.claims(paper) else []
-    differences = {name: _deviations(paper, name) for name in measured}
-    differences = {name: texts for name, texts in differences.items() if texts}
-    parts += ["## What differs from the paper\n"] if differences else []
-    for name, texts in differences.items():
+    differences = []
+    for name in measured:
+        texts = deviations.of(paper, params.load(paper, name), whole=True)
         sentences = "\n".join(f"- {text}" for text in texts)
         head = f"<details><summary>Profile {name}</summary>"
-        parts.append(f"{head}\n\n{sentences}\n\n</details>\n")
+        differences += [f"{head}\n\n{sentences}\n\n</details>\n"] if texts else []
+    parts += ["## What differs from the paper\n", *differences] if differences else []
     return "\n".join(parts)
 
 
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
-    """What training changes on the requests that a policy and its start both answered:
-    a table, of papers whose main metric is a mean over answers."""
+    """Table of `ledger.same_answered`, for papers whose main metric is a mean over
+    answers."""
     metric = find_papers()[paper].mean_over_answers
     if not metric:
         return []
     table, _ = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
-        f"Better answers, or silence? The change in {name} (points) on all answers, "
-        "and on the\nrequests that the policy and its start both answered with the "
-        "same seed; answered: per cent of\nthe requests.\n"
+        f"Better answers, or silence? The change in {name} (points) by training: on "
+        "all answers, and\non the requests answered both before and after with the "
+        "same seed. Answered: per cent of the\nrequests.\n"
     )
     return [head, table.to_markdown() + "\n"] if len(table) else []
 
 
 def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]:
-    page = ledger.page(paper, root, measured)
+    page = ledger_table(paper, root, measured)
     words = [
         f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
         f"{ledger.count_same_answered(page[n])}\n"
         for n in measured
     ]
-    columns = [column for column in _columns(measured) if column in page]
+    names = ("ours", "same answered", "verdict", "all together")
+    columns = [("", column) for column in ("claim", "where", "setting", "paper")]
+    columns += [(n, c) for n in measured for c in names if (n, c) in page]
     flat = page[columns].replace(r"\|", "/", regex=True)
     flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
     table = flat.to_markdown(index=False) + "\n"
@@ -218,9 +234,9 @@ def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]
 
 
 def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
-    """Why claims without a verdict have none, a line a claim below its reason."""
+    """Claims without a verdict, listed below the reason."""
     lines = []
-    page = ledger.page(paper, root, profiles)
+    page = ledger_table(paper, root, profiles)
     for profile in (name for name in profiles if name in page):
         why = page[profile]["why"]
         for reason, claims in page["", "claim"].groupby(why[why != ""]):
@@ -247,18 +263,8 @@ def grid() -> "Figure":
     return fig
 
 
-def _columns(profiles: Sequence[str]) -> list[tuple[str, str]]:
-    shared = [("", c) for c in ("claim", "where", "setting", "paper")]
-    own = ("ours", "same answered", "verdict", "all together")
-    return shared + [(profile, column) for profile in profiles for column in own]
-
-
-def _deviations(paper: str, profile: str) -> list[str]:
-    return deviations.of(paper, params.load(paper, profile), whole=True)
-
-
-def _ran(found: Sequence[Any]) -> str:
-    """Where runs were made, and how long one took, in a line."""
+def _describe_runs(found: Sequence[Any]) -> str:
+    """Number of runs, devices and minutes, in a sentence."""
     taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
     devices = sorted({r["device"] for r in found if "device" in r})
     by_verl = sorted({r["arm"] for r in found if "verl" in r.get("recipe", {})})

@@ -1,9 +1,8 @@
-"""What the papers print, as CSV files in papers/<paper>/published/.
+"""The papers' published values, CSV files in papers/<paper>/published/.
 
-`table<n>.csv` holds a table in per cent, one row per arm; `text.csv` what the prose
-states; `claims.csv` the inequalities that are tested; `setup.csv` the stated
-hyper-parameters; `deviations.csv` what differs here; `test_sets.csv` the sizes of test
-sets.
+`table<n>.csv`: a table in per cent, one row per arm; `text.csv`: values in the text;
+`claims.csv`: tested inequalities; `setup.csv`: hyper-parameters; `deviations.csv`:
+differences here; `test_sets.csv`: sizes of test sets.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""One folder from which a room of laptops is set up without a network."""
+"""A folder with everything for a set-up without a network."""
 
 import shutil
 import subprocess
@@ -9,20 +9,19 @@ from pathlib import Path
 from factkit import UserError
 from factkit.run import files, machine, params
 
-LIMIT_GB = 1.0  # what a stick or a slow wifi takes; CUDA wheels alone are more than two
+LIMIT_GB = 1.0  # for a USB stick or slow wifi; CUDA wheels alone are over 2 GB
 
 
 class WheelhouseError(UserError):
-    """The folder can't be filled; the message says why and what to do."""
+    """pip or git failed, or the folder is too large."""
 
 
 def fill(folder: Path, pip_args: Sequence[str] = (), book: Path | None = None) -> float:
-    """Put all that a set-up needs into the folder; its size in GB.
+    """Fill the folder with all that a set-up needs; return its size in GB.
 
-    Wheels of the pinned packages for this Python and this kind of machine, models and
-    corpus, the kit as it was last committed, the pre-trained tiny worlds that this
-    machine's cache holds, pages to read, and install.sh.
-    Raises WheelhouseError if pip or git fails, or if it came to more than 1 GB.
+    Wheels of the pinned packages for this Python and platform, models, corpus, the
+    committed kit, the pre-trained tiny worlds in this machine's cache, the book, and
+    install.sh. Raises WheelhouseError if pip or git fails or the size is over 1 GB.
     """
     wheels, locks = folder / "wheels", params.ROOT / "factkit" / "locks"
     wheels.mkdir(parents=True, exist_ok=True)

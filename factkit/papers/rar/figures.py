@@ -24,24 +24,21 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 Results = Sequence[Mapping[str, Any]]
-LEAST_SPAN = 0.05  # of the axes, so that small differences look small
+LEAST_SPAN = 0.05  # of the axes; so small differences look small
 # arm → (total, correct) of the paper's biographies (§6.1)
 PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
 WRONG_RATE = "hallucination_rate"
 
 
 def trade_off(results: Results) -> "Figure":
-    """Fig 4: hallucination in long answers against utility, a mark an arm.
-
-    Marks are means over seeds, bars 95 % t intervals. Better is left and up.
-    """
+    """Fig 4: hallucination in long answers against utility, one mark per arm: means
+    over seeds with 95 % t intervals. Better is left and up."""
     figure, ax = new_figure(6.4, 4.2)
     utility = _label(ax, results)
     for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
-        answering = [r for r in runs if WRONG_RATE in r["metrics"]]
-        if answering:
-            ends = (WRONG_RATE, utility)
-            x, y = (arm_panels.mean_of(answering, name) for name in ends)
+        if answering := [r for r in runs if WRONG_RATE in r["metrics"]]:
+            x = arm_panels.mean_of(answering, WRONG_RATE)
+            y = arm_panels.mean_of(answering, utility)
             point(ax, x, y, place=i, label=spaced(name_arm(arm, runs)))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
@@ -52,8 +49,8 @@ def trade_off(results: Results) -> "Figure":
 
 
 def _label(ax: "Axes", results: Results) -> str:
-    """Name the axes of hallucination and utility; the metric of utility: preference,
-    where all results have it, else the form of answers."""
+    """Label the axes; return the metric of utility: the win rate if all results have
+    it, else the form of answers."""
     percent_axis(ax, "hallucination rate of long answers", "x")
     if all("win_rate" in r["metrics"] for r in results):
         percent_axis(ax, "preferred to the base policy's answer")
@@ -63,10 +60,8 @@ def _label(ax: "Axes", results: Results) -> str:
 
 
 def claims(results: Results) -> "Figure":
-    """Fig 3: correct and other claims a question by arm; grey lines: the paper's.
-
-    A refusal has 0 of them, as in the paper's public code: leaving details out counts.
-    """
+    """Fig 3: correct and other claims per question by arm (a refusal has 0, as in the
+    paper's public code); grey lines: the paper's."""
     parts = (
         ("correct_claims_per_question", "correct", CORRECT),
         ("incorrect_claims_per_question", "other", WRONG),
@@ -79,11 +74,8 @@ def claims(results: Results) -> "Figure":
 def trajectories(
     panels: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> "Figure":
-    """Hallucination against utility of the policies kept while training (Fig 5).
-
-    panels: title → name of a line → the run that it is of. On the dev requests; a
-    number says after how many updates, where there is room for it.
-    """
+    """Fig 5: hallucination against utility of the policies stored during training, on
+    dev requests. panels: title → name of a line → its run. Numbers are updates."""
     figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
     for ax in figure.axes[1:]:
         ax.sharex(figure.axes[0])
@@ -106,8 +98,7 @@ def trajectories(
 def _trajectory(
     ax: "Axes", metrics: Mapping[str, float], utility: str, place: int, name: str
 ) -> None:
-    """One run's policies as a line from the base policy on; those that nobody's answer
-    was scored of are left out."""
+    """Draw one run's policies with scored answers as a line from the base policy on."""
     steps = [
         k.split("_")[1] for k in metrics if k.startswith("dev_") and k.endswith(utility)
     ]

@@ -32,11 +32,8 @@ RELEVANCE = 0.1  # μ of the arms that trade precision for detail by λ (Table 2
 
 
 def precision_and_detail(results: Results) -> "Figure":
-    """Precision against detail, a mark an arm; on the right, the paper's (Table 2).
-
-    Marks are means over seeds, bars 95 % t intervals. The arms with μ = 0.1 are joined
-    in the order of λ. The panels' scales differ.
-    """
+    """Precision against detail, one mark per arm, beside the paper's Table 2: means
+    over seeds with 95 % t intervals. A line joins the arms with μ = 0.1 by λ."""
     names = ("factual_precision", DETAIL)
     groups = tables.by_arm(_measured(results, *names))
     here = {
@@ -69,8 +66,8 @@ def precision_and_detail(results: Results) -> "Figure":
 
 
 def by_set(results: Results) -> "pd.DataFrame":
-    """Table 1: precision, detail and win rate by arm on each evaluation set and on
-    average; rates in per cent, means over seeds ± 95 % t intervals."""
+    """Table 1: precision, detail and win rate by arm and evaluation set; rates in per
+    cent, means over seeds ± 95 % t intervals."""
     import pandas as pd
 
     end, others = "_win_rate", ("before_", "dev_", "least_")
@@ -99,11 +96,8 @@ def by_set(results: Results) -> "pd.DataFrame":
 
 
 def win_rates(results: Results) -> "Figure":
-    """Win rate over the base policy by arm; grey marks: the paper's (Table 2).
-
-    Bars are means over seeds, error bars 95 % t intervals; at the dashed line an answer
-    is as often preferred as the base policy's.
-    """
+    """Win rate over the base policy by arm: means over seeds with 95 % t intervals;
+    grey: the paper's (Table 2); dashed: 50 %."""
     groups = tables.by_arm(_measured(results, "win_rate"))
     figure, ax = arm_panels.stacked(groups, [("win_rate", "here", CORRECT)])
     theirs = published.read_table(2, "reason").set_index("arm").win_rate / 100
@@ -117,7 +111,7 @@ def win_rates(results: Results) -> "Figure":
 
 
 def claims(results: Results) -> "Figure":
-    """Supported and unsupported claims a response by arm; grey lines: the paper's."""
+    """Supported and unsupported claims per response by arm; grey: the paper's."""
     parts = ((DETAIL, "supported", CORRECT), (UNSUPPORTED, "unsupported", WRONG))
     paper = {
         row.arm: (row.supported + row.unsupported, row.supported)
@@ -128,12 +122,10 @@ def claims(results: Results) -> "Figure":
 
 
 def _measured(results: Results, *names: str) -> list[Mapping[str, Any]]:
-    """The results that have all of these metrics."""
     return [r for r in results if all(name in r["metrics"] for name in names)]
 
 
 def _weights(arm: str) -> str:
-    """The λ and μ of an arm's reward in words, empty without a reward."""
     if arm not in WEIGHTS:
         return ""
     detail, relevance = WEIGHTS[arm]

@@ -1,4 +1,4 @@
-"""Figures and tables of RLFH that two notebooks show; 44 draws the rest."""
+"""Figures and tables of RLFH that two notebooks share."""
 
 import math
 from collections.abc import Sequence
@@ -25,12 +25,9 @@ COUNTS = {
 
 
 def granularity(groups: arm_panels.Groups) -> "Figure":
-    """Table 2: FactScore, response rate, correct and incorrect statements by arm.
-
-    Bars: means over seeds with 95 % t intervals. Grey: the paper's on HotpotQA,
-    statements scaled so that its base policy makes as many as ours, and left out
-    without ours.
-    """
+    """Table 2: FactScore, response rate, correct and incorrect statements by arm: means
+    over seeds with 95 % t intervals. Grey: the paper's on HotpotQA; its statements are
+    scaled to the total of our base policy."""
     paper = _paper(groups)
     figure, axes = figures.new_figure(11.0, 3.6, columns=2)
     for ax, panel in zip(axes, (RATES, COUNTS), strict=True):
@@ -44,7 +41,7 @@ def granularity(groups: arm_panels.Groups) -> "Figure":
 
 
 def _paper(groups: arm_panels.Groups) -> "pd.DataFrame":
-    """The paper's values of Vicuna on HotpotQA (Tables 1 and 2), a row an arm."""
+    """The paper's values of Vicuna on HotpotQA (Tables 1 and 2), one row per arm."""
     first, second = (
         table[table["model"] == "Vicuna-7B"].set_index("arm")
         for table in (published.read_table(n, "rlfh") for n in (1, 2))
@@ -62,11 +59,10 @@ def _paper(groups: arm_panels.Groups) -> "pd.DataFrame":
 def token_reward_rows(
     rows: Sequence[tuple[str, Sequence[str], Sequence[float] | None]],
 ) -> "Styler":
-    """Table 8: prompts with their responses' tokens, blue where the reward is positive,
-    orange where negative, the stronger the larger, and the sum of each response's.
+    """Table 8: prompts, responses with tokens coloured by reward (blue positive, orange
+    negative), and the sum of rewards.
 
-    rows: (prompt, tokens, rewards), None where the annotator failed; all have one scale
-    of colours.
+    rows: (prompt, tokens, rewards); rewards are None if the annotator failed.
     """
     import pandas as pd
 
@@ -89,7 +85,7 @@ def token_reward_rows(
 def _marked(
     tokens: Sequence[str], values: Sequence[float] | None, largest: float
 ) -> str:
-    """Tokens as HTML, those with a reward in its colour and before its number."""
+    """Tokens as HTML, with the rewards as numbers and colours."""
     if values is None:
         return f"{escape(''.join(tokens))} <i>(no feedback: the annotator failed)</i>"
     parts = []

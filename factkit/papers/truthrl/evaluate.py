@@ -95,9 +95,8 @@ def add_answers(
 def is_difficult(row: ScoredAnswer, untrained: Sequence[ScoredAnswer]) -> bool:
     """Whether a question is difficult (Fig 4b: almost no method answers it correctly).
 
-    In the fact world: the policy never read its fact. Else: the untrained policy
-    answers it correctly in neither way of asking (ours: one run knows of no other
-    method).
+    In the fact world: its fact is not in the pre-training text. Else: the untrained
+    policy fails on it with both of its prompts (ours: one run has no other method).
     """
     if "exposure" in row.meta:
         return row.meta["exposure"] == 0

@@ -130,7 +130,7 @@ def _means(table: int, suffix: str, without: str = "-") -> dict[str, float]:
     return (values[names].mean(axis=1) / 100).dropna().to_dict()
 
 
-# ---- confidence: the probability of the label that is written; the paper's is a logit
+# ---- confidence: the probability of the written label; the paper's is a logit
 
 
 def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":

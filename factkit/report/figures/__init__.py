@@ -1,7 +1,7 @@
-"""Figures from results: labelled axes, white background, readable in grey.
+"""Colours, styles, axes and legends that all figures share.
 
-Here is what all figures share: colours, how the arms differ, axes, legends.
-`run_panels` draws one run, `arm_panels` arms compared; a paper's module the rest.
+`run_panels` draws one run, `arm_panels` compares arms; papers/<paper>/figures.py has
+the figures of one paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,15 @@ PAGE = (
 
 
 def look(i: int) -> tuple[str, Any, str]:
-    """(colour, line, marker) of the arm at place i: a colour comes again with another
-    line and marker, so that no arm is left out and none looks like another."""
+    """(colour, line, marker) of the i-th arm; a repeated colour has another line and
+    marker."""
     colours = len(ARM_COLOURS)
     line = LINES[(i + i // colours) % len(LINES)]
     return ARM_COLOURS[i % colours], line, MARKERS[i % len(MARKERS)]
 
 
 def bar_look(i: int) -> dict[str, Any]:
-    """The same for bars, which differ in colour and hatch."""
+    """Colour, hatch and edge of the i-th arm's bars."""
     hatch = HATCHES[(i + i // len(ARM_COLOURS)) % len(HATCHES)]
     return {"color": look(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
 
@@ -46,12 +46,8 @@ def bar_look(i: int) -> dict[str, Any]:
 def new_figure(
     width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1
 ) -> tuple:
-    """A figure and its axes (an array if there are several), without upper and right.
-
-    It is drawn with Matplotlib's defaults and by no window system, whatever
-    matplotlibrc and MPLBACKEND ask for: its parameters are reset. A cell that returns
-    the figure shows it.
-    """
+    """A figure and its axes (an array if there are several), without upper and right
+    spines, in Matplotlib's defaults, whatever matplotlibrc and MPLBACKEND say."""
     import matplotlib
     from IPython import get_ipython
     from IPython.core.pylabtools import select_figure_formats
@@ -92,8 +88,7 @@ def point(
     label: str,
     colour: str = "",
 ) -> None:
-    """A mark at the means of x and y, with their half-widths; `place` decides how it
-    looks, but for another colour."""
+    """Draw the mark of the arm `place` at the means of x and y, with half-widths."""
     own, _, marker = look(place)
     mark = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
     bars = {"xerr": x[1] or None, "yerr": y[1] or None, "capsize": 2, "elinewidth": 0.8}
@@ -101,13 +96,13 @@ def point(
 
 
 def legend_below(figure: "Figure", columns: int = 4) -> None:
-    """One legend of what any of the panels shows."""
-    shown: dict[str, Any] = {}
+    """Draw one legend for all panels."""
+    handles: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            shown.setdefault(label, handle)
+            handles.setdefault(label, handle)
     place = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(shown.values(), shown.keys(), **place, **LEGEND)
+    figure.legend(handles.values(), handles.keys(), **place, **LEGEND)
 
 
 def spaced(name: str) -> str:
@@ -116,8 +111,7 @@ def spaced(name: str) -> str:
 
 
 def name_arm(arm: str, results: Sequence[Mapping[str, Any]]) -> str:
-    """An arm's name, followed by "(reference)" where its results are those that the kit
-    ships and not the user's."""
+    """An arm's name, followed by "(reference)" if it has reference results."""
     mark = " (reference)"
     reference = any(r.get("reference") for r in results)
     return arm.removesuffix(mark) + mark * reference

@@ -49,10 +49,8 @@ def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float]
 
 
 def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
-    """A bar an arm of its parts: means over seeds, t intervals at the part's upper end.
-
-    What a run lacks, as claims per answer of none, is left out.
-    """
+    """One stacked bar per arm: means over seeds, t intervals at the upper end of each
+    part. Runs without the metric are left out."""
     from textwrap import fill
 
     figure, ax = new_figure(max(4.5, 0.8 * len(groups) + 1.5), 3.4)
@@ -78,10 +76,10 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
 def outcomes(
     groups: Groups, prefix: str = "", paper: "pd.DataFrame | None" = None
 ) -> "Figure":
-    """TruthRL's Fig 4: correct, hallucinated and abstained by arm, with the per cent.
+    """TruthRL's Fig 4: correct, hallucinated and abstained by arm, in per cent.
 
-    prefix: of the metrics, as "difficult_" for Fig 4b. paper: a row an arm, its `A` and
-    `H` in per cent (CRAG, Llama3.1-8B), drawn as narrow grey bars.
+    prefix: of the metrics, as "difficult_" for Fig 4b. paper: one row per arm, its `A`
+    and `H` in per cent (CRAG, Llama3.1-8B), drawn as narrow grey bars.
     """
     parts = [(f"{prefix}{metric}", label, colour) for metric, label, colour in OUTCOMES]
     groups = {a: runs for a, runs in groups.items() if mean_of(runs, parts[0][0])}
@@ -130,16 +128,16 @@ def claims(
 
 
 def mark(ax: "Axes", values: Sequence[Sequence[float]], label: str) -> None:
-    """The paper's values of the arms that stand at 0, 1, 2 … as grey lines."""
-    lines = [(v, x - 0.4, x + 0.4) for x, of_arm in enumerate(values) for v in of_arm]
-    _lines(ax, lines, PUBLISHED, "-", label)
+    """Draw the paper's values of the arms at 0, 1, 2 … as grey lines."""
+    _lines(ax, [(v, x, 0.4) for x, arm in enumerate(values) for v in arm], label)
 
 
-def _lines(ax: "Axes", lines: list[tuple], colour: str, style: str, label: str) -> None:
-    """Horizontal lines, each of (height, left end, right end)."""
+def _lines(ax: "Axes", lines: list[tuple], label: str, **style: Any) -> None:
+    """Horizontal lines, each of (height, centre, half of its length)."""
+    style = {"colors": PUBLISHED, "linestyles": "-", "lw": 2.5} | style
     if lines:
-        width = 2.5 if style == "-" else 1.5
-        ax.hlines(*zip(*lines, strict=True), colour, style, lw=width, label=label)
+        y, x, half = np.transpose(lines)
+        ax.hlines(y, x - half, x + half, **style, label=label)
 
 
 def grouped(
@@ -149,29 +147,27 @@ def grouped(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     label: str = "paper",
 ) -> None:
-    """At each metric (name → label) a bar an arm: means over seeds, 95 % t intervals.
-
-    Dotted: before training. Grey: the paper's values (metric → arm → value).
-    """
+    """At each metric (name → label) one bar per arm: means over seeds with 95 % t
+    intervals. Dotted: before training. Grey: paper's values (metric → arm → value)."""
     width = 0.84 / max(len(groups), 1)
     before, published = [], []
     for i, (arm, runs) in enumerate(groups.items()):
         points = {}
         for x, name in enumerate(metrics):
             place = (i + 0.5) * width - 0.42 + x
-            ends = place - width / 2, place + width / 2
             if point := mean_of(runs, name):
                 points[place] = point
             if point := mean_of(runs, f"before_{name}"):
-                before.append((point[0], *ends))
+                before.append((point[0], place, width / 2))
             if (value := (paper or {}).get(name, {}).get(arm)) is not None:
-                published.append((value, *ends))
+                published.append((value, place, width / 2))
         means, halves = np.reshape(list(points.values()), (-1, 2)).T
         spans = {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
         style = {"label": spaced(name_arm(arm, runs)), **bar_look(i)}
         ax.bar(list(points), means, 0.94 * width, **spans, **style)
-    _lines(ax, before, "black", ":", "before training")
-    _lines(ax, published, PUBLISHED, "-", label)
+    dotted = {"colors": "black", "linestyles": ":", "lw": 1.5}
+    _lines(ax, before, "before training", **dotted)
+    _lines(ax, published, label)
     if not groups:
         say(ax, "no results")
     ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
@@ -180,8 +176,7 @@ def grouped(
 def training_curves(
     results: Sequence[Mapping[str, Any]], column: str, arms: Sequence[str] = ()
 ) -> dict[str, list["pd.DataFrame"]]:
-    """The training curves that have a column, of `arms` or all: the arm's label → one
-    curve per seed."""
+    """Training curves with this column, of `arms` or all: arm → one per seed."""
     import pandas as pd
 
     curves: dict[str, list[pd.DataFrame]] = {}
@@ -202,11 +197,11 @@ def over_training(
     band: bool = True,
     limits: tuple[float | None, float | None] = (0, None),
 ) -> "Figure":
-    """Columns of the training curves by step, a panel a column, a line an arm.
+    """Training curves by step: one panel per column, one line per arm.
 
-    curves: as `training_curves` has them. panels: column → what its y axis says. The
-    line is the mean over seeds of a running mean of `window` steps, the band their
-    range. limits: of the y axes. A panel says if no run logged it.
+    curves: from `training_curves`. panels: column → label of the y axis. Lines are
+    means over seeds of a running mean of `window` steps, bands the range of the seeds.
+    limits: of the y axes.
     """
     import pandas as pd
 

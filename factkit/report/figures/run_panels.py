@@ -1,5 +1,4 @@
-"""What a notebook shows of one run: its curve, before and after, by exposure, rewards,
-responses."""
+"""Figures of one run: curve, before and after, by exposure, rewards, responses."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,10 +66,9 @@ def learning_curve(
 ) -> "Figure":
     """The rollouts of one run by training step.
 
-    curve: its metrics.csv. panels: what the y axis says → columns → their names; "(%)":
-    of fractions; a panel says if none of its columns was logged. With a window, lines
-    are running means over so many steps, and the faint ones the steps themselves.
-    stacked: the panel whose columns are parts of one sum.
+    curve: its metrics.csv. panels: label of the y axis, ending in "(%)" for fractions
+    → column → name. window: lines are running means over so many steps, faint lines
+    the steps themselves. stacked: the panel whose columns are parts of one sum.
     """
     figure, _ = new_figure(max(9.0, 3.0 * len(panels)), 3.2, columns=len(panels))
     for ax, (label, columns) in zip(figure.axes, panels.items(), strict=True):
@@ -111,9 +109,8 @@ def before_and_after(
 ) -> "Figure":
     """Metrics before and after training; error bars: 95 % t intervals over test items.
 
-    metrics: side (of SIDES) → metric → value. terms: side → what each item counts in
-    its metrics. panels: what a y axis says → metric → label; "(%)" says that these are
-    fractions.
+    metrics: side (of SIDES) → metric → value. terms: side → each item's values of the
+    metrics. panels: label of the y axis, ending in "(%)" for fractions → metric → name.
     """
     figure, _ = new_figure(9.5 if len(panels) > 1 else 7.0, 3.2, columns=len(panels))
     sides = [side for side in SIDES if side in metrics]
@@ -143,11 +140,10 @@ def by_exposure(
     share: bool = False,
     read: str = "of the person",
 ) -> "Figure":
-    """Metrics by how often the policy read what it is asked, a line an arm.
+    """Metrics by frequency in the pre-training text, one line per arm.
 
-    groups: arm → the metrics of each run, of which `exposure_<lower edge>_<name>` are
-    drawn. panels: name → what its y axis says. Points are means over seeds, error bars
-    95 % t intervals.
+    groups: arm → the metrics of each run; `exposure_<lower edge>_<name>` are drawn.
+    panels: name → label of the y axis. Means over seeds with 95 % t intervals.
     """
     figure, _ = new_figure(9.5, 3.4, columns=len(panels))
     for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
@@ -191,9 +187,9 @@ def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, fl
 
 
 def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
-    """A score of a request's responses: the mean of each request, and its spread.
+    """Distributions over requests of the mean and the spread of the responses' scores.
 
-    scores: for each request those of its responses. Raises ValueError if none has any.
+    scores: one sequence per request. Raises ValueError if all are empty.
     """
     if not (known := [values for values in scores if values]):
         raise ValueError(f"no response has a score ({label}): read some of them")
@@ -208,10 +204,7 @@ def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
 
 
 def lengths(words: Sequence[int], label: str) -> "Figure":
-    """How many responses have how many words; dashed: the median.
-
-    words: of each response. label: of what, as the x axis says.
-    """
+    """Histogram of the words of each response; dashed: the median."""
     figure, ax = new_figure(5, 3)
     width = (max(words) - min(words)) // 30 + 1  # whole words
     edges = np.arange(min(words), max(words) + width + 1, width) - 0.5
@@ -259,7 +252,7 @@ def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
 def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "Styler":
     """Colour response columns by their outcome: blue correct, grey abstains, red wrong.
 
-    outcome_of: response column → the column that holds its outcome.
+    outcome_of: response column → the column with its outcome.
     """
     style = table.style.hide(axis="index")
     for column, outcome_column in outcome_of.items():
@@ -271,8 +264,8 @@ def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "St
 def claim_colours(
     rows: Sequence[tuple[str, "CheckedResponse", "CheckedResponse"]],
 ) -> "Styler":
-    """Requests with two answers each, a claim's sentence in the colour of its support:
-    blue supported, red contradicted, grey neither; what is no claim has none."""
+    """Requests with two answers each; sentences with claims are blue (supported), red
+    (contradicted) or grey (neither)."""
     import pandas as pd
 
     table = pd.DataFrame(

@@ -26,11 +26,8 @@ RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 def stored(
     paper: str, p: RunParams, variant: str = ""
 ) -> dict[str, list[dict[str, Any]]]:
-    """Variant → the training runs to draw: this machine's, and beside them reference
-    results whose parameters are the same.
-
-    Says which they are. Raises RunError if there are none of `variant`.
-    """
+    """Variant → the training runs to draw: this machine's, and reference results with
+    the same parameters. Prints them. Raises RunError if `variant` has none."""
     results_of = past_runs.stored(paper, p.profile, ROOT / p.output_dir, beside=True)
     if variant not in results_of:
         sweep = f"python -m factkit sweep {paper} --profile {p.profile}"
@@ -51,8 +48,8 @@ def stored(
 
 
 def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
-    """The results of the arms and seeds that `p.arms` and `p.seeds` name, as `stored`
-    has them. train: those without results here are trained first, which takes hours."""
+    """`stored` results of the arms and seeds of `p`. train: first train those without
+    results, which takes hours."""
     if train:
         return sweeps.train_arms(paper, p)
     named = [(arm, seed) for arm in p.arm_names for seed in p.seed_numbers]
@@ -67,11 +64,8 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
 
 
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Results of training runs grouped by arm, in the order that the paper tells.
-
-    Runs of one arm with other parameters are an arm of their own
-    (`past_runs.separate_settings`).
-    """
+    """Results by arm, in the paper's order. Runs with other parameters are an arm of
+    their own (`past_runs.separate_settings`)."""
     if all("params" in r and "paper" in r for r in results):
         results = past_runs.separate_settings(results)
     tables = [list(paper.arms) for paper in find_papers().values()]
@@ -84,7 +78,7 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def policies(arm: str, group: list[Result]) -> list[Result]:
-    """The runs of an arm that are policies of their own: one, where it is untrained."""
+    """The runs of an arm with different policies: one if it is untrained."""
     untrained = arm.removesuffix(" (reference)") in untrained_arms()
     return group[:1] if untrained else group
 
@@ -98,11 +92,8 @@ def policies_of(
 
 
 def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
-    """The results, and the untrained rule by relation as one more, of one seed.
-
-    It depends on the questions alone and is stored with every arm. Nothing is added if
-    no result holds one of `names` for it.
-    """
+    """The results, and those of the untrained rule by relation, if a run has them. It
+    depends only on the questions, so one run's values are enough."""
     for r in results:
         stored = {name: r["metrics"].get(f"{RULE}_{name}") for name in names}
         metrics = {name: value for name, value in stored.items() if value is not None}
@@ -126,10 +117,9 @@ def spread(given: Sequence[float | None], factor: float = 100) -> str:
 
 
 def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, float]:
-    """<arm>_<metric> → mean over the seeds that have it: a comparison's own metrics.
+    """<arm>_<metric> → mean over the seeds that have it.
 
-    names: metrics, by default all but those on dev requests, before training and by
-    exposure.
+    names: metrics, default: all but dev, before-training and exposure metrics.
     """
     others = ("dev_", "before_", "exposure_")
     every = sorted({name for r in results for name in r["metrics"]})
@@ -148,11 +138,10 @@ def results_table(
     arms: Sequence[str] = (),
     factor: float = 100,
 ) -> "pd.DataFrame":
-    """A row an arm: mean over seeds of each metric in per cent, ± the 95 % interval.
+    """One row per arm: mean over seeds of each metric ± the 95 % interval.
 
-    names: metrics, by default the four rates. arms: which, by default all. factor: 1 of
-    metrics that are no fractions, as claims and words. Where the results hold the rule
-    by relation, it has a row.
+    arms: default all. factor: 100 for per cent, 1 for counts. The rule by relation has
+    a row if the results have it.
     """
     import pandas as pd
 
@@ -175,8 +164,8 @@ def beside_paper(
 ) -> "pd.DataFrame":
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
-    metrics: column of the published table → our metric. counts: those of them that are
-    no fractions. chosen: as `published.select_rows` has it.
+    metrics: column of the published table → our metric. counts: columns that are no
+    fractions. chosen: see `published.select_rows`.
     """
     import pandas as pd
 
@@ -195,8 +184,7 @@ def beside_paper(
 
 
 def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
-    """Which arms have most and least of each metric by the mean over seeds, in per
-    cent: a sentence beside a figure."""
+    """Sentences with the arms of the highest and lowest mean of each metric."""
     sentences = []
     for name in names:
         by_mean = {
