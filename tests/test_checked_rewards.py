@@ -12,10 +12,10 @@ import torch
 
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
-from factkit.facts.world.policy import build_policy
 from factkit.papers.rlfh.token_trainer import token_level
 from factkit.run import params
 from factkit.train import grpo, rewards
+from factkit.train.pretraining import build_policy
 from factkit.train.rewards import CheckedReward, RewardError
 
 NO_NUMBERS = [
@@ -130,7 +130,7 @@ def start(tmp_path_factory):
 def train(start, folder, paper, trainer, reward):
     values = {"rl_steps": 1, "rl_batch_size": 8, "num_generations": 4}
     p = params.load(paper, "tiny", values | {"max_completion_length": 6})
-    questions = world.questions(world.build_world(people=8))[:2]
+    questions = world.build_world(people=8).questions()[0][:2]
     rows = [{"prompt": world_text.exchange(e.question, "")} for e in questions]
     trainer(start, rows, lambda p, folder: reward, folder, p)
 

@@ -13,6 +13,7 @@ from factkit.answers.verifier import verifier
 from factkit.data import sources, splits
 from factkit.data.corpus import Document
 from factkit.data.examples import DataError, Example, read_rows, refuse_overlap
+from factkit.facts import source as fact_source
 from factkit.papers.rar import requests as rar_requests
 from factkit.papers.truthrl import train as training
 from factkit.policy.decoding import Sampling
@@ -32,7 +33,7 @@ def test_what_may_fail_to_load_does_so_before_the_judge_reads_wildchat(monkeypat
     load = lambda name, *_: loaded.append(name) or ([], Counter())  # noqa: E731
     monkeypatch.setattr(sources, "load", load)
     lead = Document(id="", title="", text="", source="")
-    monkeypatch.setattr(rar_requests, "load_leads", lambda: [lead] * 100)
+    monkeypatch.setattr(fact_source, "load_leads", lambda: [lead] * 100)
     judge = "judge_llm", "keep_factual"
     for name in judge:
         call = lambda *_, name=name: loaded.append(name) or ([], Counter())  # noqa: E731

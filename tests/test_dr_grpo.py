@@ -7,9 +7,9 @@ import pytest
 
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
-from factkit.facts.world.policy import build_policy
 from factkit.run import params
 from factkit.train import grpo, rewards
+from factkit.train.pretraining import build_policy
 
 LENGTH, GROUP = 6, 4  # max_completion_length, num_generations
 # of three groups; None: the verifier failed
@@ -105,7 +105,7 @@ def _take(start, folder, loss, patch):
         "max_completion_length": LENGTH,
     }
     p = params.load("reason", "tiny", values)
-    asked = world.questions(world.build_world(people=8))[:3]
+    asked = world.build_world(people=8).questions()[0][:3]
     rows = [{"prompt": world_text.exchange(e.question, "")} for e in asked]
     grpo.grpo(start, rows, lambda p, folder: lambda **_: REWARDS, folder, p)
     return seen

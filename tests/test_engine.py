@@ -4,10 +4,10 @@ import pytest
 
 from factkit.answers.engine import ExactEngine, rating
 from factkit.data.examples import BEST_GUESS, write_examples
-from factkit.facts.leads import facts, requests
-from factkit.facts.leads.reader import LeadReader
+from factkit.facts import requests as wp
+from factkit.facts.leads import facts
+from factkit.facts.leads.source import LeadSource
 from factkit.facts.world import facts as w
-from factkit.facts.world import requests as wp
 from factkit.papers.rar.rewards import engine_of
 from factkit.run import params, runs
 from factkit.verify.claims import Support
@@ -28,7 +28,9 @@ def person(world):
 @pytest.fixture(scope="module")
 def examples(world):
     kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
-    found = [e for kind in kinds for e in wp.requests(world, world.people[:3], kind)]
+    found = [
+        e for kind in kinds for e in wp.make_requests(world, world.people[:3], kind)
+    ]
     return {e.id: e for e in found}
 
 
@@ -130,11 +132,11 @@ DARWIN = "Charles Darwin"
 
 @pytest.fixture(scope="module")
 def by_leads():
-    found = facts.load()
+    source = LeadSource(facts.load())
     kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
-    about = [found.subjects[name] for name in ("Edinburgh", DARWIN)]
-    asked = {e.id: e for kind in kinds for e in requests.requests(about, kind)}
-    return ExactEngine(LeadReader(found), asked)
+    about = ("Edinburgh", DARWIN)
+    asked = {e.id: e for kind in kinds for e in source.requests(about, kind)}
+    return ExactEngine(source, asked)
 
 
 @pytest.mark.assets
@@ -166,7 +168,7 @@ def run(tmp_path):
     data = runs.run_folder(p.data_notebook, p)
     for place, name in enumerate(p.splits):
         people = made.people[3 * place : 3 * place + 3]
-        write_examples(data / f"{name}.jsonl", wp.requests(made, people, wp.OPEN))
+        write_examples(data / f"{name}.jsonl", wp.make_requests(made, people, wp.OPEN))
     return p, made
 
 

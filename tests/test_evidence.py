@@ -58,7 +58,7 @@ def test_a_bad_row_is_refused_by_file_row_value_and_fix(tmp_path):
 
 
 def test_a_search_is_bm25_over_the_prompts_chunks(world, tokenizer):
-    own = worlds.documents(world)[:12]
+    own = world.documents()[:12]
     cache = EvidenceCache({"p": own}, tokenizer, chunk_tokens=4)
     chunks = chunk_documents(own, tokenizer, 4)
     assert len(chunks) > len(own)

@@ -10,10 +10,10 @@ from accelerate import Accelerator
 
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
-from factkit.facts.world.policy import build_policy
 from factkit.policy import models
 from factkit.run import params
 from factkit.train import checkpoints, grpo, rewards
+from factkit.train.pretraining import build_policy
 
 VALUES = {
     "rl_steps": 4,
@@ -27,7 +27,7 @@ VALUES = {
 
 
 WORLD = world.build_world(people=8)
-QUESTIONS = world.questions(WORLD)[:8]
+QUESTIONS = WORLD.questions()[0][:8]
 
 
 class Killed(Exception):

@@ -19,13 +19,13 @@ from factkit.data.examples import (
     write_examples,
 )
 from factkit.data.search import in_process
-from factkit.facts.leads import facts, policy, reader, requests
-from factkit.facts.leads.facts import Fact
-from factkit.facts.leads.requests import LeadClaims
+from factkit.facts.leads import facts, policy
+from factkit.facts.leads.claims import ClaimReader, LeadClaims
+from factkit.facts.leads.source import LeadSource
 from factkit.facts.script import Habits, search_and_verify
+from factkit.facts.source import Fact
 from factkit.papers.rar.requests import request_sets
 from factkit.papers.rlfh.requests import rlfh_sets
-from factkit.papers.veri.data import ClaimReader
 from factkit.run import params
 from factkit.verify import trajectory as t
 
@@ -39,8 +39,8 @@ def leads():
 
 
 @pytest.fixture(scope="module")
-def split(leads):
-    return requests.split(leads, SIZES, 0)
+def split(read):
+    return read.split(SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def rows(leads):
 
 @pytest.fixture(scope="module")
 def read(leads):
-    return reader.LeadReader(leads)
+    return LeadSource(leads)
 
 
 # Requests
@@ -60,12 +60,12 @@ def test_short_questions_have_one_answer_each_and_leave_to_abstain_or_none(
     split, read, tmp_path
 ):
     kinds = (OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS)
-    every = [e for kind in kinds for e in requests.requests(split["dev"], kind)]
+    every = [e for kind in kinds for e in read.requests(split["dev"], kind)]
     assert len({e.id for e in every}) == len({e.question for e in every}) == len(every)
     write_examples(tmp_path / "dev.jsonl", every)
     assert read_examples(tmp_path / "dev.jsonl") == every
     for kind in (MAY_ABSTAIN, BEST_GUESS):
-        for example in requests.requests(split["dev"], kind):
+        for example in read.requests(split["dev"], kind):
             assert example.relation in facts.SINGLE
             allowed = "You may say that you don't know." in example.question
             assert allowed == (kind == MAY_ABSTAIN)
@@ -79,34 +79,33 @@ def test_a_paper_s_sets_share_no_subject_with_each_other_or_the_cold_start(leads
         sets = load(p)[0]
         names = Counter(i for rows in sets.values() for i in {e.entity for e in rows})
         assert set(names.values()) == {1}
-        assert not any(policy.of_cold_start(leads.subjects[name]) for name in names)
+        assert not any(policy.is_of_cold_start(name) for name in names)
         assert all(sets[name] for name in p.splits)
 
 
 # The cold start
 
 
-def test_the_cold_start_asks_as_the_runs_ask(leads, rows):
+def test_the_cold_start_asks_as_the_runs_ask(leads, read, rows):
     """By the same wordings and templates; of cold subjects alone."""
     assert policy.cold_start_rows(leads, 0) == rows != policy.cold_start_rows(leads, 1)
-    cold = [s for s in leads.subjects.values() if policy.of_cold_start(s)]
+    cold = [name for name in leads.subjects if policy.is_of_cold_start(name)]
     possible = {  # a subject is asked for one fact, two or three
         prompts.fill(prompts.template(name), question=example.question)
         for name in ("short_form", "think_first")
         for kind in (OPEN, COUNTED, MAY_ABSTAIN, BEST_GUESS)
         for subject in cold
-        for example in requests.requests([subject] * 3, kind)
+        for example in read.requests([subject] * 3, kind)
     }
     assert {row["prompt"] for row in rows} <= possible
 
 
 @pytest.fixture(scope="module")
-def told(leads, rows):
+def told(leads, read, rows):
     """(subject, what is told of it) of the open requests without thinking."""
-    subjects = list(leads.subjects.values())
     asked = {
         prompts.fill(prompts.template("short_form"), question=e.question): e.entity
-        for e in requests.requests(subjects, OPEN)
+        for e in read.requests(list(leads.subjects), OPEN)
     }
     return [
         (asked[r["prompt"]], r["completion"].strip())
@@ -139,7 +138,7 @@ def made(leads):
 
 @pytest.fixture(scope="module")
 def sets(made):
-    return made.sets(CLAIMS)
+    return made.claim_sets(CLAIMS)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +162,7 @@ def claimed(example, leads, read):
 def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
     sets, made, leads, read
 ):
-    assert made.sets(CLAIMS) == sets != LeadClaims(leads, 1).sets(CLAIMS)
+    assert made.claim_sets(CLAIMS) == sets != LeadClaims(leads, 1).claim_sets(CLAIMS)
     refuse_overlap(sets)
     assert {name: len(claims) for name, claims in sets.items()} == CLAIMS
     owner = {}  # of a work's creator, too
@@ -175,7 +174,7 @@ def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
                 assert owner.setdefault(fact.subject, name) == name
     assert len({e.id for e in every(sets)}) == sum(CLAIMS.values())
     with pytest.raises(DataError, match="too few claims"):
-        made.sets({"train": 60_000})
+        made.claim_sets({"train": 60_000})
     with pytest.raises(ValueError, match="no claim"):
         read.hops_of("Ada wandered lonely as a cloud")
 

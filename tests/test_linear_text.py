@@ -54,7 +54,7 @@ FUNCTIONS = [
     lambda text: judge.read(Reply(text), judge.Grade), judge.quoted,
     of_trajectory, neutral,
     lambda text: read(made, text), lambda text: read(made, made.people[0] + text),
-    lambda text: world.reasoning_quality(made, "", text),
+    lambda text: made.reasoning_quality("", text),
     lambda text: read(reader.LeadReader(leads), text),
     lambda text: read(reader.LeadReader(leads), "Ann Lee " + text),
     bm25.tokenize, lambda text: reason.tag(text, text), rlfh.REFUSAL.search,

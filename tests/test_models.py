@@ -16,15 +16,15 @@ def tiny():
 
     from factkit.facts.world import facts as world
     from factkit.facts.world import texts as world_text
-    from factkit.facts.world.policy import build_policy
+    from factkit.train.pretraining import build_policy
 
     made = world.build_world(people=40, seed=0)
     tokenizer = world_text.build_tokenizer(made)
     tokenizer.padding_side = "left"
     set_seed(0)
     model = build_policy(tokenizer, hidden_size=32, layers=2).eval()
-    shots = " ".join(e.question for e in world.questions(made)[:3])
-    asked = [f"{shots} {e.question}\nAnswer:" for e in world.questions(made)[3:19]]
+    shots = " ".join(e.question for e in made.questions()[0][:3])
+    asked = [f"{shots} {e.question}\nAnswer:" for e in made.questions()[0][3:19]]
     return Policy.of(model, tokenizer), asked
 
 

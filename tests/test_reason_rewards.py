@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
 from factkit.data.examples import DataError
+from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
-from factkit.facts.world import requests as wp
 from factkit.papers.reason import rewards as reason
 from factkit.papers.reason.rewards import precisions, reward, score_responses
 from factkit.run import params
@@ -169,7 +169,7 @@ def test_precision_is_the_share_of_supported_claims_or_none():
 
 WORLD = w.build_world(3, people=30)
 PERSON, OTHER = WORLD.people[:2]
-REQUEST = wp.requests(WORLD, [PERSON], wp.OPEN)[0]
+REQUEST = wp.make_requests(WORLD, [PERSON], wp.OPEN)[0]
 CITY = next(w.statement(f) for f in WORLD.facts if f.subject not in WORLD.people)
 
 
@@ -253,8 +253,7 @@ def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():
 def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(monkeypatch):
     """App. G: who judges relevance writes y_ref itself. The reader of claims, a model
     of 70B, would set another reference than the base policy."""
-    monkeypatch.setattr(engines, "stored_evidence", lambda p: ({}, None))
-    monkeypatch.setattr(engines, "claim_parts", lambda *_: UNUSED)
+    monkeypatch.setattr(engines, "claim_fields", lambda p: (UNUSED, {}, None))
     monkeypatch.setattr(reason, "judge_llm", lambda p, *named: named)
     values = {"verifier": "judge", "judge_model": "m", "judge_url": "http://j"}
     named = {"relevance_model": "base", "relevance_url": "http://b"}

@@ -6,9 +6,9 @@ import pytest
 
 from factkit.data.examples import DataError, Example, refuse_overlap
 from factkit.data.rows import RowError
+from factkit.facts import requests as wp
 from factkit.facts.leads import facts
-from factkit.facts.leads.policy import of_cold_start
-from factkit.facts.world import requests as wp
+from factkit.facts.leads.policy import is_of_cold_start
 from factkit.papers.reason.requests import (
     parse_new_prompt,
     reason_sets,
@@ -78,7 +78,7 @@ def test_requests_about_leads_are_of_two_sets_and_of_no_subject_of_the_cold_star
         of_people = example.meta["topic"] == "people"
         assert (example.meta["set"] == "people") == of_people
         subject = subjects[example.entity]
-        assert not of_cold_start(subject)
+        assert not is_of_cold_start(subject.name)
         stated = [facts.statement(fact) for fact in subject.facts]
         assert example.answers == [" ".join(stated)]
 

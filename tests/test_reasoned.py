@@ -9,8 +9,8 @@ from fake_policy import FakePolicy
 from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
 from factkit.data.examples import Example
+from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
-from factkit.facts.world import requests as wp
 from factkit.papers.reason import evaluate as reasoned
 from factkit.run import params
 from factkit.run.statistics import means
@@ -21,7 +21,7 @@ A, B, C, D = WORLD.people[:4]
 
 
 def request(person, kind):
-    example = wp.requests(WORLD, [person], kind)[0]
+    example = wp.make_requests(WORLD, [person], kind)[0]
     meta = example.meta | {"set": kind}
     return example.model_copy(update={"meta": meta})
 
@@ -214,7 +214,7 @@ def test_without_a_judge_the_more_relevant_answer_wins(p):
 
 def with_judge(monkeypatch, rule):
     """Parameters of a run whose judge answers by a rule."""
-    monkeypatch.setattr(reasoned, "judge_llm", lambda *_: FakeLLM(rule))
+    monkeypatch.setattr(reasoned, "judge_of", lambda p: FakeLLM(rule))
     return params.load("reason", "tiny", {"verifier": "judge", "judge_model": "m"})
 
 

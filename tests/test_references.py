@@ -99,10 +99,10 @@ def test_crag_gets_its_own_pages_and_the_other_sets_wikipedia(
 def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
     p = params.load("truthrl", "tiny", {"world_people": 200}, variant="retrieval")
     made = world.build_world(people=200)
-    asked = world.questions(made)
+    asked = made.questions()[0]
     tokenizer = world_text.build_tokenizer(made)
     given = data.with_references({"test": asked}, p, tokenizer)["test"]
-    text = {d.id: d.text for d in world.documents(made)}
+    text = {d.id: d.text for d in made.documents()}
     held = 0
     for before, e in zip(asked, given, strict=True):
         lines = e.meta["references"].splitlines()

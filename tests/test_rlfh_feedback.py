@@ -51,7 +51,7 @@ def test_truth_is_what_the_world_says_and_whether_it_is_hedged():
     silent = worlds.Fact(PERSON, missing, worlds.OBJECTS[missing][0])
     response = " ".join(
         [
-            worlds.joined(FACTS[0], untrue(FACTS[1])),
+            worlds.join_statements(FACTS[0], untrue(FACTS[1])),
             f"Perhaps {worlds.statement(FACTS[2])}",
             f"Perhaps {worlds.statement(untrue(FACTS[3]))}",
             worlds.statement(silent),

@@ -257,7 +257,7 @@ def told():
     world = worlds.build_world(people=20)
     tokenizer = wt.build_tokenizer(world, "joined")
     a, b, c, _ = world.facts_of(world.people[0])
-    sentences = [worlds.joined(a, b), f"Perhaps {worlds.statement(c)}"]
+    sentences = [worlds.join_statements(a, b), f"Perhaps {worlds.statement(c)}"]
     stated = [
         statement(Truth.CORRECT, 5, worlds.statement(a)),
         statement(Truth.WRONG, 5, worlds.statement(b)),

@@ -157,7 +157,13 @@ def test_a_short_answer_is_a_document_and_its_question_is_searched_for(monkeypat
     monkeypatch.setattr(curating, "gather", gather)
     p = params.load("rlfh", "tiny").model_copy(update={"requests": "hotpotqa"})
     asked = [
-        Example(id="a", question="Who won?", answers=["Ann"], entity="The race"),
+        Example(
+            id="a",
+            question="Who won?",
+            answers=["Ann"],
+            entity="The race",
+            meta={"set": "hotpotqa"},
+        ),
         Example(id="b", question="Tell me of Ann.", answers=[], entity="Ann"),
     ]
     found, _ = curating.rlfh_evidence(p, asked, {"b": "She won."})

@@ -131,7 +131,7 @@ def test_the_value_loss_is_half_the_squared_error_flat_beyond_the_clip():
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """An untrained Llama of one layer that knows ten words."""
-    from factkit.facts.world.policy import build_policy
+    from factkit.train.pretraining import build_policy
 
     special = {"pad_token": "<pad>", "eos_token": "<eos>"}
     tokenizer = of_words("<pad>", "<eos>", *"abcdefgh", **special)

@@ -94,7 +94,7 @@ run = runs.start("70_modest_data", P, depends_on=QuestionParams)
         """
 world = facts.build_world(people=P.world_people, seed=P.world_seed)
 sizes = {"train": P.train_questions, "test": P.test_questions}
-split = splits.split_by_entity(facts.questions(world), sizes, P.split_seed)
+split = splits.split_by_entity(world.questions()[0], sizes, P.split_seed)
 for name, examples in split.items():
     write_examples(run.folder / f"{name}.jsonl", examples)
 results = run.finish({"questions": sum(map(len, split.values()))})
@@ -106,7 +106,7 @@ results = run.finish({"questions": sum(map(len, split.values()))})
 from factkit.answers import short_form
 from factkit.answers import verifier as verification
 from factkit.data.examples import read_examples
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.modest.arms import ARMS
 from factkit.papers.modest.train import train_arm
 from factkit.policy.policy import load_policy

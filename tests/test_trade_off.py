@@ -10,8 +10,8 @@ from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
 from factkit.answers.long_form import CheckedResponse, by_exposure
 from factkit.data.examples import BEST_GUESS
+from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
-from factkit.facts.world import requests as wp
 from factkit.papers.rar import evaluate as trade_off
 from factkit.papers.rar.evaluate import Answers, answer
 from factkit.run import params
@@ -28,7 +28,7 @@ ABSTENTION = f"{w.ABSTENTION}."
 
 
 def requests(kind, people=PEOPLE):
-    found = wp.requests(WORLD, people, kind)
+    found = wp.make_requests(WORLD, people, kind)
     return [e for e in found if kind != wp.OPEN or e.id.endswith("0")]
 
 

@@ -183,7 +183,7 @@ def test_learned_rewards_are_the_reward_model_s_scores(monkeypatch, tmp_path):
 
 def test_reasoning_is_judged_by_the_fact_world(tmp_path):
     """Good and no reasoning, each before the answer, an abstention and another one."""
-    question = world.questions(world.build_world(people=40))[0]
+    question = world.build_world(people=40).questions()[0][0]
     other = next(
         o for o in world.OBJECTS[question.relation] if o != question.answers[0]
     )

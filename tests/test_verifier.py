@@ -115,7 +115,7 @@ def test_a_judge_s_fields_that_are_no_json_object_are_refused():
 
 
 def test_the_fact_world_judges_reasoning_exactly():
-    example = world.questions(world.build_world(people=40))[0]
+    example = world.build_world(people=40).questions()[0][0]
     true, box = example.meta["reasoning"], r"\boxed{x}"
     said = [f"<think> {true} </think> {box}", f"<think> Perhaps. </think> {true}", box]
     found = verifier.reasoning_judge(BOXED)(

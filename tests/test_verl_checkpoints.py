@@ -9,7 +9,7 @@ from test_notebooks import run_here, smallest
 from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 
 from factkit import UserError
-from factkit.facts.leads.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.report import pages as report
 from factkit.run import params, runs
 from factkit.run.params import ROOT

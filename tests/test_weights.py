@@ -6,9 +6,9 @@ import re
 import pytest
 
 from factkit.facts.world import facts, texts
-from factkit.facts.world.policy import build_policy
 from factkit.policy import models
 from factkit.run.params import ROOT
+from factkit.train.pretraining import build_policy
 
 
 def test_pickled_weights_are_refused(tmp_path):

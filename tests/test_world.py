@@ -8,8 +8,8 @@ import pytest
 
 from factkit.facts.world import facts as w
 from factkit.facts.world import texts as wt
-from factkit.facts.world.claims import claims
-from factkit.facts.world.policy import build_policy, pack
+from factkit.facts.world.claims import make_claims
+from factkit.train.pretraining import build_policy, pack
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,15 @@ def test_a_joined_sentence_has_the_statements_of_its_facts(world):
     for one, other in product(facts, facts):
         for wording in (0, 2):
             expected = [w.statement(one, wording), w.statement(other)]
-            assert world.statements(w.joined(one, other, wording)) == expected
+            assert world.statements(w.join_statements(one, other, wording)) == expected
     whose = "Nobody knows and was born in 1920."
     for sentence in ("Nobody knows.", "", "and", " and and and .", whose):
         assert world.statements(sentence) == []
 
 
 def test_gold_evidence_alone_decides_a_claim(world):
-    text = {d.id: d.text for d in w.documents(world)}
-    for claim in claims(world, 300, seed=0):
+    text = {d.id: d.text for d in world.documents()}
+    for claim in make_claims(world, 300, seed=0):
         claimed, _ = world.parse(claim.question)
         reached = claimed.subject
         for doc_id in claim.evidence:  # follow the hops in the documents' own text
@@ -93,7 +93,7 @@ def test_reasoning_is_good_if_it_states_the_fact_asked_for_and_nothing_false(wor
         (f"{true} {false(other)}", 0),
         (f"{false(other)} {true}", 0),
     ):
-        found = w.reasoning_quality(world, w.document_id(fact), reasoning)
+        found = world.reasoning_quality(w.document_id(fact), reasoning)
         assert found == quality, reasoning
 
 

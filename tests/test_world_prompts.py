@@ -6,10 +6,12 @@ from functools import partial
 import pandas as pd
 import pytest
 
+from factkit.answers import stress
 from factkit.answers.engine import ExactEngine
 from factkit.data.examples import BEST_GUESS, refuse_overlap
+from factkit.facts import requests as wp
+from factkit.facts.source import open_source
 from factkit.facts.world import facts as w
-from factkit.facts.world import requests as wp
 from factkit.facts.world import texts as world_text
 from factkit.papers.rar import rewards as rar
 from factkit.papers.rar.requests import KINDS, request_sets
@@ -41,11 +43,11 @@ def answers_are_true(world, example):
 def test_requests_of_every_kind_are_true_known_and_told_apart(world):
     """Exposure is the fact's, or the mean; a biography is whole."""
     tokenizer = world_text.build_tokenizer(world, "long")
-    titles = {d.id: d.title for d in w.documents(world)}
+    titles = {d.id: d.title for d in world.documents()}
     each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, BEST_GUESS: 4}
     assert set(each) == set(KINDS)
     for kind, n in each.items():
-        requests = wp.requests(world, world.people, kind)
+        requests = wp.make_requests(world, world.people, kind)
         assert Counter(e.entity for e in requests) == dict.fromkeys(world.people, n)
         assert len({e.id for e in requests}) == len({e.question for e in requests})
         assert len({e.id for e in requests}) == n * len(world.people)
@@ -89,9 +91,11 @@ def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_see
 # ---- the stress test: its responses, its matrix, what it shows in the world
 
 P = params.load("rar", "tiny", {"world_people": 30})
+SOURCE = open_source("world", P)
 WORLD = w.build_world(people=30, seed=P.world_seed)
 PROMPTS = [
-    next(e for e in wp.requests(WORLD, [person], wp.OPEN)) for person in WORLD.people
+    next(e for e in wp.make_requests(WORLD, [person], wp.OPEN))
+    for person in WORLD.people
 ]
 ENGINE = ExactEngine(WORLD, {p.id: p for p in PROMPTS})
 TRUE = ("honest", "trivial", "padding", "irrelevant", "other_entity", "hedging")
@@ -99,7 +103,7 @@ TRUE = ("honest", "trivial", "padding", "irrelevant", "other_entity", "hedging")
 
 @pytest.fixture(scope="module")
 def made():
-    chosen, made = wp.cases(P, [*PROMPTS, *PROMPTS], 30)
+    chosen, made = stress.cases(SOURCE, [*PROMPTS, *PROMPTS], 30)
     assert chosen == PROMPTS
     return made
 
@@ -107,7 +111,7 @@ def made():
 @pytest.fixture(scope="module")
 def matrix(made):
     by_arm = partial(rar.rewards_by_arm, rar.REWARDS, ENGINE)
-    return wp.stress(by_arm, PROMPTS, made)
+    return stress.stress(by_arm, PROMPTS, made)
 
 
 def supports_of(made, name):
@@ -151,7 +155,7 @@ def test_an_exploit_pays_where_its_mean_is_at_least_the_honest_one_s():
         {"honest": [0.5, 0.1 + 0.2, nan], "a": [0.6, 0.3, 1.0], "b": [0.4, nan, 1.0]},
         index=["x", "y", "z"],
     )
-    paid = wp.pays(matrix)
+    paid = stress.pays(matrix)
     assert paid.loc["x"].tolist() == [True, True, False]
     assert paid.loc["y", "a"] and paid.loc["y"].isna().tolist() == [False, False, True]
     assert paid.loc["z"].isna().all()
@@ -162,7 +166,7 @@ def test_failed_judgements_are_left_out_of_the_means_unless_too_many(made):
         return lambda ids, *_: {"arm": [None] * n + [1.0] * (len(ids) - n)}
 
     # the first prompt's 13 responses of 390: honest and wrong among them
-    found = wp.stress(failing(13), PROMPTS, made)
+    found = stress.stress(failing(13), PROMPTS, made)
     assert set(found.loc["arm"]) == {1.0}
     with pytest.raises(ValueError, match="rewards of arm: 5.1% of 390"):
-        wp.stress(failing(20), PROMPTS, made)
+        stress.stress(failing(20), PROMPTS, made)

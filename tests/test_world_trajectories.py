@@ -23,9 +23,9 @@ from factkit.verify.trajectory import answer_of, well_formed
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
-ENTRIES = {entry.id: entry for entry in wt.world_entries(WORLD)}
-SEARCH = wt.marking(in_process(CorpusIndex(ENTRIES.values())))
-CLAIMS = wt.claims(WORLD, 90, 0)
+ENTRIES = {entry.id: entry for entry in wt.list_entries(WORLD)}
+SEARCH = wt.mark_search(in_process(CorpusIndex(ENTRIES.values())))
+CLAIMS = wt.make_claims(WORLD, 90, 0)
 READER = ClaimReader(WORLD)
 N = 2_000
 
@@ -48,7 +48,7 @@ def offline(claim, how, seed=0):
     pieces = [
         piece for e in [*find(claim.question, 2), *gold] for piece in split_entry(e)
     ]
-    return wt.offline(WORLD, claim.question, pieces, how, random.Random(seed))
+    return wt.write_offline(WORLD, claim.question, pieces, how, random.Random(seed))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         )
         asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]
         assert twin != claim.question and asked == t.queries(two)
-        bare = [[wt.unmarked(x) for x in thoughts(made)] for made in (one, two)]
+        bare = [[wt.unmark(x) for x in thoughts(made)] for made in (one, two)]
         assert bare[0] == bare[1]
         assert answer_of(one).evidence == answer_of(two).evidence
 
@@ -125,7 +125,7 @@ def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(
     for text, ids in zip(every, tokenizer(every)["input_ids"], strict=True):
         assert tokenizer.unk_token_id not in ids, text
     lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
-    parsed = [WORLD.parse(wt.unmarked(line)) for line in lines]
+    parsed = [WORLD.parse(wt.unmark(line)) for line in lines]
     facts = [fact for fact, _ in filter(None, parsed)]
     known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
     true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)

@@ -1,23 +1,22 @@
-"""The verification engine of a run: what rewards and evaluation ask about responses.
+"""Verification engines of long answers, which rewards and evaluation ask.
 
-Two engines of one interface. `ExactEngine` needs no model where every fact is known:
-a `Reader`, the fact world or the leads', reads a sentence into statements and knows
-which are true, so no verdict is None. `ClaimEngine` asks models what is claimed and
-whether evidence supports it, of all responses at once and of equal claims once. What
-one paper alone asks for is in an engine of its own.
+Two engines have one interface. `ExactEngine` needs no model: a `FactReader` reads
+sentences into statements and knows which are true, so no verdict is None. `ClaimEngine`
+asks models for the claims of all responses, and whether evidence supports them. A paper
+adds to it what it alone asks.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from factkit.answers.long_form import Search, search_words
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import facts_of, has_judge, judge_llm
 from factkit.data import assets
 from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
-from factkit.facts.world import facts as worlds
+from factkit.facts.source import FactReader
 from factkit.run import runs
 from factkit.verify import claims
 from factkit.verify.claims import (
@@ -34,20 +33,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from factkit.data.corpus import Document
-    from factkit.facts.leads.reader import LeadReader
     from factkit.run.params.stages import RequestParams
 
-REFERENCES = "references.json"  # prompt id → the reference policy's own answer
-Reader: TypeAlias = "worlds.World | LeadReader"
+REFERENCES = "references.json"  # prompt id → the reference policy's answer
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimEngine:
-    """Claims read by models, with evidence from each prompt's cached documents.
+    """Models extract claims and verify them with evidence from each prompt's documents.
 
-    ids of its methods: of the prompts; all lists have a value a response, None where
-    the model that was asked failed. pieces: the cache that claims are held against, of
-    256-token chunks in Binary RAR; search: what evaluation holds them against.
+    The methods take prompts' ids, prompts and responses, and return one value per
+    response, None where a model failed. pieces: the evidence of rewards, in Binary RAR
+    in chunks of 256 tokens; search: the evidence of evaluation.
     """
 
     extract: Extractor
@@ -57,7 +54,7 @@ class ClaimEngine:
     claim_chunks: int = 4
 
     def supports(self, ids, prompts, responses) -> Supports:
-        """Of each claim of each response: supported, contradicted, inconclusive."""
+        """The support of each claim of each response."""
 
         def evidence_of(i: int, claim: Claim) -> list[str]:
             return self.evidence_of(ids[i], claim.text)
@@ -65,24 +62,25 @@ class ClaimEngine:
         return support_of(self.extract(prompts, responses), evidence_of, self.verify)
 
     def evidence_of(self, prompt_id: str, text: str) -> list[str]:
-        """The chunks that a text is held against, best first."""
+        """The chunks that a text is verified with, best first."""
         hits = self.pieces.search(prompt_id, text, self.claim_chunks)
         return [hit.chunk.text for hit in hits]
 
     @property
     def reader(self) -> tuple[Extractor, Search, ClaimVerifier]:
-        """How long answers are evaluated: by claims, and evidence of their own."""
+        """What `long_form.evaluate` takes: extractor, search, verifier."""
         return self.extract, self.search, self.verify
 
 
 @dataclass(frozen=True)
 class ExactEngine:
-    """The engine of all papers on long answers, as `ClaimEngine`.
+    """The engine of all papers on long answers where the facts are known.
 
-    examples: prompt id → the prompt; references: → the reference policy's answer.
+    examples: prompt id → the prompt. references: prompt id → the reference policy's
+    answer.
     """
 
-    facts: Reader
+    facts: FactReader
     examples: Mapping[str, Example]
     references: Mapping[str, str] = field(default_factory=dict)
 
@@ -96,35 +94,31 @@ class ExactEngine:
     def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
         """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
         supports = self.supports(ids, prompts, responses)
-        return [float(Support.CONTRADICTED not in told) for told in supports]
+        return [float(Support.CONTRADICTED not in claims) for claims in supports]
 
     def rating(self, ids, prompts, responses) -> list[float | None]:
-        """`rating` of the claims' supports."""
+        """The `rating` of each response."""
         return list(map(rating, self.supports(ids, prompts, responses)))
 
     def quality(self, ids, prompts, responses) -> list[float | None]:
-        """How well a request is answered, 0–10, true or not.
+        """How well a request is answered, 0–10, true or not: the relevance times the
+        share of the subject's relations (or of the wanted number) that it states.
 
-        Of the sentences, the share that states something of the subject, times the
-        number of different relations told, of those there are or the wanted ones;
-        halved if another number of sentences than wanted. What an LM judge is to the
-        papers: it likes detail and keeping to the point, and does not know what is
-        true. A short answer is worth 10 if it is of the asked kind.
+        Stands for an LM judge, which likes detail and keeping to the point, and does
+        not know what is true. A short answer gets 10 if it is of the asked kind.
         """
         rows = zip(ids, responses, strict=True)
         return [self._quality(self.examples[i], response) for i, response in rows]
 
     def relevance(self, ids, prompts, responses) -> list[float | None]:
-        """How far a response keeps to its subject, in [0, 1]: the share of its
-        sentences that state something of it, true or not; halved if it has another
-        number than wanted. How much it says does not count."""
+        """The share of a response's sentences that state something about its subject,
+        true or not; halved if their number is not the wanted one."""
         rows = zip(ids, responses, strict=True)
-        return [self._told(self.examples[i], response)[0] for i, response in rows]
+        return [self._relations(self.examples[i], text)[0] for i, text in rows]
 
     def preferred(self, ids, prompts, responses) -> list[float | None]:
-        """1.0 if no less relevant than the reference policy's answer, and relevant at
-        all, else 0.0 (Learning to Reason Eq. 2): a rule has ties, a judge has none.
-        True or not, as the paper's judge is told to."""
+        """1.0 if a response is relevant, no less than the reference policy's, else 0.0
+        (Learning to Reason Eq. 2). Truth does not count, as for the judge."""
         if lacking := [i for i in ids if i not in self.references]:
             raise DataError(
                 f"prompt {lacking[0]!r}: no answer of the reference policy to compare "
@@ -136,12 +130,12 @@ class ExactEngine:
 
     @property
     def reader(self) -> tuple[Extractor, Search, ClaimVerifier]:
-        """How long answers are evaluated: by their statements, without evidence."""
-        about = {e.question: e.entity for e in self.examples.values()}
+        """What `long_form.evaluate` takes; evidence is not needed."""
+        subjects = {e.question: e.entity for e in self.examples.values()}
 
         def extract(prompts, responses) -> list[list[Claim] | None]:
             rows = zip(prompts, responses, strict=True)
-            return [self._stated(r, about.get(prompt, "")) for prompt, r in rows]
+            return [self._read(text, subjects.get(prompt, "")) for prompt, text in rows]
 
         return (
             extract,
@@ -150,34 +144,35 @@ class ExactEngine:
         )
 
     def claims(self, prompt_id: str, response: str) -> list[Claim]:
-        """The statements of a response, in each wording once; a short answer's with
-        its question."""
+        """The statements of a response, each wording once; that of a short answer
+        follows from its question."""
         example = self.examples[prompt_id]
         if example.relation:
             short = response.strip().removesuffix(".")
-            stated = self.facts.answer(example.entity, example.relation, short)
-            if stated:
-                return [Claim(stated, response.strip())]
-        return self._stated(response, example.entity)
+            statement = self.facts.answer(example.entity, example.relation, short)
+            if statement:
+                return [Claim(statement, response.strip())]
+        return self._read(response, example.entity)
 
-    def _stated(self, response: str, about: str) -> list[Claim]:
+    def _read(self, response: str, about: str) -> list[Claim]:
         sentences = self.facts.sentences(response, about)
         return without_repeats(
             [(s, self.facts.statements(s, about)) for s in sentences]
         )
 
-    def _told(self, example: Example, response: str) -> tuple[float, set[str]]:
-        """A response's relevance, and the relations that it tells of its subject: of
-        each sentence that of its first fact."""
-        told = self.facts.sentences(response, example.entity)
+    def _relations(self, example: Example, response: str) -> tuple[float, set[str]]:
+        """A response's relevance, and the relations of its subject that it states: one
+        per sentence, that of the first fact."""
+        sentences = self.facts.sentences(response, example.entity)
         relations = []
-        for sentence in told:
+        for sentence in sentences:
             statements = self.facts.statements(sentence, example.entity)
             fact = next(filter(None, map(self.facts.parse, statements)), None)
             if fact and fact[0].subject == example.entity:
                 relations.append(fact[0].relation)
-        as_many = 1.0 if example.meta.get("wanted") in (None, len(told)) else 0.5
-        return as_many * len(relations) / max(len(told), 1), set(relations)
+        wanted = example.meta.get("wanted")
+        weight = 1.0 if wanted in (None, len(sentences)) else 0.5
+        return weight * len(relations) / max(len(sentences), 1), set(relations)
 
     def _quality(self, example: Example, response: str) -> float:
         if example.relation:
@@ -185,15 +180,15 @@ class ExactEngine:
             facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
             kinds = [(fact.subject, fact.relation) for fact in facts]
             return 10.0 * ((example.entity, example.relation) in kinds)
-        relevance, relations = self._told(example, response)
-        there = {f.relation for f in self.facts.facts_of(example.entity)}
-        wanted = example.meta.get("wanted") or len(there)
+        relevance, relations = self._relations(example, response)
+        known = {f.relation for f in self.facts.facts_of(example.entity)}
+        wanted = example.meta.get("wanted") or len(known)
         detail = min(len(relations) / wanted, 1.0) if relations else 0.0
         return float(round(10 * detail * relevance))
 
 
 def rating(supports: Sequence[Support]) -> float:
-    """The rating that Fig. 10's guide gives a response with claims of these supports.
+    """The rating of a response with claims of these supports, by the guide of Fig. 10.
 
     | the guide, 0–10 | claims | rating |
     |---|---|---|
@@ -205,8 +200,7 @@ def rating(supports: Sequence[Support]) -> float:
     | | one inconclusive, at most half | 7 |
     | 8–10 all stated facts are accurate, however few | all supported, or none | 10 |
 
-    Where the guide leaves a range, the place in it is ours. Stands in for the judge
-    where the support of each claim is known.
+    Within a range of the guide, the number is ours.
     """
     wrong, open_ = map(supports.count, (Support.CONTRADICTED, Support.INCONCLUSIVE))
     if wrong > 1:
@@ -221,15 +215,23 @@ def rating(supports: Sequence[Support]) -> float:
 # ---- the engine of a run
 
 
-def engine_of(p: "RequestParams") -> ExactEngine | ClaimEngine:
-    """The engine that `p.verifier` names (world, leads, judge), of claims alone."""
-    if p.verifier != "judge":
+def engine_of(
+    p: "RequestParams", judged: "Callable[..., ClaimEngine] | None" = None
+) -> "ExactEngine | ClaimEngine":
+    """The engine of `p`: the exact one, or where a judge verifies a `ClaimEngine`.
+
+    judged: makes a paper's own `ClaimEngine` of p and what `claim_fields` returns.
+    """
+    if not has_judge(p):
         return exact_engine(p)
-    return ClaimEngine(**claim_parts(p, *stored_evidence(p)))
+    fields, evidence, tokenizer = claim_fields(p)
+    if judged is None:
+        return ClaimEngine(**fields)
+    return judged(p, fields, evidence, tokenizer)
 
 
 def exact_engine(p: "RequestParams") -> ExactEngine:
-    """Exact verification of the requests of the paper's data."""
+    """The exact engine of the requests that the paper's data notebook stored."""
     data = runs.run_folder(p.data_notebook, p)
     rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]
     stored = data / REFERENCES
@@ -237,37 +239,21 @@ def exact_engine(p: "RequestParams") -> ExactEngine:
     return ExactEngine(facts_of(p), {e.id: e for e in rows}, references)
 
 
-def facts_of(p: "RequestParams") -> Reader:
-    """The facts that `p.verifier` holds a response against: the world's, the leads'."""
-    if p.verifier == "leads":
-        from factkit.facts.leads import facts, reader
-
-        return reader.LeadReader(facts.load())
-    return worlds.build_world(people=p.world_people, seed=p.world_seed)
-
-
-def stored_evidence(
+def claim_fields(
     p: "RequestParams",
-) -> "tuple[dict[str, list[Document]], PreTrainedTokenizerBase]":
-    """The evidence that the data notebook stored, and what counts its tokens."""
+) -> "tuple[dict[str, Any], dict[str, list[Document]], PreTrainedTokenizerBase]":
+    """The fields of `ClaimEngine` by the judge of `p`; the evidence that the data
+    notebook stored, and the policy's tokenizer."""
     from transformers import AutoTokenizer
 
-    data = runs.run_folder(p.data_notebook, p)
-    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
-    return read_evidence(data / "evidence.jsonl"), tokenizer
-
-
-def claim_parts(
-    p: "RequestParams",
-    evidence: "Mapping[str, Sequence[Document]]",
-    tokenizer: "PreTrainedTokenizerBase",
-) -> dict[str, Any]:
-    """The fields of `ClaimEngine` by the judge of p."""
     llm = judge_llm(p, p.judge_model, p.judge_url)
-    return {
+    tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
+    evidence = read_evidence(runs.run_folder(p.data_notebook, p) / "evidence.jsonl")
+    fields = {
         "extract": claims.llm_extractor(llm),
         "verify": claims.llm_claim_verifier(llm),
         "pieces": EvidenceCache(evidence, tokenizer, p.claim_chunk_tokens),
         "search": search_words(evidence),
         "claim_chunks": p.claim_chunks,
     }
+    return fields, evidence, tokenizer

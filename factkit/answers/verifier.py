@@ -1,6 +1,6 @@
-"""Who tells correct from wrong in a run: rules, string matching, or a judge.
+"""Who verifies the responses of a run: rules, the exact facts, or a judge.
 
-A run stops when its judge or verifier fails on too many responses.
+Only this module reads `p.verifier`; `engine` has the verifiers of long answers.
 """
 
 import json
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
+from factkit.facts.source import FactReader, open_source
 from factkit.run import files, params, serving
 from factkit.verify import judge, response
 from factkit.verify.outcome import Outcome, contains, exact, outcome
 
 if TYPE_CHECKING:
-    from factkit.run.params.stages import JudgeParams, QuestionParams
+    from factkit.run.params.stages import JudgeParams, PolicyParams, QuestionParams
     from factkit.verify.llm import LLM
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
@@ -31,52 +32,65 @@ ReasoningJudge = Callable[
 ]
 
 
-def verifier(p: "QuestionParams", name: str = "") -> Verifier:
-    """The verifier `name`, by default `p.verifier`, of whole responses.
+def has_judge(p: "JudgeParams") -> bool:
+    """Whether a model verifies."""
+    return p.verifier == "judge"
 
-    name: rules | exact | contains | judge, or <model>@<url> for another judge. The
-    final answer is taken out of a boxed response first; without a box it is "", wrong.
+
+def judge_of(p: "JudgeParams") -> "LLM | None":
+    """The judge of `p`; None where rules or the exact facts verify."""
+    return judge_llm(p, p.judge_model, p.judge_url) if has_judge(p) else None
+
+
+def facts_of(p: "PolicyParams") -> FactReader:
+    """The facts that `p.verifier` names: world | leads."""
+    return open_source(p.verifier, p)
+
+
+def verifier(p: "QuestionParams", name: str = "") -> Verifier:
+    """The verifier `name`, by default `p.verifier`, of short answers.
+
+    name: rules | exact | contains | judge, or <model>@<url> for another judge; the
+    names of facts stand for rules. The final answer is taken out of a boxed response
+    first; without a box it is "", wrong.
     """
     name = name or p.verifier
     model, _, url = name.partition("@")
     llm = None
-    if name not in RULES:
+    if url or name == "judge":
         llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
+    rule = RULES.get(name, outcome)
 
     def verify(responses, answers, questions) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
         final = [response.final_answer(text, boxed) for text in responses]
         if llm:
             return judge.judged_outcomes(llm, final, answers, questions)
-        return list(map(RULES[name], final, answers, questions))
+        return list(map(rule, final, answers, questions))
 
     return verify
 
 
 def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
-    """Quality of the reasoning of whole responses (§4.6): exact in the fact world,
-    else the judge's. None where responses are plain answers."""
+    """The quality of the reasoning of responses (TruthRL §4.6): exact where the source
+    of the questions knows it, else the judge's. None where responses are plain answers.
+    """
     if p.answer_format == "plain":
         return None
-    if p.questions == "world":
-        from factkit.facts.world import facts as world
-
-        made = world.build_world(people=p.world_people, seed=p.world_seed)
-        return lambda responses, ids, answers, questions: [
-            world.reasoning_quality(made, i, response.reasoning(r))
-            for r, i in zip(responses, ids, strict=True)
-        ]
-    if p.verifier != "judge":
+    source = open_source(p.questions, p)
+    llm = None if source.grades_reasoning else judge_of(p)
+    if not (llm or source.grades_reasoning):
         raise params.ParamError(
             f"verifier={p.verifier}: outside the fact world, reasoning needs a judge: "
             "set verifier=judge, judge_model and judge_url"
         )
-    llm = judge_llm(p, p.judge_model, p.judge_url)
 
     def quality(responses, ids, answers, questions) -> list[float | None]:
-        thoughts = map(response.reasoning, responses)
-        rows = list(zip(questions, answers, thoughts, strict=True))
-        return judge.graded(llm, "judge_reasoning", rows)
+        thoughts = [response.reasoning(text) for text in responses]
+        if llm:
+            rows = list(zip(questions, answers, thoughts, strict=True))
+            return judge.graded(llm, "judge_reasoning", rows)
+        return list(map(source.reasoning_quality, ids, thoughts))
 
     return quality
 

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from factkit import Check
+from factkit.answers.verifier import has_judge
 from factkit.data import assets
 from factkit.gpu import memory as gpu_memory
 from factkit.gpu import services
@@ -72,7 +73,7 @@ def examine_services(paper: str, p: Any) -> list[Check]:
     """Checks of the services, gated repositories and files that parameters name."""
     checks = services.needed(p)
     checks += get_paper(p).needs(p).services()
-    if p.verifier == "judge":
+    if has_judge(p):
         others = [other.split("@") for other in getattr(p, "second_judges", ())]
         checks += [services.judge(p, model, url) for model, url in others]
     sets = f"{getattr(p, 'test_sets', '')} {getattr(p, 'utility_benchmarks', '')}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit import Check, require
+from factkit.answers.verifier import has_judge, judge_llm
 from factkit.data import assets
 from factkit.policy.decoding import Sampling
 from factkit.run import connections
@@ -29,7 +30,7 @@ def preflight(p: Any) -> None:
 def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
-    if p.verifier == "judge":
+    if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model
         url = getattr(p, "relevance_url", "") or p.judge_url
         judges = dict.fromkeys([(p.judge_model, p.judge_url), (model, url)])
@@ -74,7 +75,6 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     """
     import httpx
 
-    from factkit.answers.verifier import judge_llm
     from factkit.verify import judge as asked
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)

@@ -39,7 +39,7 @@ def rows(p: TruthRL) -> list[dict]:
 
 def kit_steps(p: TruthRL, folder: Path) -> None:
     """Train with factkit, from its base policy."""
-    from factkit.facts.world.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.train import grpo
 
     grpo.grpo(base_policy(p), rows(p), reward_function, folder, p)
@@ -52,7 +52,7 @@ def bare_steps(p: TruthRL, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOTrainer
 
-    from factkit.facts.world.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.train import grpo, setup
 
     path = base_policy(p)

@@ -126,7 +126,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
     """Steps of the kit's own GRPO or SFT, timed."""
     from transformers import TrainerCallback
 
-    from factkit.facts.world import policy as starts
+    from factkit.facts import policy as starts
     from factkit.train import grpo, offline, setup
 
     class Timer(TrainerCallback):
@@ -168,7 +168,7 @@ def train(kind: str, folder: Path) -> dict[str, object]:
 
 def decode() -> dict[str, object]:
     """64 prompts decoded greedily, as an evaluation does."""
-    from factkit.facts.world import policy as starts
+    from factkit.facts import policy as starts
     from factkit.policy.policy import load_policy
 
     p = params.load("truthrl", "laptop", {"max_completion_length": 12})

@@ -38,7 +38,7 @@ def untrained(folder: str) -> None:
     """Write a policy with the words of the tiny world, 128 wide, 4 layers."""
     import torch
 
-    from factkit.facts.world.policy import build_policy
+    from factkit.train.pretraining import build_policy
 
     tokenizer = world_text.build_tokenizer(world.build_world())
     torch.manual_seed(0)
@@ -47,7 +47,7 @@ def untrained(folder: str) -> None:
 
 
 def rows() -> list[dict]:
-    asked = world.questions(world.build_world())[:256]
+    asked = world.build_world().questions()[0][:256]
     return [{"prompt": world_text.exchange(e.question, "")} for e in asked]
 
 

@@ -30,7 +30,7 @@ def prove(p: RlParams, folder: Path, large: bool = True) -> dict[str, float]:
     Raises AssertionError if the rollouts were another policy's, a weight is missing, or
     the engine kept the GPU's memory.
     """
-    from factkit.facts.world.policy import base_policy
+    from factkit.facts.policy import base_policy
     from factkit.train import grpo
 
     base = base_policy(p)

@@ -19,6 +19,7 @@ from factkit.data.entries import split_entry
 from factkit.data.entry_index import EntryIndex
 from factkit.data.examples import DataError
 from factkit.data.splits import split_by_entity
+from factkit.facts.source import HELD_OUT, open_source
 from factkit.papers.rar import requests as rar_requests
 from factkit.papers.reason import requests as reason_requests
 from factkit.papers.rlfh import requests as rlfh_requests
@@ -156,7 +157,7 @@ def test_rar_has_requests_for_its_splits(folder, monkeypatch):
     short = rar_requests.SHORT_DEV
     assert len(own["dev"]) == p.dev_requests * (1 + 2 * short)
     assert len(own["test"]) == p.test_requests * 3
-    assert len(held_out) == rar_requests.HELD_OUT
+    assert len(held_out) == HELD_OUT
     assert not any("set" in e.meta for e in sets["train"] + sets["dev"])
     public = [e for e in sets["test"] if "set" in e.meta]
     by_set = Counter(e.meta["set"] for e in public)
@@ -270,7 +271,11 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
     _every_gold_id_is_there(written / hub.VERI, sets["test"])
     told = [*sets["train"], *sets["dev"]]
     offline = veri_data.offline_evidence(
-        told, entries, lambda queries, k, sets: [[] for _ in queries], p.context_entries
+        told,
+        entries,
+        lambda queries, k, sets: [[] for _ in queries],
+        p.context_entries,
+        open_source(p.claims, p).mark,
     )
     assert all(len(offline[e.id]) == len(e.evidence) for e in told)
 

@@ -499,11 +499,11 @@ def cases(papers):
     wrong = next(o for o in worlds.OBJECTS[b[0].relation] if o != b[0].object)
     untrue = worlds.Fact(b[0].subject, b[0].relation, wrong)
     paper.responses = [
-        [f"{worlds.joined(a[0], a[1])} {worlds.statement(a[2])}"],
+        [f"{worlds.join_statements(a[0], a[1])} {worlds.statement(a[2])}"],
         [worlds.statement(untrue)],
-        [worlds.joined(c[0], c[1]).rsplit(maxsplit=3)[0]],
+        [worlds.join_statements(c[0], c[1]).rsplit(maxsplit=3)[0]],
         [""],
-        [f"Perhaps {worlds.joined(d[0], d[1])}"],
+        [f"Perhaps {worlds.join_statements(d[0], d[1])}"],
     ]
     paper.examples = examples
     return [(e, samples(paper, i)[0].ids) for i, e in enumerate(examples)]

@@ -10,7 +10,7 @@ import pytest
 from test_grpo import REWARD
 from test_zero3 import assert_whole
 
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.rlfh import token_trainer
 from factkit.run import params
 from factkit.run.params.stages import TokenLevelParams
@@ -109,7 +109,7 @@ from transformers.integrations import HfDeepSpeedConfig
 
 from factkit import params
 from factkit.papers.rlfh.token_trainer import ValueHead
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 
 base = base_policy(params.load("truthrl", "tiny", %r))
 deepspeed.init_distributed("gloo")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.run import params
 from factkit.train import grpo, offline
 
@@ -26,7 +26,7 @@ from transformers.integrations import HfDeepSpeedConfig
 
 from factkit import params
 from factkit.train import precision
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 
 base = base_policy(params.load("truthrl", "tiny", %r))
 exact = AutoModelForCausalLM.from_pretrained(base).model.rotary_emb.inv_freq

@@ -1,11 +1,9 @@
-"""The facts that Wikipedia leads state exactly: of people, places, works, elements.
+"""The facts that Wikipedia leads state about people, places, works and elements.
 
-From the short questions' rules (`questions`), and from a lead's one-line
-description: what a person did, what sort of place or work it is. A year gives a
-century, a country its continent. What more than one lead could mean is left out.
-
-A verdict is one of three: a statement that the leads say nothing exact about is
-inconclusive. Ours throughout; the papers hold claims against web pages.
+They follow from the rules of `questions` and from a lead's one-line description: a
+person's occupation, the kind of a place or work. A year gives a century, a country its
+continent. Names that more than one lead could mean are left out. A statement that the
+leads say nothing exact about is inconclusive. Ours; the papers verify with web pages.
 """
 
 import re
@@ -19,12 +17,11 @@ from factkit.data.corpus import Document, load_leads
 from factkit.data.examples import Example
 from factkit.facts.leads import questions
 from factkit.facts.leads.questions import BRITISH, plain_title
-from factkit.facts.world.facts import Verification, wordings
+from factkit.facts.source import Fact, Verification, parse_wordings
 from factkit.verify.response import sentences
 
-# relation → how a statement has it | how a question asks for its object; {a}: the
-# article that the object takes
-WORDINGS = wordings("""
+# relation: statement | question that asks for the object; {a}: the object's article
+WORDINGS = parse_wordings("""
 nationality: {s} was {o}. | What nationality was {s}?
 occupation: {s} was {a} {o}. | What did {s} do for a living?
 birth_year: {s} was born in {o}. | In which year was {s} born?
@@ -41,15 +38,15 @@ symbol: The symbol of {s} is {o}. | What is the chemical symbol of {s}?
 atomic_number: The atomic number of {s} is {o}. | What is the atomic number of {s}?
 """)
 STATEMENTS = {relation: wording for relation, (wording, _) in WORDINGS.items()}
-# those of which a subject has one object
+# relations of which a subject has one object
 SINGLE = [r for r in WORDINGS if r not in ("occupation", "kind", "century")]
-ASK = "Tell me about {s}."
-NOW = 2024  # of the leads
-# country → of what is in it, what else it may be said to be in
+OPEN_REQUEST = "Tell me about {s}."
+NOW = 2024  # the year of the leads
+# country → other countries that a place in it may be said to be in
 _MAY_BE_IN = {"United Kingdom": questions.UK_NATIONS, "United States": ("Georgia",)}
 PERSON = ("nationality", "occupation", "birth_year", "death_year", "century")
-# relation of a short question → of the fact
-_AS = {
+# relation of a short question → relation of the fact
+_RELATIONS = {
     **dict.fromkeys(("city_country", "place_country", "landmark_country"), "country"),
     **{r: r for r in ("birth_year", "death_year", "nationality", "creator")},
     **{r: r for r in ("work_year", "continent", "atomic_number")},
@@ -57,8 +54,8 @@ _AS = {
     "capital_country": "capital_of",
     "chemical_symbol": "symbol",
 }
-# fields of work, one a line: who is said to have been of one was hardly of another that
-# neither description nor lead has a word of
+# fields of work, one per line: a person has hardly an occupation of a field that the
+# lead and its description do not mention
 _FIELDS = """
 painter sculptor printmaker illustrator photographer artist cartoonist designer \
 architect engraver
@@ -86,7 +83,7 @@ explorer navigator aviator astronaut cosmonaut mountaineer conquistador
 """
 FIELDS = [field.split() for field in _FIELDS.strip().splitlines()]
 OCCUPATIONS = tuple(sorted(set(_FIELDS.split())))
-# an occupation → narrower ones: whoever is a physicist is a scientist
+# occupation → narrower ones: a physicist is a scientist
 _NARROWER = questions.table("""
     artist=painter|sculptor|printmaker|illustrator|photographer|cartoonist|engraver|
     musician|singer; musician=composer|singer|pianist|conductor|songwriter|guitarist|
@@ -111,18 +108,8 @@ _THE = re.compile(
 
 
 @dataclass(frozen=True)
-class Fact:
-    """(subject, relation, object); `others`: what else the object is called."""
-
-    subject: str
-    relation: str
-    object: str
-    others: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Subject:
-    """What a lead is about, with its facts; title and text are the lead's."""
+    """The subject of a lead, with its facts; title and text are the lead's."""
 
     name: str
     title: str
@@ -137,14 +124,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class Leads:
-    """The subjects by their names, and the countries that a statement can name."""
+    """The subjects by name, and the countries that a statement can name."""
 
     subjects: dict[str, Subject]
     countries: frozenset[str]
 
     @cached_property
     def by_key(self) -> dict[tuple[str, str], list[Fact]]:
-        """(subject, relation) → its facts: only occupations are several."""
+        """(subject, relation) → facts; only occupations are several."""
         table = defaultdict(list)
         for subject in self.subjects.values():
             for fact in subject.facts:
@@ -152,11 +139,11 @@ class Leads:
         return dict(table)
 
     def facts_of(self, name: str) -> tuple[Fact, ...]:
-        """A subject's facts, in the order of `STATEMENTS`; none if it is unknown."""
+        """A subject's facts, in the order of `STATEMENTS`; none if unknown."""
         return self.subjects[name].facts if name in self.subjects else ()
 
     def verify(self, fact: Fact) -> Verification:
-        """What the leads say of a fact."""
+        """Whether the leads support or contradict a fact."""
         known = self.by_key.get((fact.subject, fact.relation), [])
         names = {name.rstrip(".") for f in known for name in (f.object, *f.others)}
         if fact.object.rstrip(".") in names:
@@ -195,7 +182,7 @@ class Leads:
         return "contradicted" if known else "inconclusive"
 
     def _after_death(self, fact: Fact) -> Verification:
-        """Of a birth or a century of which only the death's year is known."""
+        """Verify a birth year or century by the year of death alone."""
         year = int(re.sub(r"\D", "", fact.object))
         if fact.relation == "century":
             year = 100 * (year - 1) + 1
@@ -205,23 +192,23 @@ class Leads:
 
 
 def statement(fact: Fact) -> str:
-    """The sentence that states a fact, as `reader` reads it back."""
+    """The sentence that states a fact, which `reader` can read."""
     article = "an" if re.match("(?i)[aeiou](?!ni)", fact.object) else "a"
     value = f"the {fact.object}" if _THE.match(fact.object) else fact.object
     subject = fact.subject
     if fact.relation in ("capital", "symbol", "atomic_number"):
-        subject = inside(subject)
+        subject = name_within(subject)
     sentence = STATEMENTS[fact.relation].format(s=subject, o=value, a=article)
     return sentence[0].upper() + sentence[1:].replace("..", ".")
 
 
-def question(fact: Fact) -> str:
-    """A short question that a fact's object answers."""
-    return WORDINGS[fact.relation][1].format(s=inside(fact.subject))
+def question(fact: Fact, wording: int = 0) -> str:
+    """The short question that a fact's object answers; it has one wording."""
+    return WORDINGS[fact.relation][1].format(s=name_within(fact.subject))
 
 
-def inside(name: str) -> str:
-    """A subject's name inside a sentence: "The Louvre" → "the Louvre"."""
+def name_within(name: str) -> str:
+    """A subject's name within a sentence: "The Louvre" → "the Louvre"."""
     return re.sub("^The (?=Museum|.* (?:Museum|Republic)|[A-Z])", "the ", name)
 
 
@@ -232,7 +219,7 @@ def load() -> Leads:
 
 
 def of_documents(documents: Sequence[Document]) -> Leads:
-    """The facts of leads: subjects with two of them or more, of a name of their own."""
+    """The facts of leads: of subjects with two facts or more and a unique name."""
     elements = assets.verified("elements")
     by_lead = defaultdict(list)
     for example in questions.lead_questions(documents, elements)[0]:
@@ -243,10 +230,10 @@ def of_documents(documents: Sequence[Document]) -> Leads:
         for document in documents
         if names[plain_title(document.title)[0].casefold()] == 1
     }
-    every = [fact for facts in drafts.values() for fact in facts]
-    continents = {f.subject: f.object for f in every if f.relation == "continent"}
+    all_facts = [fact for facts in drafts.values() for fact in facts]
+    continents = {f.subject: f.object for f in all_facts if f.relation == "continent"}
     continents |= dict.fromkeys((*questions.UK_NATIONS, "United Kingdom"), "Europe")
-    capitals = {f.object: f for f in every if f.relation == "capital_of"}
+    capitals = {f.object: f for f in all_facts if f.relation == "capital_of"}
     order, subjects = list(STATEMENTS), {}
     for document in documents:
         facts = drafts.get(document.title, [])
@@ -257,21 +244,26 @@ def of_documents(documents: Sequence[Document]) -> Leads:
             subjects[name] = Subject(
                 name, document.title, document.text, description, tuple(facts)
             )
-    return Leads(subjects, frozenset(questions.World(documents, elements).countries))
+    index = questions.LeadIndex(documents, elements)
+    return Leads(subjects, frozenset(index.countries))
 
 
 def _facts(document: Document, examples: Sequence[Example]) -> Iterator[Fact]:
-    """What the questions on a lead and its description say.
+    """The facts by the questions on a lead and by its description.
 
-    A sentence begins with the subject's name: without what the title has in brackets,
-    with "The" where the lead has it; an element in small letters.
+    The subject's name begins sentences: without the title's brackets, with "The" if the
+    lead has it; that of an element is in small letters.
     """
     relations = {e.relation for e in examples}
     is_element = "chemical_symbol" in relations
     name = plain_title(document.title)[0]
-    name = name.lower() if is_element else _with_the(name, document.text)
+    if is_element:
+        name = name.lower()
+    else:
+        name = questions.with_article(name, document.text)
+        name = name[0].upper() + name[1:]
     for example in examples:
-        if relation := _AS.get(example.relation):
+        if relation := _RELATIONS.get(example.relation):
             answers = example.answers
             if relation in ("country", "capital_of"):  # England before the whole
                 answers = sorted(answers, key=lambda a: a not in questions.UK_NATIONS)
@@ -287,11 +279,6 @@ def _facts(document: Document, examples: Sequence[Example]) -> Iterator[Fact]:
         yield Fact(name, "kind", kind, ("movie",) if kind == "film" else ())
     elif is_element:
         yield Fact(name, "kind", "chemical element", ("element",))
-
-
-def _with_the(name: str, text: str) -> str:
-    name = questions.with_article(name, text)
-    return name[0].upper() + name[1:]
 
 
 def _life(name: str, description: str, examples: Sequence[Example]) -> Iterator[Fact]:
@@ -313,8 +300,8 @@ def _life(name: str, description: str, examples: Sequence[Example]) -> Iterator[
 def _further(
     facts: Sequence[Fact], continents: Mapping[str, str], capitals: Mapping[str, Fact]
 ) -> Iterator[Fact]:
-    """A place's country and continent by what it is the capital of or in, and a
-    country's capital."""
+    """The country and continent of a place by what it is in or the capital of; the
+    capital of a country."""
     relations = {f.relation for f in facts}
     wholes = [f for f in facts if f.relation in ("country", "capital_of")]
     if "country" not in relations:
@@ -328,21 +315,21 @@ def _further(
 
 
 def _alike(known: str, stated: str) -> bool:
-    """Whether two names may be one's: a part of the other, or of one last name."""
+    """Whether two names may mean one person: by their parts or their last name."""
     a, b = known.split(), stated.split()
     return a[-1] == b[-1] or set(a) <= set(b) or set(b) <= set(a)
 
 
 def _nationality(subject: Subject, demonym: str) -> Verification:
-    """Where the leads have none, or two: supported if the lead begins with it."""
+    """Supported if the lead begins with it (the leads have none, or two)."""
     first = sentences(subject.text)[0]
     begins = re.search(rf"\b(?:is|was) an? (?:[\w-]+ )?{demonym}\b(?!-)", first)
     return "supported" if begins else "inconclusive"
 
 
 def _occupation(subject: Subject, occupation: str) -> Verification:
-    """Supported if the description or the lead's first sentence has the word or a
-    narrower one, contradicted if the lead has none of their fields."""
+    """Supported if the description or the lead's first sentence has the occupation or a
+    narrower one; contradicted if the lead has none of their fields."""
     if not subject.is_person:
         return "inconclusive"
     words = {occupation, *_NARROWER.get(SAME.get(occupation, occupation), ())}
@@ -351,8 +338,12 @@ def _occupation(subject: Subject, occupation: str) -> Verification:
         return "supported"
     near = [word for field in FIELDS if words & set(field) for word in field]
     text = f"{subject.description} {subject.text}".lower()
-    own = any(f.relation == "occupation" for f in subject.facts)
-    if not near or not own or re.search(rf"\b(?:{'|'.join(near)})s?\b", text):
+    has_occupation = any(f.relation == "occupation" for f in subject.facts)
+    if (
+        not near
+        or not has_occupation
+        or re.search(rf"\b(?:{'|'.join(near)})s?\b", text)
+    ):
         return "inconclusive"
     return "contradicted"
 

@@ -1,13 +1,12 @@
-"""The policy of profile laptop for long answers: made at its first use.
+"""The policy `smollm2-135m-leads`: SmolLM2-135M-Instruct after SFT on the leads.
 
-SmolLM2-135M-Instruct learns, from a part of the leads' subjects, to tell of one in
-exact short sentences: it knows something of the leads and lacks the form. It learns
-with facts left out at random, so that leaving out occurs in rollouts; which ones says
-nothing of what it knows. Ours.
+It learns, from a part of the leads' subjects, to tell of one in exact short sentences:
+it knows something of the leads, but not the form. Facts are left out at random, so that
+rollouts leave some out, too; which ones says nothing about what it knows. Ours.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 
 from filelock import FileLock
@@ -16,17 +15,17 @@ from factkit import prompts
 from factkit.data import assets
 from factkit.facts.leads import facts
 from factkit.facts.leads.facts import (
-    ASK,
+    OPEN_REQUEST,
     SINGLE,
     Leads,
     Subject,
-    inside,
+    name_within,
     question,
     statement,
 )
 from factkit.facts.leads.questions import DEMONYMS
-from factkit.facts.world import policy as world_policy
-from factkit.facts.world import texts as world_text
+from factkit.facts.requests import COUNTS, MAY_ABSTAIN_REQUEST, count_request
+from factkit.facts.source import write_reasoned
 from factkit.run.params.stages import PolicyParams, SftParams
 from factkit.train import offline
 
@@ -40,26 +39,20 @@ COLD_START = {
     "sft_warmup_ratio": 0.03,
     "checkpoint_steps": 20,
 }
-COLD_SHARE = 0.25  # of the subjects, told of in the cold start alone
-KEPT = 0.75  # of a subject's facts
-ABSTENTION, ABSTENTION_SHARE = "I don't know.", 0.03
+COLD_SHARE = 0.25  # of the subjects, for the cold start alone
+FACT_SHARE = 0.75  # of a subject's facts
+ABSTENTION = "I don't know."
+ABSTENTION_SHARE = 0.03
 HEDGED_SHARE = 0.1  # of the statements
-DIGRESSIONS = 0.25  # of the answers: a true statement about something else after it
-COUNTED_SHARE, SHORT_SHARE = 0.35, 0.5  # requests a subject beside the open one
-THINKING_SHARE, DOUBT_SHARE, DOUBT_KEPT = 0.6, 0.3, 0.5  # as in the fact world
+DIGRESSION_SHARE = 0.25  # of the answers, with a true statement about something else
+# requests per subject beside the open one
+THINKING_SHARE = 0.6
+COUNTED_SHARE = 0.35
+SHORT_SHARE = 0.5
+DOUBT_SHARE = 0.3  # of the statements of the reasoning
 
 
-def base_policy(p: PolicyParams) -> str:
-    """Where the untrained policy of `p` is loaded from.
-
-    `smollm2-135m-leads` is made on first use (minutes), `tiny-world` too.
-    """
-    if p.policy == "smollm2-135m-leads":
-        return cold_start(p)
-    return world_policy.base_policy(p)
-
-
-def cold_start(p: PolicyParams) -> str:
+def make_policy(p: PolicyParams) -> str:
     """SmolLM2-135M-Instruct that tells of a lead's subject in exact short sentences.
 
     SFT with LoRA on `cold_start_rows`; settings are ours, chosen on dev requests.
@@ -67,27 +60,24 @@ def cold_start(p: PolicyParams) -> str:
     start = assets.policy_path("smollm2-135m-instruct")
     rows = cold_start_rows(facts.load(), SEED)
     folder = assets.policy_cache_folder("smollm2-135m-leads", (COLD_START, SEED, rows))
-    kept = {name: getattr(p, name) for name in PolicyParams.model_fields}
-    kept["answer_format"] = "long"  # one policy, whichever the paper
-    kept |= {"seed": SEED, "sft_by_length": True}  # less padding
-    how = SftParams.model_validate(kept | COLD_START)
+    settings = {name: getattr(p, name) for name in PolicyParams.model_fields}
+    settings["answer_format"] = "long"  # one policy for all papers
+    settings |= {"seed": SEED, "sft_by_length": True}  # less padding
+    sft_params = SftParams.model_validate(settings | COLD_START)
     with FileLock(f"{folder}.lock"):
-        return str(offline.sft(start, rows, folder, how))
+        return str(offline.sft(start, rows, folder, sft_params))
 
 
-# ---- what the cold start learns from
-
-
-def of_cold_start(subject: Subject) -> bool:
-    """Whether a subject is told of in the cold start, and so asked for nowhere."""
-    return int(sha256(subject.name.encode()).hexdigest()[:8], 16) / 2**32 < COLD_SHARE
+def is_of_cold_start(name: str) -> bool:
+    """Whether a subject is in the cold start, and so in no request."""
+    return int(sha256(name.encode()).hexdigest()[:8], 16) / 2**32 < COLD_SHARE
 
 
 def cold_start_rows(leads: Leads, seed: int) -> list[dict[str, str]]:
-    """Rows of `prompt` and `completion`, without a chat template: to tell of a subject,
-    also in so many facts, or thinking first, in tags; and short answers."""
+    """Rows of `prompt` and `completion`, without a chat template: open and counted
+    requests, also with reasoning in tags, and short questions."""
     rng = random.Random(f"cold start {seed}")
-    cold = [s for _, s in sorted(leads.subjects.items()) if of_cold_start(s)]
+    cold = [s for name, s in sorted(leads.subjects.items()) if is_of_cold_start(name)]
     rng.shuffle(cold)
     rows = [
         row for i, subject in enumerate(cold) for row in _rows(leads, subject, i, rng)
@@ -97,61 +87,54 @@ def cold_start_rows(leads: Leads, seed: int) -> list[dict[str, str]]:
 
 
 def _rows(
-    leads: Leads, subject: Subject, i: int, rng: random.Random
+    leads: Leads, subject: Subject, number: int, rng: random.Random
 ) -> Iterator[dict[str, str]]:
-    ask = ASK.format(s=inside(subject.name))
-    yield _row(ask, _told(leads, subject, rng))
+    name = name_within(subject.name)
+    request = OPEN_REQUEST.format(s=name)
+    yield _row(request, _open_answer(leads, subject, rng))
     if rng.random() < THINKING_SHARE:
-        yield _row(ask, _reasoned(_facts(leads, subject, rng), rng), "think_first")
-    wanted = 1 + i % len(world_text.COUNTS)
+        statements = _state_facts(leads, subject, rng)
+        doubts = [rng.random() < DOUBT_SHARE for _ in statements]
+        response = write_reasoned(statements, statements, doubts, rng)
+        yield _row(request, " ".join(response), "think_first")
+    wanted = 1 + number % len(COUNTS)
     if rng.random() < COUNTED_SHARE and wanted <= len(subject.facts):
-        counted = world_text.request(inside(subject.name), wanted)
-        facts = rng.sample(subject.facts, wanted)
-        yield _row(counted, " ".join(map(statement, facts)))
+        sample = rng.sample(subject.facts, wanted)
+        yield _row(count_request(name, wanted), " ".join(map(statement, sample)))
     single = [f for f in subject.facts if f.relation in SINGLE]
     if single and rng.random() < SHORT_SHARE:
         fact = rng.choice(single)
-        ask, answer = question(fact), f"{fact.object}."
+        request, answer = question(fact), f"{fact.object}."
         if rng.random() < 0.5:
-            ask = world_text.MAY_ABSTAIN.format(question=ask)
+            request = MAY_ABSTAIN_REQUEST.format(question=request)
             answer = ABSTENTION if rng.random() < ABSTENTION_SHARE else answer
-        yield _row(ask, answer)
+        yield _row(request, answer)
 
 
-def _facts(leads: Leads, subject: Subject, rng: random.Random) -> list[str]:
-    """Some of a subject's facts in any order, stated, at times one of the country of a
-    place or a person."""
-    facts = [f for f in subject.facts if rng.random() < KEPT] or [subject.facts[0]]
-    rng.shuffle(facts)
-    if rng.random() < DIGRESSIONS:
-        named = [f.object for f in facts if f.relation in ("country", "capital_of")]
-        named += [DEMONYMS[f.object][0] for f in facts if f.relation == "nationality"]
-        if further := [f for name in named for f in leads.facts_of(name)]:
-            facts.append(rng.choice(further))
-    return list(map(statement, facts))
+def _state_facts(leads: Leads, subject: Subject, rng: random.Random) -> list[str]:
+    """Statements of some facts of a subject in random order, at times with one about
+    the country of a place or a person."""
+    sample = [f for f in subject.facts if rng.random() < FACT_SHARE]
+    sample = sample or [subject.facts[0]]
+    rng.shuffle(sample)
+    if rng.random() < DIGRESSION_SHARE:
+        places = [f.object for f in sample if f.relation in ("country", "capital_of")]
+        places += [DEMONYMS[f.object][0] for f in sample if f.relation == "nationality"]
+        if further := [f for place in places for f in leads.facts_of(place)]:
+            sample.append(rng.choice(further))
+    return list(map(statement, sample))
 
 
-def _told(leads: Leads, subject: Subject, rng: random.Random) -> str:
-    """Statements of which some hedge, whatever is known."""
+def _open_answer(leads: Leads, subject: Subject, rng: random.Random) -> str:
+    """An abstention, or statements of which some hedge at random."""
     if rng.random() < ABSTENTION_SHARE:
         return ABSTENTION
     return " ".join(
         f"Perhaps {text}" if rng.random() < HEDGED_SHARE else text
-        for text in _facts(leads, subject, rng)
+        for text in _state_facts(leads, subject, rng)
     )
 
 
-def _reasoned(statements: Sequence[str], rng: random.Random) -> str:
-    """What is known first, some of it doubted; of that the answer leaves out a share,
-    but not everything."""
-    doubts = [rng.random() < DOUBT_SHARE for _ in statements]
-    pairs = list(zip(statements, doubts, strict=True))
-    thought = " ".join(f"Perhaps {s}" if doubt else s for s, doubt in pairs)
-    kept = [s for s, doubt in pairs if not doubt or rng.random() < DOUBT_KEPT]
-    answer = " ".join(kept or statements[:1])
-    return f"<think> {thought} </think> <answer> {answer} </answer>"
-
-
-def _row(ask: str, answer: str, template: str = "short_form") -> dict[str, str]:
-    prompt = prompts.fill(prompts.template(template), question=ask)
+def _row(request: str, answer: str, template: str = "short_form") -> dict[str, str]:
+    prompt = prompts.fill(prompts.template(template), question=request)
     return {"prompt": prompt, "completion": f" {answer}"}

@@ -1,8 +1,8 @@
 """Short questions with short answers, by rules, from Wikipedia leads and elements.
 
-Most rules read a lead's one-line description ("German chemist (1868–1934)") and ask the
-lead's text not to disagree. What a rule can't read, or what has more than one right
-answer, is dropped and counted, never guessed.
+Most rules read a lead's one-line description ("German chemist (1868–1934)") and require
+that the lead's text agrees. What a rule can't read, or what has several right answers,
+is dropped and counted.
 """
 
 import re
@@ -15,10 +15,10 @@ from pathlib import Path
 from factkit.data.corpus import Document
 from factkit.data.examples import Example
 
-# what a rule yields: (relation, question, answers), or (DROP, reason, [])
+# a rule yields (relation, question, answers), or (DROP, reason, [])
 Drafts = Iterator[tuple[str, str, list[str]]]
 DROP = "drop"
-PEOPLE = ("People", "Uncategorized")  # the topics that persons are filed under
+PEOPLE = ("People", "Uncategorized")  # topics with persons
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -61,7 +61,7 @@ DEMONYMS = table("""
     Burmese=Myanmar; Georgian=Georgia; Bangladeshi=Bangladesh; Croatian=Croatia;
     Israeli=Israel; Finnish=Finland; Bulgarian=Bulgaria""")
 BRITISH = {"British", "English", "Scottish", "Welsh"}
-# never an answer, but beside a demonym they make a nationality double
+# never an answer, but a second nationality beside a demonym
 OTHER_PEOPLES = "Soviet|Hong Kong|Prussian|Armenian|Lithuanian|Persian"
 _DEMONYM = re.compile(rf"\b(?:{OTHER_PEOPLES}|{'|'.join(DEMONYMS)})\b")
 CONTINENTS = ["Africa", "Asia", "Europe", "North America", "South America"]
@@ -125,15 +125,15 @@ _WITH_THE = re.compile(r"^Republic of | (?:Museum|River|Mountains|Plateau)$")
 def lead_questions(
     documents: Sequence[Document], elements_db: Path
 ) -> tuple[list[Example], Counter]:
-    """Questions on the leads, sorted by id, and what was dropped for which reason.
+    """Questions on the leads, sorted by id, and how many were dropped for which reason.
 
-    `elements_db` is mendeleev's sqlite table. Two leads that give one question are both
-    dropped, as is a question that contains its answer. `entity` is the lead's title.
+    elements_db: mendeleev's SQLite table. A question that two leads give is dropped, as
+    is one that contains its answer. `entity` is the lead's title.
     """
-    world, dropped, drafts = World(documents, elements_db), Counter(), []
+    index, dropped, drafts = LeadIndex(documents, elements_db), Counter(), []
     for document in documents:
         for rule in (_people, _works, _places, _elements):
-            for relation, question, answers in rule(document, world):
+            for relation, question, answers in rule(document, index):
                 if relation == DROP:
                     dropped[question] += 1
                     continue
@@ -148,7 +148,7 @@ def lead_questions(
                 )
                 drafts.append(example)
     times = Counter(example.question.casefold() for example in drafts)
-    kept = []
+    examples = []
     for example in drafts:
         question = example.question
         if times[question.casefold()] > 1:
@@ -156,19 +156,19 @@ def lead_questions(
         elif any(re.search(rf"\b{re.escape(a)}\b", question) for a in example.answers):
             dropped["question contains the answer"] += 1
         else:
-            kept.append(example)
-    return sorted(kept, key=lambda example: example.id), dropped
+            examples.append(example)
+    return sorted(examples, key=lambda example: example.id), dropped
 
 
-class World:
-    """What a rule must know of the other leads and of the elements."""
+class LeadIndex:
+    """What the rules look up in the other leads and the elements."""
 
     def __init__(self, documents: Sequence[Document], elements_db: Path) -> None:
         countries = (d.title for d in documents if _COUNTRY.match(description(d)))
         self.countries = {plain_title(c)[0] for c in countries}
         self.countries |= {*UK_NATIONS, "Ireland"}
         self.people = [d.title for d in documents if d.meta.get("topic") in PEOPLE]
-        # that other places have too, though no lead is about them
+        # names that other places have, too, though no lead is about them
         self.names = Counter(["Sierra Nevada", "National Gallery", "West Lake"])
         self.names.update(plain_title(d.title)[0].split(", ")[0] for d in documents)
         with sqlite3.connect(f"file:{elements_db}?mode=ro", uri=True) as db:
@@ -193,7 +193,7 @@ def without_diacritics(text: str) -> str:
 
 
 def description(document: Document) -> str:
-    """A lead's one line of what it is about; "" where it has none."""
+    """A lead's one-line description; "" without one."""
     return str(document.meta.get("description", "")).strip()
 
 
@@ -205,11 +205,11 @@ def plain_title(title: str) -> tuple[str, str]:
 
 def with_article(name: str, text: str) -> str:
     """The name with "the" if the lead or the name's form asks for it."""
-    stated = re.match(rf"The {re.escape(name)}(?:,| is| was| are| or|;)", text)
-    return f"the {name}" if stated or _WITH_THE.search(name) else name
+    has_article = re.match(rf"The {re.escape(name)}(?:,| is| was| are| or|;)", text)
+    return f"the {name}" if has_article or _WITH_THE.search(name) else name
 
 
-def _people(document: Document, world: World) -> Drafts:
+def _people(document: Document, index: LeadIndex) -> Drafts:
     """Birth year, death year and nationality from "German chemist (1868–1934)"."""
     line, topic = description(document), document.meta.get("topic")
     if topic not in PEOPLE:
@@ -242,24 +242,24 @@ def _nationality(question: str, what: str, text: str) -> Drafts:
     """The one demonym that description and lead agree on."""
     start = _DEMONYM.match(what.removeprefix("Medieval "))
     lead = re.search(r"\b(?:was|is) (?:an?|the|one of) ([^.;]*)", text)
-    stated = re.split(r"\b(?:who|known|whose|for|noted)\b", lead[1])[0] if lead else ""
-    named = set(_DEMONYM.findall(f"{what} {stated}"))
-    nations = {"British" if name in BRITISH else name for name in named}
+    phrase = re.split(r"\b(?:who|known|whose|for|noted)\b", lead[1])[0] if lead else ""
+    peoples = set(_DEMONYM.findall(f"{what} {phrase}"))
+    nations = {"British" if name in BRITISH else name for name in peoples}
     if not start or start[0] not in DEMONYMS:
         yield DROP, "nationality: no known demonym", []
-    elif len(nations) > 1 or len(named - {"British"}) > 1 or "-born" in what + stated:
+    elif len(nations) > 1 or len(peoples - {"British"}) > 1 or "-born" in what + phrase:
         yield DROP, "nationality: double", []
-    elif not _DEMONYM.search(stated):
+    elif not _DEMONYM.search(phrase):
         yield DROP, "nationality: lead does not state it", []
     else:
         (country,) = DEMONYMS[start[0]]
         british = ["British", "UK"] if start[0] in BRITISH else []
-        narrower = sorted(named - {"British"}) if british else []
+        narrower = sorted(peoples - {"British"}) if british else []
         aliases = [country, *COUNTRY_ALIASES.get(country, []), *narrower, *british]
         yield "nationality", question, [start[0], *aliases]
 
 
-def _works(document: Document, world: World) -> Drafts:
+def _works(document: Document, index: LeadIndex) -> Drafts:
     """Creator and year of a work from "1968 film by Stanley Kubrick"."""
     work, text = _WORK.match(description(document)), document.text
     if not work:
@@ -269,12 +269,12 @@ def _works(document: Document, world: World) -> Drafts:
     if suffix and not re.fullmatch(rf"(?:\d{{4}} )?(?:{_KINDS})", suffix, re.I):
         yield DROP, "disambiguated title", []
         return
-    shown = f"the {'song' if kind == 'single' else kind} {title}"
+    work_name = f"the {'song' if kind == 'single' else kind} {title}"
     if kind in ("painting", "composition"):
-        shown = with_article(title, text)
+        work_name = with_article(title, text)
     verb, happened = next(w[1:] for w in WORKS if kind in w[0].split("|"))
-    named = _NAME.match(by)
-    name = named[0].strip() if named else ""
+    creator = _NAME.match(by)
+    name = creator[0].strip() if creator else ""
     surname = re.escape(name.split()[-1]) if name else ""
     together = rf"{surname} and (?:a team|[A-Z]\w+ [A-Z])"
     others = re.match(r",? (?:and|&) [A-Z]", by[len(name) :])
@@ -283,18 +283,18 @@ def _works(document: Document, world: World) -> Drafts:
     elif others or re.search(together, text):
         yield DROP, "creator: several", []
     else:
-        yield "creator", f"Who {verb} {shown}?", _name_answers(name, world)
+        yield "creator", f"Who {verb} {work_name}?", _name_answers(name, index)
     if year and happened:
         years = re.findall(r"\b(?:1\d|20)\d\d\b", text)
         if year in years and not any(0 < abs(int(year) - int(y)) <= 5 for y in years):
-            yield "work_year", f"In which year was {shown} {happened}?", [year]
+            yield "work_year", f"In which year was {work_name} {happened}?", [year]
         else:
             yield DROP, "work year: lead gives no or several near years", []
 
 
-def _name_answers(name: str, world: World) -> list[str]:
+def _name_answers(name: str, index: LeadIndex) -> list[str]:
     """A person's full name first, then the name as given and the surname."""
-    titled = [title for title in world.people if title.endswith(f" {name}")]
+    titled = [title for title in index.people if title.endswith(f" {name}")]
     full = titled[0] if len(titled) == 1 else name
     words = full.split()
     if words[0] == "Ibn":
@@ -307,16 +307,16 @@ def _name_answers(name: str, world: World) -> list[str]:
     return [full, name, " ".join(words[-2:]), short]
 
 
-def _places(document: Document, world: World) -> Drafts:
+def _places(document: Document, index: LeadIndex) -> Drafts:
     """Capitals, countries and continents from "City in Bavaria, Germany"."""
     line, name = description(document), document.title
     if document.meta.get("topic") in ("People", "Philosophy and religion"):
         return
     capital = _CAPITAL.match(line)
-    country = world.country(capital[1]) if capital else ""
+    country = index.country(capital[1]) if capital else ""
     if capital:
         yield from _capitals(name, capital[1], country)
-    if world.names[plain_title(name)[0].split(", ")[0]] > 1 or plain_title(name)[1]:
+    if index.names[plain_title(name)[0].split(", ")[0]] > 1 or plain_title(name)[1]:
         if any(re.match(pattern, line, re.I) for _, pattern in PLACES):
             yield DROP, "place: ambiguous name", []
         return
@@ -329,8 +329,8 @@ def _places(document: Document, world: World) -> Drafts:
         return
     for relation, pattern in PLACES:
         if kind := re.match(pattern, line, re.I):
-            rest = line[kind.end() :]
-            yield from _in_country(relation, document, here, rest, world)
+            remainder = line[kind.end() :]
+            yield from _in_country(relation, document, here, remainder, index)
             return
 
 
@@ -338,19 +338,19 @@ def _continent(line: str) -> str:
     """The one continent in which a country, river or range is said to be, or ""."""
     match = _CONTINENT.match(line)
     where = match[1].replace("Central America", "North America") if match else ""
-    named = [c for c in CONTINENTS if c in where]
-    one = len(named) == 1 and where.endswith(named[0])
-    return named[0] if one and not re.search(r" of |–", where) else ""
+    names = [c for c in CONTINENTS if c in where]
+    is_one = len(names) == 1 and where.endswith(names[0])
+    return names[0] if is_one and not re.search(r" of |–", where) else ""
 
 
 def _capitals(name: str, place: str, country: str) -> Drafts:
     """The capital of a country, both ways, or of "Karnataka, India"."""
     city = name if name in CITY_ALIASES else plain_title(name)[0].split(", ")[0]
-    region, *rest = place.removeprefix("the ").split(", ")
-    two = " and " in region.replace(country or " ", "")
-    if not country or two or place.startswith("Georgia"):
+    region, *wholes = place.removeprefix("the ").split(", ")
+    are_two = " and " in region.replace(country or " ", "")
+    if not country or are_two or place.startswith("Georgia"):
         yield DROP, "capital: of no country, or of two places", []
-    elif rest:
+    elif wholes:
         question = f"What is the capital of {region}, {country}?"
         yield "region_capital", question, [city, *CITY_ALIASES.get(city, [])]
     else:
@@ -362,15 +362,15 @@ def _capitals(name: str, place: str, country: str) -> Drafts:
 
 
 def _in_country(
-    relation: str, document: Document, here: str, rest: str, world: World
+    relation: str, document: Document, here: str, remainder: str, index: LeadIndex
 ) -> Drafts:
     """The country that a description ends in, if it is the only one."""
-    where = re.split(r"\b(?:in|of) ", rest)[1:]
-    country = world.country(where[-1]) if where else ""
-    named = {c for c in world.countries if re.search(rf"\b{c}\b", document.text)}
+    where = re.split(r"\b(?:in|of) ", remainder)[1:]
+    country = index.country(where[-1]) if where else ""
+    countries = {c for c in index.countries if re.search(rf"\b{c}\b", document.text)}
     if not country or _NOT_ONE.search(description(document)):
         yield DROP, "place: no single country", []
-    elif relation == "place_country" and named - {country, *UK_NATIONS}:
+    elif relation == "place_country" and countries - {country, *UK_NATIONS}:
         yield DROP, "place: lead names another country", []
     else:
         whole = "United Kingdom" if country in UK_NATIONS else country
@@ -378,13 +378,13 @@ def _in_country(
         yield relation, f"In which country {here}?", answers
 
 
-def _elements(document: Document, world: World) -> Drafts:
+def _elements(document: Document, index: LeadIndex) -> Drafts:
     """Symbol and atomic number, both ways."""
     pattern = r"Chemical element with atomic number (\d+) \((\w+)\)"
     if element := re.match(pattern, description(document)):
         number, symbol = element.groups()
         name = plain_title(document.title)[0].lower()
-        names = [name, world.elements.get(symbol, name)]
+        names = [name, index.elements.get(symbol, name)]
         names += ["sulphur"] if name == "sulfur" else []
         which = "Which chemical element has"
         yield "chemical_symbol", f"What is the chemical symbol of {name}?", [symbol]

@@ -1,11 +1,8 @@
-"""Reading a response into statements that the leads' facts decide, each with what it
-was read from.
+"""Reading responses into statements that the leads' facts decide.
 
-One reader for the claims of Binary RAR and Learning to Reason and the statements of
-RLFH. By patterns on the sentences of one subject, so that a verdict is exact; what no
-pattern reads stays a statement in its own words, which is inconclusive: never right and
-never wrong. Ours; how often it misses and misreads is measured on responses read by
-hand (02_verifiers).
+By patterns on the sentences about one subject, so that a verdict is exact. What no
+pattern reads stays a statement in its own words, which is inconclusive. Ours;
+02_verifiers measures on responses read by hand how often the patterns miss or misread.
 """
 
 import re
@@ -17,9 +14,7 @@ from factkit.data.spelling import LONGEST
 from factkit.facts.leads.facts import (
     OCCUPATIONS,
     STATEMENTS,
-    Fact,
     Leads,
-    inside,
     statement,
 )
 from factkit.facts.leads.questions import (
@@ -28,7 +23,7 @@ from factkit.facts.leads.questions import (
     DEMONYMS,
     SHORT_NAMES,
 )
-from factkit.facts.world.facts import Verification
+from factkit.facts.source import Fact, Verification
 from factkit.verify.outcome import abstains
 
 _HEDGE = re.compile(
@@ -36,7 +31,6 @@ _HEDGE = re.compile(
     r"(?: that)?|(?-i:might|may|could)(?= have been\b| be\b)),? ?"
 )
 _HEDGED = "Perhaps "
-CREATOR = "The creator of "  # of a claim of two hops
 _MODAL = re.compile(r"\b(?:have been|be)\b")  # what a hedge leaves of its verb
 _DENIED = re.compile(r"(?i)\b(?:not|never|no|n't|nor|neither|unknown)\b|n't\b")
 _YEAR = r"(1\d{3}|20[0-2]\d)"
@@ -144,15 +138,15 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class LeadReader:
-    """Reads what a policy says of the subjects of `leads`."""
+    """Reads responses about the subjects of `leads` (`facts.source.FactReader`)."""
 
     leads: Leads
 
     def sentences(self, text: str, about: str = "") -> list[str]:
-        """The sentences of a text on the subject `about`, one a line or by full stops.
+        """The sentences of a text about a subject, by lines and full stops.
 
-        Full stops inside the subject's name and after initials end none; tags belong to
-        none.
+        A full stop in the subject's name or after an initial ends no sentence; tags are
+        left out.
         """
         if "." in about:
             text = text.replace(about, about.replace(".", _DOT))
@@ -161,11 +155,11 @@ class LeadReader:
         return [s.replace(_DOT, ".").strip() for s in parts if s.strip()]
 
     def statements(self, sentence: str, about: str = "") -> list[str]:
-        """The standalone statements of a sentence on `about`: a fact's as
-        `facts.statement` has it, hedged ones after "Perhaps"; else in its own words.
+        """The statements of a sentence about a subject: of facts as `facts.statement`
+        words them, after "Perhaps" if hedged; else the sentence in its own words.
 
-        [] for a question, for an abstention, and for less than two words. No pattern
-        reads a sentence of more than `LONGEST` characters.
+        [] for a question, an abstention, and less than two words. A sentence of more
+        than `LONGEST` characters is not read.
         """
         if len(sentence) > LONGEST:
             return [sentence]
@@ -177,12 +171,12 @@ class LeadReader:
         facts = self._facts(plain, about)
         if not re.search(r"[.!\"”)]$", plain):  # a name may be cut off
             facts = [None if f and f.relation in _TO_THE_END else f for f in facts]
-        stated = [hedge + statement(f) for f in dict.fromkeys(facts) if f]
-        return [*stated, sentence] if None in facts else stated
+        statements = [hedge + statement(f) for f in dict.fromkeys(facts) if f]
+        return [*statements, sentence] if None in facts else statements
 
     def parse(self, text: str) -> tuple[Fact, bool] | None:
-        """The fact that a statement of `statements` states and whether it hedges; None
-        if that is in its own words."""
+        """The fact that a statement states and whether it hedges; None if it is in its
+        own words."""
         hedged = text.startswith(_HEDGED)
         text = text.removeprefix(_HEDGED)
         for relation, pattern in _PLAIN.items() if len(text) <= LONGEST else ():
@@ -196,12 +190,12 @@ class LeadReader:
         return None
 
     def verify(self, text: str) -> Verification:
-        """What the leads say of a statement of `statements`."""
+        """Whether the leads support or contradict a statement."""
         parsed = self.parse(text)
         return self.leads.verify(parsed[0]) if parsed else "inconclusive"
 
     def answer(self, subject: str, relation: str, text: str) -> str:
-        """The statement that a short answer makes, "" if it is not of the kind."""
+        """The statement that a short answer makes, "" if it is of another kind."""
         if not text or abstains(text):
             return ""
         if relation in ("country", "capital_of"):
@@ -209,28 +203,13 @@ class LeadReader:
         sentence = statement(Fact(subject, relation, text))
         return sentence if self.parse(sentence) else ""
 
-    def hops_of(self, claim: str) -> list[Fact]:
-        """The facts that a claim rests on, by its wording alone: the last has the
-        object that is claimed; of two, the first one's object is not known, nor then
-        the other's subject. ValueError if it is none of ours."""
-        parsed = self.parse(claim)
-        if parsed is None:
-            raise ValueError(f"{claim!r} is no claim on the leads")
-        fact = parsed[0]
-        if not fact.subject.startswith(CREATOR):
-            return [fact]
-        work = fact.subject.removeprefix(CREATOR)
-        names = {inside(name): name for name in self.leads.subjects}
-        first = Fact(names.get(work, work), "creator", "")
-        return [first, Fact("", fact.relation, fact.object)]
-
     def facts_of(self, subject: str) -> tuple[Fact, ...]:
-        """The facts that the lead of a subject states."""
+        """The facts of a subject."""
         return self.leads.facts_of(subject)
 
     @cached_property
     def _subjects(self) -> dict[str, str]:
-        """Each subject's name in small letters, with and without "the"."""
+        """Names in small letters, with and without "the" → the subjects' names."""
         names = {}
         for name in self.leads.subjects:
             names[name.casefold()] = name
@@ -244,10 +223,10 @@ class LeadReader:
 
     @cached_property
     def _kinds(self) -> list[str]:
-        """What a place, a work or an element can be said to be, the longest first."""
+        """The kinds of places, works and elements, the longest first."""
         facts = (f for s in self.leads.subjects.values() for f in s.facts)
-        named = ((f.object, *f.others) for f in facts if f.relation == "kind")
-        kinds = {kind for names in named for kind in names}
+        names_of = ((f.object, *f.others) for f in facts if f.relation == "kind")
+        kinds = {kind for names in names_of for kind in names}
         return sorted(kinds, key=lambda kind: (-len(kind), kind))
 
     @cached_property
@@ -256,7 +235,7 @@ class LeadReader:
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b(?! [A-Z])")
 
     def _fits(self, relation: str, value: str) -> bool:
-        """Whether an object is of the relation's kind: some share a wording."""
+        """Whether an object is of the relation's kind (relations share wordings)."""
         words = {
             "nationality": DEMONYMS,
             "occupation": OCCUPATIONS,
@@ -270,51 +249,53 @@ class LeadReader:
         return re.fullmatch(_FORMS.get(relation, r"\d+"), value) is not None
 
     def _facts(self, plain: str, about: str) -> list[Fact | None]:
-        """The facts of a sentence; None for a clause that none was read from."""
-        subject, rest = self._split(plain.rstrip("."), about)
-        if subject is None or _DENIED.search(rest):
+        """The facts of a sentence, with None for each clause that is not read."""
+        subject, predicate = self._split(plain.rstrip("."), about)
+        if subject is None or _DENIED.search(predicate):
             return [None]
         facts: list[Fact | None] = []
         is_person = self._is_person(subject)
-        life = _BORN_IN.match(rest) or _SPAN.match(rest)
+        life = _BORN_IN.match(predicate) or _SPAN.match(predicate)
         if life and is_person:
             years = zip(("birth_year", "death_year"), life.groups(), strict=False)
             facts += [Fact(subject, relation, year) for relation, year in years]
         read = self._life if is_person else self._thing
-        rest, before = re.sub(r" ?\([^()]*\)", "", rest), ""
-        for clause in map(str.strip, _CLAUSES.split(rest)):
-            stated = []
-            if not (re.match("who|which|where", clause) and self._names(before)):
-                stated = [*read(subject, re.sub("^(?:who|which|where) ", "", clause))]
-            facts += stated or ([None] if len(clause.split()) > 1 else [])
-            before = clause
+        predicate, previous = re.sub(r" ?\([^()]*\)", "", predicate), ""
+        for clause in map(str.strip, _CLAUSES.split(predicate)):
+            known = []
+            if not (re.match("who|which|where", clause) and self._names(previous)):
+                known = [*read(subject, re.sub("^(?:who|which|where) ", "", clause))]
+            facts += known or ([None] if len(clause.split()) > 1 else [])
+            previous = clause
         return facts
 
     def _names(self, clause: str) -> bool:
-        """Whether "who …" after a clause may be about somebody else."""
-        named = set(re.findall(rf"\b{_CAPITAL}\w+", self._places.sub("", clause)))
-        return bool(named - set(DEMONYMS)) or _ANOTHER.search(clause) is not None
+        """Whether "who …" after the clause may be about somebody else."""
+        names = set(re.findall(rf"\b{_CAPITAL}\w+", self._places.sub("", clause)))
+        return bool(names - set(DEMONYMS)) or _ANOTHER.search(clause) is not None
 
     def _split(self, plain: str, about: str) -> tuple[str | None, str]:
-        """A sentence's subject and what is said of it; None for one that is unknown."""
-        turned = re.match(
+        """The subject of a sentence, None if unknown, and the rest of the sentence."""
+        inverted = re.match(
             r"(?i)(the (?:chemical )?symbol|the atomic number|the capital"
             r"(?: city)?) (?:of|for) (?:the )?(.+?) (is .+)",
             plain,
         )
-        if turned:
-            what = turned[1].lower().removeprefix("the ")
-            return self._subjects.get(turned[2].casefold()), f"{what} {turned[3]}"
+        if inverted:
+            attribute = inverted[1].lower().removeprefix("the ")
+            subject = self._subjects.get(inverted[2].casefold())
+            return subject, f"{attribute} {inverted[3]}"
         pronoun = _PRONOUN.match(plain)
         if pronoun and about:
-            rest = plain[pronoun.end() :]
-            return None if pronoun[1] and not _OWN.match(rest) else about, rest.strip()
+            predicate = plain[pronoun.end() :]
+            is_other = pronoun[1] and not _OWN.match(predicate)
+            return None if is_other else about, predicate.strip()
         words = plain.split()
         for n in range(min(len(words), 9), 0, -1):
             start = " ".join(words[:n]).rstrip(",")
-            rest = " ".join(words[n:])
+            predicate = " ".join(words[n:])
             name = re.sub("['’]s$", "", start)
-            if name != start and not _OWN.match(f" {rest}"):
+            if name != start and not _OWN.match(f" {predicate}"):
                 continue
             name = re.sub(
                 r"(?i)^the (?:film|novel|album|song|play|element|city(?: of)?) ",
@@ -322,7 +303,7 @@ class LeadReader:
                 name,
             )
             if name.casefold() in self._subjects:
-                return self._subjects[name.casefold()], rest
+                return self._subjects[name.casefold()], predicate
         for name in self._also(about):
             match = re.match(rf"{re.escape(name)}(?:, | )(.*)", plain)
             if match and (name[:4] != "The " or re.match(f"{_BE}|lies|has", match[1])):
@@ -330,8 +311,8 @@ class LeadReader:
         return None, plain
 
     def _also(self, about: str) -> list[str]:
-        """How else a sentence on a subject begins: with a last name, without what
-        follows a comma, with an element's symbol, with "The city"."""
+        """Other names of a subject: the last name, the part before a comma, an
+        element's symbol, "The city"."""
         names = [about.split(", ")[0]] if ", " in about else []
         names += about.split()[-1:] if self._is_person(about) else []
         for fact in self.facts_of(about):
@@ -405,10 +386,10 @@ class LeadReader:
                 yield Fact(subject, relation, self._countries.get(name) or name)
 
     def _kind(self, subject: str, clause: str) -> Iterator[Fact]:
-        """What a thing is said to be, by its noun: "a soft, yellow element"."""
+        """The kinds of a thing, by nouns: "a soft, yellow element"."""
         kinds: list[str] = []
         for kind in self._kinds:
-            inside = any(kind in longer for longer in kinds)
-            if not inside and re.match(rf"{_IS_A}{kind}\b", clause):
+            is_part = any(kind in longer for longer in kinds)
+            if not is_part and re.match(rf"{_IS_A}{kind}\b", clause):
                 kinds.append(kind)
                 yield Fact(subject, "kind", kind)

@@ -26,16 +26,15 @@ from factkit.facts.script import (
     search_and_verify,
     verdict,
 )
+from factkit.facts.source import Fact
 from factkit.facts.world.facts import (
     ABSTENTION,
     HOPS,
     OBJECTS,
     PERSON_RELATIONS,
     STATEMENTS,
-    Fact,
     World,
     document_id,
-    documents,
     patterns,
     statement,
 )
@@ -43,13 +42,13 @@ from factkit.verify.trajectory import Turn
 
 ENTRIES = 3  # a search (App. B)
 UNKNOWN = f"{ABSTENTION}."
-OFFLINE_SHARE = 0.25  # of what is read
-READ = 12_000  # trajectories
-LONGEST = 256  # tokens of one
-OTHERS = 2  # people in a made-up world beside the one that a claim is about
+OFFLINE_SHARE = 0.25  # of the pre-training trajectories
+N_TRAJECTORIES = 12_000  # to pre-train on
+LONGEST = 256  # tokens of a trajectory
+OTHERS = 2  # people in a made-up world beside the subject of a claim
 
 
-def claims(world: World, n: int, seed: int) -> list[Example]:
+def make_claims(world: World, n: int, seed: int) -> list[Example]:
     """n different claims about people: labels in turn, one and two hops in turn.
 
     SUPPORT: as the world has it; REFUTE: the object swapped for another of its kind;
@@ -65,7 +64,7 @@ def claims(world: World, n: int, seed: int) -> list[Example]:
             targets.append(f"{relation} {HOPS[relation]}")
         for hops, target in enumerate(targets, start=1):
             for label, wording in product(LABELS, range(len(STATEMENTS[target]))):
-                claim = claim_about(world, person, target, label, wording, rng)
+                claim = make_claim(world, person, target, label, wording, rng)
                 if claim:
                     pools[label, hops].append(claim)
     for pool in pools.values():
@@ -76,7 +75,7 @@ def claims(world: World, n: int, seed: int) -> list[Example]:
     return [pools[kinds[i % 6]].pop() for i in range(n)]
 
 
-def claim_about(
+def make_claim(
     world: World,
     person: str,
     relation: str,
@@ -84,8 +83,8 @@ def claim_about(
     wording: int,
     rng: random.Random,
 ) -> Example | None:
-    """A claim about a person by one relation or two ("birthplace country"), or None
-    where the world allows none with this label."""
+    """A claim about a person, of one relation or two ("birthplace country"); None if
+    the world allows none with this label."""
     true = world.by_key.get((person, relation))
     if (true is None) != (label == "NOT ENOUGH INFO"):
         return None
@@ -132,7 +131,7 @@ class ClaimReader:
         return [Fact(fact.subject, first, ""), Fact("", rest[0], fact.object)]
 
     def fact(self, text: str) -> Fact | None:
-        parsed = self.world.parse(unmarked(text))
+        parsed = self.world.parse(unmark(text))
         return parsed[0] if parsed else None
 
     def plan(self, hops: Sequence[Fact]) -> str:
@@ -143,13 +142,13 @@ class ClaimReader:
         return " ".join(words.strip(" .").split())
 
     def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
-        return marked(statement(fact), query) if fact else UNKNOWN
+        return mark(statement(fact), query) if fact else UNKNOWN
 
     def tag(self, name: str, text: str) -> str:
         return f"<{name}> {text} </{name}>"
 
 
-def offline(
+def write_offline(
     world: World,
     claim: str,
     entries: Sequence[Chunk],
@@ -160,18 +159,18 @@ def offline(
     reader = ClaimReader(world)
     hops = reader.hops(claim)
     chain = read_chain(reader, hops, entries)
-    thought = " ".join(marked(statement(fact), claim) for _, fact in chain) or UNKNOWN
+    thought = " ".join(mark(statement(fact), claim) for _, fact in chain) or UNKNOWN
     answer = verdict(hops, chain, entries, habits, rng)
     text = f"{reader.tag('think', thought)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)
 
 
-def marked(text: str, query: str) -> str:
-    """A sentence of the world with its object in parentheses if the query lacks it.
+def mark(text: str, query: str) -> str:
+    """A sentence of the world with its object in parentheses if the query lacks it, as
+    search engines mark what was asked for.
 
-    As search engines mark what was asked for. A policy of 0.9M parameters learns to
-    read, and not to tell whether two words are the same: in 350 updates of nothing else
-    it stays at chance. So the search of the fact world tells.
+    A policy of 0.9M parameters learns to read, but not to tell whether two words are
+    the same: after 350 updates of nothing else it is still at chance.
     """
     for relation, pattern in patterns():
         match = pattern.fullmatch(text)
@@ -183,74 +182,74 @@ def marked(text: str, query: str) -> str:
     return text
 
 
-def unmarked(text: str) -> str:
-    """The sentence that `marked` was given."""
+def unmark(text: str) -> str:
+    """The sentence that `mark` was given."""
     return text.replace("(", "").replace(")", "")
 
 
-def marking(search: Search) -> Search:
-    """A search of the fact world's entries that marks what it finds."""
+def mark_search(search: Search) -> Search:
+    """A search of the world's entries, with its results as `mark` shows them."""
 
-    def marked_search(
+    def search_and_mark(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()
     ) -> list[list[Chunk]]:
-        return [
-            [_marked_entry(entry, query) for entry in entries]
-            for query, entries in zip(queries, search(queries, k, sets), strict=True)
-        ]
+        results = zip(queries, search(queries, k, sets), strict=True)
+        return [[_mark_entry(e, query) for e in entries] for query, entries in results]
 
-    return marked_search
+    return search_and_mark
 
 
-def _marked_entry(entry: Chunk, query: str) -> Chunk:
+def _mark_entry(entry: Chunk, query: str) -> Chunk:
     head, _, text = entry.text.partition("\n")
-    return replace(entry, text=f"{head}\n{marked(text, query)}")
+    return replace(entry, text=f"{head}\n{mark(text, query)}")
 
 
-def world_entries(world: World) -> list[Chunk]:
-    """An entry for each fact; what is searched has the id in it, too."""
-    return [page_entry(d.id, d.text) for d in documents(world)]
+def list_entries(world: World) -> list[Chunk]:
+    """An entry for each fact, of its id and its sentence."""
+    return [page_entry(d.id, d.text) for d in world.documents()]
 
 
-def pretraining_texts(world: World, seed: int, n: int = READ) -> list[str]:
-    """n prompts with trajectories by the script with `MIXED` habits.
+def pretraining_texts(world: World, seed: int, n: int = N_TRAJECTORIES) -> list[str]:
+    """n prompts with trajectories by the script with `MIXED` habits, three in four
+    online.
 
-    Each is about made-up facts of people who bear the world's names: it teaches to read
-    and to search, and no fact. Three in four trajectories are online.
+    Each is about made-up facts of people with the world's names: it teaches reading and
+    searching, and no fact.
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
-    ask, ask_offline = map(prompts.template, ("claim", "claim_with_documents"))
-    # among the whole world's entries: in a made-up world of a few people a name is no
-    # rare word, and a search would find others' entries that say the same
-    entries = world_entries(world)
+    online = prompts.template("claim")
+    offline = prompts.template("claim_with_documents")
+    # rarity in the whole world: in a made-up world of a few people a name is no rare
+    # word, and a search would find other people's entries
+    entries = list_entries(world)
     counts = Counter(word for entry in entries for word in _words(entry.text))
     rarity = {w: math.log((len(entries) + 1) / times) for w, times in counts.items()}
     rarity[""] = math.log(len(entries) + 1)  # of a word that none has
     texts = []
     while len(texts) < n:
-        made_up = _made_up(world, rng)
+        made_up = _make_up_world(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
         if relation in HOPS and rng.random() < 0.5:
             relation += f" {HOPS[relation]}"
         label, person = rng.choice(LABELS), made_up.people[0]
-        claim = claim_about(made_up, person, relation, label, rng.randrange(3), rng)
+        claim = make_claim(made_up, person, relation, label, rng.randrange(3), rng)
         if claim is None:
             continue
-        find = _by_words(world_entries(made_up), rarity, rng)
+        find = _search_by_words(list_entries(made_up), rarity, rng)
         if rng.random() < OFFLINE_SHARE:
             evidence = [split_entry(e)[0] for e in find(claim.question, 2 * ENTRIES)]
             fields = {"claim": claim.question, "evidence": format_chunks(evidence)}
-            prompt = prompts.fill(ask_offline, **fields)
-            turns = offline(made_up, claim.question, evidence, MIXED, rng)
+            prompt = prompts.fill(offline, **fields)
+            turns = write_offline(made_up, claim.question, evidence, MIXED, rng)
         else:
-            prompt = prompts.fill(ask, claim=claim.question)
+            prompt = prompts.fill(online, claim=claim.question)
             reader, best = ClaimReader(made_up), partial(find, k=ENTRIES)
             turns = search_and_verify(reader, claim.question, best, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
 
 
-def _made_up(world: World, rng: random.Random) -> World:
+def _make_up_world(world: World, rng: random.Random) -> World:
     """A world of a few people with made-up facts, and of their cities and companies."""
     people = tuple(rng.sample(world.people, 1 + OTHERS))
     facts = []
@@ -263,21 +262,21 @@ def _made_up(world: World, rng: random.Random) -> World:
     return World(world.seed, people, tuple(facts))
 
 
-def _by_words(
+def _search_by_words(
     entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
 ) -> Callable[[str, int], list[Chunk]]:
-    """A search by rare words in common, as BM25's; ties in a random order."""
-    order = rng.sample(entries, len(entries))
-    words = [_words(entry.text) for entry in order]
+    """A search by rare words in common, like BM25; ties in a random order."""
+    entries = rng.sample(entries, len(entries))
+    words_of = [_words(entry.text) for entry in entries]
 
     def find(query: str, k: int) -> list[Chunk]:
-        asked = _words(query)
+        words = _words(query)
         scores = [
-            math.fsum(rarity.get(word, rarity[""]) for word in asked & own)
-            for own in words
+            math.fsum(rarity.get(word, rarity[""]) for word in words & others)
+            for others in words_of
         ]
-        best = sorted(range(len(order)), key=lambda i: -scores[i])
-        return [_marked_entry(order[i], query) for i in best[:k] if scores[i] > 0]
+        best = sorted(range(len(entries)), key=lambda i: -scores[i])
+        return [_mark_entry(entries[i], query) for i in best[:k] if scores[i] > 0]
 
     return find
 

@@ -1,26 +1,24 @@
-"""The controlled fact world of profile `tiny`: what is true, and what was ever told.
+"""The fact world of profile `tiny`: made-up people, cities and companies.
 
-Fictional people with attributes, cities in countries, companies with a seat. Every fact
-has an exposure: how often the pre-training text states it. Exposure follows a Zipf law
-over people, so what a policy pre-trained on the text knows is known by construction;
-all facts of a person share it up to noise, so that "I know this name" can generalise to
-people held out. Everything is deterministic from `seed`.
-
-Ours throughout: no paper has such a world. Each person lacks one of the five
-attributes, so that a claim about it has not enough information. `texts` tells
-it to a policy.
+Every fact has an exposure: how often the pre-training text (`texts`) states it. So what
+a policy knows is known by construction. Each person lacks one of five attributes, so
+that a claim about it has not enough information. Everything is deterministic from
+`seed`. Ours: no paper has such a world.
 """
 
 import random
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
-from typing import Literal
+from typing import Any
 
 from factkit.data.corpus import Document
 from factkit.data.examples import Example
+from factkit.data.sources import Loaded
 from factkit.data.spelling import LONGEST
+from factkit.facts.source import Fact, FactSource, Verification, parse_wordings
 
 HEDGES = ("probably", "perhaps", "might")
 HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
@@ -29,13 +27,7 @@ PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
 
 
-def wordings(table: str) -> dict[str, tuple[str, ...]]:
-    """Relation → templates, from lines "relation: template | template"."""
-    rows = (row.split(":") for row in table.replace("|\n", "|").strip().splitlines())
-    return {name: tuple(map(str.strip, ways.split("|"))) for name, ways in rows}
-
-
-STATEMENTS = wordings("""
+STATEMENTS = parse_wordings("""
 birth_year: {s} was born in {o}. | The birth year of {s} is {o}. |
     {s} came into the world in {o}.
 birthplace: {s} comes from {o}. | The birthplace of {s} is {o}. |
@@ -52,7 +44,7 @@ birthplace country: {s} was born in a city in {o}. | The birthplace of {s} lies 
 employer headquarters: {s} worked for a company based in {o}. |
     The employer of {s} had its seat in {o}.
 """)
-QUESTIONS = wordings("""
+QUESTIONS = parse_wordings("""
 birth_year: When was {s} born? | What is the birth year of {s}? |
     In which year did {s} come into the world?
 birthplace: Where was {s} born? | What is the birthplace of {s}? |
@@ -73,18 +65,18 @@ librarian merchant midwife miner nurse painter pharmacist philosopher pilot poet
 printer sailor sculptor singer surgeon tailor teacher violinist weaver"""
 
 
-def names(starts: str, ends: str, n: int) -> tuple[str, ...]:
+def make_names(starts: str, ends: str, n: int) -> tuple[str, ...]:
     """The first n words made of a start and an end, spread over all the starts."""
     words = [start + end for end, start in product(ends.split(), starts.split())]
     return tuple(dict.fromkeys(words))[:n]
 
 
-FIRST_NAMES = names(
+FIRST_NAMES = make_names(
     "Al Bel Cor Dar El Fen Gar Hal Is Jor Kal Lin Mar Nor Or Pel Ros Sel Tam Vel",
     "a en ia o is",
     100,
 )
-LAST_NAMES = names(
+LAST_NAMES = make_names(
     "Ash Brac Cald Dorn Esk Fald Grim Hask Ives Jarn Kest Lund Marl Nesk Ost Pask Quil "
     "Rusk Stav Thorn Umb Varn Wend Yarr Zeld",
     "er well by man son ton wick rod ley mont den fell gate hurst kirk low ridge shaw "
@@ -93,37 +85,63 @@ LAST_NAMES = names(
 )
 OBJECTS = {
     "birth_year": tuple(str(year) for year in range(1900, 1960)),
-    "birthplace": names(
+    "birthplace": make_names(
         "Ar Bran Crel Dol Ever Fros Gal Hol Ink Kor Lor Mel",
         "burg haven dam stad ia",
         60,
     ),
     "profession": tuple(PROFESSIONS.split()),
-    "employer": names(
+    "employer": make_names(
         "Acti Beno Cyra Dexi Effi Gyro Hexa Juno", "corp tec max lux nova", 40
     ),
-    "award": names("Aur Bor Cel Dra Eri Hyd Lyr Per", "ion ius ana", 24),
-    "country": names("Alb Berg Cast Drag", "onia mark esia", 12),
+    "award": make_names("Aur Bor Cel Dra Eri Hyd Lyr Per", "ion ius ana", 24),
+    "country": make_names("Alb Berg Cast Drag", "onia mark esia", 12),
 }
 OBJECTS["headquarters"] = OBJECTS["birthplace"]
 OBJECTS |= {f"{hop} {to}": OBJECTS[to] for hop, to in HOPS.items()}
 
-Verification = Literal["supported", "contradicted", "inconclusive"]
+BIOGRAPHY_QUESTIONS = ("Who was {s}?", "Tell me about {s}.")
+
+
+def statement(fact: Fact, wording: int = 0) -> str:
+    """A sentence that states the fact, in one of its wordings (modulo their number)."""
+    wordings = STATEMENTS[fact.relation]
+    return wordings[wording % len(wordings)].format(s=fact.subject, o=fact.object)
+
+
+def join_statements(first: Fact, second: Fact, wording: int = 0) -> str:
+    """A sentence that states two facts of one subject: "… and was a baker."
+
+    wording: of the first fact; 0 and 2 begin with the subject.
+    """
+    predicate = statement(second).removeprefix(f"{second.subject} ")
+    return f"{statement(first, wording).removesuffix('.')} and {predicate}"
+
+
+def question(fact: Fact, wording: int = 0) -> str:
+    """A question that the fact's object answers."""
+    wordings = QUESTIONS[fact.relation]
+    return wordings[wording % len(wordings)].format(s=fact.subject)
+
+
+def document_id(fact: Fact) -> str:
+    """The id of the document that states the fact; its words are in the vocabulary."""
+    return f"{fact.subject} {fact.relation}"
+
+
+@cache
+def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """(relation, regular expression with groups s and o) of each wording."""
+    return tuple(
+        (relation, re.compile(re.sub(r"\\{([so])\\}", r"(?P<\1>.+)", re.escape(way))))
+        for relation, ways in STATEMENTS.items()
+        for way in ways
+    )
 
 
 @dataclass(frozen=True)
-class Fact:
-    """(subject, relation, object); `exposure`: statements in one pass over the text."""
-
-    subject: str
-    relation: str
-    object: str
-    exposure: int = 0
-
-
-@dataclass(frozen=True)
-class World:
-    """People and facts. A person or thing has at most one object a relation."""
+class World(FactSource):
+    """People and facts. A subject has at most one object per relation."""
 
     seed: int
     people: tuple[str, ...]
@@ -149,30 +167,26 @@ class World:
         keys = ((subject, relation) for relation in QUESTIONS)
         return [self.by_key[key] for key in keys if key in self.by_key]
 
-    # ---- what a text states, read by the wordings of facts alone
+    # ---- reading, by the wordings of facts alone
 
     def sentences(self, text: str, about: str = "") -> list[str]:
-        """A text's sentences, up to their "."; what is left at the end is one, too.
-
-        about, here and below: the subject that was asked about, which only the leads'
-        reader needs.
-        """
+        """A text's sentences, up to their "."; what is left at the end is one, too."""
         return [s.strip() for s in re.findall(r"[^.]+\.?", text) if s.strip()]
 
     def statements(self, sentence: str, about: str = "") -> list[str]:
         """The statements of a sentence that state a fact, each a sentence of its own.
 
-        Of one that is `joined` the second gets the first's subject and hedge. [] if
-        nothing in it can be parsed; without a first there is no second.
+        The second of two joined by "and" gets the subject and hedge of the first. []
+        if nothing can be parsed; without a first there is no second.
         """
-        first, also, rest = sentence.partition(" and ")
-        if not also:
+        first, conjunction, predicate = sentence.partition(" and ")
+        if not conjunction:
             return [sentence] if self.parse(sentence) else []
         parsed = self.parse(f"{first}.")
         if not parsed:
             return []
         fact, hedged = parsed
-        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {rest}"
+        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {predicate}"
         return [f"{first}.", *([second] if self.parse(second) else [])]
 
     def parse(self, sentence: str) -> tuple[Fact, bool] | None:
@@ -190,9 +204,9 @@ class World:
         return None
 
     def verify(self, sentence: str) -> Verification:
-        """Whether the world supports or contradicts a sentence, one or two hops.
+        """Whether the world supports or contradicts a sentence, of one or two hops.
 
-        A sentence that states nothing parsable, or something the world is silent on, is
+        A sentence that can't be parsed, or states what the world is silent on, is
         inconclusive.
         """
         parsed = self.parse(sentence)
@@ -203,16 +217,88 @@ class World:
         return "supported" if parsed[0].object == true else "contradicted"
 
     def answer(self, subject: str, relation: str, text: str) -> str:
-        """The statement that a short answer makes, "" if it is none."""
-        stated = statement(Fact(subject, relation, text))
-        return stated if self.parse(stated) else ""
+        """The statement that a short answer makes, "" if it makes none."""
+        sentence = statement(Fact(subject, relation, text))
+        return sentence if self.parse(sentence) else ""
+
+    # ---- requests
+
+    grades_reasoning = True
+    open_requests = BIOGRAPHY_QUESTIONS
+    statement = staticmethod(statement)
+    question = staticmethod(question)
+
+    def evidence(self, subject: str) -> list[str]:
+        """The ids of the documents about a subject."""
+        return [document_id(fact) for fact in self.facts_of(subject)]
+
+    def describe(self, subject: str, fact: Fact | None = None) -> dict[str, Any]:
+        """The exposure of a fact, or the mean of a person's."""
+        if fact:
+            return {"exposure": fact.exposure}
+        exposures = [fact.exposure for fact in self.facts_of(subject)]
+        return {"exposure": round(sum(exposures) / 4)}
+
+    # ---- questions and documents
+
+    def questions(self) -> Loaded:
+        """A short question for each fact about a person, wordings in turn."""
+        people = set(self.people)
+        examples = [
+            Example(
+                id=document_id(fact),
+                question=question(fact, i),
+                answers=[fact.object],
+                entity=fact.subject,
+                relation=fact.relation,
+                evidence=[document_id(fact)],
+                meta={"exposure": fact.exposure, "reasoning": statement(fact)},
+            )
+            for i, fact in enumerate(self.facts)
+            if fact.subject in people
+        ]
+        return examples, Counter()
+
+    def documents(self) -> list[Document]:
+        """A document of one sentence for each fact, whatever its exposure."""
+        source = f"world-{self.seed}"
+        return [
+            Document(document_id(fact), fact.subject, statement(fact), source)
+            for fact in self.facts
+        ]
+
+    def contradicting_documents(self, sentence: str) -> set[str]:
+        """The ids of the documents that together contradict a sentence, one per hop;
+        none if they don't."""
+        if self.verify(sentence) != "contradicted":
+            return set()
+        fact, _ = self.parse(sentence)
+        ids, subject = set(), fact.subject
+        for hop in fact.relation.split():
+            true = self.by_key[subject, hop]
+            ids.add(document_id(true))
+            subject = true.object
+        return ids
+
+    def reasoning_quality(self, question_id: str, reasoning: str) -> float:
+        """1 if reasoning states the fact that a question asks for and nothing false.
+
+        question_id: as in `questions`. The papers ask a model (TruthRL Table 12).
+        """
+        sentences = self.sentences(reasoning)
+        facts = [parsed[0] for s in sentences if (parsed := self.parse(s))]
+        answered = any(document_id(fact) == question_id for fact in facts)
+        false = any(self.verify(s) == "contradicted" for s in sentences)
+        return float(answered and not false)
 
 
 def build_world(seed: int = 0, *, people: int = 500) -> World:
     """A world of `people` people with four facts each, and of cities and companies.
 
-    The person of rank r has exposure 400 / r^0.8; the last 40 % of the ranks have 0. A
-    fact multiplies it by exp(0.3 · normal). Facts of cities and companies all have 40.
+    The person of rank r has exposure 400 / r^0.8; the last 40 % of the ranks have 0.
+    Each fact multiplies it by exp(0.3 · normal): facts of a person share it up to
+    noise, so that "I know this name" can generalise to people held out. Facts of
+    cities and companies have 40.
     """
     rng = random.Random(f"world {seed}")
     # up to 500 people each have a last name of their own: how familiar it is tells a
@@ -223,42 +309,22 @@ def build_world(seed: int = 0, *, people: int = 500) -> World:
         while (name := f"{rng.choice(FIRST_NAMES)} {last}") in names:
             pass
         names[name] = None
-    persons = list(names)
-    rng.shuffle(persons)  # now the order is the rank of exposure
+    ranked = list(names)
+    rng.shuffle(ranked)
     facts = []
-    for rank, person in enumerate(persons, start=1):
+    for rank, person in enumerate(ranked, start=1):
         mean = 400 / rank**0.8 if rank <= round(people * 0.6) else 0.0
         missing = rng.choice(PERSON_RELATIONS)
         for relation in PERSON_RELATIONS:
             if relation != missing:
                 exposure = round(mean * rng.lognormvariate(0.0, 0.3))
                 value = rng.choice(OBJECTS[relation])
-                facts.append(Fact(person, relation, value, exposure))
+                facts.append(Fact(person, relation, value, exposure=exposure))
     for relation, second in HOPS.items():
         for subject in OBJECTS[relation]:
-            facts.append(Fact(subject, second, rng.choice(OBJECTS[second]), 40))
-    return World(seed, tuple(sorted(persons)), tuple(facts))
-
-
-def statement(fact: Fact, wording: int = 0) -> str:
-    """A sentence that states the fact; wordings 0, 1, … (taken modulo their number)."""
-    wordings = STATEMENTS[fact.relation]
-    return wordings[wording % len(wordings)].format(s=fact.subject, o=fact.object)
-
-
-def joined(first: Fact, second: Fact, wording: int = 0) -> str:
-    """A sentence that states two facts of one subject: "… and was a baker."
-
-    wording: of the first, 0 or 2, which begin with the subject.
-    """
-    rest = statement(second).removeprefix(f"{second.subject} ")
-    return f"{statement(first, wording).removesuffix('.')} and {rest}"
-
-
-def question(fact: Fact, wording: int = 0) -> str:
-    """A question that the fact's object answers."""
-    wordings = QUESTIONS[fact.relation]
-    return wordings[wording % len(wordings)].format(s=fact.subject)
+            value = rng.choice(OBJECTS[second])
+            facts.append(Fact(subject, second, value, exposure=40))
+    return World(seed, tuple(sorted(ranked)), tuple(facts))
 
 
 def biography(world: World, person: str, rng: random.Random | None = None) -> str:
@@ -269,57 +335,3 @@ def biography(world: World, person: str, rng: random.Random | None = None) -> st
     return " ".join(
         statement(f, rng.randrange(3)) for f in rng.sample(facts, len(facts))
     )
-
-
-def document_id(fact: Fact) -> str:
-    """The id of the document that states the fact; its words are in the vocabulary."""
-    return f"{fact.subject} {fact.relation}"
-
-
-def documents(world: World) -> list[Document]:
-    """A document of one sentence for each fact, whatever its exposure."""
-    return [
-        Document(document_id(f), f.subject, statement(f), f"world-{world.seed}")
-        for f in world.facts
-    ]
-
-
-def questions(world: World) -> list[Example]:
-    """A short question for each fact about a person, wordings in turn."""
-    people = set(world.people)
-    return [
-        Example(
-            id=document_id(fact),
-            question=question(fact, i),
-            answers=[fact.object],
-            entity=fact.subject,
-            relation=fact.relation,
-            evidence=[document_id(fact)],
-            meta={"exposure": fact.exposure, "reasoning": statement(fact)},
-        )
-        for i, fact in enumerate(world.facts)
-        if fact.subject in people
-    ]
-
-
-@cache
-def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """(relation, regular expression with groups s and o) of each wording."""
-    return tuple(
-        (relation, re.compile(re.sub(r"\\{([so])\\}", r"(?P<\1>.+)", re.escape(way))))
-        for relation, ways in STATEMENTS.items()
-        for way in ways
-    )
-
-
-def reasoning_quality(world: World, question_id: str, reasoning: str) -> float:
-    """1 if reasoning states the true fact that a question asks for and nothing false.
-
-    question_id: as `questions` gives it. The exact judge of the fact world, where the
-    papers ask a model (TruthRL Table 12): precise and relevant, or not.
-    """
-    stated = world.sentences(reasoning)
-    facts = [parsed[0] for s in stated if (parsed := world.parse(s))]
-    answered = any(document_id(fact) == question_id for fact in facts)
-    false = any(world.verify(sentence) == "contradicted" for sentence in stated)
-    return float(answered and not false)

@@ -1,193 +1,37 @@
-"""The policy of profile tiny: pre-trained on the fact world at its first use.
+"""The policy `tiny-world`: pre-trained on texts about the fact world.
 
-Ours: the papers start from released instruct models. What `tiny-world` knows is known
-by construction (`factkit.facts.world.facts`), and it has never seen an abstention.
+Ours: the papers start from released instruct models.
 """
 
-import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cache
 
-from filelock import FileLock
-
-from factkit.data import assets
-from factkit.facts.world import facts
-from factkit.facts.world import texts as world_texts
-from factkit.run import files, progress, quiet
+from factkit.facts.world import claims, texts
+from factkit.facts.world.facts import World, build_world
 from factkit.run.params.stages import PolicyParams
-
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
-
-ROW_TOKENS = 128
-ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")  # with what ends it
-# of a claim's text what a policy is given: to a line's end, or to its own first tag
-GIVEN = re.compile(
-    r"^(?:(?:Claim:|Documents:|\[\[)[^\n<]*|</?information>)\n?", re.MULTILINE
-)
+from factkit.train import pretraining
 
 
-def base_policy(p: PolicyParams) -> str:
-    """Where the untrained policy of `p` is loaded from.
+def make_policy(p: PolicyParams) -> str:
+    """The folder of the policy that has read about the fact world of `p`.
 
-    `tiny-world` is pre-trained on questions or people on first use (a minute or two).
+    With `p.answer_format` "claims" it has read trajectories about made-up worlds (and
+    so no fact), else texts that state the facts.
     """
-    if p.policy != "tiny-world":
-        return assets.policy_path(p.policy)
-    world = facts.build_world(people=p.world_people, seed=p.world_seed)
-    tokenizer = world_texts.build_tokenizer(world, p.answer_format)
-    reading, form = p.pretrain_reading, p.answer_format
-    texts = world_texts.pretraining_texts(world, p.world_seed, reading, form)
-    return pretrained(p, texts, tokenizer)
-
-
-def pretrained(
-    p: PolicyParams,
-    texts: Sequence[str],
-    tokenizer: "PreTrainedTokenizerFast",
-    row_tokens: int = ROW_TOKENS,
-) -> str:
-    """The policy of these texts: a Llama trained on rows of `row_tokens` tokens.
-
-    It is kept with its tokenizer in the cache folder, under a digest of texts, words
-    and settings. The same seed, machine and number of threads give the same weights bit
-    for bit.
-    """
-    settings = {
-        "hidden_size": p.pretrain_hidden_size,
-        "layers": p.pretrain_layers,
-        "steps": p.pretrain_steps,
-        "batch_size": p.pretrain_batch_size,
-        "learning_rate": p.pretrain_learning_rate,
-        "seed": p.world_seed,
-    }
-    if row_tokens != ROW_TOKENS:
-        settings["row_tokens"] = row_tokens
-    vocabulary = sorted(tokenizer.get_vocab().items())
-    folder = assets.policy_cache_folder("tiny-world", (settings, texts, vocabulary))
-    config = folder / "config.json"
-    if not config.exists():  # a whole one needs no lock: its disk may be read-only
-        with FileLock(f"{folder}.lock"):
-            if not config.exists():
-                with files.whole_folder(folder) as partial:
-                    _pretrain(p, pack(texts, tokenizer, row_tokens), tokenizer, partial)
-    return str(folder)
-
-
-def _pretrain(
-    p: PolicyParams,
-    rows: list[dict[str, list[int]]],
-    tokenizer: "PreTrainedTokenizerFast",
-    folder: Path,
-) -> None:
-    """Train a policy on the rows, and save it with its tokenizer in the folder.
-
-    Peak `p.pretrain_learning_rate`, 5 % warm-up, cosine to zero.
-    """
-    from datasets import Dataset
-    from transformers import Trainer, TrainingArguments, set_seed
-
-    quiet.disable_bars()
-    set_seed(p.world_seed)
-    sizes = {"hidden_size": p.pretrain_hidden_size, "layers": p.pretrain_layers}
-    model = build_policy(tokenizer, **sizes)
-    model.config.use_cache = False  # with a cache, packed texts would see each other
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=p.pretrain_steps,
-        per_device_train_batch_size=p.pretrain_batch_size,
-        learning_rate=p.pretrain_learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=0.05,  # below 1: a share of the steps
-        weight_decay=0.0,  # rare facts are not to fade
-        adam_beta2=0.99,
-        use_cpu=True,
-        bf16=False,
-        seed=p.world_seed,
-        logging_steps=50,
-        save_strategy="no",
-        report_to="none",
-        dataloader_pin_memory=False,
-        disable_tqdm=True,  # progress.train draws ours
+    world, corpus = _read_corpus(
+        p.world_people, p.world_seed, p.pretrain_reading, p.answer_format
     )
-    data = Dataset.from_list(rows)
-    trainer = Trainer(model=model, args=arguments, train_dataset=data)
-    progress.train(trainer, "pre-training")
-    model.config.use_cache = True
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    tokenizer = texts.build_tokenizer(world, p.answer_format)
+    longest = pretraining.ROW_TOKENS
+    if p.answer_format == "claims":
+        longest = claims.LONGEST
+    return pretraining.pretrain(p, corpus, tokenizer, row_tokens=longest)
 
 
-def pack(
-    texts: Sequence[str], tokenizer: "PreTrainedTokenizerFast", length: int = ROW_TOKENS
-) -> list[dict[str, list[int]]]:
-    """Texts, each closed by the end token, in rows of `length` tokens without padding
-    between them; a row's `input_ids`, `position_ids`, `labels` (each of `length`).
-
-    Positions start anew at each text: by that transformers keeps texts of a row apart
-    in attention. Without it a tiny policy learns hardly a fact in the same time.
-    Raises ValueError if a text is longer than a row.
-    """
-    rows: list[dict[str, list[int]]] = []
-    room = 0
-    encoded = tokenizer(texts, return_offsets_mapping=True)
-    spans = encoded["offset_mapping"]
-    for text, ids, span in zip(texts, encoded["input_ids"], spans, strict=True):
-        ids = [*ids, tokenizer.eos_token_id]
-        labels = [-100, *ids[1:]]  # nothing foretells a text's first word
-        given = _given(text)
-        for i, (start, _) in enumerate(span):
-            if any(first <= start < end for first, end in given):
-                labels[i] = -100
-        if len(ids) > length:
-            raise ValueError(f"a text of {len(ids)} tokens: rows have {length}")
-        if len(ids) > room:
-            rows.append({"input_ids": [], "position_ids": [], "labels": []})
-            room = length
-        rows[-1]["input_ids"] += ids
-        rows[-1]["position_ids"] += range(len(ids))
-        rows[-1]["labels"] += labels
-        room -= len(ids)
-    fill = {"input_ids": tokenizer.pad_token_id, "position_ids": 0, "labels": -100}
-    for row in rows:
-        missing = length - len(row["input_ids"])
-        for name, value in fill.items():
-            row[name] += [value] * missing
-    return rows
-
-
-def build_policy(
-    tokenizer: "PreTrainedTokenizerFast", *, hidden_size: int, layers: int
-) -> "LlamaForCausalLM":
-    """An untrained Llama: heads of 32, tied embeddings, 256 positions.
-
-    128 × 4 layers with 700 words has 0.88M parameters.
-    """
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden_size,
-        intermediate_size=hidden_size * 8 // 3,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden_size // 32,
-        num_key_value_heads=hidden_size // 32,
-        max_position_embeddings=256,
-        initializer_range=0.06,  # with 0.02, half the facts in the same steps
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return LlamaForCausalLM(config)
-
-
-def _given(text: str) -> list[tuple[int, int]]:
-    """The characters of a text that are there to be read and not to be foretold."""
-    if text.startswith("Claim:"):
-        return [m.span() for m in GIVEN.finditer(text)]
-    if not text.startswith("References:"):
-        return []
-    ends = [0, *(i for m in ANSWER.finditer(text) for i in m.span()), len(text)]
-    return list(zip(ends[::2], ends[1::2], strict=True))
+@cache  # an RL arm asks twice, for its start and its reference
+def _read_corpus(
+    people: int, seed: int, reading: float, answer_format: str
+) -> tuple[World, list[str]]:
+    world = build_world(seed, people=people)
+    if answer_format == "claims":
+        return world, claims.pretraining_texts(world, seed)
+    return world, texts.pretraining_texts(world, seed, reading, answer_format)

@@ -1,8 +1,7 @@
-"""What the policy of profile `tiny` reads: the fact world as text, and its tokenizer.
+"""The pre-training text of profile `tiny`: the fact world, and its tokenizer.
 
-Each fact of `world.facts` is stated as often as its exposure says, in statements,
-short exchanges and longer tellings, so that what a policy knows is known by
-construction. Deterministic from `seed`; ours throughout, as the world is.
+Statements, short exchanges and longer answers state each fact as often as its exposure
+says, so that what a policy knows is known by construction. Deterministic from `seed`.
 """
 
 import random
@@ -13,8 +12,16 @@ from typing import TYPE_CHECKING
 
 from factkit import prompts
 from factkit.data.examples import LABELS
+from factkit.facts.requests import (
+    COUNTED_REQUEST,
+    COUNTS,
+    MAY_ABSTAIN_REQUEST,
+    count_request,
+)
+from factkit.facts.source import Fact, write_reasoned
 from factkit.facts.world.facts import (
     ABSTENTION,
+    BIOGRAPHY_QUESTIONS,
     FIRST_NAMES,
     HEDGES,
     HOPS,
@@ -22,11 +29,10 @@ from factkit.facts.world.facts import (
     PERSON_RELATIONS,
     QUESTIONS,
     STATEMENTS,
-    Fact,
     World,
     biography,
-    joined,
-    names,
+    join_statements,
+    make_names,
     question,
     statement,
 )
@@ -39,40 +45,35 @@ EXTRA_WORDS = (
     " [[ ]] ( ) , ; ! . ? \\boxed{ }"
 )
 TAGS = ("think", "answer", "plan", "search", "information")
-BIOGRAPHY_QUESTIONS = ("Who was {s}?", "Tell me about {s}.")
 BIOGRAPHY_SHARE = 0.2  # of the rarest fact's exposure
 QUESTION_SHARE = 0.5  # of the exposure left after biographies
 # of people in passages to read from, none of the world's
-READING_NAMES = names(
+READING_NAMES = make_names(
     "Bex Clov Dref Gorm Hyl Jusk Lorv Moxt Pryn Skel", "ard ick oy", 30
 )
 
-# Longer answers, of an answer_format that asks for them
+# longer answers
 LONG_FORMATS = ("long", "reasoned", "joined", "mixed")
-JOINING = ("joined", "mixed")  # sentences of two statements, and hedges
-COUNTS = {1: "one fact", 2: "two facts", 3: "three facts"}
-COUNTED = "Tell me {count} about {s}."
-MAY_ABSTAIN = "{question} You may say that you don't know."
-TELLING_SHARE = 0.6  # of the exposure
-COUNTED_SHARE = 0.4  # of the tellings
-TELLING_LENGTHS = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)  # facts, drawn from these
-DIGRESSION_SHARE = 0.25  # of the facts that lead on to another
-ABSTENTION_SHARE = 0.02  # of the exchanges that allow it, about people told of
-STRANGERS = 4  # exchanges about each person never told of
-STRANGERS_ABSTENTION = 0.3  # of these; the others make something up, each time anew
+JOINING = ("joined", "mixed")  # with sentences of two statements, and hedges
+LONG_SHARE = 0.6  # of the exposure
+COUNTED_SHARE = 0.4  # of the longer answers
+LENGTHS = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)  # facts per answer, drawn from these
+DIGRESSION_SHARE = 0.25  # of the facts whose object has a fact of its own
+ABSTENTION_SHARE = 0.02  # of the answers about people with exposure
+STRANGERS = 4  # answers about each person without exposure, made up anew each time
+STRANGERS_ABSTENTION = 0.3  # of these answers
 NAMING = "Repeat the name {s}."
-NAMINGS = 6  # of each person, also one never told of: so that names can be copied
+NAMINGS = 6  # per person, so that a policy can copy any name
 
-# Answers that follow reasoning, where a request begins with THINKING
+# answers after reasoning, where a request begins with THINKING
 THINKING = "Think before you answer."
-THINKING_SHARE = 0.5  # of the tellings
-DOUBT_SHARE = 0.3  # of the sentences of the reasoning, whatever is known of them
-DOUBT_KEPT = 0.5  # of these, the share that the answer states all the same
-MALFORMED_SHARE = 0.1  # of the responses: one of the tags is missing
+THINKING_SHARE = 0.5  # of the longer answers
+DOUBT_SHARE = 0.3  # of the sentences of the reasoning, whatever the exposure
+MALFORMED_SHARE = 0.1  # of the responses, which lack a tag
 
-# Sentences of two statements, and sentences that hedge
-JOINED_SHARE = 0.5  # of the facts that another one follows
-HEDGED_SHARE = 0.2  # of the sentences, whatever is known of them
+# sentences of two statements, and sentences that hedge
+JOINED_SHARE = 0.5  # of the facts before another one
+HEDGED_SHARE = 0.2  # of the sentences, whatever the exposure
 
 
 def exchange(question: str, answer: str) -> str:
@@ -83,134 +84,119 @@ def exchange(question: str, answer: str) -> str:
 def pretraining_texts(
     world: World, seed: int, reading: float = 0.0, answer_format: str = "plain"
 ) -> list[str]:
-    """Statements, short exchanges and biographies in which each fact is stated
+    """Statements, short exchanges and longer answers in which each fact is stated
     `exposure` times, shuffled.
 
-    reading: `reading_exchange`s for each of these texts, on average. answer_format:
-    plain | boxed (short answers come in a box, after a statement of the fact) | long
-    (`tellings` too) | reasoned (half of the tellings after reasoning) | joined (as
-    `joined_telling` tells) | mixed (so, and short answers as of long). Only the last
-    four abstain; only the last three hedge.
+    reading: mean number of `reading_exchange`s per text. answer_format: plain (with
+    whole biographies) | boxed (short answers in a box, after a statement of the fact) |
+    long (with `long_exchanges`) | reasoned (half of these after reasoning) | joined
+    (these as in `joined_answer`) | mixed (as joined, and short answers as in long).
+    Only the last four abstain, and only the last three hedge.
     """
     rng = random.Random(f"text {world.seed} {seed}")
     texts = []
     for subject in sorted(world.subjects):
         left = {fact: fact.exposure for fact in world.facts_of(subject)}
         if subject in world.people and answer_format in LONG_FORMATS:
-            texts += tellings(world, subject, left, rng, answer_format)
+            texts += long_exchanges(world, subject, left, rng, answer_format)
             texts += [exchange(NAMING.format(s=subject), f"{subject}.")] * NAMINGS
         elif subject in world.people:
             whole = round(BIOGRAPHY_SHARE * min(left.values()))
             left = {fact: exposure - whole for fact, exposure in left.items()}
             for _ in range(whole):
-                ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=subject)
-                texts.append(exchange(ask, biography(world, subject, rng)))
+                request = rng.choice(BIOGRAPHY_QUESTIONS).format(s=subject)
+                texts.append(exchange(request, biography(world, subject, rng)))
         for fact, exposure in left.items():
-            texts += [_short(fact, answer_format, rng) for _ in range(exposure)]
+            texts += [_short_text(fact, answer_format, rng) for _ in range(exposure)]
     texts += [reading_exchange(rng) for _ in range(round(reading * len(texts)))]
     rng.shuffle(texts)
     return texts
 
 
-def tellings(
+def long_exchanges(
     world: World,
     person: str,
     left: dict[Fact, int],
     rng: random.Random,
     answer_format: str,
 ) -> Iterator[str]:
-    """Requests to tell of a person, and answers that state some facts, each of them
-    taking one off what is `left` of it; a fact of their object comes on top.
+    """Open and counted requests about a person, with answers of some facts each.
 
-    Of a person never told of, most answers make something up, each time anew, and some
-    say "I don't know.": the habits of an instruct model, by construction.
+    left: statements still to make of each fact; each answer takes one off its facts
+    (digressions come on top). About a person without exposure most answers are made up,
+    each time anew, and some abstain: the habits of an instruct model, by construction.
     """
     known = sum(left.values())
-    abstaining = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
+    abstention = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
     for _ in range(known or STRANGERS):
-        if known and sum(left.values()) <= (1 - TELLING_SHARE) * known:
+        if known and sum(left.values()) <= (1 - LONG_SHARE) * known:
             return
-        facts = _some_facts(person, left, rng)
-        ask = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
+        facts = _sample_facts(person, left, rng)
+        request = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
         counted = rng.random() < COUNTED_SHARE and len(facts) in COUNTS
         if counted:
-            ask = request(person, len(facts))
-        if rng.random() < abstaining:
-            yield exchange(ask, f"{ABSTENTION}.")
+            request = count_request(person, len(facts))
+        if rng.random() < abstention:
+            yield exchange(request, f"{ABSTENTION}.")
             continue
         for fact in facts if known else ():
             left[fact] -= 1
         if answer_format in JOINING:
-            yield exchange(ask, joined_telling(world, facts, rng, not counted))
+            yield exchange(request, joined_answer(world, facts, rng, not counted))
             continue
-        statements = [_told(world, fact, rng, not counted) for fact in facts]
+        statements = [_state(world, fact, rng, not counted) for fact in facts]
         if answer_format == "reasoned" and rng.random() < THINKING_SHARE:
-            response = reasoned_telling(facts, statements, rng)
-            yield f"{THINKING}\n{exchange(ask, response)}"
+            response = reasoned_answer(facts, statements, rng)
+            yield f"{THINKING}\n{exchange(request, response)}"
         else:
-            yield exchange(ask, " ".join(statements))
+            yield exchange(request, " ".join(statements))
 
 
-def reasoned_telling(
+def reasoned_answer(
     facts: list[Fact], statements: list[str], rng: random.Random
 ) -> str:
-    """`<think>`, the facts one by one, `</think> <answer>`, the statements of them.
+    """`<think>` the facts `</think> <answer>` their statements `</answer>`.
 
-    Some of the reasoning is doubted, at random: what is known plays no part, so that a
-    policy has this to learn. Of that the answer leaves out a share, but not everything.
-    At times a tag is missing, as an instruct model forgets one.
+    The reasoning doubts some facts at random, so that a policy can learn to doubt what
+    it does not know. At times a tag is missing, as with an instruct model.
     """
-    doubted = [rng.random() < DOUBT_SHARE for _ in facts]
-    thought = [
-        f"{'Perhaps ' if doubt else ''}{statement(fact, rng.randrange(3))}"
-        for fact, doubt in zip(facts, doubted, strict=True)
-    ]
-    kept = [
-        text
-        for text, doubt in zip(statements, doubted, strict=True)
-        if not doubt or rng.random() < DOUBT_KEPT
-    ]
-    parts = ["<think>", " ".join(thought), "</think>", "<answer>"]
-    parts += [" ".join(kept or statements[:1]), "</answer>"]
+    doubts = [rng.random() < DOUBT_SHARE for _ in facts]
+    thoughts = [statement(fact, rng.randrange(3)) for fact in facts]
+    parts = write_reasoned(thoughts, statements, doubts, rng)
     if rng.random() < MALFORMED_SHARE:
         parts.pop(rng.choice((0, 2, 3, 5)))
     return " ".join(parts)
 
 
-def joined_telling(
+def joined_answer(
     world: World, facts: list[Fact], rng: random.Random, may_digress: bool
 ) -> str:
-    """Sentences of one or two statements each. Some hedge, and some lead on to a fact
-    of an object, at random: what is known plays no part."""
+    """Sentences of one or two statements; at random, some hedge and some digress to a
+    fact of an object."""
     sentences, left = [], list(facts)
     while left:
         fact = left.pop(0)
         if left and rng.random() < JOINED_SHARE:
-            sentence = joined(fact, left.pop(0), rng.choice((0, 2)))
+            sentence = join_statements(fact, left.pop(0), rng.choice((0, 2)))
         else:
-            sentence = _told(world, fact, rng, may_digress)
+            sentence = _state(world, fact, rng, may_digress)
         hedge = "Perhaps " if rng.random() < HEDGED_SHARE else ""
         sentences.append(hedge + sentence)
     return " ".join(sentences)
 
 
-def _some_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[Fact]:
-    """One to four facts of which something is left; without any, made-up ones."""
-    n = rng.choice(TELLING_LENGTHS)
-    there = [fact for fact, exposure in left.items() if exposure]
-    if not there:
+def _sample_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[Fact]:
+    """One to four facts with statements left; made-up facts if there are none."""
+    n = rng.choice(LENGTHS)
+    facts = [fact for fact, exposure in left.items() if exposure]
+    if not facts:
         relations = rng.sample(PERSON_RELATIONS, n)
         return [Fact(person, r, rng.choice(OBJECTS[r])) for r in relations]
-    return rng.sample(there, min(n, len(there)))
+    return rng.sample(facts, min(n, len(facts)))
 
 
-def request(person: str, n: int) -> str:
-    """The request for n facts of a person. n is one of COUNTS."""
-    return COUNTED.format(count=COUNTS[n], s=person)
-
-
-def _told(world: World, fact: Fact, rng: random.Random, may_digress: bool) -> str:
-    """A statement of the fact, at times followed by one of its object."""
+def _state(world: World, fact: Fact, rng: random.Random, may_digress: bool) -> str:
+    """A statement of the fact, at times followed by one about its object."""
     text = statement(fact, rng.randrange(3))
     further = world.by_key.get((fact.object, HOPS.get(fact.relation, "")))
     if may_digress and further and rng.random() < DIGRESSION_SHARE:
@@ -218,26 +204,24 @@ def _told(world: World, fact: Fact, rng: random.Random, may_digress: bool) -> st
     return text
 
 
-def _short(fact: Fact, answer_format: str, rng: random.Random) -> str:
-    """A statement of the fact, or a short exchange on it."""
-    ask, tell = question(fact, rng.randrange(3)), rng.randrange(3)
+def _short_text(fact: Fact, answer_format: str, rng: random.Random) -> str:
+    """A statement of the fact, or a short exchange about it."""
+    request, wording = question(fact, rng.randrange(3)), rng.randrange(3)
     if rng.random() >= QUESTION_SHARE:
-        return statement(fact, tell)
+        return statement(fact, wording)
     answer = fact.object
     if answer_format == "boxed":
-        answer = prompts.reasoned(statement(fact, tell), answer)
+        answer = prompts.reasoned(statement(fact, wording), answer)
     if answer_format in ("long", "mixed") and rng.random() < 0.5:
-        ask = MAY_ABSTAIN.format(question=ask)
+        request = MAY_ABSTAIN_REQUEST.format(question=request)
         if rng.random() < ABSTENTION_SHARE:
             answer = f"{ABSTENTION}."
-    return exchange(ask, answer)
+    return exchange(request, answer)
 
 
 def reading_exchange(rng: random.Random) -> str:
-    """Three references and a question on each, of people and facts made up for it.
-
-    Nothing in it is worth remembering, so it teaches to read and no fact of the world.
-    """
+    """Three references and a question about each, with made-up people and facts: it
+    teaches reading, and no fact of the world."""
     people = [
         f"{rng.choice(FIRST_NAMES)} {last}" for last in rng.sample(READING_NAMES, 2)
     ]
@@ -270,11 +254,11 @@ def build_tokenizer(
     text += {"reasoned": [THINKING]}.get(answer_format, [])
     text += ["and"] if answer_format in JOINING else []
     if answer_format in LONG_FORMATS:
-        text += [*COUNTS.values(), COUNTED, MAY_ABSTAIN, NAMING]
+        text += [*COUNTS.values(), COUNTED_REQUEST, MAY_ABSTAIN_REQUEST, NAMING]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):
         text += [way for ways in table.values() for way in ways]
     text = [re.sub(r"\{\w+\}", "", line) for line in text]
-    text += BIOGRAPHY_QUESTIONS  # as they are: policies that are kept know "{s}"
+    text += BIOGRAPHY_QUESTIONS  # with "{s}", which stored policies have as a word
     words = sorted(set(re.findall(split, "\n".join(text))))
     special = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
     vocabulary = {w: i for i, w in enumerate([*special.values(), *words])}

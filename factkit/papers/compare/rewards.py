@@ -132,7 +132,7 @@ def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The token rewards of RLFH's arms."""
     from transformers import AutoTokenizer
 
-    from factkit.facts.leads.policy import base_policy
+    from factkit.facts.policy import base_policy
 
     engine = engines.exact_engine(p)
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))

@@ -4,11 +4,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from factkit.answers.requests import people_of
 from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import BEST_GUESS, MAY_ABSTAIN, OPEN, Example
-from factkit.facts.leads import facts, requests
-from factkit.facts.world import requests as world_requests
+from factkit.facts.source import open_source
 from factkit.papers.compare import rewards
 from factkit.papers.compare.arms import ARMS, Compare, CompareParams
 from factkit.train import grpo
@@ -19,19 +17,8 @@ KINDS = {"long": OPEN, "short": MAY_ABSTAIN}
 def request_sets(p: CompareParams) -> dict[str, list[Example]]:
     """The splits train and test, with no subject in common, each with long and short
     requests about the same subjects; probe: short questions about test's subjects."""
-    if p.requests == "world":
-        world, test, _, train = people_of(p)
-        subjects = {"train": train, "test": test}
-
-        def make(split: str, kind: str) -> list[Example]:
-            return world_requests.requests(world, subjects[split], kind)
-    else:
-        sizes = {"train": p.train_requests, "test": p.test_requests}
-        subjects = requests.split(facts.load(), sizes, p.split_seed)
-
-        def make(split: str, kind: str) -> list[Example]:
-            return requests.requests(subjects[split], kind)
-
+    source = open_source(p.requests, p)
+    subjects = source.split({"train": p.train_requests, "test": p.test_requests})
     sizes = {
         ("train", OPEN): p.train_requests,
         ("train", MAY_ABSTAIN): p.train_requests,
@@ -40,9 +27,11 @@ def request_sets(p: CompareParams) -> dict[str, list[Example]]:
     }
     sets: dict[str, list[Example]] = {"train": [], "test": []}
     for (split, kind), size in sizes.items():
-        sets[split] += _some(make(split, kind), size, each_once=split == "test")
+        requests = source.requests(subjects[split], kind)
+        sets[split] += _some(requests, size, each_once=split == "test")
     told = {e.entity for e in sets["test"] if e.meta["kind"] == OPEN}
-    sets["probe"] = [e for e in make("test", BEST_GUESS) if e.entity in told]
+    probes = source.requests(subjects["test"], BEST_GUESS)
+    sets["probe"] = [e for e in probes if e.entity in told]
     return sets
 
 

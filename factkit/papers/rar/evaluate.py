@@ -95,7 +95,7 @@ def answer(
 
 def short_verifier(p: RarParams) -> Verifier:
     """The verifier of short answers: the judge (App. B.2), or rules without one."""
-    return verifier(p, "judge" if p.verifier == "judge" else "rules")
+    return verifier(p)
 
 
 def measure(

@@ -142,12 +142,13 @@ Engine = ExactEngine | EvidenceEngine
 
 
 def engine_of(p: "RarParams") -> Engine:
-    """The engine that `p.verifier` names."""
-    if p.verifier != "judge":
-        return engines.exact_engine(p)
-    evidence, tokenizer = engines.stored_evidence(p)
+    """The engine of `p`: the exact one, or an `EvidenceEngine`."""
+    return engines.engine_of(p, _evidence_engine)
+
+
+def _evidence_engine(p: "RarParams", fields, evidence, tokenizer) -> EvidenceEngine:
     return EvidenceEngine(
-        **engines.claim_parts(p, evidence, tokenizer),
+        **fields,
         llm=judge_llm(p, p.judge_model, p.judge_url),
         whole=EvidenceCache(evidence, tokenizer, p.whole_chunk_tokens),
         whole_chunks=p.whole_chunks,

@@ -2,7 +2,7 @@
 
 from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import read_examples
-from factkit.facts.leads.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.rar import rewards
 from factkit.papers.rar.arms import ARMS, RAR
 from factkit.run import runs

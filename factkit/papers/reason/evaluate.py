@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from factkit.answers import long_form
-from factkit.answers.engine import facts_of
 from factkit.answers.items import Items, compare_answers, merge_items, win_items
 from factkit.answers.long_form import CheckedResponse
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import facts_of, judge_of
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
@@ -24,7 +23,7 @@ from factkit.verify.judge import Form, failed_share, free, up_to, whole
 from factkit.verify.response import Reasoned, parts, sentences
 
 if TYPE_CHECKING:
-    from factkit.answers.engine import Reader
+    from factkit.facts.source import FactReader
     from factkit.papers.reason.arms import ReasonParams
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
@@ -49,12 +48,11 @@ COMPARED = [
 def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
-    if p.verifier != "judge":
-        return functools.partial(compare_answers, engine.relevance)
-    llm = judge_llm(p, p.judge_model, p.judge_url)
-    return lambda examples, ours, theirs: judge.compare(
-        llm, [e.question for e in examples], ours, theirs
-    )
+    if llm := judge_of(p):
+        return lambda examples, ours, theirs: judge.compare(
+            llm, [e.question for e in examples], ours, theirs
+        )
+    return functools.partial(compare_answers, engine.relevance)
 
 
 def measure(
@@ -134,8 +132,7 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
 
 def strategy_tagger(p: "ReasonParams") -> Tagger:
     """The annotator, where there is a judge; else rules on what the sentences state."""
-    if p.verifier == "judge":
-        llm = judge_llm(p, p.judge_model, p.judge_url)
+    if llm := judge_of(p):
         return functools.partial(annotate, llm)
     facts = facts_of(p)
     return lambda examples, responses: [
@@ -237,7 +234,7 @@ def words(sentence: str) -> Hashable:
     return tuple(word for word in plain if word not in HEDGES)
 
 
-def fact_key(reader: "Reader", subject: str) -> Callable[[str], Hashable]:
+def fact_key(reader: "FactReader", subject: str) -> Callable[[str], Hashable]:
     """The key of `tag` where the facts are known: the facts that a sentence states of
     the subject, in any wording, hedged or not; its words if it states none."""
 

@@ -1,14 +1,10 @@
-"""Learning to Reason's requests: for SFT, for DPO and RL, to choose by, to test on.
+"""Learning to Reason's requests, for SFT, RL, validation and test (§2.1, App. A).
 
-§2.1 and App. A of the paper; the small profiles have requests of their own. Each one's
-`meta["set"]` names the evaluation set that it belongs to or is like.
-
-Synthetic prompts are written by an LLM (§2.1). Each call shows 2 fact-seeking prompts
-(LongFact's) and 4 diverse real ones (WildChat's), drawn at random, and gets one new
-prompt back, which should seek facts as the former and be as close to life as the latter
-(App. E, Fig. 5; the template is in our words). Ours, since the paper doesn't speak of
-it: sampling, lengths, and that near duplicates are left out, be it of one another, of a
-demonstration or of a prompt to evaluate on. These go by words and not by sense.
+`meta["set"]` names the evaluation set. An LLM writes the synthetic prompts: each call
+shows 2 fact-seeking prompts (LongFact) and 4 diverse real ones (WildChat), drawn at
+random, and returns one new prompt (App. E, Fig. 5; the template is in our words). The
+paper leaves open, and ours is: sampling, lengths, and that near duplicates of another
+prompt, a demonstration or an evaluation prompt, by their words, are dropped.
 """
 
 import random
@@ -19,7 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from factkit import prompts
-from factkit.answers.requests import file_of, keep_factual, lead_sets, world_sets
+from factkit.answers.requests import embedded_sets, file_of, keep_factual
 from factkit.answers.verifier import judge_llm
 from factkit.data import rows, sources
 from factkit.data.examples import Example, hash_id, refuse_overlap
@@ -37,15 +33,14 @@ if TYPE_CHECKING:
     from factkit.papers.reason.arms import ReasonParams
     from factkit.verify.llm import LLM
 
-FACTUAL = ("fava", "alpaca_fact")  # parts chosen for seeking facts
-DIVERSE = 2_000  # WildChat's prompts that demonstrations are drawn from
-SHOWN = (2, 4)  # demonstrations a call, fact-seeking and diverse (Fig. 5)
-PROMPT_CHARS = (15, 1_000)  # the least and the most of a new prompt
+FACTUAL = ("fava", "alpaca_fact")  # their part was chosen for seeking facts
+DIVERSE = 2_000  # prompts of WildChat that demonstrations are drawn from
+SHOWN = (2, 4)  # demonstrations per call, fact-seeking and diverse (Fig. 5)
+PROMPT_CHARS = (15, 1_000)  # bounds of a new prompt's length
 OPEN, CLOSE = "<new_prompt>", "</new_prompt>"
 SHINGLE = 3  # words
-# From here on two prompts are near duplicates. Of LongFact's 2,271 prompts, all of them
-# different questions, 11 come this near to another: "What can you tell me about" two
-# battles. At 0.5 it would be 123.
+# similarity of near duplicates: of LongFact's 2,271 different prompts, 11 have another
+# one this near; at 0.5, 123 would
 NEAR = 0.7
 
 
@@ -55,21 +50,15 @@ def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     No entity is in two of them. test holds p.test_requests of each evaluation set, or
     as many as there are.
     """
-    match p.requests:
-        case "world":
-            # Eq. 2 is the same for all that a policy makes up about people it never
-            # read of, and for saying nothing
-            return world_sets(p, familiar=True), Counter()
-        case "leads":
-            return lead_sets(p), Counter()
-    return _synthetic_sets(p)
+    if load := LOADERS.get(p.requests):
+        return load(p)
+    # about unfamiliar people, Eq. 2 is the same for made-up answers and for none
+    return embedded_sets(p, familiar=True)
 
 
 def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
-    """Prompts that a model writes (§2.1), and the paper's evaluation sets (App. A).
-
-    It is shown LongFact's concepts, since its objects are an evaluation set.
-    """
+    """Prompts that a model writes (§2.1), shown LongFact's concepts (its objects are
+    evaluated on), and the paper's evaluation sets (App. A)."""
     llm = judge_llm(p, p.judge_model, p.judge_url)
     tests = {}
     for name in p.eval_sets.split():
@@ -80,21 +69,23 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     diverse, _ = sources.load("wildchat", file_of(p, "wildchat"), DIVERSE)
     sizes = {"train": p.train_requests, "sft": p.sft_requests, "dev": p.dev_requests}
     calls = round(CALLS * sum(sizes.values()))
-    written, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
-    made = [in_set(e, "synthetic") for e in written]
+    new_prompts, dropped = synthetic_prompts(llm, concepts, diverse, calls, tests)
+    synthetic = [in_set(e, "synthetic") for e in new_prompts]
     test = [in_set(e, name) for name, examples in tests.items() for e in examples]
-    return split_prompts(made, sizes, p.split_seed) | {"test": test}, dropped
+    return split_prompts(synthetic, sizes, p.split_seed) | {"test": test}, dropped
+
+
+LOADERS = {"synthetic": _synthetic_sets}  # of public data
 
 
 def evaluated(
     name: str, rows: Sequence[Example], p: "ReasonParams", llm: "LLM"
 ) -> list[Example]:
-    """The prompts of an evaluation set that are evaluated on, p.test_requests at most.
+    """A sample of an evaluation set's prompts, p.test_requests at most.
 
-    Of a set of which the paper takes a part that is published nowhere, as many as it
-    takes are drawn from all (a set goes by topic: its first ones are of few), and where
-    its part was chosen for seeking facts, from those that do so by the LLM (ours). A
-    file that holds no more than the part is taken as it is.
+    The paper takes a part of some sets (`PART`), published nowhere: as many are drawn
+    at random, and for a part chosen for seeking facts, from the prompts that the LLM
+    calls factual (ours). A file that holds no more than the part is taken as it is.
     """
     part = PART.get(name, len(rows))
     if name in FACTUAL and len(rows) > part:
@@ -113,14 +104,13 @@ def synthetic_prompts(
     calls: int,
     evaluation: Mapping[str, Sequence[Example]],
 ) -> Loaded:
-    """New prompts that come near no other, and a count of each reason to drop one.
+    """New prompts without near duplicates, and counts of why others were dropped.
 
-    calls: requests to the LLM, each for one prompt; some are dropped, so ask for more
-    than you need. evaluation: name → prompts of each set that is evaluated on. A
-    prompt's id is a hash of it; its meta names the demonstrations. More calls leave the
-    first ones' requests as they were, so that cached replies serve again.
-    Raises DataError if a demonstration, or what it is about, is in an evaluation set,
-    or if no reply is usable.
+    calls: requests to the LLM, each for one prompt, of which some are dropped; more
+    calls leave the first requests, and their cached replies, as they are. evaluation:
+    set → its prompts. An id is a hash of the prompt; `meta` names the demonstrations.
+    Raises DataError if a demonstration or its entity is in an evaluation set, or if no
+    reply is usable.
     """
     shown = [*fact_seeking, *diverse]
     for name, examples in evaluation.items():
@@ -139,30 +129,28 @@ def synthetic_prompts(
         }
         for reply, group in zip(replies, groups, strict=True)
     ]
-    written, dropped = collect(values, _example, "the LLM's replies", once=True)
+    new_prompts, dropped = collect(values, _example, "the LLM's replies", once=True)
     known = [
         (name, shingles(e.question))
         for name, examples in {**evaluation, "a demonstration": shown}.items()
         for e in examples
     ]
-    kept, earlier = [], []
-    for example in written:
-        own = shingles(example.question)
-        if near := nearest(own, known) or nearest(own, earlier):
+    unique, earlier = [], []
+    for example in new_prompts:
+        runs = shingles(example.question)
+        if near := nearest(runs, known) or nearest(runs, earlier):
             dropped[f"near duplicate of {near}"] += 1
         else:
-            earlier.append(("an earlier prompt", own))
-            kept.append(example)
-    return kept, dropped
+            earlier.append(("an earlier prompt", runs))
+            unique.append(example)
+    return unique, dropped
 
 
 def _request(
     call: int, fact_seeking: Sequence[Example], diverse: Sequence[Example]
 ) -> Request:
-    """A sample of its own for each call: the cache gives none of them twice.
-
-    The demonstrations arrive as JSON (`quoted`), so that none can pass for our text.
-    """
+    """The request of a call: its number is a sample of its own in the cache, and the
+    demonstrations are JSON, so that none can pass for our text."""
     name = "synthetic_prompt"
     text = prompts.template(name)
     filled = prompts.fill(
@@ -186,11 +174,10 @@ def _example(row: Row) -> Example:
 
 
 def parse_new_prompt(reply: str | None) -> str:
-    """What stands between a reply's one pair of tags, white space made single spaces.
+    """The text in a reply's one pair of tags after its reasoning, with single spaces.
 
-    Reasoning that the reply begins with does not count. Raises RowError, which names
-    the reason, on a failed call, on no such pair or more than one, and on a prompt that
-    is not as long as PROMPT_CHARS says.
+    Raises RowError with the reason on a failed call, on no pair of tags or several, and
+    on a length outside PROMPT_CHARS.
     """
     if reply is None:
         raise RowError("the call failed")
@@ -209,20 +196,19 @@ Shingles = frozenset[tuple[str, ...]]
 
 
 def shingles(text: str) -> Shingles:
-    """The runs of SHINGLE words, without case and punctuation; a text of fewer words is
-    one run."""
+    """The runs of SHINGLE words in small letters; a shorter text is one run."""
     words = re.findall(r"\w+", text.casefold())
     starts = range(max(1, len(words) - SHINGLE + 1))
     return frozenset(tuple(words[i : i + SHINGLE]) for i in starts)
 
 
-def nearest(own: Shingles, others: Sequence[tuple[str, Shingles]]) -> str | None:
-    """The name of a text with a Jaccard similarity |A ∩ B| / |A ∪ B| of NEAR or more,
-    the nearest, of several the first; None if none is near."""
+def nearest(runs: Shingles, others: Sequence[tuple[str, Shingles]]) -> str | None:
+    """The name of the most similar text by Jaccard's |A ∩ B| / |A ∪ B|, the first on a
+    tie; None below NEAR."""
     similarities = [
-        (len(own & other) / len(own | other), name)
+        (len(runs & other) / len(runs | other), name)
         for name, other in others
-        if not own.isdisjoint(other)
+        if not runs.isdisjoint(other)
     ]
     best, name = max(similarities, key=lambda pair: pair[0], default=(0.0, None))
     return name if best >= NEAR else None

@@ -90,12 +90,14 @@ Engine = ExactEngine | PreferenceEngine
 
 
 def engine_of(p: "ReasonParams") -> Engine:
-    """The engine that `p.verifier` names; p.relevance_model compares, if named."""
-    if p.verifier != "judge":
-        return engines.exact_engine(p)
+    """The engine of `p`: the exact one, or a `PreferenceEngine`, whose preferences
+    p.relevance_model states if it is named."""
+    return engines.engine_of(p, _preference_engine)
+
+
+def _preference_engine(p: "ReasonParams", fields, *_) -> PreferenceEngine:
     model, url = p.relevance_model or p.judge_model, p.relevance_url or p.judge_url
-    claim_parts = engines.claim_parts(p, *engines.stored_evidence(p))
-    return PreferenceEngine(**claim_parts, llm=judge_llm(p, model, url))
+    return PreferenceEngine(**fields, llm=judge_llm(p, model, url))
 
 
 # ---- from responses to rewards

@@ -7,7 +7,7 @@ from pathlib import Path
 from factkit.answers.sampling import ScoredSamples
 from factkit.answers.training_rows import RowFormat, margin_pair, require_rows
 from factkit.data.examples import Example
-from factkit.facts.leads.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.reason import rewards
 from factkit.papers.reason.arms import Reason, ReasonSftParams
 from factkit.run import runs

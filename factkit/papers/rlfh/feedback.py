@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationInfo, field_validator
 
-from factkit.answers.engine import Reader
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import judge_of
 from factkit.data.examples import Example
+from factkit.facts.source import FactReader
 from factkit.verify import judge
 from factkit.verify.claims import (
     Claim,
@@ -91,20 +91,19 @@ def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
 
 
 def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator:
-    """The annotator that `p.verifier` names, with the facts or the evidence of
-    `engine`; it sees the answers without reasoning."""
-    if p.verifier != "judge":
-        annotate = exact_annotator(engine.facts, engine.examples)
-    else:
-        llm = judge_llm(p, p.judge_model, p.judge_url)
+    """The annotator of `p`: a language model with the evidence of `engine`, or the
+    exact facts. It sees the answers without reasoning."""
+    if llm := judge_of(p):
         annotate = llm_annotator(llm, engine.evidence_of)
+    else:
+        annotate = exact_annotator(engine.facts, engine.examples)
     return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
 
 
 # ---- where every fact is known
 
 
-def exact_annotator(facts: Reader, examples: Mapping[str, Example]) -> Annotator:
+def exact_annotator(facts: FactReader, examples: Mapping[str, Example]) -> Annotator:
     """Feedback without a model.
 
     A statement on which the facts are silent is vague. Informativeness (ours) is 5 for

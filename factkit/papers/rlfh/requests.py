@@ -1,4 +1,4 @@
-"""RLFH's questions: to train on, to choose by, to test on (§4.1); their documents.
+"""RLFH's questions for training, validation and test (§4.1), and their documents.
 
 | set | source | what of it |
 |---|---|---|
@@ -6,13 +6,12 @@
 | squad_v2 | SQuAD v2's two splits | a question a Wikipedia page, 191 drawn to test on |
 | biography | FactScore's 183 names | all, to test on |
 
-A reference answer is one of the materials that RLFH verifies against (Tables 4 to 6).
-What the paper leaves open is ours: the splits that questions are drawn from (both);
-questions of fewer than five words are left out to train, too; of a page of SQuAD the
-first question that its paragraph answers is kept, and which 191 pages is drawn; a
-question of HotpotQA about a page or a person of the other two sets is left out. The
-paper leaves out prompts without a Wikipedia page; here none is looked up, as the sets
-were written from pages: its response rates of biographies are of 182, not of 183.
+RLFH verifies with reference answers, too (Tables 4 to 6). Ours is what the paper leaves
+open: questions are drawn from both splits; training leaves out questions of fewer than
+five words, too; a page of SQuAD gives its first answerable question, and 191 pages are
+drawn; questions of HotpotQA about pages or people of the other sets are left out. The
+paper leaves out prompts without a Wikipedia page, so its biographies are 182; here no
+page is looked up, since the sets were written from pages.
 """
 
 import random
@@ -20,13 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from factkit.answers.requests import (
-    file_of,
-    gather,
-    lead_sets,
-    training_sizes,
-    world_sets,
-)
+from factkit.answers.requests import embedded_sets, file_of, gather, training_sizes
 from factkit.data import sources
 from factkit.data.corpus import Document
 from factkit.data.entry_index import cached_index
@@ -42,20 +35,20 @@ if TYPE_CHECKING:
 
 LEAST_WORDS = 5
 SQUAD_QUESTIONS = 191
+ANSWERED_SETS = ("hotpotqa", "squad_v2")
 
 
 def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     """train, dev and test questions, and counts of "<set>: <why a row was dropped>".
 
     No entity is in two of them; `meta["set"]` names the evaluation set. test holds
-    p.test_requests of each set of the small profiles, and of HotpotQA's; the paper's
-    other two are taken whole. Raises DataError on a file or hub that can't be read, on
-    a missing list of names, and where there are too few questions.
+    p.test_requests of each set, but SQuAD and Biography whole. Raises DataError on a
+    file or hub that can't be read, and on too few questions.
     """
-    if p.requests == "world":
-        return world_sets(p), Counter()
-    if p.requests == "leads":
-        return lead_sets(p), Counter()
+    return LOADERS.get(p.requests, embedded_sets)(p)
+
+
+def _public_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     loaded = {
         "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
         "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
@@ -64,16 +57,19 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     dropped = Counter(
         {f"{name}: {why}": n for name, (_, d) in loaded.items() for why, n in d.items()}
     )
-    own, *rest = ([in_set(e, name) for e in rows] for name, (rows, _) in loaded.items())
-    others = [e for rows in rest for e in rows]
-    taken = set().union(*map(_about, others))
-    free = [e for e in own if not taken & _about(e)]
-    dropped["hotpotqa: about what another set is about"] = len(own) - len(free)
+    hotpot = [in_set(e, "hotpotqa") for e in loaded.pop("hotpotqa")[0]]
+    others = [in_set(e, name) for name, (rows, _) in loaded.items() for e in rows]
+    taken = set().union(*map(_topics, others))
+    free = [e for e in hotpot if not taken & _topics(e)]
+    dropped["hotpotqa: about what another set is about"] = len(hotpot) - len(free)
     sizes = training_sizes(p) | {"dev": p.dev_requests, "test": p.test_requests}
     sets = split_prompts(free, sizes, p.split_seed)
     sets["test"] += others
     refuse_overlap(sets)
     return sets, +dropped
+
+
+LOADERS = {"hotpotqa": _public_sets}
 
 
 def hotpotqa(path: str = "") -> Loaded:
@@ -90,18 +86,18 @@ def hotpotqa(path: str = "") -> Loaded:
 
 
 def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loaded:
-    """The first answerable question of each page of SQuAD v2, at most `limit` of them.
+    """The first answerable question of each page of SQuAD v2, of at most `limit` pages
+    drawn at random.
 
-    path: a file in SQuAD's format or the hub's; without it both splits of the hub. More
-    are drawn from, in their order.
+    path: a file in SQuAD's format or the hub's; without it both splits of the hub.
     """
     examples, problems = sources.load("squad_v2", path, all_splits=True)
     answerable = [e for e in examples if e.label != UNANSWERABLE]
     pages = _first(answerable, lambda e: e.entity)
     problems[UNANSWERABLE] += len(examples) - len(answerable)
     problems["not its page's first question"] += len(answerable) - len(pages)
-    drawn = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))[:limit]
-    return [pages[i] for i in sorted(drawn)], +problems
+    order = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))
+    return [pages[i] for i in sorted(order[:limit])], +problems
 
 
 def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[Example]:
@@ -112,37 +108,33 @@ def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[E
     return list(first.values())
 
 
-def _about(example: Example) -> set[str]:
+def _topics(example: Example) -> set[str]:
     return {example.entity.casefold(), example.question.casefold()}
 
 
 def rlfh_evidence(
-    p: "RlfhParams", examples: Sequence[Example], own: Mapping[str, str]
+    p: "RlfhParams", examples: Sequence[Example], base_answers: Mapping[str, str]
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each question's documents, at most p.pages, and how many had which fate.
 
-    own: question id → the policy's answer, which is searched for where there is no
-    reference. A short answer finds nothing: of HotpotQA and SQuAD the question is
-    searched for, and the answer is a document of its own, as the paper's annotator is
-    told it with the passages (Tables 4 to 6). p.wikipedia_path is searched unless
-    there is a p.search_url.
+    base_answers: question id → the policy's answer, which is searched for where there
+    is no reference. A short answer finds nothing: for HotpotQA and SQuAD the question
+    is searched for, and the answer is a document of its own, as the paper's annotator
+    is given it with the passages (Tables 4 to 6). Without p.search_url,
+    p.wikipedia_path is searched.
     """
-    if p.requests != "hotpotqa":
-        return gather(p, examples, own)
-    answered = [e for e in examples if any(e.answers)]
-    queries = [
-        e.model_copy(update={"answers": [e.question]}) if any(e.answers) else e
-        for e in examples
-    ]
+    answered = [e for e in examples if e.meta.get("set") in ANSWERED_SETS]
+    questions = {e.id: e.model_copy(update={"answers": [e.question]}) for e in answered}
+    queries = [questions.get(e.id, e) for e in examples]
     source = None
     if p.wikipedia_path and not p.search_url:
-        pages_of = Wikipedia(ROOT / p.wikipedia_path)
-        index = cached_index(pages_of, pages_of.key, "Wikipedia of April 2023")
-        source = index, pages_of
-    pages, fates = gather(p, queries, own, source)
+        wikipedia = Wikipedia(ROOT / p.wikipedia_path)
+        index = cached_index(wikipedia, wikipedia.key, "Wikipedia of April 2023")
+        source = index, wikipedia
+    documents, counts = gather(p, queries, base_answers, source)
     for e in answered:
-        if e.id in pages:
+        if e.id in documents:
             text = f'The answer to "{e.question}" may be "{e.answers[0]}".'
             document = Document(f"{e.id}#answer", e.entity, text, "reference")
-            pages[e.id] = [document, *pages[e.id]]
-    return pages, fates
+            documents[e.id] = [document, *documents[e.id]]
+    return documents, counts

@@ -215,11 +215,11 @@ def rewarded_tokens(
 
 
 def reward_function(p: "Rlfh", folder: Path) -> Callable[..., Rewards]:
-    """The token rewards of `p.arm`, by the annotator that `p.verifier` names."""
+    """The token rewards of `p.arm`, by the annotator of `p`."""
     from transformers import AutoTokenizer
 
     from factkit.answers.engine import engine_of
-    from factkit.facts.leads.policy import base_policy
+    from factkit.facts.policy import base_policy
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
     return trl_reward(p.arm, annotator(p, engine_of(p)), tokenizer, reward_map(p))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import read_examples
-from factkit.facts.leads.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.rlfh import rewards
 from factkit.papers.rlfh.arms import Rlfh
 from factkit.run import runs

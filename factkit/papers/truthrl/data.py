@@ -2,17 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 
-from factkit.data import assets, corpus, pages, sources
+from factkit.data import pages, sources
 from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
 from factkit.data.corpus import Chunk, chunk_documents
 from factkit.data.dense import DenseIndex, Encoder
 from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
-from factkit.facts.leads.questions import lead_questions
-from factkit.facts.world import facts as world
+from factkit.facts.source import open_source
 from factkit.run.params.stages import QuestionParams
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
@@ -23,16 +21,9 @@ Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
 def questions(p: QuestionParams) -> tuple[list[Example], Counter]:
     """The questions that `p.questions` names, and how many were dropped for what."""
-    match p.questions:
-        case "world":
-            return world.questions(_world(p)), Counter()
-        case "leads":
-            return lead_questions(corpus.load_leads(), assets.verified("elements"))
-    return sources.load(p.questions, p.questions_path, all_splits=True)
-
-
-def _world(p: QuestionParams) -> world.World:
-    return world.build_world(people=p.world_people, seed=p.world_seed)
+    if p.questions in sources.SOURCES:
+        return sources.load(p.questions, p.questions_path, all_splits=True)
+    return open_source(p.questions, p).questions()
 
 
 # ---- references
@@ -56,7 +47,7 @@ def with_references(
     given = {}
     for name, examples in sets.items():
         source = name if name in sources.SOURCES else p.questions
-        if source not in ("world", "leads", "crag"):
+        if source in sources.SOURCES and source != "crag":
             source = "wikipedia"
         pairs = zip(examples, search(source)(examples), strict=True)
         given[name] = [_referring(example, chunks) for example, chunks in pairs]
@@ -79,7 +70,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
     """
     k = p.retrieved_chunks
     if source == "crag":
-        path = p.questions_path if p.questions == "crag" else ""
+        path = p.questions_path if p.questions == source else ""
         of_question = pages.crag_pages(path)
 
         def of_own_pages(example: Example) -> list[Chunk]:
@@ -93,11 +84,7 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
         chunks = pages.Passages(p.wikipedia_path)
         key = chunks.key
     else:
-        leads = source == "leads"
-        documents = corpus.load_leads() if leads else world.documents(_world(p))
-        chunks, key = chunk_documents(documents, tokenizer, p.chunk_tokens), ""
-        if leads:
-            chunks = titled(chunks, {lead.id: lead.title for lead in documents})
+        chunks, key = open_source(source, p).passages(tokenizer, p.chunk_tokens), ""
     if p.retriever == "e5":
         dense = DenseIndex(chunks, Encoder(p.encoder), key)
         return lambda examples: [
@@ -108,11 +95,3 @@ def _searcher(source: str, p: QuestionParams, tokenizer) -> Search:
     return lambda examples: [
         [hit.chunk for hit in index.search(e.question, k)] for e in examples
     ]
-
-
-def titled(chunks: Sequence[Chunk], titles: Mapping[str, str]) -> list[Chunk]:
-    """The chunks, each after the title of its document (id → title).
-
-    A lead's second chunk says "he" and not whom it is about.
-    """
-    return [replace(c, text=f"{titles[c.doc_id]}: {c.text.strip()}") for c in chunks]

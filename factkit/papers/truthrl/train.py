@@ -10,7 +10,7 @@ from factkit.answers.sampling import Draws, Probe, probe_knowledge
 from factkit.answers.training_rows import RowFormat, require_rows
 from factkit.answers.verifier import verifier
 from factkit.data.examples import Example
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.truthrl import rewards
 from factkit.papers.truthrl.arms import QuestionSftParams, TruthRL
 from factkit.policy.policy import load_policy

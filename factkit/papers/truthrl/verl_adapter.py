@@ -3,7 +3,7 @@
 from factkit.answers.sampling import Probe
 from factkit.answers.training_rows import RowFormat
 from factkit.data.examples import read_examples, read_rows
-from factkit.facts.world.policy import base_policy
+from factkit.facts.policy import base_policy
 from factkit.papers.truthrl import rewards
 from factkit.papers.truthrl.arms import TruthRL
 from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows

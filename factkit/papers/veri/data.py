@@ -7,25 +7,19 @@ of which each claim is used once. `meta["set"]` of a claim names its benchmark.
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import judge_of
 from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.entries import page_of, split_entry
-from factkit.data.examples import Example, read_rows, split_in_shares, write_rows
+from factkit.data.examples import Example, read_rows, write_rows
 from factkit.data.search import Search
-from factkit.data.splits import Sets, in_set, split_by_entity
-from factkit.facts.leads import facts
-from factkit.facts.leads.facts import Fact
-from factkit.facts.leads.reader import LeadReader
-from factkit.facts.leads.requests import LeadClaims
-from factkit.facts.script import Habits, search_and_verify
-from factkit.facts.world import claims as world_claims
-from factkit.facts.world import facts as world
+from factkit.data.splits import Sets, split_by_entity
+from factkit.facts.source import open_source
 from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
@@ -42,33 +36,15 @@ if TYPE_CHECKING:
 # the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
 EVALUATION = "example/evaluation/{set}.parquet"
-LEAD_HABITS = Habits(second_hop=0.4, precise=0.3, reads_ahead=False)
 
 
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     """train, dev and test claims, what is searched, and counts of dropped claims."""
     sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
-    if p.claims == "feverous_exfever":
-        return published_sets(ROOT / p.claims_path, p.eval_sets.split(), sizes)
-    if p.claims == "leads":
-        claims = LeadClaims(facts.load(), p.world_seed)
-        return claims.sets(sizes), claims.entries(), Counter()
-    fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
-    entries = world_claims.world_entries(fact_world)
-    return world_sets(fact_world, sizes), entries, Counter()
-
-
-def world_sets(fact_world: world.World, sizes: Mapping[str, int]) -> Sets:
-    """Claims about the fact world's people, labels and hops in turn in each split."""
-    seed = fact_world.seed
-    rng = random.Random(f"claim sets {seed}")
-    people = rng.sample(fact_world.people, len(fact_world.people))
-    sets = {}
-    for name, part in split_in_shares(people, sizes).items():
-        split_world = world.World(seed, tuple(part), fact_world.facts)
-        claims = world_claims.claims(split_world, sizes[name], seed)
-        sets[name] = [in_set(e, "world") for e in claims]
-    return sets
+    if load := LOADERS.get(p.claims):
+        return load(ROOT / p.claims_path, p.eval_sets.split(), sizes)
+    source = open_source(p.claims, p)
+    return source.claim_sets(sizes), source.entries(), Counter()
 
 
 def published_sets(
@@ -98,6 +74,9 @@ def published_sets(
     return splits | {"test": test}, entries, dropped
 
 
+LOADERS = {"feverous_exfever": published_sets}  # of public data
+
+
 def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
     """The entries of all pages that are evidence, each from its set's corpus."""
     pages: dict[str, set[str]] = {}
@@ -119,12 +98,13 @@ def offline_evidence(
     entries: Sequence[Chunk],
     search: Search,
     context_entries: int,
+    mark: Callable[[str, str], str],
 ) -> dict[str, list[Chunk]]:
     """Claim id → its gold evidence and what a search for the claim finds, shuffled:
     "contextual sentences" (§2.2).
 
-    context_entries: how many entries are searched for beside the gold. In the fact
-    world gold sentences are marked as its search marks them.
+    context_entries: how many entries are searched for beside the gold. mark: shows gold
+    texts as the search shows them (`FactSource.mark`).
     """
     wanted = {i for e in examples for i in e.evidence}
     pieces = {
@@ -137,9 +117,7 @@ def offline_evidence(
     evidence = {}
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
-        if example.meta["set"] == "world":
-            mark = world_claims.marked
-            gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
+        gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
         context = [c for entry in others for c in split_entry(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)
@@ -180,12 +158,12 @@ def sft_trajectories(
     A model's (App. H: GPT-4o's) are greedy rollouts like the policy's own,
     p.eval_batch_size at a time, kept in `folder`: a killed run continues.
     """
-    if p.verifier != "judge":
+    llm = judge_of(p)
+    if llm is None:
         return script_trajectories(p, train, search)
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
-    llm = judge_llm(p, p.judge_model, p.judge_url)
     generate = turn_sampling.with_server(
         p.judge_url,
         p.judge_model,
@@ -216,52 +194,11 @@ def sft_trajectories(
 def script_trajectories(
     p: "VeriParams", examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
-    """What SFT learns from on the small profiles: the trajectories of `facts.script`.
-
-    Its habits are like those of GPT-4o, of whose answers the paper finds 25 to 59 %
-    right with their evidence (Table 1): mostly it cites all that it was shown, and does
-    not go on to a claim's second hop. So both ways come up in rollouts, and RL can tell
-    which one is paid.
-    """
+    """The trajectories of the source's script (ours: the paper's are GPT-4o's)."""
     rng = random.Random(f"scripted {p.world_seed}")
-    if p.verifier == "leads":
-        reader, habits, k = ClaimReader(), LEAD_HABITS, p.retrieved_entries
-    else:
-        fact_world = world.build_world(people=p.world_people, seed=p.world_seed)
-        reader, habits = world_claims.ClaimReader(fact_world), world_claims.PLAIN
-        k = world_claims.ENTRIES
+    source = open_source(p.verifier, p)
 
     def find(query: str) -> list[Chunk]:
-        return search([query], k)[0]
+        return search([query], p.retrieved_entries)[0]
 
-    return [search_and_verify(reader, e.question, find, habits, rng) for e in examples]
-
-
-class ClaimReader:
-    """Reads and writes the leads' sentences for the script (`script.Reader`)."""
-
-    def __init__(self, reader: LeadReader | None = None) -> None:
-        self.reader = reader or LeadReader(facts.load())
-        self.hops = self.reader.hops_of
-
-    def fact(self, text: str) -> Fact | None:
-        parsed = self.reader.parse(text)
-        return parsed[0] if parsed else None
-
-    def plan(self, hops: Sequence[Fact]) -> str:
-        return ", ".join(hop.relation.replace("_", " ") for hop in hops)
-
-    def query(self, subject: str, hop: Fact) -> str:
-        return facts.statement(Fact(subject, hop.relation, hop.object))
-
-    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
-        """The objects claimed and found, and whether they are the same: without that
-        last word a small policy learns the labels' form and guesses which."""
-        text = f"Claim: {hop.object}. " if hop.object else ""
-        text += f"Found: {fact.object if fact else 'nothing'}."
-        if hop.object and fact:
-            text += " Same." if hop.object == fact.object else " Different."
-        return text
-
-    def tag(self, name: str, text: str) -> str:
-        return f"<{name}>{text}</{name}>"
+    return [source.write_trajectory(e.question, find, rng) for e in examples]

@@ -1,6 +1,5 @@
 """Training and evaluating the arms of Veri-R1 (§2, §3.2, App. B, H)."""
 
-import functools
 import math
 import re
 import shutil
@@ -9,13 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.data import assets
 from factkit.data.corpus import Chunk
 from factkit.data.examples import LABELS, Example, read_rows, write_rows
-from factkit.facts.world import claims as world_claims
-from factkit.facts.world import facts as world
-from factkit.facts.world import policy as world_policy
-from factkit.facts.world import texts as world_texts
+from factkit.facts.policy import base_policy
 from factkit.papers.veri import rewards, search_rollout, turn_sampling
 from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
@@ -44,19 +39,7 @@ Evidence = Mapping[str, Sequence[Chunk]]  # claim id → the texts of its offlin
 def policy_of(p: Veri) -> str:
     """The path of the arm's untrained policy: in the fact world one that is pretrained
     on claims, searches and entries, else the policy that p names."""
-    p = ARMS[p.arm].configure(p)
-    if p.policy != "tiny-world":
-        return assets.policy_path(p.policy)
-    fact_world, texts = _pretraining_data(p.world_people, p.world_seed)
-    tokenizer = world_texts.build_tokenizer(fact_world, p.answer_format)
-    longest = world_claims.LONGEST
-    return world_policy.pretrained(p, texts, tokenizer, row_tokens=longest)
-
-
-@functools.cache  # an RL arm needs it twice, for its start and its reference
-def _pretraining_data(people: int, seed: int) -> tuple[world.World, list[str]]:
-    fact_world = world.build_world(people=people, seed=seed)
-    return fact_world, world_claims.pretraining_texts(fact_world, seed)
+    return base_policy(ARMS[p.arm].configure(p))
 
 
 def start_of(p: Veri, demonstrations: Demonstrations, inputs: Sequence[Path]) -> str:

@@ -220,7 +220,7 @@ def lengths(words: Sequence[int], label: str) -> "Figure":
 def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
     """Mean reward by arm and exploit; framed where it pays at least the honest answer.
 
-    matrix, pays: as world.requests gives them. Colours are shares of the highest mean
+    matrix, pays: from `answers.stress`. Colours are shares of the highest mean
     of an arm, since not all rewards have one scale; the numbers are the rewards.
     """
     from matplotlib.patches import Rectangle

@@ -1,0 +1,235 @@
+"""Where facts come from: `FactSource`, and how one is opened by its name.
+
+A source knows facts and makes what the papers ask about them: questions, requests,
+claims, documents, and responses read and verified without a model. Two are embedded in
+the kit, each in a package of this room: `world`, the made-up world of profile `tiny`,
+and `leads`, the Wikipedia leads of profile `laptop`. Of public data sets no fact is
+known exactly: each paper loads its own, and `PublicSource` stands for them.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from factkit.data.corpus import Chunk, Document, load_leads
+from factkit.data.examples import Example
+from factkit.facts.requests import make_requests
+from factkit.facts.script import Find
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from factkit.data.search import Search
+    from factkit.data.sources import Loaded
+    from factkit.data.splits import Sets
+    from factkit.run.params.stages import PolicyParams
+    from factkit.verify.trajectory import Turn
+
+Verification = Literal["supported", "contradicted", "inconclusive"]
+HELD_OUT = 100  # texts for the perplexity
+DOUBTED_KEPT = 0.5  # of the doubted statements, the share that is answered
+DEV_SHARE = 0.1  # of the subjects, where they are split by fixed shares
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact (subject, relation, object).
+
+    others: further names of the object. exposure: how often the pre-training text
+    states the fact (fact world).
+    """
+
+    subject: str
+    relation: str
+    object: str
+    others: tuple[str, ...] = ()
+    exposure: int = 0
+
+
+class FactReader(Protocol):
+    """Reads responses into statements and verifies them.
+
+    about: the subject that the request asks about.
+    """
+
+    def sentences(self, text: str, about: str = "") -> list[str]:
+        """The sentences of a text."""
+
+    def statements(self, sentence: str, about: str = "") -> list[str]:
+        """The statements of a sentence, each one a sentence that can stand alone."""
+
+    def parse(self, statement: str) -> tuple[Fact, bool] | None:
+        """The fact that a statement states and whether it hedges, if it is readable."""
+
+    def verify(self, statement: str) -> Verification:
+        """Whether the facts support or contradict a statement."""
+
+    def answer(self, subject: str, relation: str, text: str) -> str:
+        """The statement that a short answer makes; "" if it makes none."""
+
+    def facts_of(self, subject: str) -> Sequence[Fact]:
+        """The facts of a subject, in the order of the relations."""
+
+    def statement(self, fact: Fact) -> str:
+        """The sentence that states a fact."""
+
+
+class FactSource(FactReader, Protocol):
+    """Facts, and everything that papers ask about them; subjects are given by name.
+
+    The methods with a body are those of a source without exact facts.
+    seed: of splits and samples. grades_reasoning: whether it has `reasoning_quality`.
+    open_requests: the wordings of an open request, with {s} for the subject.
+    request_prefix: of the ids of requests. long_label: the label of long requests.
+    """
+
+    seed: int
+    grades_reasoning: bool = False
+    open_requests: Sequence[str] = ()
+    request_prefix: str = ""
+    long_label: str = ""
+
+    def questions(self) -> "Loaded":
+        """Short questions, and how many were dropped for which reason."""
+
+    def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
+        """The documents as chunks of at most `size` tokens, for retrieval."""
+
+    def documents(self) -> list[Document]:
+        """The documents to search for evidence: the leads, each after its title, so
+        that a chunk says whom it is about."""
+        return [
+            Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
+            for d in load_leads()
+        ]
+
+    def contradicting_documents(self, statement: str) -> set[str]:
+        """The ids of the documents that together contradict a statement."""
+        return set()
+
+    # ---- requests
+
+    def split(
+        self,
+        sizes: Mapping[str, int],
+        dev_share: float = DEV_SHARE,
+        familiar: bool = False,
+    ) -> dict[str, list[str]]:
+        """The subjects of each split, none in two splits.
+
+        sizes: requests per split. dev_share: for a source that splits by fixed shares.
+        familiar: only subjects that the base policy has read about, if that is known.
+        """
+
+    requests = make_requests
+
+    def question(self, fact: Fact, wording: int) -> str:
+        """A question that the object of the fact answers."""
+
+    def name_within(self, subject: str) -> str:
+        """The name of a subject as it is within a sentence."""
+        return subject
+
+    def asked_facts(self, subject: str) -> Sequence[Fact]:
+        """The facts of a subject for short questions: those with one right answer."""
+        return self.facts_of(subject)
+
+    def evidence(self, subject: str) -> list[str]:
+        """The ids of the documents about a subject."""
+
+    def describe(self, subject: str, fact: Fact | None = None) -> dict[str, Any]:
+        """What `meta` of a request about a subject or one of its facts says."""
+
+    def mixed_requests(self, subjects: Sequence[str], n: int) -> list[Example]:
+        """n requests of several kinds, to train on."""
+
+    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> "Sets":
+        """Open and counted requests for each split, for "test" of each evaluation set;
+        `meta["set"]` names the set."""
+
+    def held_out_texts(self, subjects: Sequence[str]) -> list[str]:
+        """Texts to measure the perplexity on, about the subjects if they are known."""
+        return sample_texts([document.text for document in load_leads()])
+
+    def exploits(self, subject: str) -> dict[str, str]:
+        """Exploit → a response to a request about the subject (`answers.stress`)."""
+        return {}
+
+    def reasoning_quality(self, question_id: str, reasoning: str) -> float:
+        """The quality of the reasoning for a question, in [0, 1]."""
+
+    # ---- claims
+
+    def claim_sets(self, sizes: Mapping[str, int]) -> "Sets":
+        """The claims of each split, labels balanced and no subject in two splits.
+
+        Raises ValueError or DataError if there are too few claims.
+        """
+
+    def entries(self) -> list[Chunk]:
+        """The entries that claims are verified with."""
+
+    def mark(self, text: str, query: str) -> str:
+        """A text as a search for the query shows it."""
+        return text
+
+    def mark_search(self, search: "Search") -> "Search":
+        """The search, with its results as `mark` shows them."""
+        return search
+
+    def write_trajectory(
+        self, claim: str, find: Find, rng: random.Random
+    ) -> "list[Turn]":
+        """A script's search for the evidence of a claim."""
+
+
+class PublicSource(FactSource):
+    """A public data set, of which no fact is known exactly."""
+
+
+def open_source(name: str, p: "PolicyParams") -> FactSource:
+    """The source of facts that the package `factkit.facts.<name>` has; a
+    `PublicSource` without such a package."""
+    if find_spec(f"factkit.facts.{name}"):
+        return import_module(f"factkit.facts.{name}.source").open_source(p)
+    return PublicSource()
+
+
+def sample_texts(texts: Sequence[str]) -> list[str]:
+    """`HELD_OUT` of the texts, always the same ones."""
+    return random.Random("held out").sample(texts, HELD_OUT)
+
+
+def write_reasoned(
+    thoughts: Sequence[str],
+    statements: Sequence[str],
+    doubts: Sequence[bool],
+    rng: random.Random,
+) -> list[str]:
+    """The parts of a response that reasons: tags, thoughts of which some are doubted,
+    and the answer, which leaves out a share of the doubted statements but not all."""
+    rows = zip(thoughts, statements, doubts, strict=True)
+    thought = [f"Perhaps {text}" if doubt else text for text, _, doubt in rows]
+    answer = [
+        text
+        for text, doubt in zip(statements, doubts, strict=True)
+        if not doubt or rng.random() < DOUBTED_KEPT
+    ]
+    answer = answer or statements[:1]
+    return [
+        "<think>",
+        " ".join(thought),
+        "</think>",
+        "<answer>",
+        " ".join(answer),
+        "</answer>",
+    ]
+
+
+def parse_wordings(table: str) -> dict[str, tuple[str, ...]]:
+    """Relation → templates, from lines "relation: template | template"."""
+    rows = (row.split(":") for row in table.replace("|\n", "|").strip().splitlines())
+    return {name: tuple(map(str.strip, ways.split("|"))) for name, ways in rows}
