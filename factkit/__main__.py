@@ -138,7 +138,9 @@ def sweep(
     seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
     jobs: Jobs = 1,
 ) -> None:
-    """Run arms × seeds, then ablations and figures. After -- : snakemake's own flags.
+    """Run arms × seeds, then ablations and figures.
+
+    Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """

@@ -24,7 +24,7 @@ def defined():
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     names = {"pd": pd, "Support": Support, "params": params}
     for cell in cells:
-        if cell["id"] in CELLS:
+        if cell["id"].removesuffix("-2") in CELLS:  # the halves of one cell
             exec("".join(cell["source"]), names)
     return names
 

@@ -33,10 +33,10 @@ def outside(monkeypatch, tmp_path):
         monkeypatch.setenv(web.SEARCH_KEY, rehearsal.KEY)
         connect, own_port = SyncBackend.connect_tcp, int(url.rpartition(":")[2])
 
-        def connect_tcp(self, host, port, *options):  # as tests/site has it
+        def connect_tcp(self, host, port, **options):  # as tests/site has it
             if host.startswith(rehearsal.NETWORK):
                 host, port = "127.0.0.1", own_port
-            return connect(self, host, port, *options)
+            return connect(self, host, port, **options)
 
         monkeypatch.setattr(SyncBackend, "connect_tcp", connect_tcp)
         monkeypatch.setattr(web, "DELAY_S", 0.0)
