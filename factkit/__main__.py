@@ -295,7 +295,7 @@ def serve_search(
     host: Host = "127.0.0.1",
     port: Port = 8003,
 ) -> None:
-    """Serve a search among entries to rollouts, at search_url, until SIGTERM."""
+    """Serve a search among entries to rollouts, until SIGTERM."""
     from factkit.gpu import search_service
 
     search_service.serve(entries, host, port)
