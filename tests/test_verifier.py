@@ -86,6 +86,12 @@ def test_the_judge_of_the_parameters_is_asked(asked, monkeypatch):
     ]
 
 
+def test_an_unknown_verifier_is_refused():
+    p = params.load("truthrl", "tiny")
+    with pytest.raises(ValueError, match="'exakt': there are rules, exact, contains"):
+        verifier.verifier(p, "exakt")
+
+
 def test_secrets_come_from_the_environment_and_are_not_shown(monkeypatch):
     secret = "sk-Zq7"
     places = {

@@ -51,11 +51,14 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     """The verifier `name`, by default `p.verifier`, of short answers.
 
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the
-    names of facts stand for rules. The final answer is taken out of a boxed response
-    first; without a box it is "", wrong.
+    facts that `p.verifier` names stand for rules. The final answer is taken out of a
+    boxed response first; without a box it is "", wrong. Raises ValueError on another
+    name.
     """
     name = name or p.verifier
     model, _, url = name.partition("@")
+    if not url and name not in (*RULES, "judge", p.verifier):
+        raise ValueError(f"verifier {name!r}: there are {', '.join(RULES)}, judge")
     llm = None
     if url or name == "judge":
         llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
