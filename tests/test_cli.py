@@ -132,7 +132,7 @@ def test_doctor_says_what_a_profile_takes_and_what_the_machine_lacks(factkit):
 WRITE = """
 import sys
 from pathlib import Path
-from factkit import params
+from factkit.run import params
 from factkit.papers.veri import data as claim_data
 from factkit.facts.world import claims as world_claims
 from factkit.data.splits import split_by_entity

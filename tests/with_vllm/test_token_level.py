@@ -107,7 +107,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.integrations import HfDeepSpeedConfig
 
-from factkit import params
+from factkit.run import params
 from factkit.papers.rlfh.token_trainer import ValueHead
 from factkit.facts.policy import base_policy
 

@@ -24,7 +24,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.integrations import HfDeepSpeedConfig
 
-from factkit import params
+from factkit.run import params
 from factkit.train import precision
 from factkit.facts.policy import base_policy
 
