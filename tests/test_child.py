@@ -1,5 +1,6 @@
 """Processes that end with their parent, were it killed; and what they leave alone."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads /proc"
 )
 
-# starts a process, writes both numbers, and would sleep for ten minutes
+# starts a process, writes both numbers, and would sleep for ten minutes; like
+# Snakemake, and papermill while it starts a kernel, it goes on when asked to end
 FAMILY = """
-import os, pathlib, subprocess, sys, time
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: None)
 other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 folder = pathlib.Path({folder!r})
 (folder / "new").write_text(f"{{os.getpid()}} {{other.pid}}")
@@ -56,7 +59,11 @@ def start(tmp_path, monkeypatch):
         head = f"import sys, pathlib; folder = pathlib.Path({str(tmp_path)!r})\n"
         command = [sys.executable, "-c", head + PARENTS[parent]]
         process = subprocess.Popen(
-            command, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         until((tmp_path / "family").exists)
         return process, [
@@ -77,4 +84,11 @@ def test_what_a_process_started_ends_with_it(start, parent, ended_by):
     assert all(map(alive, family))
     process.send_signal(ended_by)
     process.wait(60)
+    until(lambda: not any(map(alive, family)))
+
+
+def test_what_a_process_started_ends_when_its_group_is_killed(start):
+    process, family = start("training")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
     until(lambda: not any(map(alive, family)))

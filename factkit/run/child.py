@@ -47,7 +47,12 @@ def reading(arguments: Sequence[str], **options: Any) -> Iterator[subprocess.Pop
 
 
 def main(parent: int, arguments: Sequence[str]) -> int:
-    """Run the arguments and watch the parent; returns their exit status."""
+    """Run the arguments and watch the parent; returns their exit status.
+
+    In a session of its own, so that a signal to the parent's process group, such as a
+    batch system's SIGKILL, leaves this process alive to end the arguments.
+    """
+    os.setsid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     child = subprocess.Popen(
         arguments, start_new_session=True, preexec_fn=end_with_parent

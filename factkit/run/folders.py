@@ -18,7 +18,7 @@ from factkit.run.params.stages import RunParams
 if TYPE_CHECKING:
     from filelock import FileLock
 
-ENDING_S = 3.0  # a killed run's kernel takes a moment to end
+ENDING_S = 8.0  # a killed run's processes end within it: see run/child.py
 # where services run, and how much they take at a time: no part of a run's identity
 SERVICE_KEYS = frozenset(
     """judge_url search_url relevance_url judge_key judge_headers judge_concurrency
