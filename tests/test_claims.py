@@ -6,10 +6,15 @@ from fake_llm import FakeLLM, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from factkit.verify.claims import Claim, llm_claim_verifier, llm_extractor, support_of
+from factkit.verify.claims import (
+    Claim,
+    extract_claims,
+    label_texts,
+    verify_claims,
+)
 from factkit.verify.llm import Reply
 from factkit.verify.outcome import Support
-from factkit.verify.response import sentences
+from factkit.verify.response import split_sentences
 
 # Sentences
 
@@ -44,7 +49,7 @@ markdown = st.lists(
 
 
 def test_a_text_is_split_into_its_sentences():
-    assert {text: sentences(text) for text in SPLIT} == SPLIT
+    assert {text: split_sentences(text) for text in SPLIT} == SPLIT
 
 
 @settings(max_examples=40)
@@ -52,7 +57,7 @@ def test_a_text_is_split_into_its_sentences():
 @example("0\x1f1. Dr. ")
 def test_sentences_are_substrings_of_the_text_in_its_order(text):
     at = 0
-    for sentence in sentences(text):
+    for sentence in split_sentences(text):
         at = text.index(sentence, at) + len(sentence)
 
 
@@ -65,7 +70,7 @@ def repeat(prompt):
 
 def test_a_request_shows_the_question_and_three_sentences_before_and_one_after():
     llm = FakeLLM(repeat)
-    llm_extractor(llm)(["Who?"], ["A is. B is. C is. D is. E is. F is. G is."])
+    extract_claims(llm, ["Who?"], ["A is. B is. C is. D is. E is. F is. G is."])
     prompt = llm.batches[0][4].messages[0]["content"]
     assert field(prompt, "Question") == "Who?"
     assert field(prompt, "Before") == ["B is.", "C is.", "D is."]
@@ -78,7 +83,7 @@ def test_one_failed_sentence_makes_its_response_none_and_no_other():
         failed = field(prompt, "Sentence") == "B is."
         return Reply(None, "timeout") if failed else repeat(prompt)
 
-    found = llm_extractor(FakeLLM(answered))(["q"] * 2, ["A is. B is.", "C is."])
+    found = extract_claims(FakeLLM(answered), ["q"] * 2, ["A is. B is.", "C is."])
     assert found == [None, [Claim("C is.", "C is.")]]
 
 
@@ -87,7 +92,7 @@ TWICE = '{"claims": ["Ann won.", "ann  WON.", " Bob won. "]}'
 
 def test_a_claim_that_comes_again_in_other_case_or_spacing_is_kept_once():
     llm = FakeLLM(lambda prompt: Reply(TWICE))
-    (found,) = llm_extractor(llm)(["q"], ["Both won. So they won."])
+    (found,) = extract_claims(llm, ["q"], ["Both won. So they won."])
     assert found == [Claim("Ann won.", "Both won."), Claim("Bob won.", "Both won.")]
 
 
@@ -103,7 +108,7 @@ def agree(prompt):
 
 def test_a_claim_without_evidence_is_inconclusive_without_a_call():
     llm = FakeLLM(agree)
-    found = llm_claim_verifier(llm)([("A.", []), ("B.", ["e"]), ("C.", ())])
+    found = label_texts(llm, [("A.", []), ("B.", ["e"]), ("C.", ())])
     assert found == [INCONCLUSIVE, SUPPORTED, INCONCLUSIVE]
     assert len(llm.batches[0]) == 1
 
@@ -111,7 +116,7 @@ def test_a_claim_without_evidence_is_inconclusive_without_a_call():
 def test_a_failed_verification_is_none():
     for reply in (Reply(None, "timeout"), Reply(""), Reply("maybe")):
         llm = FakeLLM(lambda prompt, reply=reply: reply)
-        assert llm_claim_verifier(llm)([("A.", ["e"])]) == [None]
+        assert label_texts(llm, [("A.", ["e"])]) == [None]
 
 
 # All claims of all responses
@@ -130,5 +135,5 @@ def test_equal_claims_with_equal_evidence_are_verified_once_in_one_call():
 
     claims = [[claim("A"), claim("B")], [claim("B")], [claim("B")]]
     evidence = [["e"], ["e"], ["other"]]
-    support_of(claims, lambda i, c: evidence[i], verify)
+    verify_claims(claims, lambda i, c: evidence[i], verify)
     assert calls == [[("A", ("e",)), ("B", ("e",)), ("B", ("other",))]]

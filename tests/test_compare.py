@@ -1,5 +1,7 @@
 """The papers' rewards on one policy: who pays what, what is equal, what it costs."""
 
+from functools import partial
+
 import pytest
 from fake_llm import FakeLLM, field, told
 
@@ -120,8 +122,8 @@ def pipeline(llm):
 
     pieces = EvidenceCache(evidence, spans, 32)
     return {
-        "extract": claims.llm_extractor(llm),
-        "verify": claims.llm_claim_verifier(llm),
+        "extract": partial(claims.extract_claims, llm),
+        "verify": partial(claims.label_texts, llm),
         "pieces": pieces,
         "search": search_words(evidence),
         "llm": llm,
@@ -153,7 +155,7 @@ def test_calls_are_those_that_the_papers_pipelines_make():
         llm = asked_of(FakeLLM())
         parts = pipeline(llm)
         if arm == "ternary":
-            judge.judged_outcomes(llm, [response], [LONG.answers], [LONG.question])
+            judge.judge_outcomes(llm, [response], [LONG.answers], [LONG.question])
         elif arm in ("binary_rar", "veriscore"):
             engine = rar.EvidenceEngine(**parts, whole=parts["pieces"])
             rar.rewards_by_arm([arm], engine, *rows)

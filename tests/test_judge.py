@@ -5,7 +5,7 @@ import json
 from fake_llm import FakeLLM, text_of
 
 from factkit.verify import judge
-from factkit.verify.judge import GRADED, graded
+from factkit.verify.judge import GRADED_FIELDS, grade_responses
 from factkit.verify.llm import Reply
 from factkit.verify.outcome import Outcome
 
@@ -22,7 +22,7 @@ def prompts(llm):
 
 def outcomes(llm, responses):
     n = len(responses)
-    return judge.judged_outcomes(llm, responses, [["Paris"]] * n, ["Capital?"] * n)
+    return judge.judge_outcomes(llm, responses, [["Paris"]] * n, ["Capital?"] * n)
 
 
 def test_scores_become_outcomes_and_abstentions_make_no_call():
@@ -40,13 +40,13 @@ def test_a_failed_judge_is_no_outcome():
     for reply in (Reply(None, "timeout"), *map(Reply, ("", "wrong", '{"score": 2}'))):
         llm = FakeLLM(lambda prompt, reply=reply: reply)
         assert outcomes(llm, ["Paris", "Lyon"]) == [None, None]
-        assert graded(llm, "judge_outcome", [ROW]) == [None]
+        assert grade_responses(llm, "judge_outcome", [ROW]) == [None]
 
 
 def test_a_request_is_greedy_and_names_schema_and_template_version():
     llm = FakeLLM(right)
-    graded(llm, "judge_outcome", [ROW])
-    graded(llm, "judge_reasoning", [ROW])
+    grade_responses(llm, "judge_outcome", [ROW])
+    grade_responses(llm, "judge_reasoning", [ROW])
     names = [r.template.partition("@") for r in llm.requests]
     assert [name for name, _, _ in names] == ["judge_outcome", "judge_reasoning"]
     assert [len(version) for _, _, version in names] == [8, 8]
@@ -72,10 +72,10 @@ def test_a_prediction_cannot_leave_its_field():
 
 def test_a_long_prediction_is_cut():
     llm = FakeLLM(right)
-    graded(llm, "judge_outcome", [("q", "a", "é" * 100_000)])
-    graded(llm, "judge_reasoning", [("q", "a", "é" * 100_000)])
+    grade_responses(llm, "judge_outcome", [("q", "a", "é" * 100_000)])
+    grade_responses(llm, "judge_reasoning", [("q", "a", "é" * 100_000)])
     lengths = [prompt.count("é") for prompt in prompts(llm)]
-    assert lengths == [limit for _, limit in GRADED.values()]
+    assert lengths == [limit for _, limit in GRADED_FIELDS.values()]
 
 
 def label(letter):
@@ -88,7 +88,7 @@ def test_the_better_response_wins_whichever_place_it_has():
         return label("a" if first else "b")
 
     llm = FakeLLM(prefers)
-    verdicts = judge.compare(llm, ["Who?"] * 2, ["good", "x"], ["y", "good"])
+    verdicts = judge.compare_responses(llm, ["Who?"] * 2, ["good", "x"], ["y", "good"])
     assert verdicts == [1.0, 0.0]
     assert len(llm.requests) == 4
 
@@ -97,6 +97,6 @@ def test_a_judge_that_likes_a_place_gives_a_draw_and_one_that_fails_none():
     for other, value in (("a", 0.5), ("tie", None)):
         replies = iter([label("a"), label(other), label(other)])  # asked for again
         llm = FakeLLM(lambda prompt, replies=replies: next(replies))
-        (verdict,) = judge.compare(llm, ["?"], ["p"], ["<think>no</think>q"])
+        (verdict,) = judge.compare_responses(llm, ["?"], ["p"], ["<think>no</think>q"])
         assert verdict == value
         assert "no" not in prompts(llm)[0].rpartition("Response a: ")[2]

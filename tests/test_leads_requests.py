@@ -208,7 +208,7 @@ def test_the_script_at_its_best_is_right_where_the_search_finds(sets, search, re
     right = []
     for example in sets["test"]:
         turns = script(example.question, search, read, k=5)
-        answer = t.answer_of(turns)
+        answer = t.parse_answer(turns)
         said = [v for v in ("Same.", "Different.") if f" {v}</think>" in turns[-1].text]
         follows = {SUPPORT: ["Same."], REFUTE: ["Different."], NEI: []}
         assert said == follows[answer.label], turns[-1].text

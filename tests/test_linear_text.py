@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from factkit.verify.response import sentences
+from factkit.verify.response import split_sentences
 
 # Each is repeated to make a text.
 UNITS = """
@@ -22,6 +22,7 @@ READ_ALL = """
 import json, resource, sys
 from factkit.facts.leads import facts, reader
 from factkit.verify.llm import Reply
+from factkit.verify.replies import read_reply
 from factkit.prompts import neutral
 from factkit.papers.reason import evaluate as reason
 from factkit.data import bm25
@@ -41,17 +42,18 @@ def read(facts, text):
 def of_trajectory(text):
     for turns in ([text], ["<think></think><answer>", text, "</answer>"]):
         turns = [trajectory.Turn(t, True) for t in turns]
-        trajectory.answer_of(turns), trajectory.well_formed(turns, False)
+        trajectory.parse_answer(turns), trajectory.is_well_formed(turns, False)
 
 FUNCTIONS = [
-    response.sentences, response.boxed, response.reasoning, response.parts,
-    lambda text: response.final_answer(text, False),
-    lambda text: response.parts(f"<think>{text}</think><answer>{text}</answer>"),
-    lambda text: outcome.outcome(text, ["Paris", "1868", "1"], text[:999]),
-    lambda text: outcome.outcome(text[:400] + " Paris " + text[:400], ["Paris"]),
-    lambda text: outcome.contains(text, ["Paris"]), outcome.abstains,
-    lambda text: outcome.exact(text, ["Paris"]), outcome.normalise,
-    lambda text: judge.read(Reply(text), judge.Grade), judge.quoted,
+    response.split_sentences, response.extract_boxed, response.extract_reasoning,
+    response.split_response,
+    lambda text: response.extract_answer(text, False),
+    lambda text: response.split_response(response.format_response(text, text)),
+    lambda text: outcome.grade_by_rules(text, ["Paris", "1868", "1"], text[:999]),
+    lambda text: outcome.grade_by_rules(text[:400] + " Paris " + text[:400], ["Paris"]),
+    lambda text: outcome.grade_by_containment(text, ["Paris"]), outcome.abstains,
+    lambda text: outcome.grade_by_exact_match(text, ["Paris"]), outcome.normalise,
+    lambda text: read_reply(Reply(text), judge.Grade), judge.quote,
     of_trajectory, neutral,
     lambda text: read(made, text), lambda text: read(made, made.people[0] + text),
     lambda text: made.reasoning_quality("", text),
@@ -91,6 +93,6 @@ NUMBERS = f"[{' '.join(map(str, range(1950, 1958)))}]"
 
 
 def test_a_response_of_numbers_is_split_at_once():
-    assert sentences(f"It was {NUMBERS}. Then {NUMBERS * 1000} came.")[0] == (
+    assert split_sentences(f"It was {NUMBERS}. Then {NUMBERS * 1000} came.")[0] == (
         f"It was {NUMBERS}."
     )

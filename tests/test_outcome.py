@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.facts.world import facts as world
-from factkit.verify.outcome import Outcome, outcome
+from factkit.verify.outcome import Outcome, grade_by_rules
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
 
@@ -58,35 +58,35 @@ def test_usual_forms_of_answering_have_their_outcome():
         for form in forms.replace("\n", "|").split("|"):
             for q, x, y in QUESTIONS:
                 response = form.format(q=q, x=x, y=y)
-                read = outcome(response, [x], q)
+                read = grade_by_rules(response, [x], q)
                 if read is not expected:
                     misread.append((response, q, str(read)))
     assert misread == []
 
 
 def test_what_small_models_said_has_its_outcome():
-    read = [(*row[:3], outcome(row[2], row[1], row[0])) for row in SAID]
+    read = [(*row[:3], grade_by_rules(row[2], row[1], row[0])) for row in SAID]
     assert read == SAID
 
 
 def test_a_date_gives_its_year_and_itself_in_either_order():
     for said in ("9 December 1868", "December 9, 1868", "He was born on 9 Dec 1868."):
-        assert outcome(said, ["1868"]) is CORRECT
-        assert outcome(said, ["9 December 1868"]) is CORRECT
-        assert outcome(said, ["10 December 1868"]) is WRONG
-        assert outcome("1868", [said]) is WRONG
+        assert grade_by_rules(said, ["1868"]) is CORRECT
+        assert grade_by_rules(said, ["9 December 1868"]) is CORRECT
+        assert grade_by_rules(said, ["10 December 1868"]) is WRONG
+        assert grade_by_rules("1868", [said]) is WRONG
 
 
 @given(st.integers(1000, 2100), st.integers(1000, 2100))
 def test_years_match_as_numbers_only(gold, said):
     expected = CORRECT if gold == said else WRONG
-    assert outcome(f"in {said}", [str(gold)]) is expected
+    assert grade_by_rules(f"in {said}", [str(gold)]) is expected
 
 
 @given(st.text(st.characters(), max_size=200))
 def test_any_text_has_an_outcome(response):
-    assert outcome(response, ["Paris", "1868"]) in Outcome
-    assert outcome(response + "\ud800", ["5"], response) in Outcome
+    assert grade_by_rules(response, ["Paris", "1868"]) in Outcome
+    assert grade_by_rules(response + "\ud800", ["5"], response) in Outcome
 
 
 def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():
@@ -97,7 +97,7 @@ def test_every_fact_of_the_world_is_told_from_every_other_of_its_kind():
     for example in examples[::7]:
         for other in by_relation[example.relation]:
             expected = CORRECT if other in example.answers else WRONG
-            assert outcome(other, example.answers, example.question) is expected
+            assert grade_by_rules(other, example.answers, example.question) is expected
 
 
 # By kind: a reference | responses that give it | responses that give another answer.
@@ -153,23 +153,23 @@ def test_numbers_dates_names_and_letters_are_compared_by_what_they_mean():
             reference, *given = right.split("|")
             for response in (reference, *given, *wrong.split("|")):
                 expected = WRONG if response in wrong.split("|") else CORRECT
-                if outcome(response, [reference]) is not expected:
+                if grade_by_rules(response, [reference]) is not expected:
                     misread.append((kind, reference, response))
     assert misread == []
 
 
 def test_a_percentage_may_lack_its_sign_where_the_question_asks_for_one():
     question = "What percentage of the Earth is water?"
-    assert outcome("71%", ["71"], question) is CORRECT
-    assert outcome("71%", ["71"], "How many?") is WRONG
+    assert grade_by_rules("71%", ["71"], question) is CORRECT
+    assert grade_by_rules("71%", ["71"], "How many?") is WRONG
 
 
 def test_an_answer_that_is_said_to_be_none_is_wrong():
     for response in ("≠ Paris", "=\u0338 Paris", "It is ≠ Paris"):
-        assert outcome(response, ["Paris"]) is WRONG
+        assert grade_by_rules(response, ["Paris"]) is WRONG
 
 
 def test_a_long_line_is_no_short_answer():
-    assert outcome("It is Paris. " + "So it is. " * 100, ["Paris"]) is WRONG
-    assert outcome("Paris" + " " * 1_200 + "or London", ["Paris"]) is WRONG
-    assert outcome("I don't know. " * 100, ["Paris"]) is ABSTAIN
+    assert grade_by_rules("It is Paris. " + "So it is. " * 100, ["Paris"]) is WRONG
+    assert grade_by_rules("Paris" + " " * 1_200 + "or London", ["Paris"]) is WRONG
+    assert grade_by_rules("I don't know. " * 100, ["Paris"]) is ABSTAIN

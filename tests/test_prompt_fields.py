@@ -27,10 +27,10 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     for judge in (engine.no_contradiction, engine.rating, engine.quality):
         judge(*rows)
     PreferenceEngine(**UNUSED, llm=llm).preferred(*rows)
-    claims.llm_extractor(llm)([text], [f"A{text}"])
-    claims.llm_claim_verifier(llm)([(text, [text, "e"])])
+    claims.extract_claims(llm, [text], [f"A{text}"])
+    claims.label_texts(llm, [(text, [text, "e"])])
     kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
-    claims.labeller(llm, "verify_statement", *kinds)([(text, [text])])
+    claims.label_texts(llm, [(text, [text])], "verify_statement", *kinds)
     rlfh.rate(llm, [text], [text], [[text]])
     rlfh.llm_annotator(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
     for request in llm.requests:

@@ -7,9 +7,10 @@ import pytest
 
 from factkit import prompts
 from factkit.run.params import ROOT
-from factkit.verify.judge import Grade, read
+from factkit.verify.judge import Grade
 from factkit.verify.llm import Reply
-from factkit.verify.response import boxed
+from factkit.verify.replies import read_reply
+from factkit.verify.response import extract_boxed
 
 TEMPLATES = sorted(p.stem for p in (ROOT / "factkit" / "prompts").glob("*.txt"))
 FIELD = re.compile(r"(?<!\\boxed)\{(\w+)\}")
@@ -35,11 +36,12 @@ def test_the_examples_of_judges_and_answers_are_replies_that_can_be_read():
     for name in ("judge_outcome", "judge_reasoning"):
         lines = prompts.template(name).splitlines()
         replies = [line for line in lines if line.startswith("{")]
-        assert {read(Reply(reply), Grade).score for reply in replies} == {0, 1}
+        assert {read_reply(Reply(reply), Grade).score for reply in replies} == {0, 1}
         assert all(set(json.loads(r)) == {"explanation", "score"} for r in replies)
     for name in ("closed_book", "with_references"):
-        assert boxed(prompts.template(name)) == "I don't know"
-        assert boxed(prompts.template(name).rpartition(",")[0]) == "invalid question"
+        assert extract_boxed(prompts.template(name)) == "I don't know"
+        first = prompts.template(name).rpartition(",")[0]
+        assert extract_boxed(first) == "invalid question"
 
 
 def test_an_unknown_template_is_refused_with_those_there_are():

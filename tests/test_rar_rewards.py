@@ -13,8 +13,8 @@ from factkit.facts.world import facts as w
 from factkit.facts.world import texts as world_text
 from factkit.papers.rar import rewards as rar
 from factkit.verify.claims import Support
-from factkit.verify.judge import read
 from factkit.verify.llm import Reply
+from factkit.verify.replies import read_reply
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
@@ -230,5 +230,5 @@ def test_the_examples_of_a_template_are_replies_that_can_be_read():
     for template, _ in JUDGES.values():
         lines = prompts.template(template).splitlines()
         replies = [line for line in lines if line.startswith("{")]
-        values = [read(Reply(reply), rar.Rating).SCORE for reply in replies]
+        values = [read_reply(Reply(reply), rar.Rating).SCORE for reply in replies]
         assert len(set(values)) == 2

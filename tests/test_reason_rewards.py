@@ -17,7 +17,7 @@ from factkit.papers.reason.rewards import precisions, reward, score_responses
 from factkit.run import params
 from factkit.verify.claims import Support
 from factkit.verify.llm import Reply
-from factkit.verify.response import TAGS, Reasoned, parts, written
+from factkit.verify.response import TAGS, ResponseParts, format_response, split_response
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 claims = st.integers(0, 50).flatmap(lambda t: st.tuples(st.integers(0, t), st.just(t)))
@@ -66,18 +66,18 @@ plain = (
 def test_what_is_written_is_read_back_but_not_with_a_tag_more_or_less(
     thought, answer, tag, data
 ):
-    response = written(thought, answer)
-    assert parts(response) == Reasoned(thought, answer)
+    response = format_response(thought, answer)
+    assert split_response(response) == ResponseParts(thought, answer)
     at = data.draw(st.integers(0, len(response)))
-    assert parts(response[:at] + tag + response[at:]) is None
-    assert parts(response.replace(tag, "")) is None
-    assert parts(f"{response}.") is parts(f"a{response}") is None
+    assert split_response(response[:at] + tag + response[at:]) is None
+    assert split_response(response.replace(tag, "")) is None
+    assert split_response(f"{response}.") is split_response(f"a{response}") is None
 
 
 @given(st.permutations(TAGS), plain)
 def test_tags_in_another_order_are_malformed(tags, text):
     assume(tuple(tags) != TAGS)
-    assert parts(f" {text} ".join(tags)) is None
+    assert split_response(f" {text} ".join(tags)) is None
 
 
 # The engine
@@ -117,7 +117,7 @@ def ask(arm, *responses, engine=None):
 
 def test_the_engine_sees_only_answers_of_well_formed_responses_in_one_batch():
     engine = Told()
-    good, bad = written("bad", "good"), written("good", "bad")
+    good, bad = format_response("bad", "good"), format_response("good", "bad")
     ask("fact_relevance", "good", good, "<think> bad", bad, engine=engine)
     seen = ["r1", "r3"], ["Who is r1?", "Who is r3?"], ["good", "bad"]
     assert engine.asked == [("supports", *seen), ("preferred", *seen)]
@@ -130,19 +130,19 @@ def test_the_engine_sees_only_answers_of_well_formed_responses_in_one_batch():
 def test_preference_is_asked_for_where_it_counts_and_a_failure_costs_the_reward():
     for arm, (_, relevance) in reason.WEIGHTS.items():
         engine = Told()
-        (one,) = ask(arm, written("a", "good"), engine=engine)
+        (one,) = ask(arm, format_response("a", "good"), engine=engine)
         asked = [what for what, *_ in engine.asked]
         assert asked == (["supports", "preferred"] if relevance else ["supports"])
         assert one.wins is (True if relevance else None)
         for answer in ("unread", "half"):  # the verifier failed
-            assert ask(arm, written("a", answer))[0].reward is None
-        undecided = ask(arm, written("a", "undecided"))[0].reward
+            assert ask(arm, format_response("a", answer))[0].reward is None
+        undecided = ask(arm, format_response("a", "undecided"))[0].reward
         assert (undecided is None) == (relevance != 0)
 
 
 def test_each_response_has_its_own_reward_by_hand():
     answers = ("bad", "good", "no claims", "unread")
-    responses = [written("b", answer) for answer in answers]
+    responses = [format_response("b", answer) for answer in answers]
     rows = ask("fact_detail_relevance", "good", *responses)
     log = math.log
     assert [one.reward for one in rows] == [
@@ -155,11 +155,11 @@ def test_each_response_has_its_own_reward_by_hand():
     supports = [one.supports for one in rows]
     assert supports == [None, *(Told.CLAIMS[answer] for answer in answers)]
     assert [one.wins for one in rows] == [None, False, True, False, False]
-    assert rows[2].parts == Reasoned("b", "good")
+    assert rows[2].parts == ResponseParts("b", "good")
 
 
 def test_precision_is_the_share_of_supported_claims_or_none():
-    texts = [*(written("t", answer) for answer in Told.CLAIMS), "good"]
+    texts = [*(format_response("t", answer) for answer in Told.CLAIMS), "good"]
     rows = [["a"] * 7, ["who?"] * 7, texts]
     # good, bad, without claims, unread, half read, one claim; malformed
     assert precisions(Told(), *rows) == [2 / 3, 1 / 4, None, None, None, 1.0, None]
@@ -180,7 +180,7 @@ def stating(n, person=PERSON):
 def exact(answer, reference=""):
     """An answer under the arm with both weights, in the fact world."""
     engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
-    rows = [REQUEST.id], [REQUEST.question], [written("t", answer)]
+    rows = [REQUEST.id], [REQUEST.question], [format_response("t", answer)]
     return score_responses("fact_detail_relevance", engine, *rows)[0]
 
 
@@ -220,7 +220,7 @@ def test_text_to_the_judge_neither_adds_a_claim_nor_breaks_the_form_nor_wins():
     own = stating(2)
     for attack in ATTACKS:
         one = exact(f"{own} {attack}", reference=own)
-        assert one.parts == Reasoned("t", f"{own} {attack}")
+        assert one.parts == ResponseParts("t", f"{own} {attack}")
         assert (one.supports, one.wins) == ([YES, YES], False)
         assert exact(attack).wins is False
 
@@ -278,8 +278,8 @@ def adapted(arm, texts, engine=None, **more):
     return reason.trl_reward(arm, engine or Told())(**rows | more)
 
 
-TEXTS = [written("a b", "good"), "good", written("c", "no claims")]
-TEXTS += [written("d", "half")]
+TEXTS = [format_response("a b", "good"), "good", format_response("c", "no claims")]
+TEXTS += [format_response("d", "half")]
 
 
 def test_the_adapter_scores_completions_of_a_chat_too_and_keeps_failures():
@@ -311,5 +311,5 @@ def test_the_adapter_logs_a_batch():
 
 
 def test_a_malformed_response_is_penalised_and_a_failed_one_has_no_reward():
-    responses = ["good"] * 3 + [written("t", "half")]
+    responses = ["good"] * 3 + [format_response("t", "half")]
     assert adapted("fact", responses) == [-1] * 3 + [None]

@@ -14,7 +14,7 @@ from factkit.facts.world import facts as w
 from factkit.papers.reason import evaluate as reasoned
 from factkit.run import params
 from factkit.run.statistics import means
-from factkit.verify.response import written
+from factkit.verify.response import format_response
 
 WORLD = w.build_world(3, people=30)
 A, B, C, D = WORLD.people[:4]
@@ -49,10 +49,12 @@ SAID = dict(
     zip(
         IDS,
         [
-            written(f"{false(A, 3)} Perhaps it is so.", f"{true(A, 2)} {false(A, 2)}"),
-            written("Hm.", "I don't know."),
+            format_response(
+                f"{false(A, 3)} Perhaps it is so.", f"{true(A, 2)} {false(A, 2)}"
+            ),
+            format_response("Hm.", "I don't know."),
             f"<think> Hm. </think> <answer> {true(C, 2)}",  # malformed, and answers
-            written("", true(D, 1)),
+            format_response("", true(D, 1)),
         ],
         strict=True,
     )
@@ -163,7 +165,7 @@ def test_items_are_what_the_metrics_are_means_of(p, engine, tmp_path):
 
 def test_a_malformed_response_is_measured_by_its_answer(measured):
     """All but one whose reasoning never ends: it has none."""
-    whole = written("Hm.", true(C, 4))
+    whole = format_response("Hm.", true(C, 4))
     proper = measured(said=SAID | {IDS[2]: whole})
     for tag in ("<think>", "</think>", "<answer>", "</answer>"):
         found = measured(said=SAID | {IDS[2]: whole.replace(tag, "")})
@@ -206,7 +208,7 @@ def by_number(ids, prompts, texts):
 def test_without_a_judge_the_more_relevant_answer_wins(p):
     decide = reasoned.comparison(p, SimpleNamespace(relevance=by_number))
     # by the answers, without reasoning and tags, however malformed
-    ours = ["2", "1", "1", written("9", "1"), "<think>1</think>2", "1</answer>"]
+    ours = ["2", "1", "1", format_response("9", "1"), "<think>1</think>2", "1</answer>"]
     theirs = ["1", "2", "1", "2", "<answer>1", "<think>0</think><answer>1</answer>"]
     found = decide(EXAMPLES + EXAMPLES[:2], ours, theirs)
     assert found == [1, 0, 0.5, 0, 1, 0.5]
@@ -224,7 +226,11 @@ def test_a_judge_compares_the_answers_in_both_orders(monkeypatch):
         return told(reason="r", label="b" if good[1] else "a")
 
     decide = reasoned.comparison(with_judge(monkeypatch, prefers), None)
-    ours = [written("bad", "good"), written("good", "bad"), written("", "so")]
+    ours = [
+        format_response("bad", "good"),
+        format_response("good", "bad"),
+        format_response("", "so"),
+    ]
     # of the third it likes the first place, twice
     preferred = decide(EXAMPLES[:3], ours, ["so", "good", "la"])
     assert preferred == [1.0, 0.0, 0.5]
@@ -235,9 +241,11 @@ def test_a_judge_compares_the_answers_in_both_orders(monkeypatch):
 F0, F1 = WORLD.facts_of(A)[:2]
 FIRST, REWORDED, SECOND = w.statement(F0), w.statement(F0, 1), w.statement(F1)
 REASONINGS = [
-    written(f"Perhaps {REWORDED} {SECOND}", FIRST),  # doubt; the second fact left out
-    written(f"{FIRST} Perhaps {SECOND}", f"{FIRST} {SECOND}"),  # doubt
-    written(FIRST, f"{REWORDED} {SECOND}"),  # the second fact added
+    format_response(
+        f"Perhaps {REWORDED} {SECOND}", FIRST
+    ),  # doubt; the second fact left out
+    format_response(f"{FIRST} Perhaps {SECOND}", f"{FIRST} {SECOND}"),  # doubt
+    format_response(FIRST, f"{REWORDED} {SECOND}"),  # the second fact added
     f"<think> Perhaps {FIRST} {FIRST} </think> {SECOND}",  # malformed
 ]
 THOUGHT = dict(zip(IDS, REASONINGS, strict=True))
@@ -266,7 +274,7 @@ def test_two_wordings_of_what_the_leads_state_are_one_sentence():
         ("He died on 19 April 1882. Charles Darwin was English.", ()),
         ("He died on 19 April 1882. He was a naturalist.", ("left_out", "added")),
     ):
-        found = strategies([asked], {"q": written(thought, answer)}, p)
+        found = strategies([asked], {"q": format_response(thought, answer)}, p)
         assert found == dict.fromkeys(("doubt", *more), 1.0)
 
 
@@ -277,7 +285,7 @@ def test_an_annotator_tells_strategies_and_is_left_out_where_it_fails(monkeypatc
         steps = [{"step": "s", "strategies": names[field(prompt, "Answer")]}]
         return told(steps=steps, helpfulness=5)
 
-    answers = [written("t", answer) for answer in (FIRST, REWORDED, SECOND)]
+    answers = [format_response("t", answer) for answer in (FIRST, REWORDED, SECOND)]
     said = dict(zip(IDS, [*answers, "none"], strict=True))
     p = with_judge(monkeypatch, annotates)
     shares = strategies(EXAMPLES, said, p)

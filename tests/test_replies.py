@@ -22,8 +22,9 @@ from factkit.papers.reason.rewards import Preference
 from factkit.papers.rlfh import feedback
 from factkit.verify import claims, judge
 from factkit.verify.claims import Claims, Label, is_claim_of
-from factkit.verify.judge import CLOSING, Choice, Grade, read
+from factkit.verify.judge import Choice, Grade
 from factkit.verify.llm import LLM, Endpoint, Limits, Reply
+from factkit.verify.replies import CLOSING, Failure, read_reply
 
 CORPUS = Path(__file__).with_name("replies.jsonl")
 FORMS = {
@@ -47,8 +48,8 @@ FACTS = Path(__file__).parents[2] / "shared/data/factscore/InstructGPT.jsonl"
 
 def verdict_of(form, text, finish_reason="stop", row=None):
     """What the reader makes of a reply, as plain JSON."""
-    value = read(Reply(text, finish_reason=finish_reason), FORMS[form], row)
-    if value is None:
+    value = read_reply(Reply(text, finish_reason=finish_reason), FORMS[form], row)
+    if isinstance(value, Failure):
         return None
     if form == "annotation":
         names = [name for step in value.steps for name in step.strategies]
@@ -257,10 +258,13 @@ def test_a_reply_that_keeps_to_its_schema_ends_within_its_tokens():
 
 def test_bounds_are_asked_for_and_not_required():
     long = {"explanation": "é" * 5_000, "score": 1}
-    assert read(Reply(json.dumps(long)), Grade).explanation == long["explanation"]
-    assert len(read(Reply(json.dumps({"claims": ["A b."] * 99})), Claims).claims) == 99
+    grade = read_reply(Reply(json.dumps(long)), Grade)
+    assert grade.explanation == long["explanation"]
+    many = Reply(json.dumps({"claims": ["A b."] * 99}))
+    assert len(read_reply(many, Claims).claims) == 99
     for blank in (" ", "\n", ""):
-        assert read(Reply(json.dumps({"claims": [blank]})), Claims) is None
+        blank_claim = Reply(json.dumps({"claims": [blank]}))
+        assert isinstance(read_reply(blank_claim, Claims), Failure)
 
 
 # What happens to a reply that cannot be read
@@ -309,9 +313,9 @@ def test_a_reply_is_asked_for_no_third_time_and_the_causes_are_told():
     with pytest.warns(UserWarning, match="4 × not one JSON object alone"):
         assert judge.ask(llm, *ASKED) == [None] * 4
     assert [len(batch) for batch in llm.batches] == [4, 4]
-    assert len(judge.causes()) < 300
+    assert len(judge.describe_failures()) < 300
     with pytest.raises(ValueError, match="4 × not one JSON object"):
-        judge.failed_share([None], "failures")
+        judge.check_failures([None], "failures")
 
 
 def test_a_second_reply_that_does_not_come_leaves_the_first_as_the_cause():

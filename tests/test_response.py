@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.verify.response import boxed, final_answer, reasoning
+from factkit.verify.response import extract_answer, extract_boxed, extract_reasoning
 
 # Any text, and texts made of the marks that the functions look for.
 responses = st.text(max_size=200) | st.lists(
@@ -41,10 +41,10 @@ BOXES = [
 
 
 def test_the_last_box_after_the_reasoning_counts():
-    found = [(text, boxed(text)) for text, _ in BOXES]
+    found = [(text, extract_boxed(text)) for text, _ in BOXES]
     assert found == BOXES
     for text, content in BOXES:
-        assert final_answer(text, boxed_required=True) == (content or "")
+        assert extract_answer(text, boxed_required=True) == (content or "")
 
 
 THOUGHTS = [
@@ -57,7 +57,7 @@ THOUGHTS = [
 
 
 def test_reasoning_lasts_from_the_first_to_the_last_tag():
-    assert [(text, reasoning(text)) for text, _ in THOUGHTS] == THOUGHTS
+    assert [(text, extract_reasoning(text)) for text, _ in THOUGHTS] == THOUGHTS
 
 
 ANSWERS = [
@@ -79,13 +79,13 @@ ANSWERS = [
 
 
 def test_the_answer_s_tags_are_no_part_of_it():
-    found = [(text, final_answer(text, boxed_required=False)) for text, _ in ANSWERS]
+    found = [(text, extract_answer(text, boxed_required=False)) for text, _ in ANSWERS]
     assert found == ANSWERS
 
 
 @given(responses)
 def test_any_text_can_be_read(text):
-    assert isinstance(boxed(text), str | None)
-    assert isinstance(reasoning(text), str)
-    answer = final_answer(text, boxed_required=False)
+    assert isinstance(extract_boxed(text), str | None)
+    assert isinstance(extract_reasoning(text), str)
+    answer = extract_answer(text, boxed_required=False)
     assert "<think>" not in answer and "</answer>" not in answer

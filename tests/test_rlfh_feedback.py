@@ -18,8 +18,8 @@ from factkit.papers.rlfh.feedback import (
     llm_annotator,
     mean_feedback,
 )
-from factkit.verify.judge import read
 from factkit.verify.llm import Reply
+from factkit.verify.replies import read_reply
 
 CORRECT, HEDGED_CORRECT, VAGUE, HEDGED_WRONG, WRONG = Truth
 WORLD = worlds.build_world(people=40)
@@ -185,8 +185,9 @@ def test_the_examples_of_the_templates_are_replies_that_can_be_read():
         lines = prompts.template(template).splitlines()
         return [Reply(line) for line in lines if line.startswith("{")]
 
-    assert all(read(r, Statements) for r in shown("extract_statements"))
-    labels = [read(r, Label).label for r in shown("verify_statement")]
+    for reply in shown("extract_statements"):
+        assert isinstance(read_reply(reply, Statements), Statements)
+    labels = [read_reply(r, Label).label for r in shown("verify_statement")]
     assert sorted(labels) == sorted(Truth)
     six, one = shown("rate_informativeness")
     assert set(ratings_of(six, 6)) == set(SCALE) and ratings_of(one, 1) == [5]

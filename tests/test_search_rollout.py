@@ -42,7 +42,7 @@ from factkit.run import params
 from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline, setup
 from factkit.verify import trajectory as t
-from factkit.verify.trajectory import Turn, answer_of, well_formed
+from factkit.verify.trajectory import Turn, is_well_formed, parse_answer
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
 SMALL = {
@@ -294,8 +294,8 @@ def found_to_be(entry):
 def test_an_entry_s_tags_neither_answer_nor_break_the_form_nor_end_the_sequence():
     made = tell(pieces(), *GOOD, search=found_to_be(HOSTILE))
     assert HOSTILE.text.split("\n")[1] in made.turns[1].text
-    assert well_formed(made.turns, online=True)
-    assert answer_of(made.turns) == t.Answer("SUPPORT", ("Fox_sentence_1",))
+    assert is_well_formed(made.turns, online=True)
+    assert parse_answer(made.turns) == t.Answer("SUPPORT", ("Fox_sentence_1",))
     ids, text = observation([HOSTILE], pieces(), 1000)
     assert pieces().eos_token_id not in ids and "<|end|>" in text
 
@@ -308,7 +308,7 @@ def test_an_observation_keeps_its_budget_and_closes_its_tag():
         for most in range(len(least), len(whole) + 3):
             ids, text = observation(ENTRIES, tokenizer, most)
             assert len(ids) == min(most, len(whole))
-            assert t.steps([Turn(text, by_model=False)])[0].kind == "information"
+            assert t.parse_steps([Turn(text, by_model=False)])[0].kind == "information"
             assert ids == whole or ids[:-end] == whole[: most - end]
             assert ids[-end:] == whole[-end:]
 
@@ -427,7 +427,7 @@ def talkative():
     generate, find = greedy(model, few()), in_process(INDEX)
     alone = [rollouts([prompt], generate, find, few(), p)[0] for prompt in prompts]
     kinds = {
-        "forced": sum(t.forced(r.turns) for r in alone),
+        "forced": sum(t.is_forced(r.turns) for r in alone),
         "searching": sum(len(r.turns) == 3 for r in alone),
         "silent": sum(r.ids[-1] == few().eos_token_id for r in alone),
         "answering": sum(r.turns[-1].text.endswith("</answer>") for r in alone),
@@ -540,7 +540,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
         assert (how.temperature, how.top_p) == (0.0, 0.9)
     limits = [how.max_tokens for _, how in engine.asked]
     assert limits[: len(prompts)] == [12] * len(prompts)
-    forced = [rollout for rollout in by_engine if t.forced(rollout.turns)]
+    forced = [rollout for rollout in by_engine if t.is_forced(rollout.turns)]
     assert all(0 < n < 12 for n in limits[-len(forced) :])
     assert bodies[0]["prompt"] == prompts
     names = ("model", "temperature", "top_p", "max_tokens")
@@ -563,11 +563,11 @@ def test_sft_has_the_tokens_and_the_mask_of_a_rollout():
         script = []
         for text in told:
             script.append(Turn(text, by_model=True))
-            for query in t.queries(script[-1:]):
+            for query in t.extract_queries(script[-1:]):
                 entries = [
                     piece for e in find.entries(query, 2) for piece in split_entry(e)
                 ]
-                script.append(Turn(t.information(entries), by_model=False))
+                script.append(Turn(t.format_information(entries), by_model=False))
         row = sft_row(prompt, script, tokenizer(), most)
         assert row["input_ids"] == [*prompt, *made.ids, tokenizer().eos_token_id]
         assert row["completion_mask"] == [0] * len(prompt) + [*made.env_mask, 1]
@@ -747,7 +747,8 @@ def searches(p, folder):
 
     def found(trajectory, **_):
         return [
-            float(len(t.queries([Turn(*turn) for turn in rows]))) for rows in trajectory
+            float(len(t.extract_queries([Turn(*turn) for turn in rows])))
+            for rows in trajectory
         ]
 
     return found
@@ -838,7 +839,7 @@ def test_trl_s_mask_and_the_rewards_trajectories_are_the_rollout_s(
             assert row[1][:n] == rollout.env_mask
             assert few().decode(rollout.prompt).split()[0] == rollout.set
         assert {i for rollout in batch for i in rollout.env_mask} == {0, 1}
-        mean = sum(len(t.queries(r.turns)) for r in batch) / len(batch)
+        mean = sum(len(t.extract_queries(r.turns)) for r in batch) / len(batch)
         assert float(logged["reward"]) == pytest.approx(mean) and mean > 0
         lengths = sum(sum(r.env_mask) for r in batch) / len(batch)
         assert float(logged["completions/mean_length"]) == pytest.approx(lengths)

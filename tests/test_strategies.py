@@ -7,7 +7,7 @@ from fake_llm import FakeLLM, told
 from factkit.data.examples import Example
 from factkit.papers.reason.evaluate import RULES, Steps, annotate, tag, tag_shares
 from factkit.verify.llm import Reply
-from factkit.verify.response import Reasoned
+from factkit.verify.response import ResponseParts
 
 # An annotator
 
@@ -18,7 +18,9 @@ def asking(question):
 
 def annotated(reply):
     """The strategies that an annotator names by this reply."""
-    return annotate(FakeLLM(lambda _: reply), [asking("Q?")], [Reasoned("r", "A.")])[0]
+    return annotate(
+        FakeLLM(lambda _: reply), [asking("Q?")], [ResponseParts("r", "A.")]
+    )[0]
 
 
 def steps(*names):
@@ -46,7 +48,7 @@ def test_a_reasoning_takes_one_request_with_question_reasoning_and_answer():
     long = "r" * 50_000
     rows = [("Q?", long, "A."), ('"}', "<think>", "\n{reasoning}")]
     examples = [asking(question) for question, *_ in rows]
-    responses = [Reasoned(*two) for _, *two in rows]
+    responses = [ResponseParts(*two) for _, *two in rows]
     assert annotate(llm, examples, responses) == [["doubt"]] * 2
     shown = [r.messages[0]["content"].splitlines()[-3:] for r in llm.requests]
     values = [[json.loads(line.partition(": ")[2]) for line in p] for p in shown]

@@ -246,7 +246,7 @@ def judged(monkeypatch):
         values = {"so": 1.0, "failed": None}
         return [values.get(text, 0.0) for _, _, text in rows]
 
-    monkeypatch.setattr(judge, "graded", outcomes)
+    monkeypatch.setattr(judge, "grade_responses", outcomes)
     monkeypatch.setattr(verifier, "judge_llm", lambda *_: "llm")
     values = {"verifier": "judge", "judge_model": "m"}
     with pytest.raises(params.ParamError, match="no format_following under a judge"):

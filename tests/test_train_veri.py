@@ -230,15 +230,15 @@ def test_with_a_cold_start_it_starts_from_the_sft_model_of_its_seed(
 
 def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(data):
     p, taught = load(cold_start=True), of_examples(data.train, data.told)
-    answers = [t.answer_of(turns) for turns in data.told]
+    answers = [t.parse_answer(turns) for turns in data.told]
     lacks = next(i for i, a in enumerate(answers) if i % 2 and a.evidence)
     given = data.given | {data.train[lacks].id: []}
     offline = search_rollout.format_prompts(data.train, p.offline_template, given)
     rows = veri.sft_examples(data.train, taught, given, p)
     for i, (prompt, turns) in enumerate(rows):
         if i % 2 and i != lacks:
-            assert prompt == offline[i] and t.well_formed(turns, online=False)
-            assert t.answer_of(turns) == answers[i]
+            assert prompt == offline[i] and t.is_well_formed(turns, online=False)
+            assert t.parse_answer(turns) == answers[i]
         else:
             assert (prompt, turns) == data.shown[i]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factkit.verify import trajectory as t
-from factkit.verify.trajectory import Answer, Turn, answer_of, well_formed
+from factkit.verify.trajectory import Answer, Turn, is_well_formed, parse_answer
 
 SUPPORT, REFUTE, NEI = t.LABELS
 PLAN = "<plan>two facts</plan>"
@@ -26,15 +26,15 @@ def said(text):
 
 def steps(trajectory):
     """(kind, text) of each step."""
-    return [(step.kind, step.text) for step in t.steps(trajectory)]
+    return [(step.kind, step.text) for step in t.parse_steps(trajectory)]
 
 
 def answered(content):
-    return answer_of(said(f"<answer>{content}</answer>"))
+    return parse_answer(said(f"<answer>{content}</answer>"))
 
 
 def formed_answer(content):
-    return well_formed(said(f"{THOUGHT}<answer>{content}</answer>"), online=False)
+    return is_well_formed(said(f"{THOUGHT}<answer>{content}</answer>"), online=False)
 
 
 FULL = online(PLAN, *LOOK, *LOOK, *LOOK, ANSWER)
@@ -62,7 +62,7 @@ def test_a_trajectory_is_read_step_by_step():
         ("search", "Bo's birthplace"),
         ("information", "[[Bo]]: Bo was born in Bern."),
     ]
-    assert t.queries(FULL) == ["Bo's birthplace"] * 3
+    assert t.extract_queries(FULL) == ["Bo's birthplace"] * 3
 
 
 def test_what_is_outside_of_the_protocols_tags_is_other():
@@ -84,7 +84,7 @@ def test_what_is_outside_of_the_protocols_tags_is_other():
     ]
     inside = "a<answer>b</answer>c"
     assert steps(said(f"<think>{inside}</think>")) == [("think", inside)]
-    assert t.queries(said("<search>who<search>what</search>")) == ["what"]
+    assert t.extract_queries(said("<search>who<search>what</search>")) == ["what"]
 
 
 # ---- the answer: labels
@@ -113,12 +113,14 @@ def test_only_what_stands_within_the_answers_tags_answers():
         "<Answer>Label: SUPPORT\nEvidence: [[a]]</Answer>",
         "<answer>Label: SUPPORT\nEvidence: [[a]]<think></answer>",
     ):
-        assert answer_of(said(text)) == Answer(None, ()), text
+        assert parse_answer(said(text)) == Answer(None, ()), text
     page = f"<information>{ANSWER}</information> <plan>x</information>"
     looked = online(PLAN, SEARCH, page, THOUGHT)
-    assert answer_of(looked) == Answer(None, ())
+    assert parse_answer(looked) == Answer(None, ())
     refuting = [*looked, *online(ANSWER.replace("SUPPORT", "REFUTE"))]
-    assert answer_of(refuting).label == REFUTE and well_formed(refuting, online=True)
+    assert parse_answer(refuting).label == REFUTE and is_well_formed(
+        refuting, online=True
+    )
 
 
 def test_an_answer_inside_of_another_step_is_no_answer():
@@ -131,16 +133,16 @@ def test_an_answer_inside_of_another_step_is_no_answer():
     ):
         for after in ("", " or not</think>", "</plan>", "</search></think>"):
             trajectory = said(f"{before}{ANSWER}{after}")
-            assert answer_of(trajectory) == Answer(None, ()), (before, after)
+            assert parse_answer(trajectory) == Answer(None, ()), (before, after)
     refuting = ANSWER.replace("SUPPORT", "REFUTE")
     for text in (f"<think>say {refuting}?</think>{ANSWER}", f"hm</think>{ANSWER}"):
-        assert answer_of(said(text)).label == SUPPORT
+        assert parse_answer(said(text)).label == SUPPORT
     # the system's information, and the answer that it opens, end what was left open
     looked = online("<think>hm", LOOK[1], ANSWER)
-    assert answer_of(looked).label == SUPPORT
+    assert parse_answer(looked).label == SUPPORT
     forced = [Turn("<think>hm", True), Turn("\n<answer>\nLabel:", False)]
     forced.append(Turn("SUPPORT\nEvidence: [[a]]</answer>", True))
-    assert answer_of(forced) == Answer(SUPPORT, ("a",))
+    assert parse_answer(forced) == Answer(SUPPORT, ("a",))
 
 
 def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
@@ -149,9 +151,9 @@ def test_an_answer_that_the_system_opened_is_read_and_not_of_the_form():
         if "Label:" in opening:
             rest = rest.replace("\nLabel:", "")
         forced = [*online(PLAN, *LOOK), Turn(opening, False), Turn(rest, True)]
-        assert answer_of(forced) == Answer(SUPPORT, ("Bo", "Bern, city"))
-        assert t.forced(forced)
-        assert not well_formed(forced, online=True)
+        assert parse_answer(forced) == Answer(SUPPORT, ("Bo", "Bern, city"))
+        assert t.is_forced(forced)
+        assert not is_well_formed(forced, online=True)
 
 
 # ---- the answer: evidence
@@ -187,13 +189,13 @@ def test_evidence_is_read_tolerantly():
 
 def test_up_to_three_searches_are_of_the_form():
     for searches in range(4):
-        assert well_formed(online(PLAN, *LOOK * searches, ANSWER), online=True)
+        assert is_well_formed(online(PLAN, *LOOK * searches, ANSWER), online=True)
     four = online(PLAN, *LOOK * 4, ANSWER)
-    assert not well_formed(four, online=True)
-    assert well_formed(four, online=True, max_searches=4)
-    assert well_formed(said(THOUGHT * 2 + ANSWER), online=False)
-    assert not well_formed(said(ANSWER), online=False)
-    assert not well_formed(FULL, online=False)
+    assert not is_well_formed(four, online=True)
+    assert is_well_formed(four, online=True, max_searches=4)
+    assert is_well_formed(said(THOUGHT * 2 + ANSWER), online=False)
+    assert not is_well_formed(said(ANSWER), online=False)
+    assert not is_well_formed(FULL, online=False)
 
 
 def test_other_orders_tags_and_text_break_the_form():
@@ -209,7 +211,7 @@ def test_other_orders_tags_and_text_break_the_form():
         online(PLAN, *LOOK, "<think>a <b>bold</b> thing</think>", ANSWER),
         online(PLAN, *LOOK, ANSWER.removesuffix("</answer>")),
     ):
-        assert not well_formed(broken, online=True), broken
+        assert not is_well_formed(broken, online=True), broken
 
 
 def test_an_answer_of_the_form_is_a_label_and_a_list():
@@ -235,10 +237,10 @@ def test_an_answer_of_the_form_is_a_label_and_a_list():
 
 @given(trajectories, st.booleans())
 def test_no_text_raises_and_what_is_of_the_form_has_one_answer(trajectory, online):
-    answer = answer_of(trajectory)
+    answer = parse_answer(trajectory)
     assert answer.label in (None, *t.LABELS)
     assert len(set(answer.evidence)) == len(answer.evidence)
-    t.queries(trajectory), t.forced(trajectory)
-    if well_formed(trajectory, online):
+    t.extract_queries(trajectory), t.is_forced(trajectory)
+    if is_well_formed(trajectory, online):
         assert answer.label
         assert [kind for kind, _ in steps(trajectory)].count("answer") == 1

@@ -79,7 +79,7 @@ def test_a_further_judge_that_is_not_up_is_named_and_left_out(capsys):
     assert means(table.values())["judge_3_hallucination"] == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("left out: org/m@http://localhost:8002/v1: 100.0% of 6")
-    assert "See to the judge's endpoint and run again" in line
+    assert "Check the judge's endpoint and run again" in line
 
 
 def test_samples_and_reasoning_have_terms_by_outcome():

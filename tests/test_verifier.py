@@ -60,7 +60,7 @@ def asked(monkeypatch):
         batches.append((llm, list(responses)))
         return [kinds.get(r, WRONG) for r in responses]
 
-    monkeypatch.setattr(judge, "judged_outcomes", judged)
+    monkeypatch.setattr(judge, "judge_outcomes", judged)
     return batches
 
 
@@ -149,7 +149,7 @@ def test_outside_the_fact_world_the_judge_reads_the_reasoning(monkeypatch):
         batches.append(rows)
         return [1.0, None]
 
-    monkeypatch.setattr(judge, "graded", judged)
+    monkeypatch.setattr(judge, "grade_responses", judged)
     said = [r"<think> A. </think> \boxed{x}", r"\boxed{x}"]
     rows = (said, ["i", "j"], [["x"], ["y"]], ["A?", "B?"])
     assert verifier.reasoning_judge(outside(**JUDGED))(*rows) == [1.0, None]

@@ -19,7 +19,7 @@ from factkit.facts.world import texts as world_text
 from factkit.facts.world.claims import PLAIN, ClaimReader
 from factkit.papers.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
-from factkit.verify.trajectory import answer_of, well_formed
+from factkit.verify.trajectory import is_well_formed, parse_answer
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
@@ -65,17 +65,17 @@ def texts():
 @given(st.sampled_from(CLAIMS), habits, st.integers(0, 99))
 def test_all_is_of_the_form_unless_a_tag_is_forgotten(claim, how, seed):
     searched = online(claim, how, seed)
-    assert well_formed(searched, online=True)
-    assert well_formed(offline(claim, how, seed), online=False)
+    assert is_well_formed(searched, online=True)
+    assert is_well_formed(offline(claim, how, seed), online=False)
     forgetful = online(claim, replace(how, malformed=1.0), seed)
-    assert not well_formed(forgetful, online=True)
-    assert not well_formed(offline(claim, replace(how, malformed=1.0), seed), False)
+    assert not is_well_formed(forgetful, online=True)
+    assert not is_well_formed(offline(claim, replace(how, malformed=1.0), seed), False)
     for turn in forgetful[:-1:2]:
         assert re.search(r"<search> .+ </search>$", turn.text)
 
 
 def thoughts(turns):
-    return [step.text for step in t.steps(turns) if step.kind == "think"]
+    return [step.text for step in t.parse_steps(turns) if step.kind == "think"]
 
 
 def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
@@ -88,16 +88,18 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
             search_and_verify(READER, text, find, CAREFUL, random.Random(0))
             for text in (claim.question, twin)
         )
-        asked = [query.replace(stated.object, others[0]) for query in t.queries(one)]
-        assert twin != claim.question and asked == t.queries(two)
+        asked = [
+            query.replace(stated.object, others[0]) for query in t.extract_queries(one)
+        ]
+        assert twin != claim.question and asked == t.extract_queries(two)
         bare = [[wt.unmark(x) for x in thoughts(made)] for made in (one, two)]
         assert bare[0] == bare[1]
-        assert answer_of(one).evidence == answer_of(two).evidence
+        assert parse_answer(one).evidence == parse_answer(two).evidence
 
 
 def right(claims, script):
     """The share of claims with the right label and the exact evidence."""
-    answers = [answer_of(script(claim)) for claim in claims]
+    answers = [parse_answer(script(claim)) for claim in claims]
     return sum(
         a.label == c.label and (c.label == t.NEI or set(a.evidence) == set(c.evidence))
         for a, c in zip(answers, claims, strict=True)
@@ -108,11 +110,11 @@ def test_a_careful_script_is_right_and_a_plain_one_only_about_labels_of_one_hop(
     one, two = ([c for c in CLAIMS if c.meta["hops"] == hops] for hops in (1, 2))
     assert right(CLAIMS, lambda claim: online(claim, CAREFUL)) == 1
     assert right(CLAIMS, lambda claim: offline(claim, CAREFUL)) == 1
-    plain = [(c.label, answer_of(online(c, PLAIN))) for c in one]
+    plain = [(c.label, parse_answer(online(c, PLAIN))) for c in one]
     assert all(label == answer.label for label, answer in plain)
     assert all(len(answer.evidence) == wt.ENTRIES for _, answer in plain)
-    assert {answer_of(online(c, PLAIN)).label for c in two} == {t.NEI}
-    assert all(t.queries(online(c, PLAIN)) == [c.question] for c in CLAIMS)
+    assert {parse_answer(online(c, PLAIN)).label for c in two} == {t.NEI}
+    assert all(t.extract_queries(online(c, PLAIN)) == [c.question] for c in CLAIMS)
 
 
 def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(

@@ -9,6 +9,7 @@ adds to it what it alone asks.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from factkit.answers.long_form import Search, search_words
@@ -24,8 +25,8 @@ from factkit.verify.claims import (
     ClaimVerifier,
     Extractor,
     Supports,
-    support_of,
-    without_repeats,
+    merge_claims,
+    verify_claims,
 )
 from factkit.verify.outcome import Support
 
@@ -59,7 +60,7 @@ class ClaimEngine:
         def evidence_of(i: int, claim: Claim) -> list[str]:
             return self.evidence_of(ids[i], claim.text)
 
-        return support_of(self.extract(prompts, responses), evidence_of, self.verify)
+        return verify_claims(self.extract(prompts, responses), evidence_of, self.verify)
 
     def evidence_of(self, prompt_id: str, text: str) -> list[str]:
         """The chunks that a text is verified with, best first."""
@@ -156,9 +157,7 @@ class ExactEngine:
 
     def _read(self, response: str, about: str) -> list[Claim]:
         sentences = self.facts.sentences(response, about)
-        return without_repeats(
-            [(s, self.facts.statements(s, about)) for s in sentences]
-        )
+        return merge_claims([(s, self.facts.statements(s, about)) for s in sentences])
 
     def _relations(self, example: Example, response: str) -> tuple[float, set[str]]:
         """A response's relevance, and the relations of its subject that it states: one
@@ -250,8 +249,8 @@ def claim_fields(
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.policy))
     evidence = read_evidence(runs.run_folder(p.data_notebook, p) / "evidence.jsonl")
     fields = {
-        "extract": claims.llm_extractor(llm),
-        "verify": claims.llm_claim_verifier(llm),
+        "extract": partial(claims.extract_claims, llm),
+        "verify": partial(claims.label_texts, llm),
         "pieces": EvidenceCache(evidence, tokenizer, p.claim_chunk_tokens),
         "search": search_words(evidence),
         "claim_chunks": p.claim_chunks,

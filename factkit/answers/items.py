@@ -6,7 +6,7 @@ Results keep them for confidence intervals over requests (`run.statistics`).
 from collections.abc import Callable, Mapping, Sequence
 
 from factkit.data.examples import Example
-from factkit.verify.response import answers
+from factkit.verify.response import extract_answers
 
 # request id → metric → value; a metric is absent where the request does not count in it
 Items = dict[str, dict[str, float]]
@@ -49,7 +49,7 @@ def compare_answers(
     score: a method of an engine, (ids, prompts, answers without reasoning) → scores.
     """
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    scores = [score(ids, prompts, answers(texts)) for texts in (ours, theirs)]
+    scores = [score(ids, prompts, extract_answers(texts)) for texts in (ours, theirs)]
     return [
         None if None in pair else (pair[0] > pair[1]) + 0.5 * (pair[0] == pair[1])
         for pair in zip(*scores, strict=True)

@@ -28,10 +28,10 @@ from factkit.data.corpus import Document, Hit
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import DataError, Example, read_rows, write_rows
 from factkit.policy.policy import Policy
-from factkit.verify.claims import Claim, ClaimVerifier, Extractor, support_of
-from factkit.verify.judge import failed_share
+from factkit.verify.claims import Claim, ClaimVerifier, Extractor, verify_claims
+from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Support
-from factkit.verify.response import answers
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,13 +128,13 @@ def evaluate(
         ]
 
     def score(rows: list[CheckedResponse]) -> list[CheckedResponse]:
-        texts = answers(row.response for row in rows)
+        texts = extract_answers(row.response for row in rows)
         claims = extract([row.prompt for row in rows], texts)
 
         def evidence_of(i: int, claim: Claim) -> list[str]:
             return [hit.chunk.text for hit in search(rows[i].id, claim.text, k)]
 
-        supports = support_of(claims, evidence_of, verify)
+        supports = verify_claims(claims, evidence_of, verify)
         return [
             replace(row, claims=own_claims, supports=own_supports or [])
             for row, own_claims, own_supports in zip(
@@ -198,7 +198,7 @@ def failures(rows: Sequence[CheckedResponse]) -> dict[str, float]:
         "extraction_failures": [row.claims for row in rows],
         "verification_failures": [s for row in rows for s in row.supports],
     }
-    return {name: failed_share(column, name) for name, column in values.items()}
+    return {name: check_failures(column, name) for name, column in values.items()}
 
 
 def scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
@@ -263,7 +263,9 @@ def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
     each = table.add_suffix("_per_question")
     table = pd.concat([table.where(responds), each], axis=1)
     table["response_rate"] = responds
-    table["words"] = [len(text.split()) for text in answers(r.response for r in rows)]
+    table["words"] = [
+        len(text.split()) for text in extract_answers(r.response for r in rows)
+    ]
     table["factual_precision"] = table["correct_claims"] / table["total_claims"]
     table["hallucination_rate"] = 1 - table["factual_precision"]
     return table.astype(float)

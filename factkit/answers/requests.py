@@ -4,7 +4,7 @@ factual requests, and the evidence of requests."""
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from factkit.data import evidence
 from factkit.data.bm25 import CorpusIndex
@@ -15,7 +15,7 @@ from factkit.data.splits import Sets
 from factkit.facts.source import open_source
 from factkit.run import files
 from factkit.verify import judge
-from factkit.verify.judge import Form, free, word
+from factkit.verify.replies import Form, limit_text, match_word
 
 if TYPE_CHECKING:
     from factkit.run.params.stages import RequestParams
@@ -57,8 +57,8 @@ def file_of(p: "RequestParams", name: str) -> str:
 class Factual(Form):
     """The form of the filter's reply."""
 
-    reason: free(200) = ""
-    label: word("yes", "no")
+    reason: Annotated[str, limit_text(200)] = ""
+    label: Annotated[str, match_word("yes", "no")]
 
 
 def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:

@@ -13,9 +13,9 @@ from factkit.data.examples import Example, read_rows
 from factkit.policy.models import decode_with_offsets
 from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled
-from factkit.verify.judge import failed_share
+from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome, abstains, normalise
-from factkit.verify.response import final_answer, split_box
+from factkit.verify.response import extract_answer, split_box
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import ReasoningJudge, Verifier
@@ -94,10 +94,10 @@ def answer(
 
     stage = Stage(path, ScoredAnswer, score, is_scored)
     rows = stage.run(len(examples), len(examples), compute)
-    failed_share([r.outcome for r in rows], f"judge failures of {path.stem}")
+    check_failures([r.outcome for r in rows], f"judge failures of {path.stem}")
     if judge_reasoning:
         name = f"judge failures of the reasoning of {path.stem}"
-        failed_share([r.reasoning for r in rows], name)
+        check_failures([r.reasoning for r in rows], name)
     return rows
 
 
@@ -165,7 +165,7 @@ def majority(
     Answers are compared normalised; all abstentions are one answer, and so are all
     samples without an answer; on a tie the first one wins.
     """
-    answers = [normalise(final_answer(s, boxed)) for s in samples]
+    answers = [normalise(extract_answer(s, boxed)) for s in samples]
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]
     winner = Counter(votes).most_common(1)[0][0]
     return outcomes[votes.index(winner)]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from factkit.data.examples import Example
 from factkit.facts.source import FactSource
-from factkit.verify.judge import failed_share
+from factkit.verify.judge import check_failures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def stress(
     ids, questions, names, texts = map(list, zip(*rows, strict=True))
     by_arm = rewards_by_arm(ids, questions, texts)
     for arm, rewards in by_arm.items():
-        failed_share(rewards, f"rewards of {arm}")
+        check_failures(rewards, f"rewards of {arm}")
     table = pd.DataFrame(by_arm, pd.Index(names, name="exploit"), dtype=float)
     means = table.groupby("exploit", sort=False).mean().T
     return means.rename_axis(index="arm")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from factkit import prompts
 from factkit.answers.sampling import ScoredSamples
 from factkit.data.examples import DataError, Example
-from factkit.verify.response import answers
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.run.params.stages import PolicyParams
@@ -134,7 +134,9 @@ def margin_pair(
 def _widest(
     samples: ScoredSamples, near: Callable[[int, int], bool], least_margin: float
 ) -> Pair:
-    lengths = [len(a.split()) for a in answers(text for _, text in samples.ranked)]
+    lengths = [
+        len(a.split()) for a in extract_answers(text for _, text in samples.ranked)
+    ]
     sized = zip(samples.ranked, lengths, strict=True)
     gaps = [
         (high - low, high, better, worse)

@@ -13,13 +13,22 @@ from pydantic import TypeAdapter, ValidationError
 from factkit.facts.source import FactReader, open_source
 from factkit.run import files, params, serving
 from factkit.verify import judge, response
-from factkit.verify.outcome import Outcome, contains, exact, outcome
+from factkit.verify.outcome import (
+    Outcome,
+    grade_by_containment,
+    grade_by_exact_match,
+    grade_by_rules,
+)
 
 if TYPE_CHECKING:
     from factkit.run.params.stages import JudgeParams, PolicyParams, QuestionParams
     from factkit.verify.llm import LLM
 
-RULES = {"rules": outcome, "exact": exact, "contains": contains}
+RULES = {
+    "rules": grade_by_rules,
+    "exact": grade_by_exact_match,
+    "contains": grade_by_containment,
+}
 
 # (responses, reference answers, questions) → outcomes; None where a judge failed
 Verifier = Callable[
@@ -62,13 +71,13 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     llm = None
     if url or name == "judge":
         llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
-    rule = RULES.get(name, outcome)
+    rule = RULES.get(name, grade_by_rules)
 
     def verify(responses, answers, questions) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
-        final = [response.final_answer(text, boxed) for text in responses]
+        final = [response.extract_answer(text, boxed) for text in responses]
         if llm:
-            return judge.judged_outcomes(llm, final, answers, questions)
+            return judge.judge_outcomes(llm, final, answers, questions)
         return list(map(rule, final, answers, questions))
 
     return verify
@@ -89,10 +98,10 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
         )
 
     def quality(responses, ids, answers, questions) -> list[float | None]:
-        thoughts = [response.reasoning(text) for text in responses]
+        thoughts = [response.extract_reasoning(text) for text in responses]
         if llm:
             rows = list(zip(questions, answers, thoughts, strict=True))
-            return judge.graded(llm, "judge_reasoning", rows)
+            return judge.grade_responses(llm, "judge_reasoning", rows)
         return list(map(source.reasoning_quality, ids, thoughts))
 
     return quality

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from factkit.data.corpus import Chunk
 from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS
-from factkit.verify.trajectory import Turn, information
+from factkit.verify.trajectory import Turn, format_information
 
 Find = Callable[[str], Sequence[Chunk]]  # a query → the best entries
 # a fact has `subject`, `relation` and `object`; a chain has one for each hop read
@@ -77,7 +77,7 @@ def search_and_verify(
         found = [piece for entry in find(query) for piece in split_entry(entry)]
         pieces += found
         turns.append(Turn(text + reader.tag("search", query), by_model=True))
-        turns.append(Turn(information(found), by_model=False))
+        turns.append(Turn(format_information(found), by_model=False))
         chain = read_chain(reader, hops, pieces)
         fact = chain[number][1] if number < len(chain) else None
         text = reader.tag("think", reader.thought(hop, fact, query)) + "\n"

@@ -12,16 +12,16 @@ from factkit.data.entries import entries_of_sentences
 from factkit.data.entry_index import MANIFEST, EntryIndex
 from factkit.data.search import TOKEN_VARIABLE, clean_query, document_of
 from factkit.run import serving
-from factkit.verify.response import sentences
+from factkit.verify.response import split_sentences
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
 def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by `verify.response.sentences`.
-    The published corpora are already split."""
-    return entries_of_sentences(document.title, sentences(document.text))
+    """A document's entries of three sentences, split by `response.split_sentences`. The
+    published corpora are already split."""
+    return entries_of_sentences(document.title, split_sentences(document.text))
 
 
 class Request(BaseModel):

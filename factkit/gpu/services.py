@@ -13,7 +13,7 @@ from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import SEARCH_KEY, RequestParams, SweepParams
-from factkit.verify.judge import SOME
+from factkit.verify.replies import NON_BLANK
 
 if TYPE_CHECKING:
     from factkit.verify.llm import LLM
@@ -95,13 +95,18 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
         found = f"{url} serves {', '.join(served) or 'nothing'}"
         return (what, found, False, "serve it by this name, or name it in judge_model")
     asked.RECENT_FAILURES.clear()
-    (grade,) = asked.graded(llm, "judge_outcome", [SAMPLE])
+    (grade,) = asked.grade_responses(llm, "judge_outcome", [SAMPLE])
     room = f", {served[model]:,} tokens" if served[model] else ""
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
         if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
             remedy = key_remedy
-        return (what, f"{url}{room}: no verdict{asked.causes()}", False, remedy)
+        return (
+            what,
+            f"{url}{room}: no verdict{asked.describe_failures()}",
+            False,
+            remedy,
+        )
     if strict and room and not _bounded(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"
         return (what, f"{url}{room}: its text has no bounds", False, remedy)
@@ -114,7 +119,7 @@ def _bounded(llm: "LLM") -> bool:
     """Whether a server stops a text after `maxLength` characters."""
     from factkit.verify.llm import Request
 
-    schema = {"type": "string", "pattern": SOME, "maxLength": 4}
+    schema = {"type": "string", "pattern": NON_BLANK, "maxLength": 4}
     form = {"type": "object", "properties": {"name": schema}, "required": ["name"]}
     form["additionalProperties"] = False
     asked = {"role": "user", "content": 'Reply with this alone: {"name": "Alexandria"}'}

@@ -74,8 +74,8 @@ class CheckedReward(TrainerCallback):
         if share > MOST_JUDGE_FAILURES:
             raise RuntimeError(
                 f"reward {self.__name__}: none for {self.failed} of {self.seen} "
-                f"responses ({share:.1%}){judge.causes()}. See to the verifier's "
-                "endpoint and run again"
+                f"responses ({share:.1%}){judge.describe_failures()}. Check the "
+                "verifier's endpoint and run again"
             )
 
     def _refuse(self, why: str) -> None:

@@ -1,6 +1,6 @@
-"""One client for the language models that judge, extract and verify.
+"""The client for language models that judge, extract and verify.
 
-A call that fails gives a reply without text, never an exception and never a score.
+A failed call is a reply without text, never an exception.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,12 @@ from factkit.run.progress import progress_bar
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-# in errors of servers that do not support structured output
+# In errors of servers without structured output
 NO_SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
-# keywords of a JSON schema that OpenAI and others refuse
+# Keywords of a JSON schema that OpenAI and others refuse
 BOUNDS = frozenset({"maxLength", "pattern"})
 
-# finish reasons, in lower case without punctuation; a missing one is a normal end too
+# Finish reasons of complete texts, in lower case without punctuation
 NORMAL_ENDS = frozenset(
     "stop stopped stopsequence stoptoken stoppedeos stoppedword finishreasonstop eos "
     "eostoken endofsequence endoftext endturn endofturn end complete completed done "
@@ -42,10 +42,8 @@ NORMAL_ENDS = frozenset(
 class Request:
     """A chat to complete.
 
-    messages: mappings with role and content. template: name and version of the prompt
-    template. sample: index among repeated samples of one prompt. schema: JSON schema
-    of the answer, for servers with structured output. The cache key holds all of them,
-    and the token limit, temperature and top_p of `sampling`.
+    messages: with role and content. template: name and version of the prompt template.
+    sample: index among the samples of one prompt. schema: JSON schema of the answer.
     """
 
     messages: tuple[Mapping[str, str], ...]
@@ -57,23 +55,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; `text` is None if the call failed, and `error` says why.
-
-    cached: read from the cache. prompt_tokens, completion_tokens: of the original call.
-    finish_reason: as the server names it.
-    """
+    """An answer; `text` is None if the call failed, for the reason in `error`."""
 
     text: str | None
     error: str = ""
-    cached: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str = "stop"
 
     @property
     def finished(self) -> bool:
-        """Whether there is a text, and the model ended it: not a length limit, a
-        content filter or a tool call. `NORMAL_ENDS` match in any case and spelling."""
+        """Whether the model ended the text: no length limit, filter or tool call."""
         reason = re.sub(r"[\W_]", "", self.finish_reason).lower()
         return self.text is not None and reason in NORMAL_ENDS
 
@@ -85,9 +77,9 @@ REPLY = TypeAdapter(Reply)
 class Endpoint:
     """An OpenAI-compatible server and one of its models.
 
-    url: with its /v1. key: API key; "" for none. headers, extra: fields added to the
-    header and the body of each request. thinking_tokens: added to each request's token
-    limit. Raises ValueError, without the key, if no HTTP header can carry it.
+    url: up to /v1. key: API key, or "". headers, extra: added to the header and the
+    body of each request. thinking_tokens: added to each request's token limit. Raises
+    ValueError, without the key, if no HTTP header can carry the key.
     """
 
     url: str
@@ -103,7 +95,7 @@ class Endpoint:
 
     @property
     def identity(self) -> str:
-        """All that decides the endpoint's answers, for the cache key; no secrets."""
+        """All that determines the endpoint's answers, for the cache; no secrets."""
         import httpx
 
         url = httpx.URL(self.url).copy_with(username=None, password=None, fragment=None)
@@ -117,7 +109,7 @@ class Endpoint:
         return identity
 
     def redact(self, text: str) -> str:
-        """Remove key and header values from a server's error, which may repeat them."""
+        """Remove the key and header values, which a server's error may repeat."""
         for secret in filter(None, (self.key, *self.headers.values())):
             text = text.replace(secret, "…")
         return text
@@ -125,11 +117,8 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on calls.
-
-    concurrency: simultaneous calls. timeout_s: for one attempt, in seconds. attempts:
-    per request, over 15 seconds at least. max_calls: cap on an LLM's `totals.calls`.
-    """
+    """Limits on calls: how many at once, seconds per attempt, attempts per request
+    (over at least 15 seconds), and attempts in all."""
 
     concurrency: int = 64
     timeout_s: float = 60.0
@@ -138,28 +127,27 @@ class Limits:
 
 
 class LLM:
-    """A language model behind an endpoint, with a disk cache, limits and totals.
+    """A language model behind an endpoint, with a cache, limits and totals.
 
-    cache: folder on a local disk, which any number of processes may share; None for no
-    cache. `totals`: HTTP attempts (`calls`), and tokens as the server counts them.
+    cache: folder on a local disk, which processes may share. `totals`: HTTP attempts
+    (`calls`), and tokens as the server counts them.
     """
 
     def __init__(
         self, endpoint: Endpoint, cache: Path | None = None, limits: Limits = Limits()
     ) -> None:
         self.endpoint, self.limits = endpoint, limits
-        self._cache = Cache(cache) if cache is not None else None
+        self._cache = None if cache is None else Cache(cache)
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
         # keywords that the server refuses in a schema; None: it refuses all schemas
         self._refused: frozenset[str] | None = frozenset()
         self._key_error = ""  # why the server refuses the key
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
-        """Return the replies in the order of the requests; equal requests share a call.
+        """Return one reply per request; equal requests share a call.
 
-        progress: label of a progress bar; "" for no bar. Each answer is cached when it
-        arrives, so that a killed run repeats no finished call. Also works inside a
-        notebook's event loop.
+        progress: label of a progress bar, or "". Each answer is cached when it arrives,
+        so that a killed run repeats no call. Also works in a notebook's event loop.
         """
         identity = self.endpoint.identity
         keys = [cache_key(identity, request) for request in requests]
@@ -184,16 +172,14 @@ class LLM:
         return [replies[key] for key in keys]
 
     def _read_cache(self, key: str) -> Reply | None:
-        stored = self._cache.get(key) if self._cache else None
-        if stored is None:
+        if self._cache is None or (stored := self._cache.get(key)) is None:
             return None
         try:
-            reply = REPLY.validate_json(json.dumps(stored), strict=True)
+            return REPLY.validate_json(json.dumps(stored), strict=True)
         except ValidationError:
-            why = f"{self._cache.folder}: row {key} is not a reply: asked again"
-            warnings.warn(why, stacklevel=3)
+            problem = f"row {key} is not a reply: asked again"
+            warnings.warn(f"{self._cache.folder}: {problem}", stacklevel=3)
             return None
-        return replace(reply, cached=True)
 
     async def _complete_all(
         self, missing: Mapping[str, Request], add: Callable[[str, Reply], None]
@@ -209,9 +195,7 @@ class LLM:
                 self.totals.prompt_tokens += reply.prompt_tokens
                 self.totals.completion_tokens += reply.completion_tokens
                 if self._cache and reply.text is not None:
-                    stored = asdict(reply)
-                    del stored["cached"]
-                    self._cache.set(key, stored)
+                    self._cache.set(key, asdict(reply))
                 add(key, reply)
 
         async with self._client() as client, asyncio.TaskGroup() as group:
@@ -226,7 +210,7 @@ class LLM:
         endpoint, limits, totals = self.endpoint, self.limits, self.totals
 
         class HttpClient(DefaultAsyncHttpxClient):
-            """Counts attempts and bounds the total time of each."""
+            """Counts attempts and limits the total time of each."""
 
             async def send(self, *args: Any, **options: Any) -> httpx.Response:
                 if limits.max_calls is not None and totals.calls >= limits.max_calls:
@@ -260,21 +244,20 @@ class LLM:
         from openai import APIStatusError, APITimeoutError, OpenAIError
         from openai.types.chat import ChatCompletion
 
-        tokens = request.sampling.max_new_tokens + self.endpoint.thinking_tokens
+        endpoint, sampling = self.endpoint, request.sampling
         body = {
-            "model": self.endpoint.model,
+            "model": endpoint.model,
             "messages": [dict(message) for message in request.messages],
-            "max_tokens": tokens,
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-            **self.endpoint.extra,
+            "max_tokens": sampling.max_new_tokens + endpoint.thinking_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            **endpoint.extra,
         }
         refused, options = self._refused, {}
         if request.schema is not None and refused is not None:
             options["response_format"] = _response_format(request.schema, refused)
         try:
-            # `chat.completions.create` would walk through the types of the body, which
-            # takes longer than the rest of a call
+            # `chat.completions.create` checks the body's types: the slowest part
             response = await client.post(
                 "/chat/completions", cast_to=ChatCompletion, body=body | options
             )
@@ -283,12 +266,12 @@ class LLM:
         except APIStatusError as error:
             status, why = error.status_code, error.message
             if options and status in (400, 422) and NO_SCHEMA.search(why):
-                if self._refused == refused:  # no other call has met the error before
+                if self._refused == refused:  # this call met the error first
                     self._refused = None if refused else BOUNDS
                     what = "a schema" if refused else "the bounds of a schema"
                     warnings.warn(f"asking without {what}: {error}", stacklevel=2)
                 return await self._complete(client, request)
-            why = shorten(self.endpoint.redact(f"HTTP {status}: {why}"))
+            why = shorten(endpoint.redact(f"HTTP {status}: {why}"))
             if status in (401, 403):
                 self._key_error = why
             return Reply(None, why)
@@ -297,15 +280,12 @@ class LLM:
                 return Reply(None, str(error))
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             why = f"{type(error).__name__}: {error}{cause}"
-            return Reply(None, shorten(self.endpoint.redact(why)))
+            return Reply(None, shorten(endpoint.redact(why)))
         return _read_response(response)
 
 
 def cache_key(endpoint: str, request: Request) -> str:
-    """Hash all that determines the answer to a request: sha256, in hex.
-
-    endpoint: its `identity`.
-    """
+    """Hash all that determines the answer: sha256, in hex. endpoint: its `identity`."""
     sampling = request.sampling
     decoding = float(sampling.temperature), float(sampling.top_p)
     content = [
@@ -320,7 +300,7 @@ def cache_key(endpoint: str, request: Request) -> str:
 
 
 def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]:
-    """The request field for a JSON schema, without the keywords that are refused."""
+    """Make the field for a JSON schema, without the refused keywords."""
     allowed = json.loads(
         json.dumps(schema, default=dict),
         object_hook=lambda part: {k: part[k] for k in part if k not in refused},
@@ -330,19 +310,25 @@ def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]
 
 
 def _read_response(response: Any) -> Reply:
-    """Read a server's response, which may be anything; an empty text is a failure."""
+    """Read a response of any shape; an empty text is a failure."""
     try:
         choice = response.choices[0]
         text, reason = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
     usage = getattr(response, "usage", None)
-    names = ("prompt_tokens", "completion_tokens")
-    counts = {name: getattr(usage, name, None) for name in names}
-    tokens = {name: n if type(n) is int else 0 for name, n in counts.items()}
-    if isinstance(text, str) and text.strip():
-        return Reply(text, finish_reason=str(reason or ""), **tokens)
-    return Reply(None, f"the answer is empty (finish reason: {reason})", **tokens)
+    prompt_tokens, completion_tokens = (
+        n if type(n := getattr(usage, name, 0)) is int else 0
+        for name in ("prompt_tokens", "completion_tokens")
+    )
+    is_answer = isinstance(text, str) and text.strip()
+    return Reply(
+        text if is_answer else None,
+        "" if is_answer else f"the answer is empty (finish reason: {reason})",
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        finish_reason=str(reason or ""),
+    )
 
 
 def shorten(text: str, length: int = 500) -> str:

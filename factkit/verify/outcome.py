@@ -1,13 +1,11 @@
-"""Rule-based verification of short answers: correct, abstain or wrong.
+"""Outcomes of short answers by rules: correct, abstain or wrong.
 
-For what profiles tiny and laptop ask for, a name or a number in a few words. Richer
-prose is a judge's (`verify.judge`), which takes from here only whether a response
-abstains.
+For names and numbers in a few words, as profiles tiny and laptop request. Longer prose
+needs a judge (`verify.judge`), which uses only `abstains` from here.
 
-The rule for "I'm not sure, but it is Paris" is the paper's: only a response that
-*abstains* is uncertain (TruthRL §2.1), a policy in doubt is told to answer "I don't
-know" and nothing else (Table 9), and the judge grades the prediction given (Table 11).
-So a response with doubts and an answer is that answer, right or wrong.
+A response with doubts and an answer is that answer, right or wrong, as in the paper:
+only a response that *abstains* is uncertain (TruthRL §2.1), the prompt asks for "I
+don't know" alone (Table 9), and the judge grades the prediction (Table 11).
 """
 
 import re
@@ -18,7 +16,7 @@ from factkit.data.spelling import LONGEST, plain, with_digits
 
 
 class Outcome(StrEnum):
-    """What a short answer is (TruthRL §2.1)."""
+    """The outcomes of a short answer (TruthRL §2.1)."""
 
     CORRECT = "correct"
     ABSTAIN = "abstain"
@@ -26,68 +24,69 @@ class Outcome(StrEnum):
 
 
 class Support(StrEnum):
-    """What evidence says of a claim (Binary RAR §6.2, VeriScore's labels)."""
+    """The labels of a claim by its evidence (Binary RAR §6.2, as VeriScore's)."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
     INCONCLUSIVE = "inconclusive"
 
 
-def outcome(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome of a short answer against its reference answers.
+def grade_by_rules(
+    response: str, answers: Sequence[str], question: str = ""
+) -> Outcome:
+    """Grade a short answer against its reference answers.
 
-    Only the response's first line counts. It is correct if it is a reference answer
-    framed by words that add no other: after "I think it is …", before "…, which …"
-    (TruthRL Table 11: "exactly matches"; a "self-contradictory" prediction is wrong).
-    So one that offers several answers or denies the reference is wrong, and so is the
-    echoed question. A date gives its year.
+    Only the first line counts. It is correct if it is a reference answer framed by
+    words that add no other: after "I think it is …", before "…, which …" (TruthRL Table
+    11: "exactly matches"; a "self-contradictory" prediction is wrong). Several answers,
+    a denied reference and the repeated question are wrong. A date gives its year.
 
-    Numbers, dates and signs are compared by value (`spelling.plain`): a number with
-    another sign, power of ten, era or currency is another answer, and so is one whose
-    spelling is ambiguous. A line of `LONGEST` characters or more is no short answer:
-    wrong, unless its beginning abstains.
+    Numbers, dates and signs are compared by value (`spelling.plain`): another sign,
+    power of ten, era or currency is another answer, and so is an ambiguous spelling. A
+    line of `LONGEST` characters is wrong, unless its beginning abstains.
     """
     line = (response.strip().splitlines() or [""])[0]
     if line and response.strip() in [answer.strip() for answer in answers]:
         return Outcome.CORRECT  # also the song "I Don't Know"
     beginning = plain(line[:LONGEST])
     echo, mark, rest = beginning.rpartition("?")
-    offered = _offer(rest if mark and ASKING.match(echo) else beginning)
+    offered = _find_answer(rest if mark and ASKING.match(echo) else beginning)
     if offered is None:
         return Outcome.ABSTAIN
     if len(line) >= LONGEST:
         return Outcome.WRONG
-    asked = frozenset(_words(question.replace("percentage", "percent")))
+    asked = frozenset(_split_words(question.replace("percentage", "percent")))
     text = re.sub(r"'s\b", "", offered)
     for answer in map(plain, answers):
         if not CURRENCY.search(text):
             answer = CURRENCY.sub("", answer)
         number = with_digits(answer)
-        if _gives(text, answer, asked) or (
-            re.search(r"\d", number) and _gives(with_digits(text), number, asked)
+        if _states(text, answer, asked) or (
+            re.search(r"\d", number) and _states(with_digits(text), number, asked)
         ):
             return Outcome.CORRECT
     return Outcome.WRONG
 
 
-def exact(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome by string matching alone: Table 7's rule-based verifier.
-
-    Correct only if the response, stripped, is a reference answer letter by letter.
-    """
+def grade_by_exact_match(
+    response: str, answers: Sequence[str], question: str = ""
+) -> Outcome:
+    """Grade by equality with a reference answer: Table 7's rule-based verifier."""
     if abstains(response):
         return Outcome.ABSTAIN
     correct = response.strip() in [answer.strip() for answer in answers]
     return Outcome.CORRECT if correct else Outcome.WRONG
 
 
-def contains(response: str, answers: Sequence[str], question: str = "") -> Outcome:
-    """The outcome by containment, as many open-domain scores have it: correct if a
-    reference answer occurs in the response as whole words, whatever else it says."""
+def grade_by_containment(
+    response: str, answers: Sequence[str], question: str = ""
+) -> Outcome:
+    """Grade by whether the response contains a reference answer as whole words, which
+    is usual in open-domain question answering."""
     if abstains(response):
         return Outcome.ABSTAIN
     given, *wanted = (
-        " ".join(_without_articles(JOINT.sub(" ", plain(text))))
+        " ".join(_drop_articles(JOINT.sub(" ", plain(text))))
         for text in (response, *answers)
     )
     correct = any(text and f" {text} " in f" {given} " for text in wanted)
@@ -99,34 +98,36 @@ def contains(response: str, answers: Sequence[str], question: str = "") -> Outco
 JOINT = re.compile(r"(?<=\d)_(?:to|over|colon)_(?=\d)")  # of two numbers
 
 
-def _set(text: str) -> frozenset[str]:
+def _split(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 WORD = re.compile(r"\w+(?:'\w+)*")
 BREAK = re.compile(r"\W*(?:[/,.;:!?()\[\]—–=]|\s-+\s)\W*")  # between phrases
-ARTICLES = _set("a an the")
+ARTICLES = _split("a an the")
 ASKING = re.compile(r"\W*(?:(?:in|on|of) )?(?:what|who|which|when|where|how)\b", re.I)
 
 
 def normalise(text: str) -> str:
-    """Case-folded text in one spelling (`spelling.plain`)."""
+    """Convert a text to one spelling (`spelling.plain`) and fold its case."""
     return plain(text).casefold()
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text in lower case, without possessive ends."""
+def _split_words(text: str) -> list[str]:
+    """Split a text into words in lower case, without possessive endings."""
     return WORD.findall(re.sub(r"'s\b", "", plain(text)).casefold())
 
 
-def _without_articles(text: str) -> list[str]:
-    """The words of a text, articles only if there is nothing else."""
-    return [word for word in _words(text) if word not in ARTICLES] or _words(text)
+def _drop_articles(text: str) -> list[str]:
+    """Split a text into words, articles only if it has no others."""
+    return [
+        word for word in _split_words(text) if word not in ARTICLES
+    ] or _split_words(text)
 
 
 # ---- abstention
 
-CLAUSE = re.compile(r"[,.;:!?()—–]+\s*|\bbut\b\s*", re.IGNORECASE)  # its end
+CLAUSE_END = re.compile(r"[,.;:!?()—–]+\s*|\bbut\b\s*", re.IGNORECASE)
 OPENS = re.compile(  # an answer after a doubt
     r"\b(?:but|maybe|perhaps|probably|best guess|i (?:think|guess|believe))\b", re.I
 )
@@ -144,8 +145,8 @@ DOUBT = re.compile(
     r"|\b(?:references?|documents?|text|information)\b.*(?:\bnot|n't) (?:mention|say)",
     re.IGNORECASE,
 )
-# What is no answer: words of courtesy, and clauses that begin so
-EMPTY = _set(
+# Not answers: words of courtesy, and clauses that begin in this way
+EMPTY = _split(
     """sorry afraid unfortunately honestly well hmm oh sure okay ok so no and but
     however though that this it is the a an answer i i'm am have to be just thanks"""
 )
@@ -155,40 +156,39 @@ BESIDE = re.compile(
 
 
 def abstains(response: str) -> bool:
-    """Whether a response says that it doesn't know, and gives no answer besides."""
-    return _offer(plain(response[:LONGEST])) is None
+    """Whether a response says that it does not know, and gives no answer."""
+    return _find_answer(plain(response[:LONGEST])) is None
 
 
-def _offer(text: str) -> str | None:
-    """The part of a response that gives an answer, None if it abstains: before the
-    first clause that doubts, or after a "but" or a guess."""
-    breaks = list(CLAUSE.finditer(text))
-    starts = [0, *(match.end() for match in breaks)]
-    ends = [*(match.start() for match in breaks), len(text)]
+def _find_answer(text: str) -> str | None:
+    """Find the part of a response with its answer: before the first clause of doubt,
+    or after a "but" or a guess. None if it abstains."""
+    breaks = [match.span() for match in CLAUSE_END.finditer(text)]
+    starts = [0, *(end for _, end in breaks)]
+    ends = [*(start for start, _ in breaks), len(text)]
     clauses = [text[a:b].strip() for a, b in zip(starts, ends, strict=True)]
     doubts = [bool(DOUBT.search(clause)) for clause in clauses]
     if not any(doubts):
         return text
     first = doubts.index(True)
-    if any(map(_tells, clauses[:first])):
+    if any(map(_may_answer, clauses[:first])):
         return text[: ends[first - 1]]
     for i in range(first + 1, len(clauses)):
         led = OPENS.search(text, ends[first], ends[i])
-        if led and _tells(clauses[i]) and not doubts[i]:
-            return _offer(text[starts[i] :])
+        if led and _may_answer(clauses[i]) and not doubts[i]:
+            return _find_answer(text[starts[i] :])
     return None
 
 
-def _tells(clause: str) -> bool:
-    """Whether a clause may hold an answer."""
+def _may_answer(clause: str) -> bool:
     empty = EMPTY.issuperset(re.findall(r"[\w']+", clause.casefold()))
     return not empty and not BESIDE.match(clause)
 
 
 # ---- whether other words only frame an answer
 
-# They add nothing to it: "It was in Paris."
-FRAME = ARTICLES | _set(
+# These add nothing to it: "It was in Paris."
+FRAME = ARTICLES | _split(
     """it it's its he she they we you i i'm i'd his her their our my your me one this
     that that's these there is was are were be been being am in of on at by to from for
     as with who what which if answer answers response question q called named known city
@@ -199,19 +199,19 @@ FRAME = ARTICLES | _set(
     certainly definitely based according about around because since whose where when
     while after before during until became won wrote made played led gave took seems"""
 )
-COPULAS = _set("is was are were")
-OPENERS = _set(  # of a phrase that may say anything: "In ancient Turkey"
+COPULAS = _split("is was are were")
+OPENERS = _split(  # of a phrase that may say anything: "In ancient Turkey"
     """according based from as if in looking given after since because when while though
     with by let to most many for off sure well okay"""
 )
-PARTICLES = _set("von van de der da di du la le el al of and a an the")  # of names
-# Before an answer, these turn it down or set another beside it.
-BLOCKED = _set(
+PARTICLES = _split("von van de der da di du la le el al of and a an the")  # of names
+# Before an answer: it is denied, or another is given.
+BLOCKED = _split(
     """not no never cannot neither nor or either both between except than unlike hardly
     doubt wrong false incorrect instead others nobody versus rather without but and
     almost far"""
 )
-# After an answer: it is denied, or another follows.
+# After an answer: it is denied, or another is given.
 DENIED = re.compile(
     r"(?:, (?:which|it|that) )?(?:(?:is|was|are|were|does|did) ?)?"
     r"(?:n't|not|never|false|wrong|incorrect)\b(?! only)"
@@ -219,12 +219,10 @@ DENIED = re.compile(
     r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:maybe|possibly|perhaps|others)\b"
     r"|.*\b(?:below (?:zero|0|freezing)|bce?|before (?:christ|the common))\b"
 )
-
-
-BOUNDS = _set("up over under above below least nearly")  # before a number
+BOUNDS = _split("up over under above below least nearly")  # before a number
 NUMBER = re.compile(r"(?:minus_)?(\d+)")
 CURRENCY = re.compile(r" (?:dollars|euros|pounds|yen|rupees)\b")
-# After a number: it is part of another
+# After a number: it is part of another number
 PART = re.compile(
     r"(?:hundred|thousand|[mbtr]+illion|lakh|crore|dozen|score|percent|half|halves|third"
     r"|quarter|permille|cent|bp|times|squared|cubed|plus|minus|point|and|below|[xX]"
@@ -232,33 +230,30 @@ PART = re.compile(
 )
 
 
-def _gives(text: str, answer: str, asked: frozenset[str]) -> bool:
-    """Whether a response gives this reference answer and no other.
-
-    asked: the words of the question, which an answer may repeat.
-    """
-    body = r"\W+(?:(?:an?|the)\W+)?".join(map(re.escape, _without_articles(answer)))
+def _states(text: str, answer: str, asked: frozenset[str]) -> bool:
+    """Whether a response states this answer and no other. asked: the question's words,
+    which the response may repeat."""
+    body = r"\W+(?:(?:an?|the)\W+)?".join(map(re.escape, _drop_articles(answer)))
     # a date gives its year
     matches = re.finditer(rf"(?<!\w){body}(?:_\d+)*(?!\w|'\w)", text, re.IGNORECASE)
     return bool(body) and any(
-        _leads(text[: m.start()], m[0], asked) and _ends(text, m, asked)
+        _leads_to(text[: m.start()], m[0], asked) and _ends_at(text, m, asked)
         for m in matches
     )
 
 
-def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
-    """Whether what stands before an answer leads to it.
-
-    Other words in lower case may stand there where "is" or the like is beside them.
-    """
+def _leads_to(before: str, answer: str, asked: frozenset[str]) -> bool:
+    """Whether the text before an answer introduces it. Other words in lower case may
+    occur there beside "is", "was" or the like."""
     before = re.sub(r"(?:\b(?:an?|the)\W+)+$", "", before, flags=re.IGNORECASE)
-    gap = re.search(r"\W*$", before)[0]
+    gap = re.split(r"\w", before)[-1]
     every = WORD.findall(before.casefold())
     blocked = any(word in BLOCKED or "n't" in word for word in every)
     if blocked or gap == "-" or "/" in gap:
         return False
     phrases = [WORD.findall(part) for part in BREAK.split(before)]
-    words = [w for part in phrases if not _opens(part) for w in part]
+    started = [p for p in phrases if not p or p[0].casefold() not in OPENERS]
+    words = [word for phrase in started for word in phrase]
     lower = [word.casefold() for word in words]
     new = [i for i, word in enumerate(lower) if word not in FRAME | asked]
     if not new or ":" in gap and len(every) <= 3:
@@ -273,12 +268,8 @@ def _leads(before: str, answer: str, asked: frozenset[str]) -> bool:
     return bool(led) and not any(words[i][0].isupper() for i in new)
 
 
-def _opens(phrase: Sequence[str]) -> bool:
-    return bool(phrase) and phrase[0].casefold() in OPENERS
-
-
-def _ends(text: str, match: re.Match[str], asked: frozenset[str]) -> bool:
-    """Whether what stands after an answer belongs to it, or to another sentence."""
+def _ends_at(text: str, match: re.Match[str], asked: frozenset[str]) -> bool:
+    """Whether the text after an answer belongs to it, or to another sentence."""
     before, answer, after = text[: match.start()], match[0], text[match.end() :]
     words = WORD.findall(after)
     if not words:
@@ -303,7 +294,7 @@ def _ends(text: str, match: re.Match[str], asked: frozenset[str]) -> bool:
 
 
 def _is_another(words: Sequence[str], is_year: bool) -> bool:
-    """Whether the words after a number make another of it: "2 thirds", "1 of them"."""
+    """Whether a number is part of another with the words after it: "2 thirds"."""
     if words[0] in ("of", "out", "that", "to", "who") and not is_year:
         return True
     to_another = words[0] == "to" and words[-1] != "to" and words[1][0].isdigit()
@@ -311,7 +302,7 @@ def _is_another(words: Sequence[str], is_year: bool) -> bool:
 
 
 def _is_list(after: str, asked: frozenset[str]) -> bool:
-    """Whether another name is set off from an answer: "Paris, Lyon, Nice"."""
+    """Whether another name follows an answer: "Paris, Lyon, Nice"."""
     for mark in BREAK.finditer(after):
         words = WORD.findall(BREAK.split(after[mark.end() :])[0])
         item = [word for word in words if word.casefold() not in asked | PARTICLES]

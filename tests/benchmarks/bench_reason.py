@@ -40,10 +40,10 @@ class ReasonedBatch(veriscore.Batch):
         is preferred where that counts, as the endpoint makes them.
         """
         from factkit.papers.reason.rewards import WEIGHTS, counts, score_responses
-        from factkit.verify.response import written
+        from factkit.verify.response import format_response
 
         ids, prompts, answers = rows
-        responses = [written(a, a) for a in answers]
+        responses = [format_response(a, a) for a in answers]
         found = score_responses(arm, engine, ids, prompts, responses)
         for of in found:
             f, t = counts(of.supports) or (0, 0)

@@ -23,7 +23,7 @@ from factkit.papers.veri.train import policy_of
 from factkit.papers.veri.turn_sampling import with_policy
 from factkit.policy.policy import load_policy
 from factkit.run import params
-from factkit.verify.trajectory import queries
+from factkit.verify.trajectory import extract_queries
 
 BATCH, ROUNDS, STEPS = 64, 3, 150
 Play = Callable[[Sequence[Tokens]], list[Rollout]]
@@ -72,7 +72,7 @@ def compare(play: Play, prompts: Sequence[Tokens]) -> dict[str, float]:
             times[name].append(took)
     rates = {name: len(prompts) / statistics.median(of) for name, of in times.items()}
     both = zip(made["batch"], made["one_at_a_time"], strict=True)
-    searches = [len(queries(rollout.turns)) for rollout in made["batch"]]
+    searches = [len(extract_queries(rollout.turns)) for rollout in made["batch"]]
     tokens = [len(rollout.ids) for rollout in made["batch"]]
     return {
         **{f"{name}_a_second": round(rate, 1) for name, rate in rates.items()},

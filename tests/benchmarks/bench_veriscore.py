@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -295,8 +296,8 @@ class Batch:
         path = assets.policy_path("smollm2-135m-instruct")
         tokenizer = AutoTokenizer.from_pretrained(path)
         return EvidenceEngine(
-            extract=claims.llm_extractor(llm),
-            verify=claims.llm_claim_verifier(llm),
+            extract=partial(claims.extract_claims, llm),
+            verify=partial(claims.label_texts, llm),
             llm=llm,
             whole=EvidenceCache(self.evidence, tokenizer, 512),
             pieces=EvidenceCache(self.evidence, tokenizer, 256),

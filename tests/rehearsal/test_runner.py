@@ -117,7 +117,7 @@ def test_the_policy_is_taught_to_reason_on_what_the_judge_asks():
     in curation, no examples come before them."""
     country = Country()
     rows = list(policy.reasoned(country, country.facts()[0], random.Random(0)))
-    assert all(response.parts(text) for _, text in rows)
+    assert all(response.split_response(text) for _, text in rows)
     title, shots = country.facts()[0].page.title, "A Christmas Carol"
     asked = [(f"me of {title}?" in prompt, shots in prompt) for prompt, _ in rows]
     assert asked == [(a, b) for a in (True, False, False) for b in (True, False)]

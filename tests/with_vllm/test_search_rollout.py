@@ -26,7 +26,7 @@ from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params, runs
 from factkit.train import grpo
-from factkit.verify.trajectory import Turn, queries
+from factkit.verify.trajectory import Turn, extract_queries
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
 ENTRIES = [
@@ -137,7 +137,7 @@ def test_two_updates_on_trajectories_with_the_engine_kept_in_sync(
     with (run / "metrics.csv").open(encoding="utf-8") as f:
         curve = list(csv.DictReader(f))
     for row, batch in zip(curve, made, strict=True):
-        mean = sum(len(queries(rollout.turns)) for rollout in batch) / 16
+        mean = sum(len(extract_queries(rollout.turns)) for rollout in batch) / 16
         assert float(row["reward"]) == pytest.approx(mean)
         sampled = sum(sum(rollout.env_mask) for rollout in batch) / 16
         assert float(row["completions/mean_length"]) == pytest.approx(sampled)
@@ -163,7 +163,7 @@ def test_a_policy_is_played_by_an_engine_in_a_process_of_its_own(
     assert live[0] == VllmEngine(models.vllm_arguments(smollm, p))
     vllm_engine.free_gpus()
     searching, answering, *_, other = made
-    assert queries(searching.trajectory) != []
+    assert extract_queries(searching.trajectory) != []
     assert not searching.trajectory[1].by_model
     assert answering.answer.label == "SUPPORT" and len(answering.trajectory) == 1
     assert 0.5 < answering.label_probability <= 1  # it is there three times

@@ -4,6 +4,8 @@ A model of 135M verifies badly, and often reasons past its tokens, which gives N
 that each reply has its form, or counts as failed, is what is tested.
 """
 
+from functools import partial
+
 import pytest
 from transformers import AutoTokenizer
 
@@ -12,7 +14,7 @@ from factkit.data.corpus import load_leads
 from factkit.data.evidence import EvidenceCache
 from factkit.papers.rar.rewards import EvidenceEngine, rewards_by_arm
 from factkit.verify import claims, llm
-from factkit.verify.response import sentences
+from factkit.verify.response import split_sentences
 
 N = 6  # responses
 
@@ -36,7 +38,7 @@ def judge(endpoint, tmp_path_factory):
 
 def each_sentence(prompts, responses):
     """Its sentences as the claims of each response."""
-    return [[claims.Claim(s, s) for s in sentences(r)] for r in responses]
+    return [[claims.Claim(s, s) for s in split_sentences(r)] for r in responses]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def engine(judge, smollm, asked):
     tokenizer = AutoTokenizer.from_pretrained(smollm)
     return EvidenceEngine(
         extract=each_sentence,
-        verify=claims.llm_claim_verifier(judge),
+        verify=partial(claims.label_texts, judge),
         llm=judge,
         whole=EvidenceCache(evidence, tokenizer, 256),
         pieces=EvidenceCache(evidence, tokenizer, 128),
@@ -59,7 +61,7 @@ def engine(judge, smollm, asked):
 
 def test_a_real_model_s_extractions_have_their_form(judge, asked):
     """A list of claims, here an empty one of every sentence."""
-    found = claims.llm_extractor(judge)(*asked[1:])
+    found = claims.extract_claims(judge, *asked[1:])
     assert len(found) == N
     assert None not in found
 

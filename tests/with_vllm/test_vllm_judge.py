@@ -4,6 +4,7 @@ import json
 
 from factkit.policy.decoding import Sampling
 from factkit.verify import claims, judge, llm
+from factkit.verify.replies import read_reply
 
 VERDICTS = ["correct", "incorrect", "abstain"]
 SCHEMA = {
@@ -43,7 +44,7 @@ def test_a_served_judge_answers_in_the_schema_and_from_the_cache(endpoint, tmp_p
         assert reply.prompt_tokens > 0 and reply.completion_tokens > 0
     assert judge.totals.calls == len(ANSWERS)
     again = judge.run(requests())
-    assert all(reply.cached for reply in again)
+    assert again == replies
     assert judge.totals.calls == len(ANSWERS)
 
 
@@ -61,5 +62,5 @@ def test_a_served_judge_ends_within_its_tokens_and_may_quote(endpoint):
     asked = {"role": "user", "content": told}
     request = llm.Request((asked,), sampling=Sampling(200), schema=schema)
     (reply,) = llm_judge.run([request])
-    read = judge.read(reply, claims.Claims)
+    read = read_reply(reply, claims.Claims)
     assert read and max(map(len, read.claims)) > 1, reply

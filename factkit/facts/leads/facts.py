@@ -18,7 +18,7 @@ from factkit.data.examples import Example
 from factkit.facts.leads import questions
 from factkit.facts.leads.questions import BRITISH, plain_title
 from factkit.facts.source import Fact, Verification, parse_wordings
-from factkit.verify.response import sentences
+from factkit.verify.response import split_sentences
 
 # relation: statement | question that asks for the object; {a}: the object's article
 WORDINGS = parse_wordings("""
@@ -322,7 +322,7 @@ def _alike(known: str, stated: str) -> bool:
 
 def _nationality(subject: Subject, demonym: str) -> Verification:
     """Supported if the lead begins with it (the leads have none, or two)."""
-    first = sentences(subject.text)[0]
+    first = split_sentences(subject.text)[0]
     begins = re.search(rf"\b(?:is|was) an? (?:[\w-]+ )?{demonym}\b(?!-)", first)
     return "supported" if begins else "inconclusive"
 
@@ -333,7 +333,7 @@ def _occupation(subject: Subject, occupation: str) -> Verification:
     if not subject.is_person:
         return "inconclusive"
     words = {occupation, *_NARROWER.get(SAME.get(occupation, occupation), ())}
-    first = f"{subject.description} {sentences(subject.text)[0]}".lower()
+    first = f"{subject.description} {split_sentences(subject.text)[0]}".lower()
     if re.search(rf"\b(?:{'|'.join(sorted(words))})\b", first):
         return "supported"
     near = [word for field in FIELDS if words & set(field) for word in field]

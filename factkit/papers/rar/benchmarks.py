@@ -72,8 +72,8 @@ def lengths(policy: str, folder: Path) -> dict[str, float]:
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(policy))
     texts = [replies[0][0] for replies in pd.read_json(logs[-1], lines=True).resps]
     parts = {
-        "reasoning_tokens": list(map(response.reasoning, texts)),
-        "response_tokens": response.answers(texts),
+        "reasoning_tokens": list(map(response.extract_reasoning, texts)),
+        "response_tokens": response.extract_answers(texts),
     }
     return {
         f"{REASONED}_{name}": sum(map(len, tokenizer(part)["input_ids"])) / len(part)

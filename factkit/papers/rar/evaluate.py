@@ -35,9 +35,9 @@ from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Exampl
 from factkit.papers.rar.arms import RarParams
 from factkit.policy.policy import Policy
 from factkit.run import statistics
-from factkit.verify.judge import failed_share
+from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome, abstains
-from factkit.verify.response import answers as final_answers
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.papers.rar.rewards import Engine
@@ -122,13 +122,14 @@ def measure(
     Raises ValueError above 5 % of failed extractions, verifications, comparisons or
     outcomes.
     """
-    final = dict(zip(answers.texts, final_answers(answers.texts.values()), strict=True))
+    texts = extract_answers(answers.texts.values())
+    final = dict(zip(answers.texts, texts, strict=True))
     sets = {e.id: f"{e.meta['set']}_" for e in examples if "set" in e.meta}
     familiar = [e for e in examples if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
     compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
     ours, theirs = ([a.texts[e.id] for e in compared] for a in (answers, base))
     wins = compare_answers(engine.quality, compared, ours, theirs)
-    failed_share(wins, "comparison_failures")
+    check_failures(wins, "comparison_failures")
     claims = long_form.items(checked)
     for item in claims.values():
         if "total_claims" in item:  # the weight of claim_precision
@@ -171,7 +172,7 @@ def short_items(
         rows = [e for e in rows if "set" not in e.meta]
         texts, references = [answers[e.id] for e in rows], [e.answers for e in rows]
         outcomes = verify(texts, references, [e.question for e in rows])
-        failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
+        failures[f"{kind}_failures"] = check_failures(outcomes, f"{kind}_failures")
         for e, outcome in zip(options + rows, letters + outcomes, strict=True):
             if outcome is not None:
                 items[e.id] = _outcome_metrics(kind, outcome)

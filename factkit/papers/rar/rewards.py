@@ -8,7 +8,7 @@ reward: None, never a score or a default.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine
@@ -16,9 +16,9 @@ from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_fun
 from factkit.answers.verifier import judge_llm
 from factkit.data.evidence import EvidenceCache, query_of
 from factkit.verify import judge
-from factkit.verify.judge import Form, free, whole
 from factkit.verify.outcome import Support
-from factkit.verify.response import answers
+from factkit.verify.replies import Form, limit_integer, limit_text
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.papers.rar.arms import RAR, RarParams
@@ -78,15 +78,15 @@ REWARDS: Mapping[str, tuple[Callable[..., float], tuple[str, ...]]] = {
 class Check(Form):
     """The form of Binary RAR's Fig. 9: the score follows from the reasoning."""
 
-    REASONING: free(1_800) = ""
-    SCORE: whole(range(2))
+    REASONING: Annotated[str, limit_text(1_800)] = ""
+    SCORE: Annotated[int, limit_integer(range(2))]
 
 
 class Rating(Form):
     """The form of Binary RAR's Fig. 10."""
 
-    REASONING: free(1_800) = ""
-    SCORE: whole(range(11))
+    REASONING: Annotated[str, limit_text(1_800)] = ""
+    SCORE: Annotated[int, limit_integer(range(11))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ def judge_responses(
     The engine sees the answers alone, without the reasoning in `<think>`.
     """
     methods = dict.fromkeys(name for arm in arms for name in REWARDS[arm][1])
-    columns = ids, prompts, answers(responses)
+    columns = ids, prompts, extract_answers(responses)
     return {name: getattr(engine, name)(*columns) for name in methods}
 
 
@@ -210,7 +210,9 @@ def trl_reward(
         values = judge_responses([arm], engine, ids, prompts, responses)
         rewards = rewards_from(arm, values)
         metrics = {
-            "response_words": [len(text.split()) for text in answers(responses)],
+            "response_words": [
+                len(text.split()) for text in extract_answers(responses)
+            ],
             "judge_failures": [reward is None for reward in rewards],
         }
         claims = [c for c in values.get("supports", ()) if not has_failed(c)]

@@ -8,7 +8,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import field_validator
 
@@ -19,8 +19,9 @@ from factkit.answers.verifier import facts_of, judge_of
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
-from factkit.verify.judge import Form, failed_share, free, up_to, whole
-from factkit.verify.response import Reasoned, parts, sentences
+from factkit.verify.judge import check_failures
+from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
+from factkit.verify.response import ResponseParts, split_response, split_sentences
 
 if TYPE_CHECKING:
     from factkit.facts.source import FactReader
@@ -49,7 +50,7 @@ def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
     if llm := judge_of(p):
-        return lambda examples, ours, theirs: judge.compare(
+        return lambda examples, ours, theirs: judge.compare_responses(
             llm, [e.question for e in examples], ours, theirs
         )
     return functools.partial(compare_answers, engine.relevance)
@@ -68,7 +69,7 @@ def measure(
     Raises ValueError above 5 % of failed extractions, verifications or comparisons;
     their shares are in `…_failures`.
     """
-    failed = failed_share(wins, "comparison_failures")
+    failed = check_failures(wins, "comparison_failures")
     failures = long_form.failures(checked) | {"comparison_failures": failed}
     merged = merge_items(
         long_form.items(checked),
@@ -89,7 +90,7 @@ def measure(
 
 def form_metrics(response: str) -> dict[str, float]:
     """Whether a response is malformed; if not, the words of its two parts."""
-    split = parts(response)
+    split = split_response(response)
     if not split:
         return {"malformed": 1.0}
     return {
@@ -146,7 +147,7 @@ def strategies_used(
 ) -> dict[str, float]:
     """The share of well-formed responses (request id → text) with each strategy of
     reasoning, the most frequent first (Fig 4)."""
-    split = [(e, parts(responses[e.id])) for e in examples]
+    split = [(e, split_response(responses[e.id])) for e in examples]
     formed = [(e, two) for e, two in split if two]
     return tag_shares(tagger([e for e, _ in formed], [two for _, two in formed]))
 
@@ -163,8 +164,8 @@ def tag_shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
 class Step(Form):
     """What a reasoning did, and by which strategies."""
 
-    step: free(160)
-    strategies: up_to(3, free(32))
+    step: Annotated[str, limit_text(160)]
+    strategies: Annotated[list[Annotated[str, limit_text(32)]], limit_items(3)]
 
     @field_validator("strategies")
     @classmethod
@@ -180,12 +181,12 @@ class Steps(Form):
     """The form of an annotator's reply. helpfulness: the paper's annotator gave 9
     nearly always (App. H)."""
 
-    steps: up_to(12, Step)
-    helpfulness: whole(range(11))
+    steps: Annotated[list[Step], limit_items(12)]
+    helpfulness: Annotated[int, limit_integer(range(11))]
 
 
 def annotate(
-    llm: "LLM", examples: Sequence[Example], responses: Sequence[Reasoned]
+    llm: "LLM", examples: Sequence[Example], responses: Sequence[ResponseParts]
 ) -> list[list[str] | None]:
     """The strategies of each reasoning by an annotator, each once, in the order of
     first use; None where it failed. One request per response, all in one batch.
@@ -262,7 +263,9 @@ def tag(
     """
     plain, flags = reasoning.replace("’", "'"), re.IGNORECASE
     worded = [name for name, rule in RULES.items() if re.search(rule, plain, flags)]
-    first, second = ([key(s) for s in sentences(text)] for text in (reasoning, answer))
+    first, second = (
+        [key(s) for s in split_sentences(text)] for text in (reasoning, answer)
+    )
     structure = {
         "left_out": not set(first) <= set(second),
         "added": not set(second) <= set(first),

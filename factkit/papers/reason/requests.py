@@ -25,9 +25,9 @@ from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
 from factkit.papers.reason.needs import CALLS, PART
 from factkit.policy.decoding import Sampling
-from factkit.verify.judge import quoted
+from factkit.verify.judge import quote
 from factkit.verify.llm import Request
-from factkit.verify.response import final_answer
+from factkit.verify.response import extract_answer
 
 if TYPE_CHECKING:
     from factkit.papers.reason.arms import ReasonParams
@@ -155,8 +155,8 @@ def _request(
     text = prompts.template(name)
     filled = prompts.fill(
         text,
-        fact_seeking=quoted([e.question for e in fact_seeking]),
-        diverse=quoted([e.question for e in diverse]),
+        fact_seeking=quote([e.question for e in fact_seeking]),
+        diverse=quote([e.question for e in diverse]),
     )
     return Request(
         messages=({"role": "user", "content": filled},),
@@ -181,7 +181,7 @@ def parse_new_prompt(reply: str | None) -> str:
     """
     if reply is None:
         raise RowError("the call failed")
-    text = final_answer(reply, boxed_required=False)
+    text = extract_answer(reply, boxed_required=False)
     if re.findall(f"{OPEN}|{CLOSE}", text) != [OPEN, CLOSE]:
         raise RowError(f"not one pair of {OPEN} tags")
     inside = text.partition(OPEN)[2].partition(CLOSE)[0]

@@ -8,7 +8,7 @@ or a default.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine
@@ -16,9 +16,9 @@ from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_fun
 from factkit.answers.verifier import judge_llm
 from factkit.papers.reason.arms import WEIGHTS
 from factkit.verify import judge
-from factkit.verify.judge import Form, free, word
 from factkit.verify.outcome import Support
-from factkit.verify.response import Reasoned, parts
+from factkit.verify.replies import Form, limit_text, match_word
+from factkit.verify.response import ResponseParts, split_response
 
 if TYPE_CHECKING:
     from factkit.papers.reason.arms import ReasonParams
@@ -60,9 +60,9 @@ class Preference(Form):
     """What the judge of App. G, Fig. 9 replies: its own answer, then which of the two
     is better. As JSON, in place of prose that ends with a letter (ours)."""
 
-    answer: free(3_000) = ""
-    reason: free(400) = ""
-    label: word("a", "b")
+    answer: Annotated[str, limit_text(3_000)] = ""
+    reason: Annotated[str, limit_text(400)] = ""
+    label: Annotated[str, match_word("a", "b")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Scored:
     """
 
     reward: float | None
-    parts: Reasoned | None
+    parts: ResponseParts | None
     supports: list[Support | None] | None = None
     wins: bool | None = None
 
@@ -123,7 +123,7 @@ def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[S
     The engine sees the answers of the well-formed responses alone, in one batch.
     """
     detail_weight, relevance_weight = WEIGHTS[arm]
-    formed = {i: two for i, two in enumerate(map(parts, responses)) if two}
+    formed = {i: two for i, two in enumerate(map(split_response, responses)) if two}
     columns = (
         [ids[i] for i in formed],
         [prompts[i] for i in formed],

@@ -15,7 +15,7 @@ from factkit.answers import exposure_bin, long_form
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
 from factkit.papers.rlfh.feedback import Feedback, mean_feedback
-from factkit.verify.judge import failed_share
+from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Support, normalise
 
 # the paper's claims are on these metrics, on each of these sets, and on these ranges
@@ -65,7 +65,7 @@ def measure(
     for name in dict.fromkeys(row.meta["set"] for row in checked):
         rows = [row for row in checked if row.meta["set"] == name]
         metrics |= {f"{name}_{k}": v for k, v in _scores(rows).items()}
-    failures = failed_share(feedback, "annotator_failures")
+    failures = check_failures(feedback, "annotator_failures")
     return metrics | mean_feedback(feedback) | {"annotator_failures": failures}
 
 

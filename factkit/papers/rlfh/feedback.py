@@ -8,8 +8,9 @@ get no default, and none is left out. A statement without passages is vague.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import ValidationInfo, field_validator
 
@@ -19,13 +20,13 @@ from factkit.facts.source import FactReader
 from factkit.verify import judge
 from factkit.verify.claims import (
     Claim,
-    Claimed,
-    labeller,
-    read_sentences,
-    support_of,
+    ClaimText,
+    extract_texts,
+    label_texts,
+    verify_claims,
 )
-from factkit.verify.judge import Form, up_to, whole, word
-from factkit.verify.response import answers
+from factkit.verify.replies import Form, limit_integer, limit_items, match_word
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.answers.engine import ClaimEngine, ExactEngine
@@ -97,7 +98,9 @@ def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator
         annotate = llm_annotator(llm, engine.evidence_of)
     else:
         annotate = exact_annotator(engine.facts, engine.examples)
-    return lambda ids, prompts, responses: annotate(ids, prompts, answers(responses))
+    return lambda ids, prompts, responses: annotate(
+        ids, prompts, extract_answers(responses)
+    )
 
 
 # ---- where every fact is known
@@ -142,19 +145,19 @@ def exact_annotator(facts: FactReader, examples: Mapping[str, Example]) -> Annot
 class Statements(Form):
     """The form of RLFH's Table 5, of one sentence."""
 
-    statements: up_to(12, Claimed)
+    statements: Annotated[list[ClaimText], limit_items(12)]
 
 
 class Label(Form):
     """The form of a statement's verification."""
 
-    label: word(*Truth)
+    label: Annotated[Truth, match_word(*Truth)]
 
 
 class Ratings(Form):
     """The form of the informativeness of a response's statements, in order."""
 
-    ratings: up_to(300, whole(SCALE))
+    ratings: Annotated[list[Annotated[int, limit_integer(SCALE)]], limit_items(300)]
 
     @field_validator("ratings")
     @classmethod
@@ -176,10 +179,17 @@ def llm_annotator(
     each has its place. Verification has the five labels of Table 4: Table 6 asks for
     three and leaves open who tells the hedged ones apart.
     """
-    verify = labeller(llm, "verify_statement", Label, "statement", Truth.VAGUE)
+    verify = partial(
+        label_texts,
+        llm,
+        template="verify_statement",
+        form=Label,
+        field="statement",
+        default=Truth.VAGUE,
+    )
 
     def annotate(ids, prompts, responses) -> list[Feedback]:
-        extracted = read_sentences(
+        extracted = extract_texts(
             llm, "extract_statements", Statements, prompts, responses
         )
         claims = [
@@ -188,7 +198,7 @@ def llm_annotator(
             else [Claim(text, sentence) for sentence, texts in row for text in texts]
             for row in extracted
         ]
-        truths = support_of(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
+        truths = verify_claims(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
         rated = [i for i, labels in enumerate(truths) if labels and None not in labels]
         ratings = rate(
             llm,

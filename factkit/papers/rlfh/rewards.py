@@ -34,7 +34,7 @@ from factkit.papers.rlfh.feedback import (
     mean_feedback,
 )
 from factkit.policy import models
-from factkit.verify.response import answers
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -191,7 +191,7 @@ def token_rewards(
             parts = [(None, sum(reward for _, reward in parts))]
         by_sentence.append((sentence.text, parts))
     text, offsets = models.decode_with_offsets(completion_ids, tokenizer)
-    start = text.rfind(answers([text])[0])
+    start = text.rfind(extract_answers([text])[0])
     return place_rewards(by_sentence, " " * start + text[start:], offsets)
 
 

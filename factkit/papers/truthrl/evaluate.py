@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import ScoredAnswer, majority, rates
-from factkit.verify.judge import failed_share
+from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def add_answers(
         texts, questions = [r.response for r in rows], [r.question for r in rows]
         outcomes = judge(texts, [r.answers for r in rows], questions)
         try:
-            failed_share(outcomes, name)
+            check_failures(outcomes, name)
         except ValueError as error:
             print(f"left out: {error}")
             return

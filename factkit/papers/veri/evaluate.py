@@ -74,7 +74,7 @@ class Verified:
 
     @property
     def answer(self) -> Answer:
-        return t.answer_of(self.trajectory)
+        return t.parse_answer(self.trajectory)
 
     def right(self, label: str | None) -> bool:
         """Whether a label counts as correct."""
@@ -174,9 +174,9 @@ def summary(
         metrics |= {f"{name}_{k}": v for k, v in set_scores.items()}
     return metrics | means(
         {
-            "format_share": t.well_formed(row.trajectory, True, max_searches),
-            "searches": len(t.queries(row.trajectory)),
-            "forced_share": t.forced(row.trajectory),
+            "format_share": t.is_well_formed(row.trajectory, True, max_searches),
+            "searches": len(t.extract_queries(row.trajectory)),
+            "forced_share": t.is_forced(row.trajectory),
         }
         for row in rows
     )
@@ -228,7 +228,7 @@ def _conduct(row: Verified) -> dict[str, float]:
     as `<label>_confidence`; high_confidence_share (Fig 5a-b); and the accuracy below
     0.85 and above 0.95, `<label>_low_confidence_accuracy` and `…_high_…` (Fig 5c-d).
     """
-    queries, label = t.queries(row.trajectory), row.answer.label
+    queries, label = t.extract_queries(row.trajectory), row.answer.label
     correct = float(row.right(label))
     values = {
         "searched_twice": float(len(set(queries)) > 1),

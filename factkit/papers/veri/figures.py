@@ -28,9 +28,9 @@ from factkit.verify.trajectory import (
     INFORMATION,
     LABELS,
     OTHER,
-    forced,
-    steps,
-    well_formed,
+    is_forced,
+    is_well_formed,
+    parse_steps,
 )
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
 def _steps(row: Verified) -> str:
     """The steps of a trajectory and its score."""
     items, found = [], set()
-    for number, step in enumerate(steps(row.trajectory), start=1):
+    for number, step in enumerate(parse_steps(row.trajectory), start=1):
         text = " ".join(step.text.split())
         summary, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
         if step.kind == INFORMATION:
@@ -273,9 +273,9 @@ def _score(row: Verified, found: set[str]) -> str:
         if i not in answer.evidence:
             name = "gold, found, not cited" if i in found else "gold, not cited"
             lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
-    if forced(row.trajectory):
+    if is_forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))
-    formed = well_formed(row.trajectory, online=True)
+    formed = is_well_formed(row.trajectory, online=True)
     terms = rewards.RewardTerms(evidence_reward=False, format_reward=False)
     label_term = rewards.reward(answer, formed, row.label, row.gold, terms)
     evidence = evidence_score(answer, row.gold)

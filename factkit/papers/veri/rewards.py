@@ -111,13 +111,15 @@ def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float
         if trajectory is None:
             trajectory = [[(text, True)] for text in completion_texts(completions)]
         trajectories = [[Turn(*turn) for turn in turns] for turns in trajectory]
-        answers = [t.answer_of(turns) for turns in trajectories]
-        formed = [t.well_formed(turns, online, max_searches) for turns in trajectories]
+        answers = [t.parse_answer(turns) for turns in trajectories]
+        formed = [
+            t.is_well_formed(turns, online, max_searches) for turns in trajectories
+        ]
         if log_metric:
             rows = zip(answers, label, evidence, formed, trajectories, strict=True)
             batch_means = means(
                 marks(answer, y, gold)
-                | {"format_share": form, "searches": len(t.queries(turns))}
+                | {"format_share": form, "searches": len(t.extract_queries(turns))}
                 for answer, y, gold, form, turns in rows
             )
             for name in LOGGED:

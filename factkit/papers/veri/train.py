@@ -19,7 +19,7 @@ from factkit.policy import models
 from factkit.policy.policy import load_policy
 from factkit.run import runs
 from factkit.train import grpo, offline
-from factkit.verify.trajectory import Turn, answer_of, forced
+from factkit.verify.trajectory import Turn, is_forced, parse_answer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -127,7 +127,9 @@ def select_checkpoint(
     for step, path in paths.items():
         records = folder / f"validation_{step}"  # kept
         rows = evaluate_policy(path, dev, records, offline_p, prompts)
-        correct = [r.right(r.answer.label) and not forced(r.trajectory) for r in rows]
+        correct = [
+            r.right(r.answer.label) and not is_forced(r.trajectory) for r in rows
+        ]
         accuracy[step] = sum(correct) / len(correct)
     best = max(accuracy, key=lambda step: (accuracy[step], step))
     for step in set(steps[:-1]) - {best}:
@@ -171,7 +173,7 @@ def label_probability(rollout: Rollout, tokenizer: "Tokenizer") -> float | None:
 
     The product over the label's tokens; None if there is no readable label.
     """
-    if answer_of(rollout.turns).label is None:
+    if parse_answer(rollout.turns).label is None:
         return None
     text, offsets = models.decode_with_offsets(rollout.ids, tokenizer)
     begin = text.rfind("<answer>") + len("<answer>")
@@ -208,7 +210,7 @@ def sft_examples(
     offline_prompts = format_prompts(claims, p.offline_template, evidence)
     for i in range(1, len(rows), 2):
         turns = rows[i][1]
-        answer = answer_of(turns)
+        answer = parse_answer(turns)
         _, think, rest = turns[-1].text.rpartition("<think>")
         ids = {piece.id for piece in evidence[claims[i].id]}
         if think and answer.label and ids.issuperset(answer.evidence):

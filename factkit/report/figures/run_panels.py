@@ -24,7 +24,7 @@ from factkit.report.figures import (
     whole_ticks,
 )
 from factkit.run.statistics import t_interval
-from factkit.verify.response import answers
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -278,7 +278,7 @@ def claim_colours(
 
 def _coloured(row: "CheckedResponse") -> str:
     """An answer as HTML, each sentence marked by the worst support of its claims."""
-    (answer,) = answers([row.response])
+    (answer,) = extract_answers([row.response])
     worst: dict[str, str] = {}
     for claim, support in zip(row.claims or (), row.supports, strict=True):
         if support:
