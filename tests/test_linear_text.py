@@ -52,7 +52,7 @@ FUNCTIONS = [
     lambda text: outcome.grade_by_rules(text, ["Paris", "1868", "1"], text[:999]),
     lambda text: outcome.grade_by_rules(text[:400] + " Paris " + text[:400], ["Paris"]),
     lambda text: outcome.grade_by_containment(text, ["Paris"]), outcome.abstains,
-    lambda text: outcome.grade_by_exact_match(text, ["Paris"]), outcome.normalise,
+    lambda text: outcome.grade_by_exact_match(text, ["Paris"]), outcome.plain,
     lambda text: read_reply(Reply(text), judge.Grade), judge.quote,
     of_trajectory, neutral,
     lambda text: read(made, text), lambda text: read(made, made.people[0] + text),

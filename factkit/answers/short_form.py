@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from factkit.answers import stored_meta
 from factkit.answers.stage import Stage
 from factkit.data.examples import Example, read_rows
+from factkit.data.spelling import plain
 from factkit.policy.models import decode_with_offsets
 from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled
 from factkit.verify.judge import check_failures
-from factkit.verify.outcome import Outcome, abstains, normalise
+from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import extract_answer, split_box
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ def confidence(text: str, completion: Sampled, policy: Policy) -> float:
     """
     ids, logps = completion
     whole, offsets = decode_with_offsets(ids, policy.tokenizer)
-    plain = policy.greedy.one_line
-    head, tail = ("", text) if plain else split_box(text)
+    head, tail = ("", text) if policy.greedy.one_line else split_box(text)
     space = not head and not policy.chat  # the space before a plain answer counts
     start = whole.find(text) + len(head)
     end = start + len(tail)
@@ -165,7 +165,7 @@ def majority(
     Answers are compared normalised; all abstentions are one answer, and so are all
     samples without an answer; on a tie the first one wins.
     """
-    answers = [normalise(extract_answer(s, boxed)) for s in samples]
+    answers = [plain(extract_answer(s, boxed)).casefold() for s in samples]
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]
     winner = Counter(votes).most_common(1)[0][0]
     return outcomes[votes.index(winner)]

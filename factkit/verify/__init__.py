@@ -1,1 +1,1 @@
-"""Deciding whether what a response says is true."""
+"""Verification of responses: by rules, by LLM judges, and claim by claim."""

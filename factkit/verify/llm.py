@@ -212,7 +212,7 @@ class LLM:
         class HttpClient(DefaultAsyncHttpxClient):
             """Counts attempts and limits the total time of each."""
 
-            async def send(self, *args: Any, **options: Any) -> httpx.Response:
+            async def send(self, *args: Any, **options: Any) -> Any:
                 if limits.max_calls is not None and totals.calls >= limits.max_calls:
                     # openai's client does not retry its own errors
                     raise OpenAIError(f"call cap of {limits.max_calls} reached")

@@ -81,8 +81,7 @@ def grade_by_exact_match(
 def grade_by_containment(
     response: str, answers: Sequence[str], question: str = ""
 ) -> Outcome:
-    """Grade by whether the response contains a reference answer as whole words, which
-    is usual in open-domain question answering."""
+    """Grade by whether the response contains a reference answer as whole words."""
     if abstains(response):
         return Outcome.ABSTAIN
     given, *wanted = (
@@ -96,21 +95,10 @@ def grade_by_containment(
 # ---- words
 
 JOINT = re.compile(r"(?<=\d)_(?:to|over|colon)_(?=\d)")  # of two numbers
-
-
-def _split(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 WORD = re.compile(r"\w+(?:'\w+)*")
 BREAK = re.compile(r"\W*(?:[/,.;:!?()\[\]—–=]|\s-+\s)\W*")  # between phrases
-ARTICLES = _split("a an the")
+ARTICLES = frozenset("a an the".split())
 ASKING = re.compile(r"\W*(?:(?:in|on|of) )?(?:what|who|which|when|where|how)\b", re.I)
-
-
-def normalise(text: str) -> str:
-    """Convert a text to one spelling (`spelling.plain`) and fold its case."""
-    return plain(text).casefold()
 
 
 def _split_words(text: str) -> list[str]:
@@ -120,9 +108,8 @@ def _split_words(text: str) -> list[str]:
 
 def _drop_articles(text: str) -> list[str]:
     """Split a text into words, articles only if it has no others."""
-    return [
-        word for word in _split_words(text) if word not in ARTICLES
-    ] or _split_words(text)
+    words = _split_words(text)
+    return [word for word in words if word not in ARTICLES] or words
 
 
 # ---- abstention
@@ -146,9 +133,10 @@ DOUBT = re.compile(
     re.IGNORECASE,
 )
 # Not answers: words of courtesy, and clauses that begin in this way
-EMPTY = _split(
+EMPTY = frozenset(
     """sorry afraid unfortunately honestly well hmm oh sure okay ok so no and but
-    however though that this it is the a an answer i i'm am have to be just thanks"""
+    however though that this it is the a an answer i i'm am have to be just
+    thanks""".split()
 )
 BESIDE = re.compile(
     r"(?:if|because|as|since|you|please|i (?!think|guess|believe|would))\b", re.I
@@ -161,11 +149,11 @@ def abstains(response: str) -> bool:
 
 
 def _find_answer(text: str) -> str | None:
-    """Find the part of a response with its answer: before the first clause of doubt,
-    or after a "but" or a guess. None if it abstains."""
-    breaks = [match.span() for match in CLAUSE_END.finditer(text)]
-    starts = [0, *(end for _, end in breaks)]
-    ends = [*(start for start, _ in breaks), len(text)]
+    """Find the part of a response that answers: before the first clause of doubt, or
+    after a "but" or a guess. None if it abstains."""
+    breaks = list(CLAUSE_END.finditer(text))
+    starts = [0, *(match.end() for match in breaks)]
+    ends = [*(match.start() for match in breaks), len(text)]
     clauses = [text[a:b].strip() for a, b in zip(starts, ends, strict=True)]
     doubts = [bool(DOUBT.search(clause)) for clause in clauses]
     if not any(doubts):
@@ -188,7 +176,7 @@ def _may_answer(clause: str) -> bool:
 # ---- whether other words only frame an answer
 
 # These add nothing to it: "It was in Paris."
-FRAME = ARTICLES | _split(
+FRAME = ARTICLES | frozenset(
     """it it's its he she they we you i i'm i'd his her their our my your me one this
     that that's these there is was are were be been being am in of on at by to from for
     as with who what which if answer answers response question q called named known city
@@ -197,19 +185,22 @@ FRAME = ARTICLES | _split(
     do does did let let's ought going go just most very quite pretty well hmm so then
     yes too also indeed actually clearly probably likely possibly maybe perhaps surely
     certainly definitely based according about around because since whose where when
-    while after before during until became won wrote made played led gave took seems"""
+    while after before during until became won wrote made played led gave took
+    seems""".split()
 )
-COPULAS = _split("is was are were")
-OPENERS = _split(  # of a phrase that may say anything: "In ancient Turkey"
+COPULAS = frozenset("is was are were".split())
+OPENERS = frozenset(  # of a phrase that may say anything: "In ancient Turkey"
     """according based from as if in looking given after since because when while though
-    with by let to most many for off sure well okay"""
+    with by let to most many for off sure well okay""".split()
 )
-PARTICLES = _split("von van de der da di du la le el al of and a an the")  # of names
+PARTICLES = frozenset(
+    "von van de der da di du la le el al of and a an the".split()
+)  # of names
 # Before an answer: it is denied, or another is given.
-BLOCKED = _split(
+BLOCKED = frozenset(
     """not no never cannot neither nor or either both between except than unlike hardly
     doubt wrong false incorrect instead others nobody versus rather without but and
-    almost far"""
+    almost far""".split()
 )
 # After an answer: it is denied, or another is given.
 DENIED = re.compile(
@@ -219,7 +210,7 @@ DENIED = re.compile(
     r"|.*\b(?:but|yet) (?:it|that) is\b|.*\b(?:maybe|possibly|perhaps|others)\b"
     r"|.*\b(?:below (?:zero|0|freezing)|bce?|before (?:christ|the common))\b"
 )
-BOUNDS = _split("up over under above below least nearly")  # before a number
+BOUNDS = frozenset("up over under above below least nearly".split())  # before a number
 NUMBER = re.compile(r"(?:minus_)?(\d+)")
 CURRENCY = re.compile(r" (?:dollars|euros|pounds|yen|rupees)\b")
 # After a number: it is part of another number

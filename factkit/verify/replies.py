@@ -58,8 +58,8 @@ def limit_items(items: int) -> Any:
 
 def limit_integer(numbers: range) -> Any:
     """Accept an integer of this range, without quotes or decimal point."""
-    listed = {"enum": list(numbers)}
-    return Field(ge=numbers[0], le=numbers[-1], json_schema_extra=listed)
+    schema: dict[str, Any] = {"enum": list(numbers)}
+    return Field(ge=numbers[0], le=numbers[-1], json_schema_extra=schema)
 
 
 def match_word(*words: str) -> Any:

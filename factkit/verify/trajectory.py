@@ -68,10 +68,10 @@ class Answer:
 
 @dataclass
 class Step:
-    """The text in a pair of tags (plan, search, information, think, answer) or outside.
+    """The text in a pair of tags, or outside of them.
 
-    kind: the tag, or "other" outside. closed: it has both tags. tagged: it contains
-    further tags.
+    kind: plan, search, information, think or answer; outside "other". closed: both tags
+    are there. tagged: it contains further tags.
     """
 
     kind: str
@@ -92,11 +92,10 @@ def format_information(pieces: Iterable[Chunk]) -> str:
 
 
 def parse_steps(trajectory: Trajectory) -> list[Step]:
-    """Split a trajectory at the protocol's tags, without blank text outside of them.
+    """Split a trajectory at the protocol's tags; blank text outside of them is dropped.
 
-    A tag that opens a step ends an open one, but the model's `<answer>` within another
-    step or an open `<think>` is text. So are all other tags, including the model's own
-    `<information>`.
+    An opening tag ends an open step. But the model's `<answer>` within another step or
+    an open `<think>` is text, as are all other tags and the model's `<information>`.
     """
     steps, thinking = [Step(OTHER)], False
     for turn in trajectory:
@@ -107,9 +106,8 @@ def parse_steps(trajectory: Trajectory) -> list[Step]:
         for i, token in enumerate(_TAG.split(turn.text)):  # odd tokens are tags
             step = steps[-1]
             inside = thinking or step.kind not in (OTHER, "answer")
-            if token in _OPENING and not (
-                token == "<answer>" and inside and turn.by_model
-            ):
+            quoted = token == "<answer>" and inside and turn.by_model
+            if token in _OPENING and not quoted:
                 steps.append(Step(_OPENING[token]))
                 thinking = token == "<think>" or (thinking and turn.by_model)
             elif step.kind != OTHER and token == f"</{step.kind}>":

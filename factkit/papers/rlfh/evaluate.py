@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from factkit.answers import exposure_bin, long_form
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
+from factkit.data.spelling import plain
 from factkit.papers.rlfh.feedback import Feedback, mean_feedback
 from factkit.verify.judge import check_failures
-from factkit.verify.outcome import Support, normalise
+from factkit.verify.outcome import Support
 
 # the paper's claims are on these metrics, on each of these sets, and on these ranges
 COMPARED = ["factual_precision", "response_rate"]
@@ -47,7 +48,7 @@ REFUSAL = re.compile(
 
 def refuses(response: str) -> bool:
     """Whether a response has the words of a refusal, or no words at all."""
-    text = normalise(response)
+    text = plain(response).casefold()
     return not text or REFUSAL.search(text) is not None
 
 
