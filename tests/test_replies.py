@@ -207,6 +207,14 @@ HUGE = [
 ]
 
 
+def test_tags_with_letters_that_only_look_alike_raise_nothing():
+    """A dotless i and a long s match i and s where case is ignored."""
+    grade = '{"score": 1}'
+    for tags in (("<thınk>", "</think>"), ("<reaſoning>", "</reasoning>")):
+        assert verdict_of("score", "x".join(tags) + grade) == 1
+    assert verdict_of("score", f"<think>x</thınk>{grade}") is None
+
+
 def test_characters_of_noise_in_their_thousands_are_no_verdict():
     """In time linear in them: a quadratic reader would take hours."""
     readable = []

@@ -1,8 +1,8 @@
 """Claims, the standalone atomic statements of a response, and what supports them.
 
-Extraction and verification are a language model's here, and exact in `answers.engine`.
-Either is None where it failed, never an empty list. The labels are those of VeriScore,
-which Binary RAR compares with (Fig. 12).
+A language model extracts and verifies them here; `answers.engine` has an exact engine.
+What failed is None, never an empty list. The labels are those of VeriScore, which
+Binary RAR compares with (Fig. 12).
 """
 
 import re

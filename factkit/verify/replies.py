@@ -93,8 +93,9 @@ REASONING = {
     "<|channel>thought": "<channel|>",
     "<|channel|>analysis<|message|>": "<|channel|>final<|message|>",
 }
-OPENING = re.compile("|".join(map(re.escape, REASONING)), re.IGNORECASE)
-CLOSING = re.compile("|".join(map(re.escape, REASONING.values())), re.IGNORECASE)
+ASCII_CASE = re.IGNORECASE | re.ASCII  # not "ı" for "i", nor "ſ" for "s"
+OPENING = re.compile("|".join(map(re.escape, REASONING)), ASCII_CASE)
+CLOSING = re.compile("|".join(map(re.escape, REASONING.values())), ASCII_CASE)
 FENCE = re.compile(r"```\w*\s*(\{.*\})\s*```", re.DOTALL)
 
 
