@@ -2,9 +2,9 @@
 
     R = R_label · w_validity + R_evidence + R_format, in [0, 4]
 
-R_evidence is `evaluate.evidence_score`, R_format is 1 where `trajectory.well_formed`. A
-claim without gold evidence has R_evidence 0, whatever is cited, so it earns 3 at most.
-Everything is a rule over strings: no reward can fail.
+R_evidence is `evaluate.evidence_score`, R_format is 1 where a trajectory
+`is_well_formed`. A claim without gold evidence has R_evidence 0, whatever is cited, so
+it earns 3 at most. Everything is a rule over strings: no reward can fail.
 """
 
 from collections.abc import Callable, Sequence
