@@ -35,6 +35,26 @@ BACKBONES = {  # variant → the model of Table 8; "" is the main variant
     "qwen2.5-32b": "Qwen2.5-32B-Inst",
     "retrieval": "Llama3.1-8B-Inst",
 }
+TITLES = {  # of arms whose names are abbreviations
+    "sft": "SFT",
+    "rft": "RFT",
+    "r_tuning": "R-Tuning",
+    "rlhf": "RLHF",
+    "rlkf": "RLKF",
+    "dpo": "DPO",
+    "iterative_dpo": "iterative DPO",
+}
+
+
+def arm_title(arm: str) -> str:
+    """An arm's name in figures: "R-Tuning (reference)" of "r_tuning (reference)"."""
+    name, *reference = arm.split(" ")
+    return " ".join([TITLES.get(name, spaced(name)), *reference])
+
+
+def by_title(results: Results) -> dict[str, Results]:
+    """Results by arm, as `tables.by_arm`, under the arms' names in figures."""
+    return {arm_title(arm): runs for arm, runs in tables.by_arm(results).items()}
 
 
 def knowledge_boundary(
@@ -71,7 +91,7 @@ def majority(results: Results) -> "Figure":
     for ax, metric in zip(
         axes, ("accuracy", "abstention", "hallucination"), strict=True
     ):
-        for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
+        for i, (arm, runs) in enumerate(by_title(results).items()):
             colour, line, _ = look(i)
             shares = _numbered(runs, "majority", metric)
             ks, name = [int(k) for k in shares], name_arm(arm, runs)
@@ -89,7 +109,7 @@ def majority(results: Results) -> "Figure":
 def confidence(results: Results) -> "Figure":
     """Fig 6: outcomes by confidence, one panel per arm; above a bar, the share of the
     answers that are in its bin."""
-    groups = tables.by_arm(results)
+    groups = by_title(results)
     figure, _ = new_figure(3.4 * len(groups), 3.2, columns=len(groups))
     for ax, (arm, runs) in zip(figure.axes, groups.items(), strict=True):
         bottom = 0.0
