@@ -53,11 +53,12 @@ def open_questions(p: QuestionParams, test_set: str = "") -> QuestionSource:
     name, path = test_set or p.questions, "" if test_set else p.questions_path
     if name not in sources.SOURCES:
         facts = open_source(name, p)
-        return QuestionSource(facts.questions, name, partial(_search_facts, facts, p))
+        chunks = partial(facts.passages, size=p.chunk_tokens)
+        return QuestionSource(facts.questions, name, lambda t: _search(chunks(t), p))
     load = partial(sources.load, name, path, all_splits=True)
     if name == "crag":
         return QuestionSource(load, name, partial(_search_own_pages, path, p), True)
-    return QuestionSource(load, "wikipedia", partial(_search_wikipedia, p))
+    return QuestionSource(load, "wikipedia", lambda _: _search_wikipedia(p))
 
 
 def offer_answers(examples: Sequence[Example], n: int) -> list[Example]:
@@ -115,13 +116,8 @@ def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:
     return example.model_copy(update={"meta": meta})
 
 
-def _search_facts(facts, p: QuestionParams, tokenizer) -> Search:
-    return _search(facts.passages(tokenizer, p.chunk_tokens), p)
-
-
-def _search_wikipedia(p: QuestionParams, tokenizer) -> Search:
-    """Never hold all of the 21 million passages in memory."""
-    passages = pages.Passages(p.wikipedia_path)
+def _search_wikipedia(p: QuestionParams) -> Search:
+    passages = pages.Passages(p.wikipedia_path)  # 21 million, never all in memory
     return _search(passages, p, passages.key)
 
 

@@ -2,19 +2,19 @@
 
 A metric of `items` is the mean over the questions that have a value in it:
 
-| metric | of which questions | value |
+| metric | questions | value |
 |---|---|---|
 | truthfulness, accuracy, hallucination, abstention | all | 1, 0 or −1 (§4.1) |
 | <set>_… | those of another set: comparison, nq_open … | the same |
 | judge_2_…, judge_3_… | all, by another judge (Table 5) | the same |
-| gain_truthfulness, gain_hallucination | all | after less before training |
+| gain_truthfulness, gain_hallucination | all | after minus before training |
 | confidence, confidence_correct | all, the correct | its confidence (Fig 6) |
 | confidence_0.8_… | answers of confidence 0.8 and above | 1 or 0 |
 | unsure_abstention | answers of a lower confidence | 1 or 0 |
 | difficult_…, easier_abstention | the difficult (`is_difficult`), the others | 1 or 0 |
 | all_samples_… | all | 1 or 0: the majority of all samples (Fig 2) |
-| sampling_gain_accuracy, …_abstention | all | that, less the share of the samples |
-| sampling_cut_hallucination | all | the share of the samples, less that |
+| sampling_gain_accuracy, …_abstention | all | majority minus share of the samples |
+| sampling_cut_hallucination | all | share of the samples minus majority |
 | reasoning, reasoning_correct, … | all, the correct, … | its quality (§4.6) |
 
 A question that the judge failed on has no value.
@@ -52,13 +52,16 @@ def items(
     """Question id → its terms; of a set other than "test", `<set>/<id>`.
 
     answers: set → the trained policy's answers. before, abstaining: the untrained
-    policy's to the test questions, asked in two ways. samples: of the trained policy.
+    policy's answers to the test questions under two prompts. samples: of the trained
+    policy.
     """
     table: Items = {}
     for name, rows in answers.items():
-        folder, prefix = ("", "") if name == "test" else (f"{name}/", f"{name}_")
+        test = name == "test"
         for row in rows:
-            table[folder + row.id] = _prefixed(outcome_terms(row.outcome), prefix)
+            terms = outcome_terms(row.outcome)
+            key = row.id if test else f"{name}/{row.id}"
+            table[key] = _prefixed(terms, "" if test else f"{name}_")
     for row, *untrained in zip(answers["test"], before, abstaining, strict=True):
         table[row.id] |= _answer_terms(row, *untrained)
     for probe in samples:
@@ -81,8 +84,8 @@ def add_answers(
     """Add the terms of other answers to the test questions, as an iteration's (Table
     4), or of the outcomes that another judge, `name`, gives the answers (Table 5).
 
-    Such a judge adds nothing, and a line says so, where it fails on more than 5 %: the
-    run is over, and its own judge's verdicts stand.
+    A judge that fails on more than 5 % adds nothing and is named in a line of output:
+    the run is over, and its own judge's verdicts are valid.
     """
     outcomes = [row.outcome for row in rows]
     if judge:
