@@ -12,7 +12,7 @@ from factkit.data.dense import DenseIndex, Encoder
 from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
 from factkit.data.sources import Loaded
-from factkit.facts.source import open_source
+from factkit.facts.source import FactSource, open_source
 from factkit.run.params.stages import QuestionParams
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
@@ -23,11 +23,11 @@ Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
 @dataclass(frozen=True)
 class QuestionSource:
-    """Where questions come from, and what their references are searched in.
+    """Where questions come from, and the corpus that their references come from.
 
-    load: the questions, and how many were dropped for which reason. corpus: its name.
-    make_search: tokenizer → a search for each question's best chunks, at most
-    `p.retrieved_chunks`. compares: whether it has comparison questions of its own.
+    load: the questions, and how many were dropped for which reason. corpus: a name.
+    make_search: tokenizer → a search of the corpus for each question's best chunks, at
+    most `p.retrieved_chunks`. compares: it has comparison questions of its own.
     """
 
     load: Callable[[], Loaded]
@@ -36,8 +36,8 @@ class QuestionSource:
     compares: bool = False
 
     def comparison_questions(self, test: Sequence[Example], n: int) -> list[Example]:
-        """Test questions that offer the answer (Table 2): its own, or n made of them
-        by `offer_answers`."""
+        """Test questions that offer the answer (Table 2): its own ones, or n made of
+        test questions by `offer_answers`."""
         if self.compares:
             return [e for e in test if e.relation == "comparison"]
         return offer_answers(test, n)
@@ -53,12 +53,13 @@ def open_questions(p: QuestionParams, test_set: str = "") -> QuestionSource:
     name, path = test_set or p.questions, "" if test_set else p.questions_path
     if name not in sources.SOURCES:
         facts = open_source(name, p)
-        chunks = partial(facts.passages, size=p.chunk_tokens)
-        return QuestionSource(facts.questions, name, lambda t: _search(chunks(t), p))
+        search = partial(_search_passages, facts, p)
+        return QuestionSource(facts.questions, name, search)
     load = partial(sources.load, name, path, all_splits=True)
     if name == "crag":
-        return QuestionSource(load, name, partial(_search_own_pages, path, p), True)
-    return QuestionSource(load, "wikipedia", lambda _: _search_wikipedia(p))
+        search = partial(_search_own_pages, path, p)
+        return QuestionSource(load, name, search, compares=True)
+    return QuestionSource(load, "wikipedia", partial(_search_wikipedia, p))
 
 
 def offer_answers(examples: Sequence[Example], n: int) -> list[Example]:
@@ -116,7 +117,11 @@ def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:
     return example.model_copy(update={"meta": meta})
 
 
-def _search_wikipedia(p: QuestionParams) -> Search:
+def _search_passages(facts: FactSource, p: QuestionParams, tokenizer) -> Search:
+    return _search(facts.passages(tokenizer, p.chunk_tokens), p)
+
+
+def _search_wikipedia(p: QuestionParams, tokenizer) -> Search:
     passages = pages.Passages(p.wikipedia_path)  # 21 million, never all in memory
     return _search(passages, p, passages.key)
 

@@ -135,8 +135,8 @@ def reward_function(
     """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
     The data set needs the columns `id`, `answers`, `question` and `out_of_knowledge`.
-    rlhf and rlkf use the reward model in folder/reward_model. A response that the judge
-    failed on gets None, which TRL leaves out of the group's baseline.
+    rlhf and rlkf use the reward model in folder/reward_model. Where the judge fails the
+    reward is None, which TRL leaves out of the group's baseline.
     """
     from factkit.answers import verifier
 

@@ -57,9 +57,9 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
 def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
     """The model from which DPO and RL start: the R-Tuning model of the same seed.
 
-    A small policy never abstains, and without abstention in the rollouts the rewards
-    are the same algorithm (ours). With `cold_start` off: the instruct model, as the
-    paper. The R-Tuning model is trained here if its run is not done.
+    It is trained here if its run is not done (ours): a small policy never abstains, and
+    without abstention in the rollouts the binary and ternary rewards have the same
+    advantages. Without `cold_start` it is the instruct model, as in the paper.
     """
     if not p.cold_start:
         return base_policy(p)
@@ -83,9 +83,6 @@ def train_arm(
     reward: one of your own for GRPO in place of the arm's.
     """
     make_reward, row_format = rewards.reward_function, RowFormat.of(p)
-    pairs = functools.partial(
-        preference_rows, p.arm, row_format=row_format, seed=p.seed
-    )
     match p.arm:
         case _ if reward:
             make_reward = functools.partial(rewards.reward_function, own=reward)
@@ -97,12 +94,13 @@ def train_arm(
             rows = require_rows(sft_rows(p.arm, questions, row_format, traces), p.arm)
             return [offline.sft(start, rows, folder, p)]
         case "dpo":
-            rows = require_rows(pairs(questions), p.arm)
-            return [offline.dpo(start, rows, folder, p)]
+            rows = preference_rows(p.arm, questions, row_format, p.seed)
+            return [offline.dpo(start, require_rows(rows, p.arm), folder, p)]
         case "iterative_dpo":
             return iterate_dpo(p, start, questions, folder)
         case "rlhf" | "rlkf":
-            rows = pairs(questions, most_wrong=p.reward_pairs)
+            n = p.reward_pairs
+            rows = preference_rows(p.arm, questions, row_format, p.seed, n)
             offline.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
     rows = prompt_rows(questions, row_format)
