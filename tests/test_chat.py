@@ -191,7 +191,7 @@ def test_a_scorer_takes_few_texts_at_a_time_and_scores_them_as_one_by_one(
         return model
 
     monkeypatch.setattr(scorers, "from_pretrained", watched)
-    score = truthrl.load_scorer(str(tmp_path), "float32")
+    score = offline.load_scorer(str(tmp_path), "float32")
     texts = ["a long answer " * (i % 5 + 1) for i in range(20)]
     together = score(["Who?"] * 20, texts)
     assert taken == [8, 8, 4]
@@ -201,7 +201,7 @@ def test_a_scorer_takes_few_texts_at_a_time_and_scores_them_as_one_by_one(
 
 def scores(folder, rows, dtype):
     """The scores of the chosen and of the rejected responses."""
-    score = truthrl.load_scorer(str(folder), dtype)
+    score = offline.load_scorer(str(folder), dtype)
     prompts = [row["prompt"] for row in rows]
     replies = ([row[name][0]["content"] for row in rows] for name in PAIR)
     return [score(prompts, texts) for texts in replies]

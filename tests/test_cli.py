@@ -139,7 +139,7 @@ from factkit.data.splits import split_by_entity
 from factkit.papers.truthrl import data
 from factkit.facts.world import facts
 p = params.load("truthrl", sys.argv[1])
-made, _ = data.questions(p)
+made, _ = data.open_questions(p).load()
 split = split_by_entity(made, {"train": 300, "test": 200})
 p = params.load("veri", sys.argv[1])
 sets, entries, dropped = claim_data.claim_sets(p)

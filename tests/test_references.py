@@ -84,7 +84,7 @@ def test_crag_gets_its_own_pages_and_the_other_sets_wikipedia(
 ):
     p = files.model_copy(update={"retriever": retriever})
     sets = {name: sources.load(name)[0] for name in p.eval_sets.split()}
-    sets["test"], _ = data.questions(p)
+    sets["test"], _ = data.open_questions(p).load()
     given = data.with_references(sets, p, tokenizer)
     shown = {name: [e.meta["references"] for e in rows] for name, rows in given.items()}
     assert shown == {
@@ -114,3 +114,25 @@ def test_references_are_sentences_of_the_world_most_with_the_one_that_answers():
     assert held / len(given) > 0.8
     plain = params.load("truthrl", "tiny")
     assert data.with_references({"test": asked}, plain, None) == {"test": asked}
+
+
+def test_a_comparison_question_offers_its_answer_and_another_of_the_relation():
+    p = params.load("truthrl", "tiny", {"world_people": 60})
+    source = data.open_questions(p)
+    examples, _ = source.load()
+    by_id = {e.id: e for e in examples}
+    offers = source.comparison_questions(examples, 50)
+    assert len(offers) == 50
+    for e in offers:
+        question, _, offer = e.question.removesuffix("?").rpartition(", ")
+        assert by_id[e.id].question.startswith(question)
+        same = {x.answers[0] for x in examples if x.relation == e.relation}
+        choice = set(offer.split(" or "))
+        assert len(choice) == 2 and e.answers[0] in choice <= same
+
+
+def test_crag_has_comparison_questions_of_its_own(files):
+    source = data.open_questions(files)
+    examples, _ = source.load()
+    own = [examples[0].model_copy(update={"relation": "comparison"})]
+    assert source.comparison_questions([*own, *examples], 1) == own

@@ -1,11 +1,14 @@
 """The terms of TruthRL's metrics: each metric is the mean of its questions' values."""
 
+import pandas as pd
 import pytest
 
 from factkit.answers import short_form
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import ScoredAnswer
+from factkit.data.examples import Example
 from factkit.papers.truthrl import evaluate as measured
+from factkit.papers.truthrl import figures
 from factkit.run.statistics import means
 from factkit.verify.outcome import Outcome
 
@@ -94,3 +97,63 @@ def test_samples_and_reasoning_have_terms_by_outcome():
     assert found["reasoning"] == 0.5
     assert found["reasoning_correct"] == 1
     assert (found["reasoning_wrong"], found["reasoning_abstaining"]) == (0.5, 0)
+
+
+def test_the_majority_of_all_samples_is_one_draw_and_of_few_a_mean_of_twenty():
+    probes = [
+        Probe("q0", ["a", "b", "b", "b"], [CORRECT, WRONG, WRONG, WRONG]),
+        Probe("q1", ["a", "a", "c", "c"], [CORRECT, CORRECT, WRONG, WRONG]),
+    ]
+    curve = measured.majority_curve(probes)
+    assert list(curve) == [1, 2, 4]
+    assert curve[4]["accuracy"] == 0.5  # on a tie the first answer wins
+    assert 0 < curve[1]["accuracy"] < 0.75 and curve[1]["accuracy"] * 40 % 1 == 0
+    assert measured.majority_outcome(probes[0], [0]) is CORRECT
+    assert measured.majority_curve([]) == {}
+
+
+def test_the_relation_rule_answers_where_prompting_is_mostly_right_in_training():
+    fields = {"id": "t", "question": "?", "answers": ["x"], "entity": "e"}
+    train = [Example(relation=r, **fields) for r in "aabbc"]
+    outcomes = [CORRECT, ABSTAIN, CORRECT, WRONG, ABSTAIN]
+    probes = [Probe("t", ["x"], [outcome]) for outcome in outcomes]
+    test = [answered(i, WRONG, relation=r) for i, r in enumerate("abcd")]
+    rates = measured.relation_rule(train, probes, {"test": test, "other": test[:1]})
+    assert rates["relation_rule_hallucination"] == 1 / 4  # of a alone, b is half right
+    assert rates["relation_rule_abstention"] == 3 / 4
+    assert rates["relation_rule_other_hallucination"] == 1
+
+
+def test_the_auc_within_relations_is_as_counted_by_hand():
+    def auc(*triples):
+        before = [answered(i, b, relation=r) for i, (r, b, _) in enumerate(triples)]
+        after = [answered(i, a, relation=r) for i, (r, _, a) in enumerate(triples)]
+        return measured.within_relation_auc(before, after)
+
+    pairs = [
+        ("a", CORRECT, CORRECT),
+        ("a", WRONG, ABSTAIN),  # below the first: 1
+        ("a", WRONG, WRONG),  # as the first: ½
+        ("b", CORRECT, ABSTAIN),
+        ("b", ABSTAIN, WRONG),  # above the one before: 0
+        ("b", None, WRONG),
+    ]
+    assert auc(*pairs) == {"within_relation_auc": 0.5, "within_relation_pairs": 3}
+    assert auc(("a", CORRECT, CORRECT), ("b", WRONG, WRONG)) == {
+        "within_relation_pairs": 0
+    }
+
+
+def test_trends_of_abstention_are_from_the_first_to_the_last_fifth_of_the_updates():
+    curve = pd.DataFrame({"step": range(1, 11), "abstention": [0.1] * 8 + [0.4, 0.6]})
+    curve["abstention_pro"] = [0.2] * 5 + [0.6] * 5
+    trends = measured.abstention_trends(curve)
+    assert trends == pytest.approx(
+        {"rollout_abstention_end": 0.5, "abstention_pro_rise": 0.4}
+    )
+
+
+def test_figures_name_arms_as_the_papers_do():
+    rows = [{"arm": arm, "metrics": {}} for arm in ("r_tuning", "binary_knowledge")]
+    assert [*figures.by_title(rows)] == ["R-Tuning", "binary knowledge"]
+    assert figures.arm_title("r_tuning (reference)") == "R-Tuning (reference)"

@@ -10,6 +10,7 @@ from factkit.answers import verifier
 from factkit.facts.world import facts as world
 from factkit.papers.truthrl import rewards as truthrl
 from factkit.run import arms, params
+from factkit.train import offline
 from factkit.verify.outcome import Outcome
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
@@ -174,7 +175,7 @@ def test_learned_rewards_are_the_reward_model_s_scores(monkeypatch, tmp_path):
         paths.append(path)
         return lambda prompts, texts: [float(len(text)) for text in texts]
 
-    monkeypatch.setattr(truthrl, "load_scorer", load)
+    monkeypatch.setattr(offline, "load_scorer", load)
     for arm in ("rlhf", "rlkf"):
         rewards = score(reward_of(arm, tmp_path), RESPONSES)
         assert rewards == [len(text) for text in RESPONSES]

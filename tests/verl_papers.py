@@ -90,7 +90,7 @@ def _untrue(fact):
 
 
 def _truthrl(p, world):
-    examples = questions.questions(p)[0][:8]
+    examples = questions.open_questions(p).load()[0][:8]
     folder = runs.run_folder("10_truthrl_data", p)
     write_examples(folder / "train.jsonl", examples)
     outcomes = [Outcome.CORRECT, Outcome.WRONG]  # each other question is known

@@ -1,11 +1,12 @@
 """Training on fixed rows with TRL: SFT, DPO, the reward model."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.data import assets
+from factkit.policy import models
 from factkit.run import quiet
 from factkit.run.params.stages import DpoParams, RewardModelParams, SftParams
 from factkit.train import launch, setup
@@ -127,3 +128,53 @@ def train_reward_model(
     setup.refuse_lost_rows(trainer, rows)
     names = {"model": "reward_model", "curve": "reward_model.csv"}
     return setup.train_and_keep(trainer, "reward model", folder, merge=True, **names)
+
+
+def load_scorer(
+    path: str, dtype: str = "auto"
+) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
+    """Load the reward model in `path` as a function (prompts, completions) → scores.
+
+    It scores prompt and completion as one text, 8 at a time: with references they are
+    long. Each process holds the whole model, on the GPU only while it scores, since
+    policy and engine need that memory. ZeRO-3's configuration is unset while it loads:
+    ZeRO-3 would shard the model, and runs only what its engine trains.
+    """
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers.integrations import deepspeed
+
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    deepspeed.unset_hf_deepspeed_config()
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, num_labels=1, dtype=dtype, **assets.SAFE
+    )
+    if reference is not None and (config := reference()) is not None:
+        deepspeed.set_hf_deepspeed_config(config)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.eval()
+
+    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+        texts = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            if isinstance(prompt, str):
+                prompt += " "
+            else:  # as TRL joined them in training
+                (prompt,) = models.apply_chat_template(
+                    tokenizer, [prompt[-1]["content"]]
+                )
+            texts.append(prompt + completion.strip())
+        scores: list[float] = []
+        model.to(device)
+        for start in range(0, len(texts), 8):
+            ids = tokenizer(texts[start : start + 8])["input_ids"]
+            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
+            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
+            with torch.inference_mode():
+                scores += model(**batch).logits[:, 0].float().tolist()
+        model.to("cpu")
+        return scores
+
+    return score

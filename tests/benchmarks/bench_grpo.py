@@ -29,10 +29,10 @@ def rows(p: TruthRL) -> list[dict]:
     """Prompts of the profile; what is answered is of no account here."""
     from factkit.answers.sampling import Probe
     from factkit.answers.training_rows import RowFormat
-    from factkit.papers.truthrl.data import questions
+    from factkit.papers.truthrl.data import open_questions
     from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows
 
-    asked = questions(p)[0][:256]
+    asked = open_questions(p).load()[0][:256]
     probes = [Probe(e.id, []) for e in asked]
     return prompt_rows(ProbedQuestions(asked, probes, p.known_share), RowFormat.of(p))
 

@@ -102,7 +102,7 @@ def test_crag_has_every_kind_of_question_both_splits_and_its_pages(folder):
 
 def test_truthrl_has_questions_for_its_splits_and_a_comparison_to_test(folder):
     p = load("truthrl")
-    examples, _ = truthrl_data.questions(p)
+    examples, _ = truthrl_data.open_questions(p).load()
     wanted = {n: getattr(p, f"{n}_questions") for n in ("train", "dev", "test")}
     sets = split_by_entity(examples, wanted, p.split_seed)
     assert {name: len(rows) for name, rows in sets.items()} == wanted

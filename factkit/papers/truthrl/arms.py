@@ -1,6 +1,7 @@
 """TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,7 +18,7 @@ from factkit.run.params.stages import (
 
 
 class QuestionSftParams(QuestionParams, SftParams):
-    """What supervised fine-tuning takes from the questions."""
+    """Supervised fine-tuning on questions."""
 
     rft_samples: fields.Few
     rft_temperature: fields.Temperature = 0.6  # App. C
@@ -32,7 +33,7 @@ class QuestionDpoParams(QuestionSftParams, DpoParams):
 
 
 class QuestionRlParams(QuestionSftParams, RewardModelParams):
-    """RL by the outcome, its reasoning or a learned reward."""
+    """RL by the outcome, the reasoning or a learned reward."""
 
     reason_weight: fields.Weight = 0.5  # λ, App. C
 
@@ -41,65 +42,55 @@ OUTCOME = {"outcome": 1}  # a judge's calls per response
 REASONED = {"outcome": 1, "reasoning": 1}
 
 
-def _sft(what: str, **needs: Any) -> Arm:
-    return Arm(what, QuestionSftParams, "SFT", **needs)
-
-
-def _dpo(what: str, **needs: Any) -> Arm:
-    return Arm(what, QuestionDpoParams, "DPO", start="r_tuning", **needs)
-
-
-def _rl(what: str, judge_calls: dict[str, int] = OUTCOME, **needs: Any) -> Arm:
-    return Arm(
-        what,
-        QuestionRlParams,
-        "GRPO",
-        start="r_tuning",
-        judge_calls=judge_calls,
-        **needs,
-    )
-
-
-def _reasoned(what: str) -> Arm:
-    return _rl(what, REASONED, reasoning=True)
-
+sft = partial(Arm, reads=QuestionSftParams, algorithm="SFT")
+dpo = partial(Arm, reads=QuestionDpoParams, algorithm="DPO", start="r_tuning")
+rl = partial(
+    Arm,
+    reads=QuestionRlParams,
+    algorithm="GRPO",
+    start="r_tuning",
+    judge_calls=OUTCOME,
+)
+reasoned = partial(rl, judge_calls=REASONED, reasoning=True)
 
 ARMS = {
     "prompting": Arm(
-        "the instruct model, asked with examples", QuestionParams, main=True
+        "the instruct model, prompted with examples", QuestionParams, main=True
     ),
-    "sft": _sft("taught the gold answers"),
-    "rft": _sft(
+    "sft": sft("taught the gold answers"),
+    "rft": sft(
         "taught its own right samples", samples="rft_samples", judge_calls=OUTCOME
     ),
-    "r_tuning": _sft(
+    "r_tuning": sft(
         "taught gold answers, and I don't know where probing found none right",
         main=True,
     ),
-    "rlhf": _rl(
+    "rlhf": rl(
         "rewarded by a model of preferences for right answers", learned_reward=True
     ),
-    "rlkf": _rl(
+    "rlkf": rl(
         "the same, with preferences for abstaining out of knowledge",
         learned_reward=True,
     ),
-    "dpo": _dpo("right over wrong samples"),
-    "iterative_dpo": _dpo(
+    "dpo": dpo("right over wrong samples"),
+    "iterative_dpo": dpo(
         "DPO anew on each iteration's own samples",
         samples="probe_samples",
         iterations="dpo_iterations",
         judge_calls=OUTCOME,
     ),
-    "binary": _rl("+1 right, −1 wrong or abstaining"),
-    "binary_knowledge": _rl("binary, and +1 for abstaining out of knowledge"),
-    "ternary": _rl("+1 right, 0 abstaining, −1 wrong", main=True),
-    "ternary_knowledge": _rl("ternary, and +1 for abstaining out of knowledge"),
-    "ternary_reason_multiplicative": _reasoned(
+    "binary": rl("+1 right, −1 wrong or abstaining"),
+    "binary_knowledge": rl("binary, and +1 for abstaining out of knowledge"),
+    "ternary": rl("+1 right, 0 abstaining, −1 wrong", main=True),
+    "ternary_knowledge": rl("ternary, and +1 for abstaining out of knowledge"),
+    "ternary_reason_multiplicative": reasoned(
         "ternary × (1 + quality of the reasoning)"
     ),
-    "ternary_reason_additive": _reasoned("ternary + λ · quality of the reasoning"),
-    "ternary_reason_conditional": _reasoned("ternary, a right answer × its reasoning"),
-    "ternary_strict_match": _rl("ternary by string match in place of a judge", {}),
+    "ternary_reason_additive": reasoned("ternary + λ · quality of the reasoning"),
+    "ternary_reason_conditional": reasoned("ternary, a right answer × its reasoning"),
+    "ternary_strict_match": rl(
+        "ternary by string match in place of a judge", judge_calls={}
+    ),
 }
 
 

@@ -2,33 +2,38 @@
 
 A metric of `items` is the mean over the questions that have a value in it:
 
-| metric | of which questions | value |
+| metric | questions | value |
 |---|---|---|
 | truthfulness, accuracy, hallucination, abstention | all | 1, 0 or −1 (§4.1) |
 | <set>_… | those of another set: comparison, nq_open … | the same |
 | judge_2_…, judge_3_… | all, by another judge (Table 5) | the same |
-| gain_truthfulness, gain_hallucination | all | after less before training |
+| gain_truthfulness, gain_hallucination | all | after minus before training |
 | confidence, confidence_correct | all, the correct | its confidence (Fig 6) |
 | confidence_0.8_… | answers of confidence 0.8 and above | 1 or 0 |
 | unsure_abstention | answers of a lower confidence | 1 or 0 |
 | difficult_…, easier_abstention | the difficult (`is_difficult`), the others | 1 or 0 |
 | all_samples_… | all | 1 or 0: the majority of all samples (Fig 2) |
-| sampling_gain_accuracy, …_abstention | all | that, less the share of the samples |
-| sampling_cut_hallucination | all | the share of the samples, less that |
+| sampling_gain_accuracy, …_abstention | all | majority minus share of the samples |
+| sampling_cut_hallucination | all | share of the samples minus majority |
 | reasoning, reasoning_correct, … | all, the correct, … | its quality (§4.6) |
 
 A question that the judge failed on has no value.
 """
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import ScoredAnswer, majority, rates
+from factkit.data.examples import Example
+from factkit.run.statistics import means
 from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from factkit.answers.verifier import Verifier
 
 Terms = dict[str, float]
@@ -47,13 +52,16 @@ def items(
     """Question id → its terms; of a set other than "test", `<set>/<id>`.
 
     answers: set → the trained policy's answers. before, abstaining: the untrained
-    policy's to the test questions, asked in two ways. samples: of the trained policy.
+    policy's answers to the test questions under two prompts. samples: of the trained
+    policy.
     """
     table: Items = {}
     for name, rows in answers.items():
-        folder, prefix = ("", "") if name == "test" else (f"{name}/", f"{name}_")
+        test = name == "test"
         for row in rows:
-            table[folder + row.id] = _prefixed(outcome_terms(row.outcome), prefix)
+            terms = outcome_terms(row.outcome)
+            key = row.id if test else f"{name}/{row.id}"
+            table[key] = _prefixed(terms, "" if test else f"{name}_")
     for row, *untrained in zip(answers["test"], before, abstaining, strict=True):
         table[row.id] |= _answer_terms(row, *untrained)
     for probe in samples:
@@ -76,8 +84,8 @@ def add_answers(
     """Add the terms of other answers to the test questions, as an iteration's (Table
     4), or of the outcomes that another judge, `name`, gives the answers (Table 5).
 
-    Such a judge adds nothing, and a line says so, where it fails on more than 5 %: the
-    run is over, and its own judge's verdicts stand.
+    A judge that fails on more than 5 % adds nothing and is named in a line of output:
+    the run is over, and its own judge's verdicts are valid.
     """
     outcomes = [row.outcome for row in rows]
     if judge:
@@ -148,3 +156,108 @@ def _sample_terms(probe: Probe, boxed: bool) -> Terms:
 
 def _prefixed(terms: Mapping[str, float], prefix: str, names: str = "") -> Terms:
     return {f"{prefix}{name}": terms[name] for name in names.split() or terms}
+
+
+# ---- metrics of a whole run
+
+
+def confidence_bin(row: ScoredAnswer) -> float:
+    """The lower edge of an answer's bin: 0, 0.2, 0.4, 0.6 or 0.8 (Fig 6)."""
+    return min(int(row.confidence * 5), 4) / 5
+
+
+def majority_curve(
+    samples: Sequence[Probe], boxed: bool = False
+) -> dict[int, dict[str, float]]:
+    """k → the rates of majority@k, for k = 1, 2, 4 … up to all samples (Fig 2).
+
+    Fewer than all of them are drawn twenty times, and the rates averaged.
+    """
+    n = len(samples[0].samples) if samples else 0
+    curve = {}
+    for k in (2**i for i in range(n.bit_length())):
+        rng, draws = random.Random(f"majority {k} 0"), []
+        for _ in range(20 if k < n else 1):
+            indices = sorted(rng.sample(range(n), k))
+            outcomes = [majority_outcome(probe, indices, boxed) for probe in samples]
+            draws.append(rates(outcomes))
+        curve[k] = means(draws)
+    return curve
+
+
+def majority_outcome(
+    probe: Probe, indices: Iterable[int], boxed: bool = False
+) -> Outcome | None:
+    """The outcome of the commonest answer among some of a question's samples."""
+    drawn = [(probe.samples[i], probe.outcomes[i]) for i in indices]
+    texts, outcomes = zip(*drawn, strict=True)
+    return majority(texts, outcomes, boxed)
+
+
+def relation_rule(
+    train: Sequence[Example],
+    probes: Sequence[Probe],
+    before: Mapping[str, Sequence[ScoredAnswer]],
+    boxed: bool = False,
+) -> dict[str, float]:
+    """The rates of an untrained rule: prompting's answer where prompting is mostly
+    right on the relation, by majority on the training questions, else abstention.
+
+    before: test set → prompting's answers. probes: of the training questions.
+    """
+    answered: dict[str, list[bool]] = {}  # relation → whether each answer is correct
+    for example, probe in zip(train, probes, strict=True):
+        outcome = majority_outcome(probe, range(len(probe.samples)), boxed)
+        if outcome and outcome is not Outcome.ABSTAIN:
+            correct = outcome is Outcome.CORRECT
+            answered.setdefault(example.relation, []).append(correct)
+    known = {name for name, rows in answered.items() if 2 * sum(rows) > len(rows)}
+    metrics = {}
+    for name, rows in before.items():
+        outcomes = [r.outcome if r.relation in known else Outcome.ABSTAIN for r in rows]
+        prefix = "relation_rule_" + f"{name}_" * (name != "test")
+        metrics |= _prefixed(rates(outcomes), prefix)
+    return metrics
+
+
+def within_relation_auc(
+    before: Sequence[ScoredAnswer], after: Sequence[ScoredAnswer]
+) -> dict[str, float]:
+    """How well answering after training tells what prompting knows, within relations.
+
+    AUC = 1/|P| Σ_P (1[a_i > a_j] + ½·1[a_i = a_j]) over the pairs P of test questions
+    of one relation of which prompting answers i correctly and j not; a = 1 where the
+    policy answers, 0 where it abstains. 0.5: it decides by the relation alone.
+    """
+    answers: dict[str, tuple[list[bool], list[bool]]] = {}  # of unknown, of known
+    for b, a in zip(before, after, strict=True):
+        if b.outcome and a.outcome:
+            unknown_and_known = answers.setdefault(b.relation, ([], []))
+            known = b.outcome is Outcome.CORRECT
+            unknown_and_known[known].append(a.outcome is not Outcome.ABSTAIN)
+    wins = [
+        (1 + i - j) / 2  # 1, ½ or 0
+        for unknown, known in answers.values()
+        for i in known
+        for j in unknown
+    ]
+    auc = {"within_relation_auc": sum(wins) / len(wins)} if wins else {}
+    return auc | {"within_relation_pairs": len(wins)}
+
+
+def abstention_trends(curve: "pd.DataFrame") -> dict[str, float]:
+    """Abstention in rollouts from the first to the last fifth of the updates (Fig 3).
+
+    curve: metrics.csv of a run. A kind of group that never occurs is left out.
+    """
+    names = ["abstention", "abstention_pro", "abstention_anti"]
+    shares = curve.set_index("step").reindex(columns=names)
+    steps = shares.index.to_series()
+    first = shares[steps <= steps.quantile(0.2)].mean()
+    last = shares[steps >= steps.quantile(0.8)].mean()
+    trends = {
+        "rollout_abstention_end": last.abstention,
+        "abstention_pro_rise": last.abstention_pro - first.abstention_pro,
+        "abstention_anti_fall": first.abstention_anti - last.abstention_anti,
+    }
+    return {name: value for name, value in trends.items() if value == value}

@@ -9,7 +9,7 @@ WIKIPEDIA_GB = 51.0  # of 2018, with E5's index
 
 
 class TruthRLNeeds(Needs):
-    """Short answers: probing, majorities, further sets and judges."""
+    """Needs of short answers: probing, majorities, further sets and judges."""
 
     def tokens(self) -> tuple[int, int, int]:
         prompt, response, written = super().tokens()

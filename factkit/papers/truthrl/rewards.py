@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factkit.data import assets
 from factkit.papers.truthrl.arms import ARMS
-from factkit.policy import models
 from factkit.prompts import completion_texts
 from factkit.run import identity
+from factkit.train import offline
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def reward(
     reasoning: float = 0.0,
     weight: float = 0.5,
 ) -> float:
-    """The reward of one response under an arm. Raises ValueError on an arm without.
+    """The reward of one response under an arm; ValueError on an arm that has none.
 
     out_of_knowledge: by probing (§3.1). reasoning: quality in [0, 1] (§4.6).
     """
@@ -136,8 +135,8 @@ def reward_function(
     """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
     The data set needs the columns `id`, `answers`, `question` and `out_of_knowledge`.
-    rlhf and rlkf use the reward model in folder/reward_model. A response that the judge
-    failed on gets None, which TRL leaves out of the group's baseline.
+    rlhf and rlkf use the reward model in folder/reward_model. Where the judge fails the
+    reward is None, which TRL leaves out of the group's baseline.
     """
     from factkit.answers import verifier
 
@@ -146,7 +145,7 @@ def reward_function(
     score = None
     if p.arm in ("rlhf", "rlkf"):
         dtype = p.dtype if p.reward_lora_rank else "auto"
-        score = load_scorer(str(folder / "reward_model"), dtype)
+        score = offline.load_scorer(str(folder / "reward_model"), dtype)
     judge_reasoning = verifier.reasoning_judge(p) if ARMS[p.arm].reasoning else None
 
     def truthrl_reward(
@@ -178,53 +177,3 @@ def reward_function(
 
     truthrl_reward.__name__ = identity.callable_name(own) if own else f"truthrl_{p.arm}"
     return truthrl_reward
-
-
-def load_scorer(
-    path: str, dtype: str = "auto"
-) -> Callable[[Sequence[object], Sequence[str]], list[float]]:
-    """Load the reward model in `path` as a function (prompts, completions) → scores.
-
-    It scores prompt and completion as one text, 8 at a time: with references they are
-    long. Each process holds the whole model, on the GPU only while it scores, since
-    policy and engine need that memory. ZeRO-3's configuration is unset while it loads:
-    ZeRO-3 would shard the model, and runs only what its engine trains.
-    """
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from transformers.integrations import deepspeed
-
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
-    reference = deepspeed._hf_deepspeed_config_weak_ref
-    deepspeed.unset_hf_deepspeed_config()
-    model = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=1, dtype=dtype, **assets.SAFE
-    )
-    if reference is not None and (config := reference()) is not None:
-        deepspeed.set_hf_deepspeed_config(config)
-    model.config.pad_token_id = tokenizer.pad_token_id
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.eval()
-
-    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
-        texts = []
-        for prompt, completion in zip(prompts, completions, strict=True):
-            if isinstance(prompt, str):
-                prompt += " "
-            else:  # as TRL joined them in training
-                (prompt,) = models.apply_chat_template(
-                    tokenizer, [prompt[-1]["content"]]
-                )
-            texts.append(prompt + completion.strip())
-        scores: list[float] = []
-        model.to(device)
-        for start in range(0, len(texts), 8):
-            ids = tokenizer(texts[start : start + 8])["input_ids"]
-            rows = [{"input_ids": [*i, tokenizer.eos_token_id]} for i in ids]
-            batch = tokenizer.pad(rows, return_tensors="pt").to(device)
-            with torch.inference_mode():
-                scores += model(**batch).logits[:, 0].float().tolist()
-        model.to("cpu")
-        return scores
-
-    return score

@@ -57,9 +57,9 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
 def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
     """The model from which DPO and RL start: the R-Tuning model of the same seed.
 
-    A small policy never abstains, and without abstention in the rollouts the rewards
-    are the same algorithm (ours). With `cold_start` off: the instruct model, as the
-    paper. The R-Tuning model is trained here if its run is not done.
+    It is trained here if its run is not done (ours): a small policy never abstains, and
+    without abstention in the rollouts the binary and ternary rewards have the same
+    advantages. Without `cold_start` it is the instruct model, as in the paper.
     """
     if not p.cold_start:
         return base_policy(p)
@@ -76,13 +76,13 @@ def train_arm(
     folder: Path,
     reward: rewards.Reward | None = None,
 ) -> list[Path]:
-    """Train the arm `p.arm`; its checkpoints to evaluate, the last one the result.
+    """Train the arm `p.arm`; return the checkpoints to evaluate, the last one its
+    result.
 
     start: for sft, rft and r_tuning the base policy, else that of `start_of`.
     reward: one of your own for GRPO in place of the arm's.
     """
-    make_reward, put = rewards.reward_function, RowFormat.of(p)
-    pairs = functools.partial(preference_rows, p.arm, row_format=put, seed=p.seed)
+    make_reward, row_format = rewards.reward_function, RowFormat.of(p)
     match p.arm:
         case _ if reward:
             make_reward = functools.partial(rewards.reward_function, own=reward)
@@ -91,40 +91,41 @@ def train_arm(
             if p.arm == "rft":
                 path = folder / "traces.jsonl"
                 traces = sample_again(p, start, questions, path).probes
-            rows = require_rows(sft_rows(p.arm, questions, put, traces), p.arm)
+            rows = require_rows(sft_rows(p.arm, questions, row_format, traces), p.arm)
             return [offline.sft(start, rows, folder, p)]
         case "dpo":
-            rows = require_rows(pairs(questions), p.arm)
-            return [offline.dpo(start, rows, folder, p)]
+            rows = preference_rows(p.arm, questions, row_format, p.seed)
+            return [offline.dpo(start, require_rows(rows, p.arm), folder, p)]
         case "iterative_dpo":
             return iterate_dpo(p, start, questions, folder)
         case "rlhf" | "rlkf":
-            rows = pairs(questions, most_wrong=p.reward_pairs)
+            n = p.reward_pairs
+            rows = preference_rows(p.arm, questions, row_format, p.seed, n)
             offline.train_reward_model(start, rows, folder, p)
             p = p.model_copy(update={"beta": p.reward_beta})
-    rows = prompt_rows(questions, put)
+    rows = prompt_rows(questions, row_format)
     return [grpo.grpo(start, rows, make_reward, folder, p)]
 
 
 def iterate_dpo(
     p: TruthRL, start: str, questions: ProbedQuestions, folder: Path
 ) -> list[Path]:
-    """Iterative DPO: pairs made anew from each iteration's own samples (Appendix C).
+    """Iterative DPO: new pairs from the samples of each iteration's model (Appendix C).
 
-    The first iteration is DPO of `start`, on whose model the paper's four build. What
-    is complete in an iteration's folder is not done again.
+    The first iteration is DPO from `start`, from whose model the paper's four go on.
+    Iterations that are complete in their folder are not repeated.
     """
     checkpoints = []
     for i in range(1, p.dpo_iterations + 1):
-        part = folder / f"iteration-{i}"
-        part.mkdir(parents=True, exist_ok=True)
-        if not (part / "model").exists():
-            path = part / "samples.jsonl"
+        iteration = folder / f"iteration-{i}"
+        iteration.mkdir(parents=True, exist_ok=True)
+        if not (iteration / "model").exists():
+            path = iteration / "samples.jsonl"
             sampled = sample_again(p, start, questions, path, iteration=i)
             rows = preference_rows(p.arm, sampled, RowFormat.of(p), p.seed)
-            offline.dpo(start, require_rows(rows, p.arm), part, p)
-        start = str(part / "model")
-        checkpoints.append(part / "model")
+            offline.dpo(start, require_rows(rows, p.arm), iteration, p)
+        start = str(iteration / "model")
+        checkpoints.append(iteration / "model")
     return checkpoints
 
 
@@ -150,12 +151,12 @@ def sample_again(
 
 
 def reference_response(example: Example, row_format: RowFormat) -> str:
-    """The reference answer, if boxed after the example's reasoning."""
+    """The reference answer, after the example's reasoning if answers are boxed."""
     return row_format.response(example.answers[0], example.meta.get("reasoning", ""))
 
 
 def abstention(row_format: RowFormat) -> str:
-    """ "I don't know", if boxed after the same as reasoning."""
+    """ "I don't know", after the same sentence as reasoning if answers are boxed."""
     return row_format.response(ABSTENTION, f"{ABSTENTION}.")
 
 
@@ -209,8 +210,8 @@ def preference_rows(
     """Rows of a better and a worse response, for DPO and for reward models.
 
     dpo (Appendix C): out of knowledge, "I don't know" over a random wrong sample; else
-    a random correct sample over a random wrong one. A question without the samples that
-    its pair needs has none.
+    a random correct sample over a random wrong one. A question that lacks such samples
+    has no row.
     rlhf: the reference over each different sample that is not correct. Preference for
     the helpful answer alone, blind to what the policy knows: abstaining is rejected
     like a wrong answer (ours; the paper does not describe its pairs).
