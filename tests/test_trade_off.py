@@ -82,7 +82,7 @@ def measure(examples, answers, base, engine, p, path):
     rows = [e for e in examples if e.meta["kind"] == wp.OPEN]
     texts = [answers.texts[e.id] for e in rows]
     checked = long_form.evaluate(rows, texts, engine.reader, path)
-    verify = trade_off.short_verifier(p)
+    verify = verifier.verifier(p)
     return trade_off.measure(examples, answers, base, engine, verify, checked)
 
 
@@ -216,7 +216,8 @@ def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path):
     for i, form in enumerate(("<think>{}</think>\n\n{}", "{}\n</think>\n\n{}")):
         ours, base = thinking(OURS, form), thinking(BASE, form)
         path = tmp_path / f"{i}.jsonl"
-        assert measure(EXAMPLES, ours, base, engine, p, path) == plain
+        reasoned = measure(EXAMPLES, ours, base, engine, p, path)
+        assert (reasoned.metrics, reasoned.items) == (plain.metrics, plain.items)
 
 
 def test_the_items_means_are_the_metrics(p, engine, path):

@@ -12,13 +12,12 @@ Beside them: how many of the known and of the unknown facts are stated; exploits
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
-from factkit.answers.long_form import CheckedResponse
+from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
@@ -30,15 +29,6 @@ from factkit.run import statistics
 KNOWN = 0.5  # least share of right guesses of a known fact
 # subject → relation → share of right guesses
 Knowledge = Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Metrics; request → its values in them; the claims of the long answers."""
-
-    metrics: dict[str, float]
-    items: dict[str, dict[str, float]]
-    checked: list[CheckedResponse] = field(default_factory=list)
 
 
 def probe_knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
@@ -56,7 +46,7 @@ def measure(
     known: Knowledge,
     p: CompareParams,
     path: Path,
-) -> Measured:
+) -> Evaluation:
     """Measure the policy's greedy answers to the requests; answers are kept in
     <path>.json and their claims in <path>_claims.jsonl."""
     long = [e for e in examples if not e.relation]
@@ -75,7 +65,7 @@ def measure(
         items[row.id] |= score_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= find_exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= score_short_answers(short, [texts[e.id] for e in short], p)
-    return Measured(statistics.means(items.values()), items, checked)
+    return Evaluation(statistics.means(items.values()), items, checked)
 
 
 def score_short_answers(
