@@ -13,6 +13,8 @@ Beside them: how many of the known and of the unknown facts are stated; exploits
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
@@ -139,6 +141,38 @@ def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
 
 
 # ---- over the training
+
+# (correct, other) claims per request of a policy, by arm and number of updates
+Points = Mapping[tuple[str, int], tuple[float, float]]
+
+
+def find_front(points: Points) -> list[tuple[str, int]]:
+    """The policies to which no other has as many correct and as few other claims."""
+
+    def is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one != other
+
+    values = list(points.values())
+    return [k for k, v in points.items() if not any(is_better(o, v) for o in values)]
+
+
+def choose_policy(points: Points, least: float) -> tuple[str, int] | None:
+    """The policy with the fewest other claims among those with at least so many correct
+    ones; None without any."""
+    fit = {k: other for k, (correct, other) in points.items() if correct >= least}
+    return min(fit, key=fit.get, default=None)
+
+
+def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:
+    """The time of an update, with rollout and rewards, divided by its responses: the
+    median over updates, the mean over runs."""
+    import pandas as pd
+
+    seconds = []
+    for r in results:
+        curve = pd.read_csv(Path(r["folder"], "metrics.csv"))
+        seconds.append(curve.step_time.median() / r["params"]["rl_batch_size"])
+    return fmean(seconds)
 
 
 def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:

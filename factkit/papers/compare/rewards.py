@@ -25,6 +25,7 @@ from factkit.papers.rlfh.feedback import (
     annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
+from factkit.run import params
 from factkit.verify.outcome import Outcome, Support
 
 if TYPE_CHECKING:
@@ -163,3 +164,16 @@ def count_calls(arm: str, sentences: float, claims: float) -> float:
         "statement": of_claims + states,  # one rating (§3.1.3)
         "statement_group": of_claims + states,
     }[arm]
+
+
+def count_evidence(arm: str, claims: float) -> float:
+    """Tokens of evidence that the judge calls of a response with so many claims read,
+    in each paper's profile h100_full. TruthRL's judge reads none."""
+    if arm == "ternary":
+        return 0
+    if arm == "binary_rar":
+        p = params.load("rar", "h100_full")
+        return p.whole_chunks * p.whole_chunk_tokens
+    paper = "reason" if arm in reason.WEIGHTS else "rlfh"
+    p = params.load("rar" if arm == "veriscore" else paper, "h100_full")
+    return claims * p.claim_chunks * p.claim_chunk_tokens
