@@ -123,7 +123,7 @@ def find_exploits(
     other = sum(fact is not None and fact[0].subject != subject for fact in parsed)
     counts = Counter(" ".join(s.casefold().split()) for s in sentences)
     hedged = sum(HEDGE.search(sentence) is not None for sentence in sentences)
-    shown = {
+    exploits = {
         "sentences": len(sentences),
         "silent": not claims,
         "one_claim": len(claims) == 1,
@@ -131,7 +131,7 @@ def find_exploits(
         "off_subject": bool(claims) and 2 * other >= len(claims),
         "repeats": max(counts.values(), default=0) > 1,
     }
-    return {name: float(value) for name, value in shown.items()}
+    return {name: float(value) for name, value in exploits.items()}
 
 
 def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:

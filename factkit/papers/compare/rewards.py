@@ -90,26 +90,18 @@ def annotate_responses(
     return list(map(annotate, ids, responses, feedbacks))
 
 
-def total_rewards(
-    p: "Compare", engine: ExactEngine, *rows: Sequence[str]
-) -> list[float]:
-    """The sum of RLFH's rewards on the tokens of each response."""
-    maps = rlfh.reward_map(p)
-    return [
-        rlfh.total_reward(each, maps) for each in annotate_responses(p, engine, *rows)
-    ]
-
-
 def compute_rewards_by_arm(
     p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Arm → the reward of each response; RLFH's arms share one."""
-    return {
-        arm: total_rewards(p, engine, *rows)
-        if ARMS[arm].token_rewards
-        else compute_rewards(arm, engine, *rows)
-        for arm in arms
-    }
+    """Arm → the reward of each response; RLFH's arms share one, the sum over tokens."""
+    by_arm, reward_map = {}, rlfh.reward_map(p)
+    for arm in arms:
+        if ARMS[arm].token_rewards:
+            feedback = annotate_responses(p, engine, *rows)
+            by_arm[arm] = [rlfh.total_reward(each, reward_map) for each in feedback]
+        else:
+            by_arm[arm] = compute_rewards(arm, engine, *rows)
+    return by_arm
 
 
 # TRL

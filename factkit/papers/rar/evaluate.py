@@ -204,15 +204,13 @@ def short_items(
         failures[f"{kind}_failures"] = failed_share(outcomes, f"{kind}_failures")
         for e, outcome in zip(options + rows, letters + outcomes, strict=True):
             if outcome is not None:
-                items[e.id] = _outcome_metrics(kind, outcome)
+                metrics = rates([outcome])
+                items[e.id] = (
+                    {"best_guess_accuracy": metrics["accuracy"]}
+                    if kind == BEST_GUESS
+                    else {f"short_{name}": value for name, value in metrics.items()}
+                )
     return items, failures
-
-
-def _outcome_metrics(kind: str, outcome: Outcome) -> dict[str, float]:
-    metrics = rates([outcome])
-    if kind == BEST_GUESS:
-        return {"best_guess_accuracy": metrics["accuracy"]}
-    return {f"short_{name}": value for name, value in metrics.items()}
 
 
 def option_outcome(response: str, letter: str) -> Outcome:

@@ -176,8 +176,8 @@ def strategy_tagger(p: "ReasonParams") -> Tagger:
         return functools.partial(annotate, llm)
     facts = facts_of(p)
     return lambda examples, responses: [
-        tag(two.reasoning, two.answer, fact_key(facts, e.entity))
-        for e, two in zip(examples, responses, strict=True)
+        tag(split.reasoning, split.answer, fact_key(facts, e.entity))
+        for e, split in zip(examples, responses, strict=True)
     ]
 
 
@@ -186,9 +186,9 @@ def strategies_used(
 ) -> dict[str, float]:
     """The share of well-formed responses (request id → text) with each strategy of
     reasoning, the most frequent first (Fig 4)."""
-    split = [(e, parts(responses[e.id])) for e in examples]
-    formed = [(e, two) for e, two in split if two]
-    return tag_shares(tagger([e for e, _ in formed], [two for _, two in formed]))
+    all_parts = [(e, parts(responses[e.id])) for e in examples]
+    formed = [(e, split) for e, split in all_parts if split]
+    return tag_shares(tagger([e for e, _ in formed], [split for _, split in formed]))
 
 
 def tag_shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
@@ -234,8 +234,8 @@ def annotate(
     cut.
     """
     fields = [
-        {"question": e.question, "reasoning": two.reasoning, "answer": two.answer}
-        for e, two in zip(examples, responses, strict=True)
+        {"question": e.question, "reasoning": split.reasoning, "answer": split.answer}
+        for e, split in zip(examples, responses, strict=True)
     ]
     replies = judge.ask(llm, "annotate_strategies", fields, Steps, 2048, "annotating")
     return [
