@@ -79,11 +79,11 @@ def annotate_responses(
     def annotate(i: str, response: str, feedback: Feedback) -> Feedback:
         if not engine.examples[i].relation:
             return feedback
+        supports = [engine.facts.verify(c.text) for c in engine.claims(i, response)]
+        truths = [TRUTHS.get((support, False), Truth.VAGUE) for support in supports]
         return [
             Sentence(response, (Statement(response, truth, MOST_USEFUL),))
-            for claim in engine.claims(i, response)
-            for support in [(engine.facts.verify(claim.text), False)]
-            for truth in [TRUTHS.get(support, Truth.VAGUE)]
+            for truth in truths
         ]
 
     feedbacks = annotator(p, engine)(ids, prompts, responses)
