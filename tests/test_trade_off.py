@@ -1,6 +1,7 @@
 """Hallucination against utility: each metric against a calculation by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from fake_policy import FakePolicy
@@ -347,3 +348,18 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(tmp_path)
     first = answer(policy, EXAMPLES, ["text"], path)
     texts = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
     assert first == Answers(texts, 3.5) == answer(FakePolicy(None), EXAMPLES, [], path)
+
+
+def test_evidence_of_one_error_covers_a_response():
+    example, *_ = requests(wp.OPEN, [A])
+    wrong = [
+        trade_off.WrongResponse(example, "one", [{"a"}, {"x", "y"}]),
+        trade_off.WrongResponse(example, "two", [{"x", "z"}]),
+    ]
+
+    class Cache:
+        def search(self, _, query, k):
+            ids = "xya" if query.endswith("one") else "xyz"
+            return [SimpleNamespace(chunk=SimpleNamespace(doc_id=i)) for i in ids[:k]]
+
+    assert trade_off.coverage(wrong, Cache(), 3, True) == [0, 0.5, 1]
