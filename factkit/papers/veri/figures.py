@@ -315,7 +315,7 @@ def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
 
 def _steps(row: Verified) -> str:
     """The steps of a trajectory and its score."""
-    items, found = [], set()
+    parts, retrieved = [], set()
     for number, step in enumerate(steps(row.trajectory), start=1):
         text = " ".join(step.text.split())
         summary, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
@@ -328,14 +328,14 @@ def _steps(row: Verified) -> str:
             for i in row.gold:
                 cited = escape(f"[[{i}]]")
                 body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
-            found |= ids
+            retrieved |= ids
         elif step.kind == OTHER:
             summary += f" · {_mark(WRONG, 'outside of the tags')}"
-        items.append(_step(f"{number} · <b>{step.kind}</b> {summary}", body))
-    return "".join(items) + _score(row, found)
+        parts.append(_step(f"{number} · <b>{step.kind}</b> {summary}", body))
+    return "".join(parts) + _score(row, retrieved)
 
 
-def _score(row: Verified, found: set[str]) -> str:
+def _score(row: Verified, retrieved: set[str]) -> str:
     """What is right in the answer: label, evidence by id, and the rewards."""
     answer, lines = row.answer, []
     for i in answer.evidence:
@@ -343,7 +343,7 @@ def _score(row: Verified, found: set[str]) -> str:
         lines.append(f"{_mark(*mark)} [[{escape(i)}]]")
     for i in row.gold:
         if i not in answer.evidence:
-            name = "gold, found, not cited" if i in found else "gold, not cited"
+            name = "gold, found, not cited" if i in retrieved else "gold, not cited"
             lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
     if forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))
