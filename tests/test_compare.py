@@ -215,3 +215,17 @@ def test_an_outcome_needs_all_to_be_supported():
         rewards.judge_response(s).value for s in ([], [yes], [yes, no], [yes, open_])
     ]
     assert told_of == ["abstain", "correct", "wrong", "wrong"]
+
+
+def test_the_front_and_the_choice_by_the_correct_claims_that_are_left():
+    points = {("base", 0): (2.0, 2.0), ("a", 1): (1.8, 1.0), ("a", 2): (1.0, 1.0)}
+    points |= {("b", 1): (0.5, 0.1), ("c", 1): (1.8, 1.0)}
+    assert evaluate.find_front(points) == [
+        ("base", 0),
+        ("a", 1),
+        ("b", 1),
+        ("c", 1),
+    ]
+    assert evaluate.choose_policy(points, 1.5) == ("a", 1)
+    assert evaluate.choose_policy(points, 0.5) == ("b", 1)
+    assert evaluate.choose_policy(points, 2.5) is None

@@ -131,3 +131,10 @@ def test_a_response_refuses_by_its_words_and_no_lead_of_wikipedia_does():
     assert [text for text in REFUSALS if not refuses(text)] == []
     answers = ANSWERS + [lead.text for lead in load_leads()]
     assert [text for text in answers if refuses(text)] == []
+
+
+def test_statements_are_counted_and_a_refusal_is_of_a_question_answered_before():
+    assert evaluate.count_statements(BEFORE).tolist() == [[0, 1, 1, 1], [2, 2, 1, 1]]
+    pairs = list(zip(BEFORE, AFTER, strict=True))
+    # d was not answered before; on the answer after to e the extraction failed
+    assert evaluate.refusals(pairs) == [(0.0, True), (0.5, False), (1.0, False)]

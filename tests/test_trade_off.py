@@ -1,6 +1,7 @@
 """Hallucination against utility: each metric against a calculation by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from fake_policy import FakePolicy
@@ -82,7 +83,7 @@ def measure(examples, answers, base, engine, p, path):
     rows = [e for e in examples if e.meta["kind"] == wp.OPEN]
     texts = [answers.texts[e.id] for e in rows]
     checked = long_form.evaluate(rows, texts, engine.reader, path)
-    verify = trade_off.short_verifier(p)
+    verify = verifier.verifier(p)
     return trade_off.measure(examples, answers, base, engine, verify, checked)
 
 
@@ -216,7 +217,8 @@ def test_reasoning_changes_no_metric_and_no_item(p, engine, tmp_path):
     for i, form in enumerate(("<think>{}</think>\n\n{}", "{}\n</think>\n\n{}")):
         ours, base = thinking(OURS, form), thinking(BASE, form)
         path = tmp_path / f"{i}.jsonl"
-        assert measure(EXAMPLES, ours, base, engine, p, path) == plain
+        reasoned = measure(EXAMPLES, ours, base, engine, p, path)
+        assert (reasoned.metrics, reasoned.items) == (plain.metrics, plain.items)
 
 
 def test_the_items_means_are_the_metrics(p, engine, path):
@@ -346,3 +348,18 @@ def test_a_policy_answers_once_and_whole_and_then_its_answers_are_read(tmp_path)
     first = answer(policy, EXAMPLES, ["text"], path)
     texts = {e.id: f"to Question: {e.question}\nAnswer:" for e in EXAMPLES}
     assert first == Answers(texts, 3.5) == answer(FakePolicy(None), EXAMPLES, [], path)
+
+
+def test_evidence_of_one_error_covers_a_response():
+    example, *_ = requests(wp.OPEN, [A])
+    wrong = [
+        trade_off.WrongResponse(example, "one", [{"a"}, {"x", "y"}]),
+        trade_off.WrongResponse(example, "two", [{"x", "z"}]),
+    ]
+
+    class Cache:
+        def search(self, _, query, k):
+            ids = "xya" if query.endswith("one") else "xyz"
+            return [SimpleNamespace(chunk=SimpleNamespace(doc_id=i)) for i in ids[:k]]
+
+    assert trade_off.coverage(wrong, Cache(), 3, True) == [0, 0.5, 1]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import exposure_bin, stored_meta
+from factkit.answers import exposure_bin, flatten_metrics, stored_meta
 from factkit.answers.stage import Stage, compute_once
 from factkit.data.corpus import Document, Hit
 from factkit.data.evidence import EvidenceCache
@@ -65,6 +65,16 @@ class CheckedResponse:
         return self.claims is not None and (
             not self.claims or any(s is not None for s in self.supports)
         )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A policy's metrics, the requests' items of them (`answers.items`), and the claims
+    of its long answers."""
+
+    metrics: dict[str, float]
+    items: dict[str, dict[str, float]]
+    checked: Sequence[CheckedResponse]
 
 
 # ---- responses and evidence
@@ -281,3 +291,11 @@ def by_exposure(rows: Sequence[CheckedResponse]) -> dict[int, dict[str, float]]:
         edge: scores(group) | {"n": len(group)}
         for edge, group in sorted(groups.items())
     }
+
+
+def exposure_metrics(rows: Sequence[CheckedResponse]) -> dict[str, float]:
+    """`by_exposure` as metrics, exposure_<lower edge>_<name>; empty outside of the fact
+    world."""
+    if not all("exposure" in row.meta for row in rows):
+        return {}
+    return flatten_metrics({"exposure": by_exposure(rows)})

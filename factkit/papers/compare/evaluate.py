@@ -12,13 +12,14 @@ Beside them: how many of the known and of the unknown facts are stated; exploits
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
-from factkit.answers.long_form import CheckedResponse
+from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
@@ -30,15 +31,6 @@ from factkit.run import statistics
 KNOWN = 0.5  # least share of right guesses of a known fact
 # subject → relation → share of right guesses
 Knowledge = Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Metrics; request → its values in them; the claims of the long answers."""
-
-    metrics: dict[str, float]
-    items: dict[str, dict[str, float]]
-    checked: list[CheckedResponse] = field(default_factory=list)
 
 
 def probe_knowledge(examples: Sequence[Example], probes: Sequence[Probe]) -> Knowledge:
@@ -56,7 +48,7 @@ def measure(
     known: Knowledge,
     p: CompareParams,
     path: Path,
-) -> Measured:
+) -> Evaluation:
     """Measure the policy's greedy answers to the requests; answers are kept in
     <path>.json and their claims in <path>_claims.jsonl."""
     long = [e for e in examples if not e.relation]
@@ -75,7 +67,7 @@ def measure(
         items[row.id] |= score_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= find_exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= score_short_answers(short, [texts[e.id] for e in short], p)
-    return Measured(statistics.means(items.values()), items, checked)
+    return Evaluation(statistics.means(items.values()), items, checked)
 
 
 def score_short_answers(
@@ -131,7 +123,7 @@ def find_exploits(
     other = sum(fact is not None and fact[0].subject != subject for fact in parsed)
     counts = Counter(" ".join(s.casefold().split()) for s in sentences)
     hedged = sum(HEDGE.search(sentence) is not None for sentence in sentences)
-    shown = {
+    exploits = {
         "sentences": len(sentences),
         "silent": not claims,
         "one_claim": len(claims) == 1,
@@ -139,7 +131,7 @@ def find_exploits(
         "off_subject": bool(claims) and 2 * other >= len(claims),
         "repeats": max(counts.values(), default=0) > 1,
     }
-    return {name: float(value) for name, value in shown.items()}
+    return {name: float(value) for name, value in exploits.items()}
 
 
 def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
@@ -149,6 +141,38 @@ def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
 
 
 # ---- over the training
+
+# (correct, other) claims per request of a policy, by arm and number of updates
+Points = Mapping[tuple[str, int], tuple[float, float]]
+
+
+def find_front(points: Points) -> list[tuple[str, int]]:
+    """The policies to which no other has as many correct and as few other claims."""
+
+    def is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one != other
+
+    values = list(points.values())
+    return [k for k, v in points.items() if not any(is_better(o, v) for o in values)]
+
+
+def choose_policy(points: Points, least: float) -> tuple[str, int] | None:
+    """The policy with the fewest other claims among those with at least so many correct
+    ones; None without any."""
+    fit = {k: other for k, (correct, other) in points.items() if correct >= least}
+    return min(fit, key=fit.get, default=None)
+
+
+def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:
+    """The time of an update, with rollout and rewards, divided by its responses: the
+    median over updates, the mean over runs."""
+    import pandas as pd
+
+    seconds = []
+    for r in results:
+        curve = pd.read_csv(Path(r["folder"], "metrics.csv"))
+        seconds.append(curve.step_time.median() / r["params"]["rl_batch_size"])
+    return fmean(seconds)
 
 
 def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:

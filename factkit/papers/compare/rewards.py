@@ -25,6 +25,7 @@ from factkit.papers.rlfh.feedback import (
     annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
+from factkit.run import params
 from factkit.verify.outcome import Outcome, Support
 
 if TYPE_CHECKING:
@@ -78,37 +79,29 @@ def annotate_responses(
     def annotate(i: str, response: str, feedback: Feedback) -> Feedback:
         if not engine.examples[i].relation:
             return feedback
+        supports = [engine.facts.verify(c.text) for c in engine.claims(i, response)]
+        truths = [TRUTHS.get((support, False), Truth.VAGUE) for support in supports]
         return [
             Sentence(response, (Statement(response, truth, MOST_USEFUL),))
-            for claim in engine.claims(i, response)
-            for support in [(engine.facts.verify(claim.text), False)]
-            for truth in [TRUTHS.get(support, Truth.VAGUE)]
+            for truth in truths
         ]
 
     feedbacks = annotator(p, engine)(ids, prompts, responses)
     return list(map(annotate, ids, responses, feedbacks))
 
 
-def total_rewards(
-    p: "Compare", engine: ExactEngine, *rows: Sequence[str]
-) -> list[float]:
-    """The sum of RLFH's rewards on the tokens of each response."""
-    maps = rlfh.reward_map(p)
-    return [
-        rlfh.total_reward(each, maps) for each in annotate_responses(p, engine, *rows)
-    ]
-
-
 def compute_rewards_by_arm(
     p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Arm → the reward of each response; RLFH's arms share one."""
-    return {
-        arm: total_rewards(p, engine, *rows)
-        if ARMS[arm].token_rewards
-        else compute_rewards(arm, engine, *rows)
-        for arm in arms
-    }
+    """Arm → the reward of each response; RLFH's arms share one, the sum over tokens."""
+    by_arm, reward_map = {}, rlfh.reward_map(p)
+    for arm in arms:
+        if ARMS[arm].token_rewards:
+            feedback = annotate_responses(p, engine, *rows)
+            by_arm[arm] = [rlfh.total_reward(each, reward_map) for each in feedback]
+        else:
+            by_arm[arm] = compute_rewards(arm, engine, *rows)
+    return by_arm
 
 
 # TRL
@@ -163,3 +156,16 @@ def count_calls(arm: str, sentences: float, claims: float) -> float:
         "statement": of_claims + states,  # one rating (§3.1.3)
         "statement_group": of_claims + states,
     }[arm]
+
+
+def count_evidence(arm: str, claims: float) -> float:
+    """Tokens of evidence that the judge calls of a response with so many claims read,
+    in each paper's profile h100_full. TruthRL's judge reads none."""
+    if arm == "ternary":
+        return 0
+    if arm == "binary_rar":
+        p = params.load("rar", "h100_full")
+        return p.whole_chunks * p.whole_chunk_tokens
+    paper = "reason" if arm in reason.WEIGHTS else "rlfh"
+    p = params.load("rar" if arm == "veriscore" else paper, "h100_full")
+    return claims * p.claim_chunks * p.claim_chunk_tokens

@@ -29,9 +29,9 @@ def request_sets(p: CompareParams) -> dict[str, list[Example]]:
     for (split, kind), size in sizes.items():
         requests = source.requests(subjects[split], kind)
         sets[split] += _some(requests, size, each_once=split == "test")
-    told = {e.entity for e in sets["test"] if e.meta["kind"] == OPEN}
+    asked_about = {e.entity for e in sets["test"] if e.meta["kind"] == OPEN}
     probes = source.requests(subjects["test"], BEST_GUESS)
-    sets["probe"] = [e for e in probes if e.entity in told]
+    sets["probe"] = [e for e in probes if e.entity in asked_about]
     return sets
 
 
@@ -51,14 +51,13 @@ def train_arm(
     kind = KINDS[p.train_on]
     row_format = RowFormat.of(p)
     rows = row_format.request_rows([e for e in train if e.meta["kind"] == kind])
-    arm = ARMS[p.arm]
-    how = arm.configure(p)
-    if arm.token_rewards:
+    arm_p = ARMS[p.arm].configure(p)
+    if ARMS[p.arm].token_rewards:
         from factkit.papers.rlfh.token_trainer import token_level
 
         make_reward = rewards.token_reward_function
-        last = token_level(start, rows, make_reward, folder, how)
+        last = token_level(start, rows, make_reward, folder, arm_p)
     else:
-        last = grpo.grpo(start, rows, rewards.reward_function, folder, how)
-    kept = {step: folder / f"model-{step}" for step in p.kept_steps}
-    return kept | {p.kept_steps[-1]: last}
+        last = grpo.grpo(start, rows, rewards.reward_function, folder, arm_p)
+    policies = {step: folder / f"model-{step}" for step in p.kept_steps}
+    return policies | {p.kept_steps[-1]: last}

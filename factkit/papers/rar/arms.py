@@ -56,7 +56,7 @@ class RarParams(RequestParams):
 
     @property
     def benchmark_names(self) -> list[str]:
-        """The public benchmarks in `utility_benchmarks`."""
+        """The names in `utility_benchmarks`."""
         return self.utility_benchmarks.split()
 
     @property
@@ -70,7 +70,7 @@ class RarParams(RequestParams):
 
     @model_validator(mode="after")
     def _benchmarks_can_run(self) -> Self:
-        named = self.utility_benchmarks.split()
+        named = self.benchmark_names
         if self.verifier == "judge" and "format_following" in named:
             raise ValueError(
                 "utility_benchmarks: no format_following under a judge: name ifeval"

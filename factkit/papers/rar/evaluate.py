@@ -12,6 +12,7 @@
 `benchmarks` has the public ones.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,19 +28,23 @@ from factkit.answers.items import (
     select_metrics,
     win_items,
 )
-from factkit.answers.long_form import CheckedResponse
+from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.short_form import rates
 from factkit.answers.stage import compute_once
 from factkit.answers.verifier import Verifier, verifier
+from factkit.data.evidence import EvidenceCache, query_of
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
+from factkit.papers.rar import benchmarks
 from factkit.papers.rar.arms import RarParams
-from factkit.policy.policy import Policy
+from factkit.policy.policy import Policy, load_policy
 from factkit.run import statistics
 from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
+    from factkit.answers.sampling import ScoredSamples
+    from factkit.facts.source import FactSource
     from factkit.papers.rar.rewards import Engine
 
 # metrics stored for each request
@@ -64,14 +69,6 @@ class Answers:
     perplexity: float
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Metrics of answers, and the items of those in COMPARED."""
-
-    metrics: dict[str, float]
-    items: Items
-
-
 def answer(
     policy: Policy, examples: Sequence[Example], held_out: Sequence[str], path: Path
 ) -> Answers:
@@ -93,9 +90,41 @@ def answer(
     return Answers(**compute_once(path, compute))
 
 
-def short_verifier(p: RarParams) -> Verifier:
-    """The verifier of short answers: the judge (App. B.2), or rules without one."""
-    return verifier(p)
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates policies on requests, with the length of an answer in evaluation.
+
+    held_out: texts for the perplexity.
+    """
+
+    p: RarParams
+    engine: "Engine"
+    held_out: Sequence[str]
+
+    def evaluate(
+        self, policy: str, examples: Sequence[Example], stem: Path, base_stem: Path
+    ) -> Evaluation:
+        """`measure` a policy's greedy answers; the metrics include those of the public
+        benchmarks in `p.utility_benchmarks`.
+
+        Answers and claims are kept in `<stem>.json` and `<stem>_claims.jsonl`.
+        base_stem: of the base policy, whose answers are compared with; its own is stem.
+        """
+        loaded = load_policy(policy, self.p.for_evaluation)
+        answers = answer(loaded, examples, self.held_out, Path(f"{stem}.json"))
+        base = Answers(**json.loads(Path(f"{base_stem}.json").read_text("utf-8")))
+        long = [e for e in examples if e.meta["kind"] == OPEN]
+        texts = [answers.texts[e.id] for e in long]
+        path = Path(f"{stem}_claims.jsonl")
+        reader, k = self.engine.reader, self.p.test_chunks
+        checked = long_form.evaluate(long, texts, reader, path, k)
+        verify = verifier(self.p)  # of short answers: the judge (App. B.2), or rules
+        evaluation = measure(examples, answers, base, self.engine, verify, checked)
+        settings = benchmarks.model_settings(policy, self.p)
+        folder = stem.parent / "benchmarks" / Path(policy).name
+        names = self.p.benchmark_names
+        evaluation.metrics.update(benchmarks.run(names, settings, folder))
+        return evaluation
 
 
 def measure(
@@ -105,11 +134,11 @@ def measure(
     engine: "Engine",
     verify: Verifier,
     checked: Sequence[CheckedResponse],
-) -> Measured:
-    """Metrics of the answers, without their reasoning.
+) -> Evaluation:
+    """Metrics of the answers, without their reasoning, and the items of COMPARED.
 
-    verify: from `short_verifier`; checked: the claims of the answers to the open
-    requests, from `long_form.evaluate`. The metrics are
+    verify: of short answers; checked: the claims of the answers to the open requests,
+    from `long_form.evaluate`. The metrics are
 
     - those of `long_form.scores`, and claim_precision, the share of all answers' claims
       that are correct;
@@ -148,7 +177,8 @@ def measure(
         metrics["claim_precision"] = correct / sum(x["total_claims"] for x in answered)
     metrics |= long_form.failures(checked) | failures
     metrics["perplexity"] = answers.perplexity
-    return Measured(metrics, _add_prefixes(select_metrics(items, COMPARED), sets))
+    compared_items = _add_prefixes(select_metrics(items, COMPARED), sets)
+    return Evaluation(metrics, compared_items, checked)
 
 
 def _add_prefixes(items: Items, prefixes: Mapping[str, str]) -> Items:
@@ -175,15 +205,13 @@ def short_items(
         failures[f"{kind}_failures"] = check_failures(outcomes, f"{kind}_failures")
         for e, outcome in zip(options + rows, letters + outcomes, strict=True):
             if outcome is not None:
-                items[e.id] = _outcome_metrics(kind, outcome)
+                metrics = rates([outcome])
+                items[e.id] = (
+                    {"best_guess_accuracy": metrics["accuracy"]}
+                    if kind == BEST_GUESS
+                    else {f"short_{name}": value for name, value in metrics.items()}
+                )
     return items, failures
-
-
-def _outcome_metrics(kind: str, outcome: Outcome) -> dict[str, float]:
-    metrics = rates([outcome])
-    if kind == BEST_GUESS:
-        return {"best_guess_accuracy": metrics["accuracy"]}
-    return {f"short_{name}": value for name, value in metrics.items()}
 
 
 def option_outcome(response: str, letter: str) -> Outcome:
@@ -207,3 +235,53 @@ def format_items(
             n = len(engine.facts.sentences(answers[e.id], e.entity))
             items[e.id] = {"format_following": float(n == e.meta["wanted"])}
     return items
+
+
+# ---- retrieval: whether the evidence of an error is found (A.3)
+
+
+@dataclass(frozen=True)
+class WrongResponse:
+    """A response with errors. errors: the ids of the documents that contradict it, one
+    set per error."""
+
+    example: Example
+    text: str
+    errors: list[set[str]]
+
+
+def find_errors(
+    examples: Sequence[Example],
+    samples: "Sequence[ScoredSamples]",
+    engine: ExactEngine,
+    source: "FactSource",
+) -> list[WrongResponse]:
+    """The responses with an error, where all documents that contradict it are known."""
+    wrong = []
+    for example, sample in zip(examples, samples, strict=True):
+        for text in extract_answers(sample.responses):
+            claims = [claim.text for claim in engine.claims(example.id, text)]
+            errors = list(filter(None, map(source.contradicting_documents, claims)))
+            if errors:
+                wrong.append(WrongResponse(example, text, errors))
+    return wrong
+
+
+def coverage(
+    wrong: Sequence[WrongResponse], cache: EvidenceCache, most: int, with_prompt: bool
+) -> list[float]:
+    """The share of wrong responses with an error whose evidence is among the k chunks
+    retrieved, for k = 1 … most.
+
+    with_prompt: whether the prompt is searched for, too. All documents of one error are
+    enough: one contradiction that the verifier sees makes the reward 0.
+    """
+    covered = [0] * most
+    for response in wrong:
+        example = response.example
+        query = query_of(example.question, response.text, with_prompt)
+        hits = cache.search(example.id, query, most)
+        for k in range(1, most + 1):
+            retrieved = {hit.chunk.doc_id for hit in hits[:k]}
+            covered[k - 1] += any(ids <= retrieved for ids in response.errors)
+    return [n / len(wrong) for n in covered]

@@ -7,8 +7,11 @@ from factkit.report.figures import (
     BESIDE,
     CORRECT,
     LEGEND,
+    LINES,
+    PUBLISHED,
     WRONG,
     arm_panels,
+    legend_below,
     look,
     name_arm,
     new_figure,
@@ -19,6 +22,7 @@ from factkit.report.figures import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
@@ -28,6 +32,47 @@ LEAST_SPAN = 0.05  # of the axes; so small differences look small
 # arm → (total, correct) of the paper's biographies (§6.1)
 PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
 WRONG_RATE = "hallucination_rate"
+
+
+def retrieval_coverage(shares: Mapping[str, Sequence[float]]) -> "Figure":
+    """The share of errors whose evidence is retrieved, by the number of chunks; grey:
+    the paper's (A.3). shares: what is searched for → `evaluate.coverage`."""
+    figure, ax = new_figure(5, 3)
+    for (label, values), line in zip(shares.items(), LINES, strict=False):
+        ks = range(1, len(values) + 1)
+        ax.plot(ks, values, ls=line, marker="o", ms=4, label=label)
+    ax.axhline(0.53, color=PUBLISHED, lw=1, label="paper, 8 chunks (A.3)")
+    ax.set_xlabel("chunks retrieved")
+    ax.set_ylim(0, 1.02)
+    percent_axis(ax, "errors with evidence")
+    ax.legend(**LEGEND, title="searched for", title_fontsize=8)
+    return figure
+
+
+def theorem_1(table: "pd.DataFrame") -> "Figure":
+    """The optimum by closed form (lines) and by optimisation (circles) over β, and the
+    largest difference between them. table: from `theorem.compare`."""
+    figure, (ax, gap_ax) = new_figure(9.5, 3.6, columns=2)
+    for number, rows in table.groupby("response"):
+        correct = rows.reward.iloc[0] == 1
+        colour = CORRECT if correct else WRONG
+        name = f"response {number + 1}, {'error-free' if correct else 'with an error'}"
+        style = LINES[number % len(LINES)]
+        ax.plot(rows.beta, rows.closed_form, ls=style, color=colour, label=name)
+        ax.plot(rows.beta, rows.optimised, "o", ms=5, mfc="none", color=colour)
+        at = rows.reference.iloc[0]  # at the right edge
+        ax.axhline(at, 0.97, color=PUBLISHED, lw=2, label="reference")
+    ax.set_xscale("log")
+    ax.set_ylim(bottom=0)
+    percent_axis(ax, "probability of the response")
+    gaps = (table.closed_form - table.optimised).abs().groupby(table.beta).max()
+    gap_ax.loglog(gaps.index, gaps.clip(lower=1e-17), "o-", color="black", ms=4, lw=1)
+    gap_ax.axhline(1e-6, color=PUBLISHED, ls="--", lw=1, label="agreement wanted")
+    gap_ax.set_ylabel("largest difference of a probability")
+    for panel in (ax, gap_ax):
+        panel.set_xlabel("KL coefficient β")
+    legend_below(figure)
+    return figure
 
 
 def trade_off(results: Results) -> "Figure":

@@ -44,11 +44,8 @@ def request_sets(p: "RarParams") -> Requests:
     times as many for dev). No entity is in two of the three.
     """
     sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
-    load = LOADERS.get(p.requests, _embedded_sets)
-    return load(p, sizes)
-
-
-def _embedded_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
+    if p.requests == "wildchat":
+        return _wildchat_sets(p, sizes)
     source = open_source(p.requests, p)
     parts = source.split(sizes, DEV_SHARE)
     sets = {"train": source.mixed_requests(parts["train"], sizes["train"])}
@@ -81,35 +78,33 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     return sets, held_out, dropped + counts
 
 
-LOADERS = {"wildchat": _wildchat_sets}  # of public data
-
-
 def _public_requests(p: "RarParams", name: str) -> list[Example]:
     """The requests of one of p.test_sets, p.test_requests at most, drawn by chance."""
-    made, _ = sources.load(name)
-    short = any(e.label != LONG_FORM for e in made)
-    kind = MAY_ABSTAIN if short else OPEN
-    some = random.Random(f"{name} {p.split_seed}")
-    made = some.sample(made, min(p.test_requests, len(made)))
-    if short:
-        made = [
-            e.model_copy(update={"question": f"{e.question}\n\n{OPTIONS}"})
-            for e in made
-        ]
-    return [in_set(e.model_copy(update={"meta": {"kind": kind}}), name) for e in made]
+    examples, _ = sources.load(name)
+    short = any(e.label != LONG_FORM for e in examples)
+    rng = random.Random(f"{name} {p.split_seed}")
+    requests = []
+    for e in rng.sample(examples, min(p.test_requests, len(examples))):
+        update = {"meta": {"kind": MAY_ABSTAIN if short else OPEN}}
+        if short:
+            update["question"] = f"{e.question}\n\n{OPTIONS}"
+        requests.append(in_set(e.model_copy(update=update), name))
+    return requests
 
 
 def evidence_of(p: "RarParams", examples: Sequence[Example]) -> Evidence:
     """The documents of each request, as `gather` has them. A person of Biography is
     searched for by the request; WildHallucinations comes with its pages."""
-    own = [e for e in examples if e.meta.get("set") == "wild_hallucinations"]
-    rest = [e for e in examples if e.meta.get("set") != "wild_hallucinations"]
-    found, fates = gather(p, rest, {e.id: e.question for e in rest if "set" in e.meta})
-    if own:
-        of_entity = pages.wild_pages({e.entity for e in own})
-        found |= {e.id: of_entity[e.entity] for e in own if of_entity.get(e.entity)}
-        fates["with pages of their own"] = sum(e.id in found for e in own)
-    return found, fates
+    wild = [e for e in examples if e.meta.get("set") == "wild_hallucinations"]
+    others = [e for e in examples if e.meta.get("set") != "wild_hallucinations"]
+    queries = {e.id: e.question for e in others if "set" in e.meta}
+    documents, counts = gather(p, others, queries)
+    if wild:
+        by_entity = pages.wild_pages({e.entity for e in wild})
+        known = [e for e in wild if by_entity.get(e.entity)]
+        documents |= {e.id: by_entity[e.entity] for e in known}
+        counts["with pages of their own"] = len(known)
+    return documents, counts
 
 
 def _short_request(example: Example, kind: str) -> Example:

@@ -126,6 +126,46 @@ def over_sets(by_set: Mapping[str, Items]) -> tuple[dict[str, float], Items]:
     return metrics, shares
 
 
+# ---- metrics of one run that the paper's claims are on
+
+
+def growth(words: Sequence[float], name: str) -> dict[str, float]:
+    """The means of a length over the first, the middle and the last tenth of the
+    updates, and how much it grows early and late (Fig 2); empty without values."""
+    if not words:
+        return {}
+    n = max(1, len(words) // 10)
+    starts = (0, (len(words) - n) // 2, len(words) - n)
+    first, middle, last = (sum(words[i : i + n]) / n for i in starts)
+    means_of = {f"first_{name}": first, f"middle_{name}": middle, f"last_{name}": last}
+    means_of[f"early_growth_{name}"] = middle - first
+    means_of[f"late_growth_{name}"] = last - middle
+    return means_of
+
+
+def gains_by_set(
+    before: Mapping[str, float], after: Mapping[str, float], sets: Sequence[str]
+) -> dict[str, float]:
+    """The least gain over the base policy of an evaluation set in precision and detail,
+    the least win rate, and the share of sets that keep their detail (Table 1).
+
+    before, after: from `measure`. Raises ValueError if no set has a win rate.
+    """
+    gains = {
+        metric: [
+            after[f"{name}_{metric}"] - before[f"{name}_{metric}"]
+            for name in sets
+            if f"{name}_{metric}" in after and f"{name}_{metric}" in before
+        ]
+        for metric in ("factual_precision", DETAIL)
+    }
+    least = {f"least_gain_{k}": min(values) for k, values in gains.items() if values}
+    wins = [after[f"{name}_win_rate"] for name in sets if f"{name}_win_rate" in after]
+    keeps = [gain >= 0 for gain in gains[DETAIL]]
+    share = sum(keeps) / len(keeps)
+    return least | {"least_win_rate": min(wins), "sets_with_detail_kept": share}
+
+
 # ---- Strategies of reasoning, by an annotator (a language model) or by rules. Both use
 # the same names, but count differently: a model reads what the reasoning does, a rule
 # how it is worded. Compare arms by one of them.
@@ -137,8 +177,8 @@ def strategy_tagger(p: "ReasonParams") -> Tagger:
         return functools.partial(annotate, llm)
     facts = facts_of(p)
     return lambda examples, responses: [
-        tag(two.reasoning, two.answer, fact_key(facts, e.entity))
-        for e, two in zip(examples, responses, strict=True)
+        tag(split.reasoning, split.answer, fact_key(facts, e.entity))
+        for e, split in zip(examples, responses, strict=True)
     ]
 
 
@@ -147,9 +187,9 @@ def strategies_used(
 ) -> dict[str, float]:
     """The share of well-formed responses (request id → text) with each strategy of
     reasoning, the most frequent first (Fig 4)."""
-    split = [(e, split_response(responses[e.id])) for e in examples]
-    formed = [(e, two) for e, two in split if two]
-    return tag_shares(tagger([e for e, _ in formed], [two for _, two in formed]))
+    all_parts = [(e, split_response(responses[e.id])) for e in examples]
+    formed = [(e, split) for e, split in all_parts if split]
+    return tag_shares(tagger([e for e, _ in formed], [split for _, split in formed]))
 
 
 def tag_shares(tags: Sequence[Collection[str] | None]) -> dict[str, float]:
@@ -195,8 +235,8 @@ def annotate(
     cut.
     """
     fields = [
-        {"question": e.question, "reasoning": two.reasoning, "answer": two.answer}
-        for e, two in zip(examples, responses, strict=True)
+        {"question": e.question, "reasoning": split.reasoning, "answer": split.answer}
+        for e, split in zip(examples, responses, strict=True)
     ]
     replies = judge.ask(llm, "annotate_strategies", fields, Steps, 2048, "annotating")
     return [

@@ -12,6 +12,7 @@ from factkit.report.figures import (
     PUBLISHED,
     WRONG,
     arm_panels,
+    bar_look,
     legend_below,
     name_arm,
     new_figure,
@@ -107,6 +108,35 @@ def win_rates(results: Results) -> "Figure":
     ax.set_ylim(0, 1)
     percent_axis(ax, "preferred to the base policy's answer")
     ax.legend(**LEGEND, **BESIDE)
+    return figure
+
+
+def strategies(results: Results, arms: Sequence[str]) -> "Figure | None":
+    """Fig 4: the share of responses with each strategy of reasoning, one bar per arm,
+    the 20 most frequent strategies; None without an arm that has any."""
+    import pandas as pd
+
+    # the metrics strategy_<name>; a name that a seed's responses lack is a share of 0
+    rows = pd.DataFrame([r["metrics"] for r in results], [r["arm"] for r in results])
+    rows = rows.filter(regex="^strategy_").dropna(how="all").fillna(0)
+    rows = rows.rename(columns=lambda name: name.removeprefix("strategy_"))
+    shares = rows.groupby(level=0).mean().T  # (strategies, arms)
+    groups = tables.by_arm(results)
+    titles = {arm: name_arm(arm, groups[arm]) for arm in arms if arm in shares}
+    shares = shares[[*titles]].rename(columns=titles)
+    if not shares.size:
+        return None
+    order = shares.sum(axis=1).sort_values(ascending=False, kind="stable").index
+    names = list(order[:20])  # the most frequent at the top
+    figure, ax = new_figure(7.0, 0.3 * len(names) + 1.2)
+    height = 0.8 / len(shares.columns)
+    for i, arm in enumerate(shares):
+        ys = [y + (i + 0.5) * height - 0.4 for y in range(len(names))]
+        ax.barh(ys, shares.loc[names, arm], height, **bar_look(i), label=spaced(arm))
+    ax.set_yticks(range(len(names)), map(spaced, names), fontsize=9)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    percent_axis(ax, "responses that use it", "x")
+    legend_below(figure)
     return figure
 
 

@@ -48,17 +48,12 @@ def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     """sft, train, dev and test requests, and counts of what was dropped.
 
     No entity is in two of them. test holds p.test_requests of each evaluation set, or
-    as many as there are.
+    as many as there are. Synthetic prompts are written after LongFact's concepts, since
+    its objects are evaluated on (App. A).
     """
-    if load := LOADERS.get(p.requests):
-        return load(p)
-    # about unfamiliar people, Eq. 2 is the same for made-up answers and for none
-    return embedded_sets(p, familiar=True)
-
-
-def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
-    """Prompts that a model writes (§2.1), shown LongFact's concepts (its objects are
-    evaluated on), and the paper's evaluation sets (App. A)."""
+    if p.requests != "synthetic":
+        # about unfamiliar people, Eq. 2 is the same for made-up answers and for none
+        return embedded_sets(p, familiar=True)
     llm = judge_llm(p, p.judge_model, p.judge_url)
     tests = {}
     for name in p.eval_sets.split():
@@ -73,9 +68,6 @@ def _synthetic_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
     synthetic = [in_set(e, "synthetic") for e in new_prompts]
     test = [in_set(e, name) for name, examples in tests.items() for e in examples]
     return split_prompts(synthetic, sizes, p.split_seed) | {"test": test}, dropped
-
-
-LOADERS = {"synthetic": _synthetic_sets}  # of public data
 
 
 def evaluated(
@@ -112,9 +104,9 @@ def synthetic_prompts(
     Raises DataError if a demonstration or its entity is in an evaluation set, or if no
     reply is usable.
     """
-    shown = [*fact_seeking, *diverse]
+    demonstrations = [*fact_seeking, *diverse]
     for name, examples in evaluation.items():
-        refuse_overlap({name: examples, "the demonstrations": shown})
+        refuse_overlap({name: examples, "the demonstrations": demonstrations})
     groups = []
     for call in range(calls):
         rng = random.Random(f"synthetic 0 {call}")
@@ -132,7 +124,7 @@ def synthetic_prompts(
     new_prompts, dropped = collect(values, _example, "the LLM's replies", once=True)
     known = [
         (name, shingles(e.question))
-        for name, examples in {**evaluation, "a demonstration": shown}.items()
+        for name, examples in {**evaluation, "a demonstration": demonstrations}.items()
         for e in examples
     ]
     unique, earlier = [], []

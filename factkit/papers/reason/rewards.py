@@ -123,11 +123,12 @@ def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[S
     The engine sees the answers of the well-formed responses alone, in one batch.
     """
     detail_weight, relevance_weight = WEIGHTS[arm]
-    formed = {i: two for i, two in enumerate(map(split_response, responses)) if two}
+    parts = map(split_response, responses)
+    formed = {i: response for i, response in enumerate(parts) if response}
     columns = (
         [ids[i] for i in formed],
         [prompts[i] for i in formed],
-        [two.answer for two in formed.values()],
+        [response.answer for response in formed.values()],
     )
     supports = engine.supports(*columns) if formed else []
     preferred = [None] * len(formed)
@@ -179,8 +180,8 @@ def trl_reward(arm: str, engine: Engine) -> Callable[..., Rewards]:
         metrics = {
             "malformed": [one.parts is None for one in scores],
             "judge_failures": [one.reward is None for one in scores],
-            "reasoning_words": [len(two.reasoning.split()) for two in formed],
-            "answer_words": [len(two.answer.split()) for two in formed],
+            "reasoning_words": [len(split.reasoning.split()) for split in formed],
+            "answer_words": [len(split.answer.split()) for split in formed],
             "supported_claims": [f for f, _ in claims],
             "total_claims": [t for _, t in claims],
             "precision": [f / t for f, t in claims if t],

@@ -11,6 +11,8 @@ policy says how unsure it is while it informs.
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from factkit.answers import exposure_bin, long_form
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
@@ -134,6 +136,26 @@ def _item(
     if "exposure" in row.meta and (edge := exposure_bin(row)) in EXPOSURES:
         item[f"exposure_{edge}_response_rate"] = item["response_rate"]
     return item
+
+
+def count_statements(rows: Sequence[CheckedResponse]) -> np.ndarray:
+    """Correct and all statements of each response that states something, (2, n)."""
+    supports = [[s for s in row.supports if s is not None] for row in rows]
+    counts = [(s.count(Support.SUPPORTED), len(s)) for s in supports if s]
+    return np.array(counts, dtype=int).reshape(-1, 2).T
+
+
+def refusals(
+    pairs: Sequence[tuple[CheckedResponse, CheckedResponse]],
+) -> list[tuple[float, bool]]:
+    """The accuracy before of each answer, and whether the policy refuses the question
+    after training (Fig 8). pairs: responses to one question before and after."""
+    outcomes = []
+    for before, after in pairs:
+        correct, n = count_statements([before])
+        if n.size and after.judged:
+            outcomes.append((correct[0] / n[0], not after.claims))
+    return outcomes
 
 
 def _level(accuracy: float | None) -> str:

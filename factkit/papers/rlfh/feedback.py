@@ -209,7 +209,12 @@ def llm_annotator(
         feedback = [[] if labels == [] else None for labels in truths]
         for i, grades in zip(rated, ratings, strict=True):
             if grades is not None:
-                feedback[i] = _join(extracted[i], truths[i], grades)
+                labels = zip(truths[i], grades, strict=True)
+                feedback[i] = [
+                    Sentence(text, tuple(Statement(s, *next(labels)) for s in texts))
+                    for text, texts in extracted[i]
+                    if texts
+                ]
         return feedback
 
     return annotate
@@ -234,16 +239,3 @@ def rate(
     template, tokens = "rate_informativeness", RATING_TOKENS
     replies = judge.ask(llm, template, rows, Ratings, tokens, "rating")
     return [reply and reply.ratings for reply in replies]
-
-
-def _join(
-    extracted: Sequence[tuple[str, list[str]]],
-    truths: Sequence[Truth],
-    ratings: Sequence[int],
-) -> list[Sentence]:
-    labels = zip(truths, ratings, strict=True)
-    return [
-        Sentence(sentence, tuple(Statement(text, *next(labels)) for text in texts))
-        for sentence, texts in extracted
-        if texts
-    ]

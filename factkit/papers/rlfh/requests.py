@@ -45,10 +45,8 @@ def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     p.test_requests of each set, but SQuAD and Biography whole. Raises DataError on a
     file or hub that can't be read, and on too few questions.
     """
-    return LOADERS.get(p.requests, embedded_sets)(p)
-
-
-def _public_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
+    if p.requests != "hotpotqa":
+        return embedded_sets(p)
     loaded = {
         "hotpotqa": hotpotqa(file_of(p, "hotpotqa")),
         "squad_v2": squad_v2(file_of(p, "squad_v2"), seed=p.split_seed),
@@ -67,9 +65,6 @@ def _public_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
     sets["test"] += others
     refuse_overlap(sets)
     return sets, +dropped
-
-
-LOADERS = {"hotpotqa": _public_sets}
 
 
 def hotpotqa(path: str = "") -> Loaded:

@@ -41,8 +41,8 @@ EVALUATION = "example/evaluation/{set}.parquet"
 def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     """train, dev and test claims, what is searched, and counts of dropped claims."""
     sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
-    if load := LOADERS.get(p.claims):
-        return load(ROOT / p.claims_path, p.eval_sets.split(), sizes)
+    if p.claims == "feverous_exfever":
+        return published_sets(ROOT / p.claims_path, p.eval_sets.split(), sizes)
     source = open_source(p.claims, p)
     return source.claim_sets(sizes), source.entries(), Counter()
 
@@ -72,9 +72,6 @@ def published_sets(
     dropped["shares an entity with a test claim"] = len(settled) - len(separate)
     splits = split_by_entity(separate, {k: sizes[k] for k in ("train", "dev")})
     return splits | {"test": test}, entries, dropped
-
-
-LOADERS = {"feverous_exfever": published_sets}  # of public data
 
 
 def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factkit.papers.veri import rewards
+from factkit.data.examples import read_rows
+from factkit.papers.veri import evaluate, rewards
 from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
 from factkit.report import published
 from factkit.report.figures import (
@@ -19,11 +21,13 @@ from factkit.report.figures import (
     arm_panels,
     legend_below,
     look,
+    name_arm,
     new_figure,
     percent_axis,
     say,
     spaced,
 )
+from factkit.run import runs
 from factkit.verify.trajectory import (
     INFORMATION,
     LABELS,
@@ -56,6 +60,20 @@ REWARDED = {  # without NEI, which has no gold evidence
     "checkable_evidence_score": "evidence score (not of NEI) of rollouts",
     "verification_accuracy": "verification accuracy of rollouts",
     "evidence_cover": "evidence cover of rollouts",
+}
+ROLLOUTS = {  # panels of a run's learning curve
+    "mean reward": {"reward": "reward"},
+    "evidence (%)": {
+        "checkable_evidence_score": "evidence score (not of NEI)",
+        "evidence_cover": "evidence cover",
+    },
+    "claims (%)": {
+        "label_accuracy": "label right",
+        "verification_accuracy": "… and all evidence cited",
+        "format_share": "well formed",
+        "frac_reward_zero_std": "groups of equal rewards",
+    },
+    "searches a claim": {"searches": "searches"},
 }
 LABEL_NAMES = {
     short: label.replace(" INFO", "\nINFO") for label, short in SHORT.items()
@@ -147,6 +165,27 @@ def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
     return pd.concat(parts) if parts else pd.DataFrame(columns=["label", "right", "p"])
 
 
+def answers_by_arm(groups: Groups) -> "dict[str, pd.DataFrame]":
+    """`answers_of` all runs of each arm, from their items, or from their samples where
+    they stored no items."""
+    import pandas as pd
+
+    answers = {}
+    for arm, results in groups.items():
+        parts = []
+        for r in results:
+            samples = Path(r["folder"]) / "samples.jsonl"
+            items = runs.read_items(r["folder"])
+            if items is None and samples.exists():
+                rows = read_rows(samples, Verified)
+                items = pd.DataFrame(evaluate.items(rows)).T
+            if items is not None:
+                parts.append(answers_of(items))
+        if parts:
+            answers[name_arm(arm, results)] = pd.concat(parts)
+    return answers
+
+
 def label_probabilities(answers: "AnswersByArm") -> "Figure":
     """Fig 5a–b: the probabilities of the labels that each arm writes, by label.
 
@@ -174,6 +213,39 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
         ax.set_xlabel("probability of the label that is written")
         percent_axis(ax, "answers with the label")
         ax.set_title(spaced(arm), fontsize=10, loc="left")
+    return figure
+
+
+def log_probabilities(answers: "AnswersByArm") -> "Figure":
+    """Fig 6 to 8: the logarithms of the labels' probabilities, one panel per label; the
+    first bin holds all lower ones. Shares of an arm's answers with that label, on a
+    logarithmic axis, since answers of low confidence are rare."""
+    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
+    lowest = min((table.p.min() for table in answers.values() if len(table)), default=1)
+    edges = np.linspace(min(np.log(max(lowest, np.exp(-30))), -1), 0, 31)
+    for ax, label in zip(axes, LABELS, strict=True):
+        for i, (arm, table) in enumerate(answers.items()):
+            p = table.p[table.label == label].astype(float)
+            if len(p):
+                logs = np.log(p.clip(np.exp(edges[0]), 1)).clip(edges[0], 0)
+                shares = np.histogram(logs, edges)[0] / len(p)
+                heights = np.where(shares > 0, shares, np.nan)
+                colour, line, _ = look(i)
+                style = {"color": colour, "ls": line, "lw": 1.6}
+                name = f"{spaced(arm)} (n = {len(p)})"
+                ax.stairs(heights, edges, **style, label=name)
+        if ax.patches:
+            ax.legend(**LEGEND, loc="upper left")
+        else:
+            say(ax, "no such answers")
+        ax.set_title(label, fontsize=10, loc="left")
+        ax.set_xlabel("ln of the label's probability")
+        ax.set_yscale("log")
+        ax.set_xlim(edges[0], 0)
+        ax.set_ylim(top=1.3)
+        ax.set_ylabel("answers with the label (%)")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+        ax.yaxis.set_minor_formatter("")
     return figure
 
 
@@ -243,7 +315,7 @@ def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
 
 def _steps(row: Verified) -> str:
     """The steps of a trajectory and its score."""
-    items, found = [], set()
+    parts, retrieved = [], set()
     for number, step in enumerate(parse_steps(row.trajectory), start=1):
         text = " ".join(step.text.split())
         summary, body = escape(text[:60] + "…" * (len(text) > 60)), escape(step.text)
@@ -256,14 +328,14 @@ def _steps(row: Verified) -> str:
             for i in row.gold:
                 cited = escape(f"[[{i}]]")
                 body = body.replace(cited, f"{_mark(RIGHT, 'gold')} {cited}")
-            found |= ids
+            retrieved |= ids
         elif step.kind == OTHER:
             summary += f" · {_mark(WRONG, 'outside of the tags')}"
-        items.append(_step(f"{number} · <b>{step.kind}</b> {summary}", body))
-    return "".join(items) + _score(row, found)
+        parts.append(_step(f"{number} · <b>{step.kind}</b> {summary}", body))
+    return "".join(parts) + _score(row, retrieved)
 
 
-def _score(row: Verified, found: set[str]) -> str:
+def _score(row: Verified, retrieved: set[str]) -> str:
     """What is right in the answer: label, evidence by id, and the rewards."""
     answer, lines = row.answer, []
     for i in answer.evidence:
@@ -271,7 +343,7 @@ def _score(row: Verified, found: set[str]) -> str:
         lines.append(f"{_mark(*mark)} [[{escape(i)}]]")
     for i in row.gold:
         if i not in answer.evidence:
-            name = "gold, found, not cited" if i in found else "gold, not cited"
+            name = "gold, found, not cited" if i in retrieved else "gold, not cited"
             lines.append(f"{_mark(MISSED, name)} [[{escape(i)}]]")
     if is_forced(row.trajectory):
         lines.append(_mark(WRONG, "the system had to open the answer"))

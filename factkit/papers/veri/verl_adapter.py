@@ -65,13 +65,13 @@ class OneAtATime:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
 
-    def __call__(self, *texts: Any, **how: Any) -> Any:
+    def __call__(self, *texts: Any, **options: Any) -> Any:
         with _turn:
-            return self._tokenizer(*texts, **how)
+            return self._tokenizer(*texts, **options)
 
-    def decode(self, *ids: Any, **how: Any) -> str:
+    def decode(self, *ids: Any, **options: Any) -> str:
         with _turn:
-            return self._tokenizer.decode(*ids, **how)
+            return self._tokenizer.decode(*ids, **options)
 
 
 class SearchLoop:
