@@ -212,11 +212,11 @@ def report(
                 page = "\n".join(map(str, pages.write_pages()))
             elif not paper:
                 page = "How many claims of each paper hold, fail … at each scale:\n\n"
-                page += pages.summary(root).to_string()
+                papers = [pages.PaperResults(name, root) for name in find_papers()]
+                page += pages.summary(papers).to_string()
             else:
                 page = f"Results below {root}, else the reference results.\n\n"
-                page += pages.markdown(paper, root, profiles)
-                page += "\n" + pages.reasons(paper, root, profiles)
+                page += pages.markdown(pages.PaperResults(paper, root, profiles))
     finally:
         for note in dict.fromkeys(notes.getvalue().splitlines()):
             print(note, file=sys.stderr)

@@ -254,5 +254,5 @@ def item_values(
     weight = statistics.WEIGHTS.get(metric)
     weights = table[prefix + weight] if weight else values.notna().astype(float)
     counted = values.notna() & weights.notna()
-    pairs = zip(values[counted], weights[counted], strict=True)
-    return dict(zip(table.index[counted], pairs, strict=True))
+    pairs = zip(values[counted].tolist(), weights[counted].tolist(), strict=True)
+    return dict(zip(table.index[counted].tolist(), pairs, strict=True))
