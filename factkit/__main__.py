@@ -340,7 +340,7 @@ def doctor(
         page.write_text(bills.with_table(page.read_text("utf-8")), "utf-8")
         return
     p = params.load(paper, profile, variant=variant)
-    print(bills.report(paper, p, price))
+    print(bills.report(p, price))
     print("\nThis machine:\n")
     examined = checks.examine(paper, profile, variant)
     for what, have, fine, remedy in examined:

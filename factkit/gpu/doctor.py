@@ -37,11 +37,11 @@ def examine(paper: str = "", profile: str = "laptop", variant: str = "") -> list
         except assets.AssetError as error:
             checks.append((name, "missing or changed", False, str(error)))
     if profile in GPUS_NEEDED:
-        checks += _gpus(profile) + examine_services(paper, p) + _room(paper, p)
+        checks += _gpus(profile) + examine_services(p) + _room(p)
     return checks
 
 
-def _room(paper: str, p: Any) -> list[Check]:
+def _room(p: Any) -> list[Check]:
     """Whether a run fits GPU, host and disk, for policies in `SHAPES`."""
     checks = [_cache()]
     if p.deepspeed == "zero3_offload":
@@ -54,8 +54,8 @@ def _room(paper: str, p: Any) -> list[Check]:
         return [*checks, ("memory a GPU", f"unknown: {how}", True, "")]
 
     host, disk = psutil.virtual_memory().total, shutil.disk_usage(params.ROOT).free
-    most = max(gpu_memory.peaks(paper, p).values())
-    stored = sum(gpu_memory.disk(paper, p).values())
+    most = max(gpu_memory.peaks(p).values())
+    stored = sum(gpu_memory.disk(p).values())
     lower = "lower micro_batch_size, max_completion_length or vllm_memory"
     larger = "take a machine with more, or more GPUs and deepspeed: zero3"
     room = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
@@ -69,7 +69,7 @@ def _room(paper: str, p: Any) -> list[Check]:
     return checks
 
 
-def examine_services(paper: str, p: Any) -> list[Check]:
+def examine_services(p: Any) -> list[Check]:
     """Checks of the services, gated repositories and files that parameters name."""
     checks = services.needed(p)
     checks += get_paper(p).needs(p).services()
