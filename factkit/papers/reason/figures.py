@@ -12,12 +12,12 @@ from factkit.report.figures import (
     PUBLISHED,
     WRONG,
     arm_panels,
+    format_name,
     legend_below,
     name_arm,
     new_figure,
     percent_axis,
     point,
-    spaced,
     tables,
 )
 
@@ -55,7 +55,7 @@ def precision_and_detail(results: Results) -> "Figure":
         style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
         for arm in sorted(marks, key=places.get):
-            name = spaced(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
+            name = format_name(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
             point(ax, *marks[arm], places[arm], name, colour)
         percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
@@ -72,7 +72,7 @@ def by_set(results: Results) -> "pd.DataFrame":
 
     end, others = "_win_rate", ("before_", "dev_", "least_")
     prefixes = {
-        name.removesuffix(end) + "_": spaced(name.removesuffix(end))
+        name.removesuffix(end) + "_": format_name(name.removesuffix(end))
         for r in results
         for name in r["metrics"]
         if name.endswith(end) and not name.startswith(others)
