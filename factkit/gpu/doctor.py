@@ -14,7 +14,6 @@ from factkit.answers.verifier import has_judge
 from factkit.data import assets
 from factkit.gpu import memory as gpu_memory
 from factkit.gpu import services
-from factkit.gpu.memory import GPU_GB
 from factkit.run import child, files, params
 from factkit.run.arms import find_papers, get_paper
 
@@ -60,7 +59,7 @@ def _room(p: Any) -> list[Check]:
     larger = "take a machine with more, or more GPUs and deepspeed: zero3"
     room = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
     for what, here, needed, remedy in (
-        ("memory a GPU", GPU_GB, most, lower),
+        ("memory a GPU", gpu_memory.GPU_GB, most, lower),
         ("host memory", host / 1e9, gpu_memory.host_memory(p), larger),
         ("disk of the runs", disk / 1e9, stored, room),
     ):
@@ -102,7 +101,6 @@ def repository(name: str, kind: str) -> list[Check]:
 
 
 def _cache() -> Check:
-    """Whether the cache is on a local disk."""
     folder = files.cache_dir().resolve()
     mounts = psutil.disk_partitions(all=True)
     above = [m for m in mounts if folder.is_relative_to(m.mountpoint)]
@@ -132,7 +130,6 @@ def _version(package: str) -> str:
 
 
 def _pins() -> Check:
-    """Whether the installed packages have the pinned versions."""
     pins = [r.partition("==") for r in importlib.metadata.requires("factkit") or []]
     wrong = [
         f"{name} {_version(name)}, pinned {pin.strip()}"

@@ -150,12 +150,12 @@ def disk(p: Any) -> dict[str, float]:
     downloads."""
     own, each = trained(p, p.lora_rank), getattr(p, "kept_policies", 1)
     trained_arms = [arm for arm in list_arms(p) if arm.algorithm]
-    kept = len(p.seed_numbers) * len(trained_arms) * each
+    policies = len(p.seed_numbers) * len(trained_arms) * each
     chosen_from = [arm.configure(p).kept_policies for arm in trained_arms if arm.by_rl]
-    kept += max((n for n in chosen_from if n != each), default=0)
+    policies += max((n for n in chosen_from if n != each), default=0)
     corpora = get_paper(p).needs(p).corpora_gb
     return {
         "checkpoints": 3 * 14 * own,  # bfloat16, its float32 copy, Adam's two
-        "policies": 2 * own * kept,
+        "policies": 2 * own * policies,
         "downloads": 2 * trained(p, 0) + corpora,
     }

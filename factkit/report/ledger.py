@@ -376,9 +376,9 @@ def count_same_answered(table: "pd.DataFrame") -> str:
     holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]
     if holding.empty:
         return ""
-    kept = holding["same answered"].str.endswith(", holds").sum()
+    number = holding["same answered"].str.endswith(", holds").sum()
     return (
-        f"Of {len(holding)} claims that hold on a mean over answers, {kept} hold on "
+        f"Of {len(holding)} claims that hold on a mean over answers, {number} hold on "
         "the requests that both arms answered."
     )
 

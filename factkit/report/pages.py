@@ -34,7 +34,7 @@ items the interval is over seeds only, and the row says so.
 | hold together | claims that hold after Holm's correction for all claims of the paper |
 | same answered | on the papers' pages: difference and verdict on the requests that \
 both arms answered, which silence can't improve |
-| not run | mostly other test sets and variants |
+| not run | mostly claims about other test sets and variants |
 | not measurable here | the paper's page gives the reason |
 """
 
@@ -79,8 +79,7 @@ class PaperResults:
 
 
 def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
-    """How many claims of each paper hold, fail … at each profile with runs; `RULE`
-    explains the columns."""
+    """Count each paper's verdicts at each profile with runs; `RULE` explains them."""
     import pandas as pd
 
     before, after = ("holds", "fails", "undecided"), ("one seed", "not measurable")
@@ -155,7 +154,7 @@ def notebooks() -> str:
 
 
 def count_claims(papers: Sequence[PaperResults]) -> str:
-    """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
+    """The page outputs/reference/claims.md, which counts the verdicts."""
     table = summary(papers).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
@@ -188,7 +187,8 @@ def markdown(results: PaperResults) -> str:
     parts = [
         f"# {own.title}: what came out\n",
         "Made by `python -m factkit report --markdown` from the results beside this "
-        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
+        "page.\nValues are percentages of held-out items: means over seeds with 95 % "
+        "intervals.\n",
         f"Notebooks: {', '.join(links)}.\n",
         notes,
         "## Results\n",
@@ -219,17 +219,15 @@ def markdown(results: PaperResults) -> str:
 
 
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
-    """Table of `ledger.same_answered`, for papers whose main metric is a mean over
-    answers."""
     metric = find_papers()[paper].mean_over_answers
     if not metric:
         return []
     table, _ = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
-        f"Better answers, or silence? The change in {name} (points) by training: on "
-        "all answers, and\non the requests answered both before and after with the "
-        "same seed. Answered: per cent of the\nrequests.\n"
+        f"Better answers, or silence? The change in {name} by training, in points: on "
+        "all answers, and on\nthe requests answered both before and after training "
+        "with the same seed. Answered: percentage of\nrequests.\n"
     )
     return [head, table.to_markdown() + "\n"] if len(table) else []
 
@@ -250,7 +248,6 @@ def _list_claims(claims: "pd.DataFrame", profiles: Sequence[str]) -> list[str]:
 
 
 def _list_reasons(claims: "pd.DataFrame") -> str:
-    """Claims without a verdict, listed below the reason."""
     lines = []
     for profile in dict.fromkeys(p for p, *_ in claims.columns if p):
         why = claims[profile]["why"]
@@ -279,7 +276,6 @@ def grid() -> "Figure":
 
 
 def _describe_runs(results: Sequence[Any]) -> str:
-    """Number of runs, devices and minutes, in a sentence."""
     taken = [r["wall_s"] / 60 for r in results if "wall_s" in r]
     devices = sorted({r["device"] for r in results if "device" in r})
     by_verl = sorted({r["arm"] for r in results if "verl" in r.get("recipe", {})})
